@@ -30,7 +30,7 @@ ROUNDS, SECONDS, WARMUP_S = 5, 2.0, 0.5
 QUICK_ROUNDS, QUICK_SECONDS = 1, 0.5
 DESCRIPTORS: Final = 8192
 TLS: Final = "TLSv1.3, TLS_AES_256_GCM_SHA384, X25519, a certificate of ECDSA P-256"
-"""What native/tls.c asks for, and Fleet.identity shows."""
+"""The TLS parameters of native/tls.c and Fleet.identity."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; nothing was kept", file=sys.stderr)
+        print("stopped; no figures were saved", file=sys.stderr)
         return 130
     return 0
 
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace, folder: Path, cores: Cores) -> None:
         for row in rows:
             results.append((row, run.row(row)))
             print("\n".join(lines_of(*results[-1])), flush=True)
-    print("\nThe load, and who was busy:")
+    print("\nThe load, and how busy each process was:")
     print("\n".join(text for row, samples in results for text in load_lines(row, samples)))
     document["rows"] = [_as_json(row, samples) for row, samples in results]
     if not options.no_save:
@@ -122,7 +122,7 @@ def _save(document: dict[str, object], begun: datetime) -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """1,000 connections are 2,000 descriptors of a proxy; a login shell allows 1,024."""
+    """Raise the limit: 1,000 connections take 2,000 descriptors in a proxy; a login shell allows 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(DESCRIPTORS, hard), hard))
 

@@ -1,4 +1,4 @@
-"""The load generator: built with gcc when its sources are newer than it is."""
+"""Building the load generator with gcc, if its sources have changed."""
 
 import shutil
 import subprocess

@@ -1,5 +1,7 @@
-"""The one way in which a benchmark fails."""
+"""The error of benchmarks."""
 
 
 class BenchError(Exception):
-    """No figures: a program is missing or failed, or the load saw an error. The text says which and what to do."""
+    """A benchmark failed: a program is missing or failed, or the load saw an error. The text says which and
+    what to do.
+    """

@@ -1,4 +1,4 @@
-"""The load generator as a process: the broker's side of every proxy, and the clients of one run after the other."""
+"""The load generator process: the broker behind every proxy, and the clients of each run in turn."""
 
 import json
 import select
@@ -16,7 +16,7 @@ GRACE_S: Final = 30.0
 
 
 class Generator:
-    """native/generator.c on a core of its own; its broker listens on ``port`` for as long as it lives."""
+    """native/generator.c on a core of its own; its broker listens on ``port`` as long as it runs."""
 
     def __init__(self, port: int, core: int, log: Path) -> None:
         self.port = port
@@ -41,9 +41,9 @@ class Generator:
         watch: list[int],
         recorded: Recorded | None = None,
     ) -> dict[str, Any]:
-        """Send the load to ``port`` and return what came of it (the report in native/load.c).
+        """Send the load to ``port`` and return the report (see native/load.c).
 
-        ``recorded``: these requests, and not the generator's own.
+        ``recorded``: replay these requests instead of the generator's own.
         """
         times = f"warmup={warmup_s} seconds={seconds}"
         pids = f"watch={','.join(map(str, watch))}" if watch else ""
@@ -51,7 +51,7 @@ class Generator:
         return self._ask(f"port={port} {load.words()} {frames} {times} {pids}", warmup_s + seconds + GRACE_S)
 
     def hold(self, load: Load, port: int) -> None:
-        """Open the load's connections and use each once; they stay open until the next call of any kind."""
+        """Open the load's connections and use each once; they stay open until the next call of any method."""
         self._ask(f"port={port} {load.words()} hold=1", GRACE_S)
 
     def release(self) -> None:

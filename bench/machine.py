@@ -1,4 +1,4 @@
-"""Where and with what was measured, without names of machines or paths."""
+"""Descriptions of the machine and the versions, without host names or paths."""
 
 import os
 import platform
@@ -25,7 +25,7 @@ def describe_machine(cores: Cores) -> dict[str, object]:
 
 
 def describe_versions(targets: list[str]) -> dict[str, str]:
-    """Versions of what was compared, and of what it ran on."""
+    """Return the versions of the compared programs and of the platform."""
     found = {
         "kafka-sluice": version("kafka-sluice"),
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""One sample of one row: the load sent through one target, and what it cost there."""
+"""One sample of a row: sends the load through a target and measures its cost."""
 
 import subprocess
 import sys
@@ -17,8 +17,9 @@ from bench.rows import Client, Load, Measure, Row
 from bench.targets import Fleet, Target
 
 Sample = dict[str, float]
-"""Figure → value, as in `FIGURES` and, for what has a load, requests_per_s (or mb_per_s), proxy_busy (of a core) and
-load_busy (of a core; of the generator with its own broker, the share of time in which it found something to do)."""
+"""Figure → value, as in `FIGURES`; with a load also requests_per_s (or mb_per_s), proxy_busy (of a core) and load_busy
+(of a core; for the generator with its own broker, the share of time it was not idle).
+"""
 
 FIGURES: Final = {
     Measure.CPU_PER_REQUEST: ("cpu_us_per_request",),
@@ -37,14 +38,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """How long each sample is loaded: `warmup_s` that do not count, then `seconds` that do."""
+    """The duration of each sample: `warmup_s` that are not measured, then `seconds` that are."""
 
     warmup_s: float
     seconds: float
 
 
 def measure(row: Row, target: Target, fleet: Fleet, duration: Duration) -> Sample:
-    """One sample of a row that loads a running target. BenchError when any request went wrong."""
+    """Return a sample of a row that loads a running target. Raises BenchError if any request failed."""
     if row.measure is Measure.MEMORY:
         return _memory(row, target, fleet)
     if row.load.client is Client.JAVA:
@@ -76,7 +77,7 @@ def measure_start(row: Row, name: str, fleet: Fleet) -> Sample:
 
 
 def measure_version(name: str, fleet: Fleet) -> Sample:
-    """The installed command, as a user types it."""
+    """Measure the installed command, as a user types it."""
     command = [require_compiled("sluice") if name == SLUICE else str(Path(sys.executable).with_name("sluice"))]
     start_s = time.perf_counter()
     done = subprocess.run(
@@ -89,7 +90,7 @@ def measure_version(name: str, fleet: Fleet) -> Sample:
 
 
 def run_load(load: Load, target: Target, fleet: Fleet, duration: Duration) -> dict[str, Any]:
-    """What the generator said; BenchError, with the end of the target's log, when any request went wrong."""
+    """Return the generator's report. Raises BenchError, with the end of the target's log, if any request failed."""
     recorded = fleet.stage.recorded() if load.client is Client.REPLAY else None
     core = CoreTime(fleet.cores.load)
     said = _blaming(
@@ -105,14 +106,14 @@ def run_load(load: Load, target: Target, fleet: Fleet, duration: Duration) -> di
         fleet.stage if load.is_real else None,
     )
     if recorded:
-        said["idle_s"] = (1 - core.busy()) * said["seconds"]  # not the generator alone: the broker too
+        said["idle_s"] = (1 - core.busy()) * said["seconds"]  # includes the broker
     if not said["requests"]:
         raise BenchError(f"{target.name}: not one request was answered")
     return said
 
 
 class CoreTime:
-    """How busy a core is from now on, whatever runs there."""
+    """Measures how busy a core is from now on, whatever runs there."""
 
     def __init__(self, core: int) -> None:
         self._core = core
@@ -127,12 +128,12 @@ class CoreTime:
 
 
 def process_cpu_s(pid: int) -> float:
-    """User and system time of all threads, ended ones too: clock_getcpuclockid(3), which Python does not have."""
+    """Return user and system time of all threads, including ended ones: clock_getcpuclockid(3), which Python lacks."""
     return time.clock_gettime(~pid << 3 | 2)
 
 
 def _tool(load: Load, target: Target, fleet: Fleet, duration: Duration) -> Sample:
-    """A tool of the distribution has no warm-up apart: what its start costs the proxy is counted, and is little."""
+    """Measure a tool of the distribution. It has no separate warm-up: the small cost of its start is included."""
     fleet.stage.prepare(load, duration.seconds)
     pids, core = target.pids, CoreTime(fleet.cores.load)
     before_s = sum(map(process_cpu_s, pids))
@@ -148,7 +149,7 @@ def _tool(load: Load, target: Target, fleet: Fleet, duration: Duration) -> Sampl
 
 
 def _memory(row: Row, target: Target, fleet: Fleet) -> Sample:
-    """Growth for the idle connections of a fresh process that has served a few before."""
+    """Measure memory per idle connection in a fresh process that has served a few connections before."""
     _hold(replace(row.load, connections=WARM_CONNECTIONS), target, fleet)
     before = target.rss_bytes()
     after = _hold(row.load, target, fleet)
@@ -156,7 +157,7 @@ def _memory(row: Row, target: Target, fleet: Fleet) -> Sample:
 
 
 def _hold(load: Load, target: Target, fleet: Fleet) -> int:
-    """The target's memory while so many connections are open, each used once."""
+    """Return the target's memory while the connections are open, each used once."""
     _blaming(target, lambda: fleet.generator.hold(load, target.port))
     time.sleep(SETTLE_S)
     memory = target.rss_bytes()
@@ -166,7 +167,7 @@ def _hold(load: Load, target: Target, fleet: Fleet) -> int:
 
 
 def _blaming(target: Target, work: Callable[[], T], stage: Stage | None = None) -> T:
-    """``stage``: what may be to blame instead."""
+    """Run ``work`` and add the target's log to errors; ``stage`` is checked first, as it may have failed instead."""
     try:
         return work()
     except BenchError as error:

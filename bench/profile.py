@@ -1,4 +1,4 @@
-"""Where Sluice's time goes in one row: the command under cProfile, the functions with most time of their own."""
+"""A profile of Sluice in one row: cProfile, sorted by each function's own time."""
 
 import io
 import pstats
@@ -17,14 +17,14 @@ FUNCTIONS: Final = 30
 
 
 def profile(name: str, folder: Path, cores: Cores, seconds: float) -> str:
-    """The table of cProfile, which counts calls well and makes cheap functions look dear."""
+    """Return cProfile's table; it counts calls well and makes cheap functions look expensive."""
     (row,) = choose([name])
     measured = {Measure.CPU_PER_REQUEST, Measure.CPU_PER_GB, Measure.CPU_PER_CONNECTION}
     if row.measure not in measured or row.load.client is Client.JAVA:
         raise BenchError(f"{name} has no load of the generator to profile")
     output = folder / "profile.out"
     with Fleet(folder, cores, wrap=("-m", "cProfile", "-o", str(output))) as fleet:
-        target = fleet.start(PURE, variant_for(row, PURE))  # it sees no compiled function
+        target = fleet.start(PURE, variant_for(row, PURE))  # cProfile sees no compiled function
         said = run_load(row.load, target, fleet, Duration(0, seconds))
         fleet.stop(target)
     if not output.exists():

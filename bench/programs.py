@@ -1,4 +1,4 @@
-"""The command of each proxy between the generator's two sides, with the configuration that it is given."""
+"""The command and configuration of each proxy."""
 
 import os
 import shutil
@@ -12,17 +12,17 @@ from bench.errors import BenchError
 from tests.harness.certificates import Identity
 
 DIRECT, HAPROXY, RELAY, PURE, SLUICE = "direct", "haproxy", "relay", "pure", "sluice"
-"""``sluice`` is the compiled wheel, ``pure`` the same sources as they are."""
+"""``sluice`` is the compiled wheel, ``pure`` the same sources uncompiled."""
 NO_QUOTAS: Final = "no-quotas"
-"""The compiled wheel without any quota: what kinds of quotas are compared with."""
+"""The compiled wheel without quotas: the baseline for kinds of quotas."""
 SLUICES: Final = (PURE, SLUICE)
 COMPILED: Final = Path(f"{sys.prefix}-compiled/bin")
-"""Where ``make test-compiled`` and ``make bench`` install the wheel."""
+"""The environment into which ``make test-compiled`` and ``make bench`` install the wheel."""
 PORTS: Final = 3
-"""Neighbouring ports that a proxy may need: the broker's, and Sluice's own two behind it."""
+"""Consecutive ports that a proxy may need: the broker's, and two of Sluice's own."""
 
 QUOTA_BYTES_PER_S: Final = 10**12
-"""High enough that nobody is ever throttled; every byte is charged all the same."""
+"""High enough never to throttle; every byte is still charged."""
 
 _BYTES: Final = f"producer_byte_rate: {QUOTA_BYTES_PER_S}, consumer_byte_rate: {QUOTA_BYTES_PER_S}"
 _TIME: Final = "request_percentage: 1000000"
@@ -37,12 +37,14 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "all": (f"{_BYTES}, {_TIME}, {_MUTATIONS}", _CONNECTIONS),
     "stacked": (_BYTES, ""),
 }
-"""The limits of each client-id, and the other quotas: as high, of which kinds."""
+"""For each set of kinds: the limits per client-id, and further quotas, all as high."""
 _CAPS: Final = f"caps:\n  - {{entity: {{user: {{default: true}}}}, {_BYTES}}}\n"
-"""Of "stacked": the user's, besides."""
+"""The user's caps in "stacked"."""
 
 HAPROXY_BUFSIZE, HAPROXY_TLS_BUFSIZE = 65536, 32768
-"""Of 16 to 128 KiB the ones with which HAProxy's own figures are best; over TLS, bodies of 1 MiB gain a fifth by 32."""
+"""The sizes between 16 and 128 KiB with HAProxy's best figures; over TLS, 32 KiB is a fifth better for bodies
+of 1 MiB.
+"""
 
 _HAPROXY_CFG: Final = """\
 global
@@ -74,8 +76,8 @@ drain: {{delay: 0s, timeout: 1s}}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a proxy is set up: so many client-ids with quotas (Sluice alone knows them), TLS to its clients, a real
-    broker behind it; of which kinds the quotas are (``KINDS``).
+    """The set-up of a proxy: the number of client-ids with quotas (in Sluice only), TLS to its clients, a real broker
+    behind it, and the kinds of its quotas (``KINDS``).
     """
 
     entities: int = 1
@@ -85,8 +87,10 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a proxy is started with. ``identity``: TLS to its clients; ``wrap``: before Sluice's own arguments."""
+class Launch:
+    """The parameters of a proxy's start. ``identity``: TLS to its clients; ``wrap``: precedes Sluice's own
+    arguments.
+    """
 
     folder: Path
     port: int
@@ -97,7 +101,7 @@ class Place:
     kinds: str = "bytes"
 
 
-def haproxy(place: Place) -> list[str]:
+def haproxy(place: Launch) -> list[str]:
     config = place.folder / "haproxy.cfg"
     tls = f" ssl crt {place.identity.both}" if place.identity else ""
     bufsize = HAPROXY_TLS_BUFSIZE if place.identity else HAPROXY_BUFSIZE
@@ -106,20 +110,20 @@ def haproxy(place: Place) -> list[str]:
     return [find_program("haproxy"), "-db", "-f", str(config)]
 
 
-def relay(place: Place) -> list[str]:
+def relay(place: Launch) -> list[str]:
     files = [str(place.identity.certificate), str(place.identity.key)] if place.identity else []
     return [sys.executable, "-m", "bench.relay", str(place.port), str(place.broker_port), *files]
 
 
-def sluice(place: Place) -> list[str]:
+def sluice(place: Launch) -> list[str]:
     return [require_compiled("python"), *place.wrap, "-m", "kafka_sluice", *_run_words(place)]
 
 
-def pure(place: Place) -> list[str]:
+def pure(place: Launch) -> list[str]:
     return [sys.executable, *place.wrap, "-m", "proxy", *_run_words(place)]
 
 
-def _run_words(place: Place) -> list[str]:
+def _run_words(place: Launch) -> list[str]:
     config = place.folder / "sluice.yaml"
     tls = ""
     if place.identity:
@@ -144,7 +148,7 @@ def _run_words(place: Place) -> list[str]:
     return ["run", "-c", str(config)]
 
 
-COMMANDS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
+COMMANDS: Final[Mapping[str, Callable[[Launch], list[str]]]] = {
     HAPROXY: haproxy,
     RELAY: relay,
     PURE: pure,
@@ -155,7 +159,7 @@ PROXIES: Final = (HAPROXY, RELAY, PURE, SLUICE)
 
 
 def require_compiled(program: str) -> str:
-    """The path of a program in the compiled wheel's environment."""
+    """Return the path of a program in the compiled wheel's environment."""
     path = COMPILED / program
     if not path.exists():
         raise BenchError(f"there is no {path}: the compiled build, which `make bench` builds. --targets leaves it out")
@@ -163,7 +167,7 @@ def require_compiled(program: str) -> str:
 
 
 def find_program(name: str) -> str:
-    """The path of an installed program; Debian keeps servers where a user's PATH may not look."""
+    """Return the path of an installed program; Debian keeps servers outside a user's PATH."""
     found = shutil.which(name) or shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if found is None:
         raise BenchError(f"{name} is not installed; on Debian: sudo apt-get install -y {name}")

@@ -1,6 +1,6 @@
-"""The cheapest proxy that uvloop allows: chunk in, chunk out, with back-pressure, and no look at a byte.
+"""The cheapest proxy that uvloop allows: it copies chunks, with back-pressure, and reads no byte.
 
-What Sluice costs above this is what knowing Kafka costs. With a certificate it ends TLS as uvloop does.
+Sluice's cost above this is the cost of handling Kafka's protocol. With a certificate it terminates TLS as uvloop does.
 ``python -m bench.relay PORT BROKER_PORT [CERTIFICATE KEY]``
 """
 
@@ -15,12 +15,12 @@ HOST = "127.0.0.1"
 HIGH_WATER_BYTES = 64 * 1024
 
 
-class End(asyncio.Protocol):
-    """One end of a pair; what arrives before the other end stands is kept."""
+class Side(asyncio.Protocol):
+    """One side of a relayed connection; data that arrives before the other side is connected is buffered."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.other: End | None = None
+        self.other: Side | None = None
         self.early: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,13 +41,13 @@ class End(asyncio.Protocol):
         if self.other and self.other.transport and not self.other.transport.is_closing():
             self.other.transport.resume_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is treated like a close
         if self.other and self.other.transport:
             self.other.transport.close()
 
 
-class ClientEnd(End):
-    """What a client is connected to; connects the broker's end."""
+class ClientSide(Side):
+    """The client's side; connects the broker's side."""
 
     def __init__(self, broker_port: int, tasks: set[asyncio.Task[None]]) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class ClientEnd(End):
         assert self.transport is not None  # noqa: S101  set by connection_made
         loop = asyncio.get_running_loop()
         try:
-            _, broker = await loop.create_connection(End, HOST, self._broker_port)
+            _, broker = await loop.create_connection(Side, HOST, self._broker_port)
         except OSError:
             self.transport.abort()
             return
@@ -77,7 +77,7 @@ class ClientEnd(End):
 async def serve(port: int, broker_port: int, tls: ssl.SSLContext | None) -> None:
     tasks: set[asyncio.Task[None]] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: ClientEnd(broker_port, tasks), HOST, port, backlog=4096, ssl=tls
+        lambda: ClientSide(broker_port, tasks), HOST, port, backlog=4096, ssl=tls
     )
     await server.serve_forever()
 

@@ -1,4 +1,4 @@
-"""From samples to a table: medians, spreads, and ratios of samples that were taken beside each other."""
+"""The table of a run: medians, spreads, and ratios of samples that were taken next to each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,14 @@ from bench.programs import DIRECT, HAPROXY, NO_QUOTAS, PURE, RELAY, SLUICE
 from bench.rows import Client, Measure, Row
 
 Samples = Mapping[str, Sequence[Sample]]
-"""Target → its samples of one row, one a round."""
+"""Target → its samples of one row, one per round."""
 
 LEAST_HEADROOM: Final = 1.2
-"""How many times the load's throughput through a proxy it must reach directly, or it may have been the limit."""
+"""The least ratio of the load's direct throughput to that through a proxy; below it the load may have been the
+limit.
+"""
 ALWAYS_BUSY: Final = 0.95
-"""The share of a core from which on something counts as never idle."""
+"""The busy share of a core that counts as never idle."""
 
 _SPEEDS: Final = {
     Client.GENERATOR: ("requests_per_s", "requests/s"),
@@ -38,7 +40,7 @@ _UNITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Middle and ends of some values."""
+    """Median, minimum and maximum."""
 
     middle: float
     least: float
@@ -54,13 +56,13 @@ class Spread:
 
 
 def short(value: float) -> str:
-    """Three digits that matter."""
+    """Return a value with three significant digits."""
     size = abs(value)
     return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
 
 
 def values_of(row: Row, figure: str, name: str, samples: Samples) -> list[float]:
-    """One value a round; of latency, what the target added to the direct way in the same round."""
+    """Return one value per round; for latency, the difference to the direct connection in the same round."""
     values = [sample[figure] for sample in samples.get(name, ())]
     if row.measure is Measure.LATENCY and values:
         direct = [sample[figure] for sample in samples.get(DIRECT, ())]
@@ -69,9 +71,9 @@ def values_of(row: Row, figure: str, name: str, samples: Samples) -> list[float]
 
 
 def ratios(row: Row, figure: str, name: str, samples: Samples) -> list[float]:
-    """The target against what its row is against, round by round: what troubled the machine troubled both.
+    """Return the ratio to the row's baseline per round, so that disturbances of the machine affect both.
 
-    Not of latency: a difference may be next to nothing, or below it.
+    Empty for latency: a difference may be close to zero or negative.
     """
     if row.measure is Measure.LATENCY:
         return []
@@ -81,7 +83,7 @@ def ratios(row: Row, figure: str, name: str, samples: Samples) -> list[float]:
 
 
 def verdict(row: Row, figure: str, samples: Samples) -> tuple[str, bool | None]:
-    """The aim as text, and whether it is met; None where there is no aim or nothing to hold against it."""
+    """Return the aim as text, and whether it is met; None if there is no aim or no figure."""
     if row.aim is None or figure != FIGURES[row.measure][0]:
         return "", None
     compared = ratios if row.aim.is_ratio else values_of
@@ -99,7 +101,7 @@ def line(cells: Sequence[str]) -> str:
 
 
 def lines_of(row: Row, samples: Samples) -> list[str]:
-    """The row's lines in the table: one for each of its figures."""
+    """Return the row's lines in the table: one for each figure."""
     found = []
     for figure in FIGURES[row.measure]:
         spreads = [Spread.of(values_of(row, figure, name, samples)) for name in (HAPROXY, RELAY, PURE, SLUICE)]
@@ -115,7 +117,9 @@ def lines_of(row: Row, samples: Samples) -> list[str]:
 
 
 def load_lines(row: Row, samples: Samples) -> list[str]:
-    """That the load was not the limit: what it reached directly and through each proxy, and how busy all were."""
+    """Return lines that show whether the load was the limit: its throughput directly and through each proxy, and how
+    busy all were.
+    """
     speed, unit = _SPEEDS[row.load.client]
     direct = [sample[speed] for sample in samples.get(DIRECT, ()) if speed in sample]
     found = []
@@ -137,7 +141,9 @@ def load_lines(row: Row, samples: Samples) -> list[str]:
 
 
 def _was_the_limit(headroom: float | None, proxy_busy: float, load_busy: float) -> bool:
-    """Where there is no direct way to compare with, a load that never paused while the proxy did is the suspect."""
+    """Without a direct connection to compare with, a load that was never idle while the proxy was counts as the
+    limit.
+    """
     if headroom is not None:
         return headroom < LEAST_HEADROOM
     return load_busy > ALWAYS_BUSY > proxy_busy

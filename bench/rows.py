@@ -1,4 +1,4 @@
-"""What is measured: one row a load, with the aim that it is held against."""
+"""The rows of the report: one load each, with its aim."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ MIB: Final = 1024 * KIB
 
 
 class Measure(StrEnum):
-    """How the figures of a row come about."""
+    """The kind of measurement of a row."""
 
     CPU_PER_REQUEST = "cpu per request"
     CPU_PER_GB = "cpu per GB"
@@ -26,22 +26,22 @@ class Measure(StrEnum):
 
 
 class Client(StrEnum):
-    """Who sends a load, and who answers."""
+    """The client of a load, and the broker that answers it."""
 
     GENERATOR = "generator"
-    """native/, which is the broker too."""
+    """native/, which also plays the broker."""
     REPLAY = "replay"
-    """native/ with requests of a real producer, recorded in the same run; a real broker answers."""
+    """native/ replaying requests of a real producer, recorded in the same run, to a real broker."""
     JAVA = "java"
-    """The performance tools of the distribution; a real broker answers."""
+    """The performance tools of the distribution, with a real broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent. ``bytes``: of a produce frame (roughly, where it is a real client's), or of the records in a fetch
-    answer.
+    """A load. ``bytes``: the size of a produce frame (approximate for real clients), or of the records in a fetch
+    response.
 
-    ``reconnect``: every request on a connection of its own; ``resume``: whose handshake resumes an earlier session.
+    ``reconnect``: a new connection per request; ``resume``: its handshake resumes an earlier session.
     """
 
     connections: int
@@ -62,7 +62,7 @@ class Load:
         return self.client is not Client.GENERATOR
 
     def words(self) -> str:
-        """The load in the generator's language (the head of native/load.h)."""
+        """Return the load in the generator's language (see native/load.h)."""
         return (
             f"connections={self.connections} depth={self.depth} bytes={self.bytes} api={self.api} "
             f"rate={self.rate_per_s or 0} client_ids={self.client_ids} rotate={int(self.rotate)} "
@@ -72,7 +72,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """The most that Sluice may show: a figure, or a multiple of what its row is against, in the same run."""
+    """The upper limit for Sluice: a figure, or a multiple of the row's baseline in the same run."""
 
     limit: float
     is_ratio: bool = True
@@ -80,9 +80,9 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the report. ``entities``: how many client-ids have a quota; ``kinds``: of which kinds the quotas are
-    (``bench.programs.KINDS``). ``against``: what a ratio is to, HAProxy or the compiled build without any quota, which
-    is then measured in each round besides. The rest of a row is in its load.
+    """A row of the report. ``entities``: the number of client-ids with a quota; ``kinds``: the kinds of those quotas
+    (``bench.programs.KINDS``). ``against``: the baseline of ratios, HAProxy or the compiled build without quotas, which
+    is then measured in each round too.
     """
 
     name: str
@@ -196,7 +196,7 @@ ROWS: Final = (
     Row("start-1000", "the same with 1,000 quotas", Measure.START, _NONE, 1_000),
     Row("start-100000", "with 100,000 quotas", Measure.START, _NONE, 100_000, aim=Aim(1200, is_ratio=False)),
     Row("version", "sluice --version", Measure.VERSION, _NONE, aim=Aim(200, is_ratio=False)),
-    # On a real broker, and last: it takes from the core of the load as long as it runs.
+    # Rows with a real broker come last: it uses the load's core as long as it runs.
     Row(
         "real-small-32",
         "512 B produce, acks=1, 32 connections, a real broker",
@@ -218,7 +218,9 @@ ROWS: Final = (
 
 
 def choose(patterns: Sequence[str]) -> list[Row]:
-    """The rows whose names match one of the patterns (as a shell's), in the order of the report; all without any."""
+    """Return the rows whose names match one of the shell patterns, in the order of the report; without
+    patterns, all.
+    """
     for pattern in patterns:
         if not any(fnmatch(row.name, pattern) for row in ROWS):
             raise BenchError(f"no row {pattern!r}; there are: {', '.join(row.name for row in ROWS)}")

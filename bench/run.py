@@ -10,12 +10,12 @@ from bench.rows import Measure, Row
 from bench.targets import DEFAULT, Fleet, Target
 
 FEWER_ROUNDS = 3
-"""Of rows that start processes: they are long and vary little."""
+"""The rounds of rows that start processes: these take long and vary little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured: of each row so many rounds, in each round every target once."""
+    """The extent of a run: the number of rounds per row; each round measures every target once."""
 
     targets: tuple[str, ...]
     rounds: int
@@ -23,7 +23,7 @@ class Plan:
 
 
 class Run:
-    """The state of one run: the targets that are up, by name and variant."""
+    """The state of one run: the running targets, by name and variant."""
 
     def __init__(self, fleet: Fleet, plan: Plan) -> None:
         self._fleet = fleet
@@ -31,7 +31,7 @@ class Run:
         self._up: dict[tuple[str, Variant], Target] = {}
 
     def row(self, row: Row) -> dict[str, list[Sample]]:
-        """Target → its samples. The order within a round changes, so that none always follows another."""
+        """Measure a row; returns samples by target. The order of targets rotates between rounds."""
         names = self._names(row)
         rounds = self._plan.rounds
         if row.measure in {Measure.MEMORY, Measure.START, Measure.VERSION}:
@@ -58,7 +58,7 @@ class Run:
             case Measure.START | Measure.MEMORY:
                 names = self._plan.targets
             case _:
-                # Behind TLS nothing speaks TLS: a direct way would show what it costs the load, not what is left of it.
+                # The stand-in broker has no TLS, so there is no direct connection to compare with.
                 names = self._plan.targets if row.load.tls else (DIRECT, *self._plan.targets)
                 return list(names)
         return [name for name in names if name in self._plan.targets]
@@ -90,7 +90,7 @@ class Run:
 
 
 def variant_for(row: Row, name: str) -> Variant:
-    """The proxy that the row needs; those that know no quotas serve every number of them."""
+    """Return the variant of a proxy for a row; proxies without quotas serve all of them with one."""
     if name not in SLUICES and name != NO_QUOTAS:
         return Variant(tls=row.load.tls, real=row.load.is_real)
     kinds = "none" if name == NO_QUOTAS else row.kinds

@@ -1,4 +1,4 @@
-"""What is measured: the proxies between the generator's two sides, pinned to their core."""
+"""The measured proxies, pinned to their core."""
 
 import socket
 import time
@@ -11,7 +11,7 @@ import psutil
 
 from bench.errors import BenchError
 from bench.generator import Generator
-from bench.programs import COMMANDS, DIRECT, PORTS, PROXIES, Place, Variant
+from bench.programs import COMMANDS, DIRECT, PORTS, PROXIES, Launch, Variant
 from bench.real.stage import Stage
 from tests.harness.certificates import SERVER_HOSTS, Authority, Identity, common_name
 from tests.harness.ports import LOOPBACK, free_port, free_ports
@@ -24,7 +24,7 @@ DEFAULT: Final = Variant()
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The proxy has a core of its own; the load and the broker share another."""
+    """One core for the proxy, another for the load and the broker."""
 
     proxy: int
     load: int
@@ -38,19 +38,19 @@ class Cores:
 
 @dataclass(slots=True)
 class Target:
-    """Where load can be sent: a proxy, or the broker itself (``direct``, which has no program of its own)."""
+    """A destination of load: a proxy, or the broker itself (``direct``, which has no program of its own)."""
 
     name: str
     port: int
     program: Program | None = None
     started_s: float = 0.0
-    """When it was started (time.perf_counter)."""
+    """The start time (time.perf_counter)."""
     listening_ms: float = 0.0
-    """From then until a connection was accepted."""
+    """From the start until a connection was accepted."""
 
     @property
     def pids(self) -> list[int]:
-        """The process and all that it has started."""
+        """The process and its descendants."""
         if self.program is None:
             return []
         return [self.program.pid, *(child.pid for child in psutil.Process(self.program.pid).children(recursive=True))]
@@ -80,12 +80,12 @@ class Target:
 
 @dataclass(slots=True)
 class Fleet:
-    """The generator and the proxies of one run, stopped on every way out."""
+    """The generator and the proxies of one run; always stopped at the end."""
 
     folder: Path
     cores: Cores
     wrap: tuple[str, ...] = ()
-    """What to put between python and Sluice's own arguments (a profiler)."""
+    """Arguments between python and Sluice's own (a profiler)."""
     _running: list[Target] = field(default_factory=list)
     _generator: Generator | None = None
     _identity: Identity | None = None
@@ -93,7 +93,7 @@ class Fleet:
 
     @property
     def stage(self) -> Stage:
-        """The real broker and its clients, which few rows need."""
+        """The real broker and its clients, started on demand."""
         if self._stage is None:
             self._stage = Stage(self.folder / "real", self.cores.load, (DIRECT, *PROXIES))
         return self._stage
@@ -106,13 +106,13 @@ class Fleet:
 
     @property
     def identity(self) -> Identity:
-        """What every proxy shows its clients: the same for all, ECDSA P-256."""
+        """The certificate of all proxies, ECDSA P-256."""
         if self._identity is None:
             self._identity = Authority(self.folder).issue("server", common_name("localhost"), SERVER_HOSTS)
         return self._identity
 
     def start(self, name: str, variant: Variant = DEFAULT) -> Target:
-        """Start a proxy of that name, and wait until it listens."""
+        """Start the proxy ``name``, and wait until it listens."""
         if name == DIRECT:
             return Target(DIRECT, self.stage.port(DIRECT) if variant.real else self.generator.port)
         if variant.real:
@@ -122,7 +122,7 @@ class Fleet:
         folder = self.folder / f"{name}-{port}"
         folder.mkdir()
         identity = self.identity if variant.tls else None
-        place = Place(folder, port, broker_port, variant.entities, identity, self.wrap, variant.kinds)
+        place = Launch(folder, port, broker_port, variant.entities, identity, self.wrap, variant.kinds)
         return self._start(name, port, COMMANDS[name](place))
 
     def stop(self, target: Target) -> None:

@@ -1,7 +1,7 @@
-"""``python -m bench.usage``: what shipping usage records costs, with the topic there, away, and back.
+"""``python -m bench.usage``: the cost of shipping usage records with the topic available, away, and back.
 
-A process of its own (this file again, with ``worker``) raises 10,000 meters every second on uvloop, as sessions would,
-and ships them to a real broker. The first phase ships nothing: what the others cost more, shipping costs.
+A process of its own (this file again, with ``worker``) updates 10,000 meters every second on uvloop, as sessions would,
+and ships them to a real broker. The first phase does not ship: the difference to it is the cost of shipping.
 """
 
 import argparse
@@ -40,7 +40,7 @@ TOPIC: Final = "bench-usage"
 CLIENTS, USERS, BROKERS = 10_000, 2_000, 3
 TICK_S: Final = 0.001
 MOST_CPU, MOST_LAG_MS = 0.03, 2.0
-"""Of a core, and at the 99th percentile: docs/benchmarks.md."""
+"""Aims: the share of a core, and the lag at the 99th percentile (docs/benchmarks.md)."""
 Phase = dict[str, Any]
 _SLUICE_YAML: Final = """\
 cluster: {{name: bench, bootstrap: ["{bootstrap}"]}}
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         uvloop.run(_Worker(options.worker).run())
         return 0
     cores = Cores.plan(sorted(os.sched_getaffinity(0)))
-    os.sched_setaffinity(0, {cores.load})  # and with it the broker
+    os.sched_setaffinity(0, {cores.load})  # also applies to the broker
     begun = datetime.now(UTC)
     with KafkaCluster() as cluster, TemporaryDirectory(prefix="sluice-bench-") as folder:
         phases = _measure(cluster, Path(folder), cores, options)
@@ -84,7 +84,7 @@ def _measure(cluster: KafkaCluster, folder: Path, cores: Cores, options: argpars
     phases: list[Phase] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         stdin, stdout = worker.stdin, worker.stdout
-        assert stdin is not None  # noqa: S101  as asked for
+        assert stdin is not None  # noqa: S101  a pipe
         assert stdout is not None  # noqa: S101
 
         def phase(name: str, seconds: float) -> None:
@@ -112,7 +112,7 @@ def _measure(cluster: KafkaCluster, folder: Path, cores: Cores, options: argpars
 
 
 class _Worker:
-    """Raises the meters all the time, and measures the phases that it is told of on its stdin."""
+    """Updates the meters all the time, and measures the phases named on its stdin."""
 
     def __init__(self, config: Path) -> None:
         self._settings = load_settings(config)
@@ -126,7 +126,7 @@ class _Worker:
         ]
         self._lags_ms: list[float] = []
         self._own_ms: list[float] = []
-        """Of each, the most that can be this process's own work: what it computed meanwhile. The rest is others'."""
+        """For each lag, the part that can be this process's own work: its CPU time meanwhile."""
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -168,7 +168,7 @@ class _Worker:
         }
 
     async def _load(self) -> None:
-        """Count on some meters every millisecond, on each once a second, and note how late that is."""
+        """Update some meters every millisecond, each one once a second, and record how late that is."""
         raised = 0
         begun_s = due_s = monotonic_s()
         while True:
@@ -203,7 +203,7 @@ async def _documents(bootstrap: str) -> list[Phase]:
 
 
 def _compare(found: list[Phase]) -> dict[str, int]:
-    """What came, and what did not by its numbers and by its own word."""
+    """Return the numbers of documents received, missing by sequence number, and dropped by the proxy's own count."""
     rows = {document["seq"]: document["rows"] for document in found}
     return {
         "documents": len(rows),

@@ -1,8 +1,7 @@
-"""Compiles the hot modules with mypyc into the wheel that is built (docs/decisions/0020).
+"""A build hook that compiles the hot modules with mypyc into the wheel (docs/decisions/0020).
 
-hatchling loads this for every wheel, so ``pip install .`` compiles as ``make wheel`` and the Dockerfile do. Without a C
-compiler the wheel has the sources alone, and so it has with HATCH_BUILD_NO_HOOKS=true. The table of the hook in
-pyproject.toml says which modules.
+hatchling loads it with HATCH_BUILD_HOOK_ENABLE_CUSTOM=true, as in ``make wheel`` and the Dockerfile. The hook's table
+in pyproject.toml names the modules.
 """
 
 import ast
@@ -21,11 +20,11 @@ from typing import Any, Final
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LIBRARY: Final = "kafka_sluice"
-"""The compiled code is in one library, ``kafka_sluice__mypyc``; what stands for each module only refers to it."""
+"""The library with all compiled code is ``kafka_sluice__mypyc``; the module of each compiled file only refers to it."""
 
 _MYPY: Final = (
     "--config-file=",
-    "--no-site-packages",  # the same types, hence the same code, whatever is installed where it is built
+    "--no-site-packages",  # the same types, hence the same code, whatever is installed
     "--ignore-missing-imports",
     "--follow-imports=silent",
 )
@@ -36,7 +35,7 @@ class CompileError(Exception):
 
 
 class CompiledWheel(BuildHookInterface[Any]):
-    """Puts what mypyc makes beside the sources, and has the wheel named for the platform."""
+    """Adds mypyc's libraries beside the sources, and tags the wheel for the platform."""
 
     _made: Path | None = None
 
@@ -86,7 +85,7 @@ def settings(root: Path) -> Mapping[str, Any]:
 
 
 def modules(root: Path, table: Mapping[str, Any]) -> list[str]:
-    """Return the paths of the modules that are compiled, below ``root``. Raises CompileError for a stale name."""
+    """Return the paths of the modules to compile, relative to ``root``. Raises CompileError for a stale name."""
     found = {path for pattern in table["compiled"] for path in _matching(root, pattern)}
     for pattern in table["left-out"]:
         found.difference_update(_matching(root, pattern))
@@ -108,7 +107,7 @@ def libraries(folder: Path) -> list[Path]:
 
 
 def compile_in(folder: Path, paths: Sequence[str]) -> None:
-    """Compile modules of a tree in place. Raises CompileError with what mypyc said."""
+    """Compile modules of a tree in place. Raises CompileError with mypyc's output."""
     wrong = [line for path in paths for line in pitfalls(path, (folder / path).read_text(encoding="utf-8"))]
     if wrong:
         raise CompileError("\n".join(wrong))
@@ -119,7 +118,7 @@ def compile_in(folder: Path, paths: Sequence[str]) -> None:
 
 
 def pitfalls(path: str, source: str) -> Iterator[str]:
-    """Yield what a module has that mypyc takes without a word and makes something else of."""
+    """Yield the constructs of a module that mypyc accepts silently and compiles to different behaviour."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _errors_of_two_types(path, node)
@@ -144,7 +143,9 @@ def _errors_of_two_types(path: str, function: ast.FunctionDef | ast.AsyncFunctio
 
 
 def _read_after_none(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """An attribute that was set to None is None to mypy until it is set again, also where a call has set it since."""
+    """Yield reads of attributes after None: mypy takes them for None until they are set again, even if a call has set
+    them.
+    """
     seen: list[tuple[int, int, str, str]] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
@@ -165,7 +166,7 @@ def _read_after_none(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _changed_before_finally(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """To mypy, all of a ``try`` has run before its ``finally``: what an error has left as it was has no type there."""
+    """Yield names set in a ``try`` and read in its ``finally``: mypy assumes that all of the ``try`` has run."""
     for guarded in (node for node in ast.walk(function) if isinstance(node, ast.Try)):
         before: list[ast.stmt | ast.ExceptHandler] = [*guarded.body, *guarded.handlers, *guarded.orelse]
         changed = {name.id for name in _names(before) if isinstance(name.ctx, ast.Store)}
@@ -189,10 +190,10 @@ def _compile(paths: Sequence[str]) -> None:
     extensions: list[Any] = mypycify(
         [*_MYPY, *paths], group_name=LIBRARY, opt_level="3", debug_level="0", multi_file=True
     )
-    if sys.platform == "linux":  # a call of another module is a call, and goes by no table: 4 to 8 % of a request
+    if sys.platform == "linux":  # direct calls between modules, without the PLT: 4 to 8 % of a request
         for each in extensions:
             each.extra_link_args = [*each.extra_link_args, "-Wl,-Bsymbolic"]
-    with ParallelCompile():  # setuptools does so with libraries, and all files but a few are those of one
+    with ParallelCompile():  # setuptools only parallelises libraries, and nearly all files are of one
         setup(name=LIBRARY, packages=[], ext_modules=extensions, script_args=["-q", "build_ext", "--inplace"])
 
 

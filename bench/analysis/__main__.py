@@ -24,17 +24,17 @@ from tests.harness.jars import cache_dir
 
 RESULTS: Final = Path(__file__).parents[1] / "results"
 HEAP: Final = "1536m"
-"""Of the JVM: what fits with this fits in 3 GiB together with the Python workers."""
+"""The JVM's heap: together with the Python workers it fits into 3 GiB."""
 SIZES_M: Final = (2, 5, 10, 20, 100)
 WIDE, STEADY = "wide", "steady"
 STEADY_SIZE_M: Final = 10
 WORLDS: Final = {WIDE: (100_000, 5000), STEADY: (1000, 900)}
-"""Name → clients, and about how many rows they make in a second."""
+"""Name → number of clients, and approximate rows per second."""
 
 
 def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or Spark would outlive us
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or Spark would keep running
     try:
         with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
             _measure(options, Path(folder))
@@ -42,13 +42,13 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; nothing was kept", file=sys.stderr)
+        print("stopped; no figures were saved", file=sys.stderr)
         return 130
     return 0
 
 
 def worlds(most_m: int, names: Sequence[str]) -> list[World]:
-    """Return the worlds of up to so many million rows, the smallest first."""
+    """Return the worlds of up to ``most_m`` million rows, the smallest first."""
     found = [World(WIDE, *WORLDS[WIDE], size_m * 1_000_000) for size_m in SIZES_M if size_m <= most_m]
     if most_m >= STEADY_SIZE_M:
         found.append(World(STEADY, *WORLDS[STEADY], STEADY_SIZE_M * 1_000_000))

@@ -1,4 +1,4 @@
-"""From costs to a table: by million rows, against aims, and whether they grow as the rows do."""
+"""The table of costs per million rows, with aims and growth with the number of rows."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,12 +12,12 @@ from bench.analysis.steps import MEMORY_ROWS, Aim
 HEADINGS: Final = ("step", "world", "rows", "cpu-s", "cpu-s/M", "JVM", "wall s", "peak MiB", "aim", "")
 WIDTHS: Final = (18, 8, 8, 9, 9, 6, 8, 10, 22, 8)
 AIM_ROWS: Final = 9_500_000
-"""From so many rows on an aim by million rows holds: starting Spark costs the same whatever there is to do."""
+"""The least rows for an aim per million rows: starting Spark costs the same for any number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A step of one world."""
+    """The cost of a step in one world."""
 
     step: str
     world: str
@@ -29,7 +29,7 @@ class Measured:
         return self.cost.cpu_s / self.rows * 1e6
 
     def misses(self, aim: Aim | None) -> list[str]:
-        """Return what is beyond the aim, of what the aim says for so many rows."""
+        """Return the figures that miss the aim, as far as it applies to this number of rows."""
         if aim is None:
             return []
         missed = []
@@ -61,21 +61,21 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A line through the costs of worlds that differ in length alone."""
+    """A linear fit of costs over worlds that differ only in length."""
 
     fixed_s: float
     cpu_s_per_million: float
     worst: float
-    """The most by which a world's cost is off the line, as a share of it."""
+    """The largest relative deviation from the fit."""
 
     @classmethod
     def of(cls, measured: Sequence[Measured]) -> "Growth | None":
-        """Return None for fewer than three: through two, every line goes."""
+        """Return the fit; None for fewer than three points."""
         if len(measured) < 3:
             return None
         rows = np.array([each.rows / 1e6 for each in measured])
         cpu_s = np.array([each.cost.cpu_s for each in measured])
-        # Relative errors count: otherwise the longest world alone would be heard.
+        # Weighted by relative errors: otherwise only the longest world would count.
         slope, fixed = np.polyfit(rows, cpu_s, 1, w=1 / cpu_s)
         return cls(float(fixed), float(slope), float(np.abs((fixed + slope * rows) / cpu_s - 1).max()))
 
@@ -84,7 +84,7 @@ class Growth:
 
 
 def growths(measured: Sequence[Measured]) -> dict[tuple[str, str], Growth]:
-    """Return the line of each (step, world) that has enough."""
+    """Return the fit of each (step, world) with enough points."""
     found = {}
     for key in dict.fromkeys((each.step, each.world) for each in measured):
         growth = Growth.of([each for each in measured if (each.step, each.world) == key])

@@ -1,4 +1,4 @@
-"""Generated records as files of documents, as proxies write them: made once, and kept in the cache by what they are."""
+"""Generated records as files of documents, as proxies write them: cached by their parameters."""
 
 import json
 import shutil
@@ -16,10 +16,10 @@ from bench.analysis.population import INSTANCES, Population
 from bench.analysis.traffic import WINDOW, Second, Traffic
 
 FORMAT: Final = 1
-"""Of the cache: another one for every change of what is generated."""
+"""The version of the cache: increase it with every change of the generator."""
 BEGIN_MS: Final = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 MAX_ROWS: Final = 1000
-"""Of a document."""
+"""The most rows of a document."""
 FILE_BYTES: Final = 64 * 2**20
 SUMS: Final = (
     "bytes_in",
@@ -34,7 +34,7 @@ SUMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is generated; worlds that differ in ``rows`` alone begin alike."""
+    """The parameters of generated records; worlds that differ only in ``rows`` begin with the same records."""
 
     name: str
     clients: int
@@ -49,7 +49,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Where a world's documents and quota files are, and what must come out of them again."""
+    """A generated world: its documents and quota files, and the expected totals."""
 
     folder: Path
     rows: int
@@ -72,7 +72,7 @@ class Generated:
 
 
 def generate(world: World, cache: Path) -> Generated:
-    """Return the world, from the cache if it is there."""
+    """Return the world, from the cache if possible."""
     folder = cache / world.key
     said = folder / "generated.json"
     if not said.exists():
@@ -119,7 +119,7 @@ def _progress(text: str) -> None:
 
 
 class _Proxy:
-    """One instance, and the file that it is writing."""
+    """A proxy instance and its current file."""
 
     def __init__(self, folder: Path, number: int, population: Population) -> None:
         folder.mkdir(exist_ok=True)
@@ -129,7 +129,7 @@ class _Proxy:
         self._name = f"edge-{number + 1}"
         self._boot = str(UUID(int=number + 1))
         self._phase_ms = 137 * number
-        """Intervals of different proxies do not begin together."""
+        """The offset of its intervals from those of other proxies."""
         self._files = 0
         self._file = self._open()
         self.documents = 0

@@ -1,4 +1,4 @@
-"""DuckDB on the tables that Spark made: everything that went in, and the readings of gold."""
+"""Checks of Spark's tables with DuckDB: all rows, and the readings of gold."""
 
 import math
 from pathlib import Path
@@ -31,7 +31,7 @@ _READINGS: Final = """
     )
     SELECT count(*), sum(busy), sum(over), sum(most) FROM counters
 """
-"""A second within a window after use has the use of that window, over the limit; of all others it is 0."""
+"""The reading of a second: the usage in its window over the limit; seconds without usage in the window have 0."""
 _GOLD: Final = """
     WITH readings AS (SELECT r.* FROM gold_readings r JOIN gold_counters c USING (date, hour, counter)
         WHERE c.kind = '{kind}' AND c.rule IS NOT NULL AND c.role = 'quota' AND r.limit > 0),
@@ -42,7 +42,7 @@ _FIGURES: Final = ("counters", "seconds with use", "seconds over the limit", "su
 
 
 def require_all(world: Generated) -> None:
-    """Raise BenchError unless the warehouse has exactly what was generated: figures of lost rows are worth nothing."""
+    """Raise BenchError unless the warehouse has exactly the generated rows: figures of lost rows are worthless."""
     names = list(world.sums)
     sums = ", ".join(f"sum({name})::BIGINT" for name in names)
     with _opened(world.warehouse) as connection:
@@ -52,7 +52,7 @@ def require_all(world: Generated) -> None:
 
 
 def require_readings(world: Generated) -> None:
-    """Raise BenchError unless gold has the readings that DuckDB makes of the rows."""
+    """Raise BenchError unless gold has the readings that DuckDB computes from the rows."""
     with _opened(world.warehouse) as connection:
         for name in ("readings", "counters"):
             files = f"{world.warehouse}/gold/{name}_hour/*/*/*.parquet"

@@ -1,8 +1,7 @@
-"""Who there is: clients as a large cluster has them, few of them busy and most of them nearly idle.
+"""The client population of a large cluster: a few busy clients, most of them nearly idle.
 
-A *meter* is one client at one broker through one proxy instance: what has a row of its own in an interval. A *unit* is
-whoever shares one counter of one quota: the meters of one instance, broker, direction and rule (and user, where the
-rule has one).
+A *meter* is one client at one broker through one proxy instance: it has a row of its own in an interval. A *unit* is
+one counter of a quota: the meters of one instance, broker, direction and rule (and user, if the rule has one).
 """
 
 from dataclasses import dataclass
@@ -20,37 +19,37 @@ INSTANCES: Final = 3
 BROKERS: Final = 6
 CLIENTS_PER_USER: Final = 25
 SKEW: Final = 1.05
-"""Exponent of Zipf's law of requests by client and of clients by user."""
+"""The exponent of Zipf's law for requests by client and clients by user."""
 REQUEST_BYTES: Final = 6000.0
-"""The median over the clients."""
+"""The median over all clients."""
 PRODUCERS: Final = 0.6
 """The share of clients that write; the others read."""
 NAMED_USERS: Final = 0.10
 """The share of users with a quota of their own."""
 NAMED_PAIRS: Final = 0.05
-"""The share of users of whose clients each has a quota."""
+"""The share of users with a quota for each of their clients."""
 TIGHT: Final = 0.15
-"""The share of these quotas that is about as large as what is wanted, or less."""
+"""The share of these quotas that is about as large as the demand, or smaller."""
 GRAIN_BYTES: Final = 64 * 1024
-"""Quotas are multiples of it."""
+"""The unit that quotas are multiples of."""
 UNLIMITED: Final = 1e300
-"""An infinite quota, without its infinities."""
+"""Stands in for infinity."""
 SERVICES: Final = ("orders", "billing", "search", "audit", "metrics", "mailer", "import", "export", "stock", "fraud")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleQuotas:
-    """Quotas by rule: bytes per second on one broker, NaN where there is none; the last rule is that of all users."""
+    """Quotas by rule: bytes per second on one broker, NaN for none; the last rule is the default user's."""
 
     entities: tuple[str, ...]
-    """As a quota file writes them."""
+    """In the syntax of a quota file."""
     rules: tuple[str, ...]
-    """As usage records name them."""
+    """In the syntax of usage records."""
     produce_limit: Floats
     fetch_limit: Floats
 
     def scaled(self, factor: float) -> str:
-        """Return the quota file that allows ``factor`` times as much."""
+        """Return the quota file with limits multiplied by ``factor``."""
         lines = ["quotas:"]
         for entity, produce, fetch in zip(self.entities, self.produce_limit, self.fetch_limit, strict=True):
             rates = [
@@ -64,7 +63,7 @@ class RuleQuotas:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Arrays of one length, a meter each; and the policy in force."""
+    """Arrays with an element per meter; and the policy in force."""
 
     policy: RuleQuotas
     instance: Ints
@@ -74,17 +73,17 @@ class Population:
     client_id: Objects
     produces: Bools
     requests_per_s: Floats
-    """While there is no burst."""
+    """The rate outside bursts."""
     request_bytes: Floats
     connections: Ints
     rule: Ints
     unit: Ints
     unit_limit: Floats
-    """Of each unit, by its number."""
+    """The limit of each unit, by its number."""
 
     @classmethod
     def generate(cls, clients: int, rows_per_s: float, random: np.random.Generator) -> "Population":
-        """Return ``clients`` clients that together make about ``rows_per_s`` rows in a second."""
+        """Return ``clients`` clients that together make about ``rows_per_s`` rows per second."""
         users = max(clients // CLIENTS_PER_USER, 4)
         user_of = random.choice(users, clients, p=_zipf(users, random))
         rule_of_user, named = _rules(users, random)
@@ -101,7 +100,9 @@ class Population:
 
         user = user_of[client]
         rule = rule_of_user[user]
-        sharer = np.where(rule < named, client + users, user)  # of rules with <default> clients, each by itself
+        sharer = np.where(
+            rule < named, client + users, user
+        )  # under <default> client-id rules each client counts alone
         _, unit = np.unique(
             np.stack((instance, broker, produces, rule, sharer)).astype(np.int64), axis=1, return_inverse=True
         )
@@ -128,13 +129,13 @@ class Population:
 
 
 def _zipf(count: int, random: np.random.Generator) -> Floats:
-    """Return shares by Zipf's law, in no order."""
+    """Return Zipf-distributed shares in random order."""
     shares = (np.arange(count) + 1.0) ** -SKEW
     return np.asarray(random.permutation(shares / shares.sum()))
 
 
 def _total_rate(share: Floats, rows_per_s: float) -> float:
-    """Return the requests per second of all at which so many meters have one in a second."""
+    """Return the total request rate at which ``rows_per_s`` meters have a request in a second."""
     least, most = 1e-3, 1e12
     if rows_per_s >= 0.95 * len(share):
         raise ValueError(f"{len(share)} meters cannot make {rows_per_s:g} rows a second")
@@ -148,7 +149,7 @@ def _total_rate(share: Floats, rows_per_s: float) -> float:
 
 
 def _rules(users: int, random: np.random.Generator) -> tuple[Ints, int]:
-    """Return the rule of each user, and how many rules (the first ones) are (user, <default> client-id)."""
+    """Return the rule of each user, and the number of leading rules that are (user, <default> client-id)."""
     pairs, own = max(round(users * NAMED_PAIRS), 1), max(round(users * NAMED_USERS), 1)
     rule = np.full(users, pairs + own)
     rule[random.permutation(users)[: pairs + own]] = np.arange(pairs + own)
@@ -164,12 +165,12 @@ def _policy(
     bytes_per_s: Floats,
     random: np.random.Generator,
 ) -> RuleQuotas:
-    """Return quotas that are above what is wanted by a factor, but for a few: the busiest unit of a rule counts."""
+    """Return quotas that are a factor above the demand of a rule's busiest unit, with a few exceptions."""
     default = int(rule_of_user.max())
     factor = random.lognormal(np.log(5.0), 0.6, default + 1)
     tight = random.random(default + 1) < TIGHT
     factor[tight] = random.uniform(0.7, 1.3, int(tight.sum()))
-    factor[default] = 0.8  # of all whom it is for, the busiest is over its limit
+    factor[default] = 0.8  # the busiest default user exceeds its limit
     limits = []
     for direction, with_quota in ((produces, 1.0), (~produces, 0.5)):
         wanted = np.bincount(unit, bytes_per_s * direction)
@@ -178,7 +179,7 @@ def _policy(
         limit = np.ceil(of_rule * factor / GRAIN_BYTES) * GRAIN_BYTES
         limits.append(np.where((limit > 0) & (random.random(default + 1) < with_quota), limit, np.nan))
     produce, fetch = limits
-    produce[np.isnan(produce)] = GRAIN_BYTES  # of those who never produce
+    produce[np.isnan(produce)] = GRAIN_BYTES  # rules without producers
     fetch[default] = np.nan
 
     users = np.argsort(rule_of_user, kind="stable")[:default]

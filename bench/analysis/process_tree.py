@@ -1,8 +1,8 @@
-"""What a command costs with all processes that it starts: Spark is a Python process, a JVM, and Python workers.
+"""The cost of a command with all its processes: Spark is a Python process, a JVM, and Python workers.
 
-The reaper of orphans is a process of ours (prctl(2), PR_SET_CHILD_SUBREAPER), so that none is lost that outlives its
-parent. What the kernel adds up as processes end is not all: pyspark.daemon ignores SIGCHLD, and of children of such a
-process it forgets the CPU time (wait(2)). So CPU time is sampled, of each process by itself, as memory is.
+Orphans are reparented to a process of ours (prctl(2), PR_SET_CHILD_SUBREAPER), so that none is lost. The kernel's sums
+of ended children are incomplete: pyspark.daemon ignores SIGCHLD, and the CPU time of children of such a process is lost
+(wait(2)). So CPU time is sampled per process, as memory is.
 """
 
 import ctypes
@@ -32,19 +32,21 @@ _INTERRUPTS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one command. ``jvm_cpu_s`` is part of ``cpu_s``; both as seen last before each process ended."""
+    """The cost of one command. ``jvm_cpu_s`` is part of ``cpu_s``; both are the last samples before each
+    process ended.
+    """
 
     cpu_s: float
     jvm_cpu_s: float
     wall_s: float
     peak_bytes: int
-    """Of all its processes together at one time, shared pages counted once (PSS)."""
+    """The peak over all processes at one time, shared pages counted once (PSS)."""
     peak_jvm_bytes: int
 
 
 def run(command: Sequence[str], log: Path) -> Cost:
-    """Run a command to its end, with its output in ``log``. Raises BenchError, with the end of the log, if it fails."""
-    # In a process of its own: whatever else we have started is not to be counted, and not to be ended.
+    """Run a command with its output in ``log``. Raises BenchError, with the end of the log, if it fails."""
+    # In a process of its own, so that other children of this one are neither counted nor killed.
     with subprocess.Popen(
         [sys.executable, "-m", __spec__.name, str(log), *command], stdout=subprocess.PIPE, text=True
     ) as meter:
@@ -54,7 +56,7 @@ def run(command: Sequence[str], log: Path) -> Cost:
             meter.terminate()
             raise
     if meter.returncode != 0:
-        raise BenchError(f"{' '.join(command)}: what it costs could not be measured")
+        raise BenchError(f"{' '.join(command)}: its cost could not be measured")
     answer = json.loads(said)
     if code := answer.pop("code"):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
@@ -63,7 +65,7 @@ def run(command: Sequence[str], log: Path) -> Cost:
 
 
 def _measure(log: Path, command: Sequence[str]) -> dict[str, float]:
-    """Run the command as ours alone. Returns its exit code as ``code``, and a Cost."""
+    """Run the command as the only child. Returns its exit code as ``code``, and a Cost."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         sys.exit("processes cannot be followed here: prctl(PR_SET_CHILD_SUBREAPER) failed; Linux is needed")
     begun_s = time.perf_counter()
@@ -88,7 +90,7 @@ def _measure(log: Path, command: Sequence[str]) -> dict[str, float]:
 
 
 class _Watch:
-    """Looks at our descendants from time to time."""
+    """Samples our descendants."""
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -99,7 +101,7 @@ class _Watch:
     def sample(self) -> None:
         total = jvm = 0
         for process in _descendants():
-            with suppress(psutil.Error):  # it has ended meanwhile
+            with suppress(psutil.Error):  # it has exited meanwhile
                 times = process.cpu_times()
                 self._cpu_s[process.pid] = times.user + times.system
                 used = process.memory_full_info().pss
@@ -120,12 +122,12 @@ class _Watch:
 
 
 def _descendants() -> list[psutil.Process]:
-    """Return all that was started from here and is still there; those of a dead parent are ours."""
+    """Return all live descendants; orphans are our children."""
     return psutil.Process().children(recursive=True)
 
 
 def _end_all(watch: _Watch, grace_s: float) -> None:
-    """Wait for what the command has left behind, end what stays, and reap all of it."""
+    """Wait for processes that the command has left behind, kill those that remain, and reap them."""
     deadline_s = time.perf_counter() + grace_s
     while _reap() and time.perf_counter() < deadline_s:
         watch.sample()
@@ -138,7 +140,7 @@ def _end_all(watch: _Watch, grace_s: float) -> None:
 
 
 def _reap() -> bool:
-    """Collect children that have ended; whether there are others."""
+    """Reap ended children; returns whether others remain."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass

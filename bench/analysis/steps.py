@@ -1,4 +1,4 @@
-"""What is measured of a world: the commands an operator types, one after the other, on the same records."""
+"""The measured steps of a world: an operator's commands, in order, on the same records."""
 
 import shutil
 import sys
@@ -15,11 +15,11 @@ GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """The most that a command may take."""
+    """The upper limits of a command."""
 
     cpu_s_per_million: float
     peak_bytes: int = 3 * GIB
-    """With so many rows as ``MEMORY_ROWS`` or fewer."""
+    """For ``MEMORY_ROWS`` or fewer."""
 
 
 MEMORY_ROWS: Final = 20_500_000
@@ -34,7 +34,7 @@ class Step:
     aim: Aim | None
 
     def command(self, world: Generated, results: Path, heap: str) -> list[str]:
-        """Return what to run. An ingest begins with no warehouse: what is there of an earlier one goes."""
+        """Return the command line. Before an ingest, an existing warehouse is deleted."""
         if self.name == INGEST:
             shutil.rmtree(world.warehouse, ignore_errors=True)
         spark = () if self.name == "report" else ("--conf", f"spark.driver.memory={heap}")

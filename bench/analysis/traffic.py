@@ -1,7 +1,7 @@
-"""What the clients do, second by second: requests in bursts, held back by their quotas as Kafka holds them back.
+"""The clients' traffic, second by second: requests in bursts, throttled by quotas as in Kafka.
 
-The loop is closed: who is over its limit is muted for S/T - W seconds, what it could not send waits and comes later.
-So the records are censored, as those of a real cluster are.
+The loop is closed: a client over its limit is muted for S/T - W seconds, and its delayed demand is sent later. So the
+records are censored, as those of a real cluster are.
 """
 
 from collections.abc import Mapping
@@ -21,27 +21,27 @@ Column = Floats | Ints | Objects | Counts
 WINDOW: Final = Window()
 WINDOW_S: Final = WINDOW.keep_ms // 1000
 BURST: Final = 8.0
-"""How many times as much a client wants in a burst."""
+"""The factor of a client's demand in a burst."""
 INTO_BURST, OUT_OF_BURST = 0.02, 0.3
-"""Looked at every ten seconds."""
+"""The chances per ten seconds."""
 TURNS: Final = 10
 PEAK: Final = 20.0
-"""How many times its mean rate a client can send."""
+"""A client's highest rate, as a multiple of its mean."""
 PATIENCE_S: Final = 2
-"""Of what a client can send, how much it lets wait."""
+"""The most demand that a client queues, in seconds of its highest rate."""
 REQUEST_HEAD, ANSWER_BYTES, FETCH_REQUEST_BYTES = 4, 64, 120
 
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """The rows of one second: of which meters, and the columns of a document for them."""
+    """The rows of one second: their meters, and the columns of a document."""
 
     meters: Ints
     columns: Mapping[str, Column]
 
 
 class Traffic:
-    """The state of all clients. ``next()`` is one second later."""
+    """The state of all clients; ``next()`` advances by one second."""
 
     def __init__(self, population: Population, random: np.random.Generator) -> None:
         self._population = population
@@ -78,7 +78,7 @@ class Traffic:
         return Second(meters, self._columns(meters, counted))
 
     def _change_bursts(self) -> None:
-        """Look at a tenth of the clients: does a burst begin or end?"""
+        """Begin or end bursts for a tenth of the clients."""
         population = self._population
         turn = slice(self._second % TURNS, None, TURNS)
         usual = population.requests_per_s[turn]
@@ -89,7 +89,7 @@ class Traffic:
         self._chance[turn] = -np.expm1(-self._rate[turn])
 
     def _send(self, meters: Ints, fired: Bools, now: int) -> tuple[Floats, Counts]:
-        """Return the bytes and requests that go out: not while muted, and not faster than a client can."""
+        """Return the bytes and requests sent: none while muted, and no faster than a client can."""
         size = self._population.request_bytes[meters]
         rate = self._rate[meters]
         noise = self._random.standard_normal(len(meters))
@@ -102,7 +102,7 @@ class Traffic:
         return sent, np.ceil(sent / size).astype(np.int64)
 
     def _charge(self, meters: Ints, sent: Floats, now: int) -> Floats:
-        """Return the throttle time that each one's quota asks for."""
+        """Return the throttle time by each one's quota."""
         population = self._population
         units = population.unit[meters]
         oldest = now % WINDOW_S
@@ -112,16 +112,16 @@ class Traffic:
         return excess(self._unit_sum[units] / WINDOW_S, population.unit_limit[units], WINDOW_S)
 
     def _mute(self, meters: Ints, throttle_s: Floats, requests: Counts, now: int) -> tuple[Counts, Floats]:
-        """Return how many requests were given a throttle time, and for how long of this second they were muted."""
+        """Return the number of throttled requests, and how long of this second the clients were muted."""
         hit = throttle_s > 0
         before_s = np.clip(self._muted_until[meters] - now, 0, 1)
-        begin_s = (1 + before_s) / 2  # in the middle of the time in which anything could be sent
+        begin_s = (1 + before_s) / 2  # in the middle of the unmuted time
         self._muted_until[meters] = np.where(hit, now + begin_s + throttle_s, self._muted_until[meters])
         muted_s = before_s + np.where(hit, np.minimum(1 - begin_s, throttle_s), 0)
         return np.where(hit, np.minimum(requests, self._population.connections[meters]), 0), muted_s
 
     def _columns(self, meters: Ints, counted: Mapping[str, Counts]) -> dict[str, Column]:
-        """Return the columns of a document. A client writes or reads; what is of the other direction is 0."""
+        """Return the columns of a document. A client writes or reads; columns of the other direction are 0."""
         population = self._population
         produces = population.produces[meters]
         size, requests = counted["bytes"], counted["requests"]
@@ -145,7 +145,7 @@ class Traffic:
 
 
 def _quotas_in_force(population: Population) -> dict[str, Column]:
-    """Return the columns of limits and rules, of all meters."""
+    """Return the columns of limits and rules, for all meters."""
     policy = population.policy
     rules = np.array([*policy.rules, None], dtype=object)
     columns: dict[str, Column] = {}

@@ -1,5 +1,4 @@
-"""The rows on a real broker: its listeners, the frames that are recorded and replayed, the tools of the distribution.
+"""Rows with a real broker: its listeners, recorded and replayed frames, the performance tools of the distribution.
 
-Knows the rows' loads and the harness; what is measured of the proxies, and how it is reported, belongs to the modules
-above.
+It knows the rows' loads and the test harness; measuring proxies and reporting belong to the modules above.
 """

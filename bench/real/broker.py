@@ -1,8 +1,7 @@
 """One real broker, with a listener for each proxy.
 
-Where a proxy only passes bytes on, its listener advertises the proxy's port, so that clients, which connect where the
-broker tells them, stay with it. Sluice rewrites addresses, and connects to those that it is told: its listener
-advertises itself.
+The listener of a relaying proxy advertises the proxy's port, so that clients, which connect to advertised addresses,
+stay with it. Sluice rewrites addresses, and connects to advertised ones: its listener advertises itself.
 """
 
 import os
@@ -24,21 +23,22 @@ from tests.harness.wire import Address
 
 NODE_ID: Final = 0
 SMALL, BULK, STORED = "bench-small", "bench-bulk", "bench-stored"
-"""Topics: for what is replayed and for large batches, which are soon deleted, and to be consumed."""
+"""Topics: for replayed frames and for large batches (short retention), and one to be consumed."""
 PARTITIONS: Final = 6
-"""A producer sends the full batches of several partitions in one request, as it does in any real cluster."""
+"""A producer sends full batches of several partitions in one request, as in any real cluster."""
 
 _RETENTION: Final = {"retention.bytes": str(128 << 20), "segment.bytes": str(64 << 20), "file.delete.delay.ms": "1000"}
 _TOPICS: Final = {SMALL: _RETENTION, BULK: _RETENTION, STORED: {}}
 _JAVA_OPTIONS: Final = ("-XX:TieredStopAtLevel=4",)
-"""Both of Java's compilers: this broker runs for minutes, and the less it needs of its core, the denser the load."""
+"""Both JIT compilers: this broker runs for minutes, and the less of its core it needs, the more load fits."""
 _PROPERTIES: Final = {"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 
 
 class RealBroker:
-    """One KRaft node, broker and controller, on one core; its logs in ``folder``. BenchError when it does not start.
+    """One KRaft node, broker and controller, on one core; its logs in ``folder``. Raises BenchError if it does not
+    start.
 
-    ``names``: for whom there is a listener; ``direct`` is one of them. ``relays``: which of them pass bytes on.
+    ``names``: the proxies with a listener, including ``direct``. ``relays``: those that only pass bytes on.
     """
 
     def __init__(self, folder: Path, core: int, names: Sequence[str], relays: Collection[str]) -> None:
@@ -68,11 +68,11 @@ class RealBroker:
             raise
 
     def port(self, name: str) -> int:
-        """Where that proxy must listen. Of ``direct``, the broker's own."""
+        """Return the port that the proxy must listen on; for ``direct`` the broker's own."""
         return self._ports[name]
 
     def listener_port(self, name: str) -> int:
-        """Where the broker listens for that proxy."""
+        """Return the broker's port for the proxy."""
         return self._listeners[name]
 
     @property
@@ -83,7 +83,7 @@ class RealBroker:
         return self._broker.log_tail()
 
     def close(self) -> None:
-        """At once: nothing of it is kept."""
+        """Kill it; its data is not kept."""
         self._broker.kill()
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class RealBroker:
         self.close()
 
     def _listener_properties(self, node: Node, relays: Collection[str]) -> dict[str, str]:
-        """In the place of the harness's own, whose listeners advertise themselves."""
+        """Return listener properties that replace the harness's own, whose listeners advertise themselves."""
         names = {name: "PLAIN" if name == DIRECT else name.upper() for name in self._ports}
         listening = [f"{names[name]}://{Address(LOOPBACK, self._listeners[name])}" for name in names]
         ports = {name: (self._ports if name in relays else self._listeners)[name] for name in names}
@@ -107,7 +107,7 @@ class RealBroker:
 
 @contextmanager
 def _on(core: int) -> Iterator[None]:
-    """What is started meanwhile stays on that core."""
+    """Pin processes started within the block to a core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

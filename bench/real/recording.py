@@ -1,4 +1,4 @@
-"""A small relay that keeps what passes: the frames of a real client, to be replayed, and what the broker answered."""
+"""A small recording relay: a real client's frames, to be replayed, and the broker's responses."""
 
 import contextlib
 import socket
@@ -16,16 +16,16 @@ from tests.harness.ports import LOOPBACK
 
 PRODUCE: Final = 0
 FIRST_FLEXIBLE: Final = 9
-"""The first version whose answer, for one partition, ends in fields of constant size."""
+"""The first version whose response, for one partition, ends in fields of constant size."""
 ERROR_FROM_END: Final = 35
 MOST_REQUESTS: Final = 16
-"""As many as native/requests.h has room for."""
+"""The capacity of native/requests.h."""
 TIMEOUT_S: Final = 30.0
 
 
 @dataclass(slots=True)
 class Conversation:
-    """One connection: frames with their sizes in front, answers in the order of the requests."""
+    """A recorded connection: frames with their sizes, responses in the order of requests."""
 
     requests: list[bytes] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
@@ -33,18 +33,20 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A file of requests that the generator replays, and the size of an answer to the last of them."""
+    """A file of requests for the generator, and the size of the response to the last one."""
 
     file: Path
     answer_bytes: int
 
     def words(self) -> str:
-        """In the generator's language (the head of native/load.h). Real clients sleep when there is nothing to do."""
+        """Return the replay in the generator's language (see native/load.h). Real clients sleep when idle."""
         return f"frames={self.file} answer={self.answer_bytes} awake=0"
 
     @classmethod
     def of(cls, conversations: Sequence[Conversation], file: Path) -> Self:
-        """What a producer sent on the connection of its first Produce, until then; BenchError when it is of no use."""
+        """Return a producer's requests on the connection of its first Produce, up to that one. Raises BenchError if it
+        is unusable.
+        """
         for heard in conversations:
             for number, request in enumerate(heard.requests):
                 if struct.unpack_from(">h", request, 4)[0] == PRODUCE and number < len(heard.answers):
@@ -55,7 +57,7 @@ class Recorded:
 
 
 class Recorder:
-    """Relays from ``port`` to a broker and keeps the conversations, as a context manager."""
+    """Relays from ``port`` to a broker and records the connections; a context manager."""
 
     def __init__(self, port: int, broker_port: int) -> None:
         self.conversations: list[Conversation] = []
@@ -105,7 +107,7 @@ class _Readable(Protocol):
 
 
 def _pass_frames(source: _Readable, send: Callable[[bytes], object], kept: list[bytes]) -> None:
-    """Until the end of the stream, or an error of either side."""
+    """Relay and record until the end of the stream, or an error of either side."""
     with contextlib.suppress(OSError):
         while len(size := source.read(4)) == 4:
             frame = size + source.read(struct.unpack(">i", size)[0])
@@ -119,4 +121,4 @@ def _require_usable(requests: int, request: bytes, answer: bytes) -> None:
         raise BenchError(f"the producer sent Produce v{version} as its request {requests}: it cannot be replayed")
     (error_code,) = struct.unpack_from(">h", answer, len(answer) - ERROR_FROM_END)
     if error_code:
-        raise BenchError(f"the broker answered the Produce that was to be replayed with error code {error_code}")
+        raise BenchError(f"the broker answered the Produce to be replayed with error code {error_code}")

@@ -1,4 +1,4 @@
-"""What the rows on a real broker need: it, a client that is recorded, and the tools that load it."""
+"""The set-up of rows with a real broker: the broker, a recorded client, and the performance tools."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -13,11 +13,10 @@ from bench.real.tools import Moved, Tools
 from bench.rows import Load
 
 SMALL_RECORD_BYTES: Final = 381
-"""With what stands around one record, a request of 512 B."""
+"""With its framing, one record is a request of 512 B."""
 PRODUCED_PER_S: Final = 100_000
 CONSUMED_PER_S: Final = 250_000
-"""Records of RECORD_BYTES for a second that a sample is to take: what a tool costs the proxy at its start is little
-beside them."""
+"""Records of RECORD_BYTES per second of a sample, enough to make a tool's start-up cost negligible."""
 STORED_BATCH_BYTES: Final = 1 << 16
 WARMING_REQUESTS: Final = 30_000
 
@@ -25,7 +24,7 @@ _RECORDER: Final = "recorder"
 
 
 class Stage:
-    """Starts the broker at once, and records and stores when that is first needed. To be closed on every way out."""
+    """Starts the broker at once; records and stores data on demand. Must be closed."""
 
     def __init__(self, folder: Path, core: int, names: Sequence[str]) -> None:
         folder.mkdir()
@@ -40,8 +39,8 @@ class Stage:
         self.log_tail = self._broker.log_tail
 
     def recorded(self) -> Recorded:
-        """A Java producer's requests until its first Produce: acks=1, one record, not idempotent (or a copy of it
-        would be refused).
+        """Return a Java producer's requests up to its first Produce: acks=1, one record, not idempotent (the broker
+        would refuse a repetition).
         """
         if self._recorded is None:
             port = self.port(_RECORDER)
@@ -50,21 +49,21 @@ class Stage:
                     port, SMALL, 1, record_bytes=SMALL_RECORD_BYTES, acks="1", enable_idempotence="false"
                 )
             self._recorded = Recorded.of(recorder.conversations, self._folder / "frames")
-            # The broker compiles what it does often, on the core of the load: let it, before anything is measured.
+            # Let the broker's JIT compile, on the load's core, before anything is measured.
             self._tools.produce(
                 self.port(DIRECT), SMALL, WARMING_REQUESTS, record_bytes=SMALL_RECORD_BYTES, batch_size="0"
             )
         return self._recorded
 
     def prepare(self, load: Load, seconds: float) -> None:
-        """What must be stored before a sample that is to take so long."""
+        """Store the data for a sample of that duration."""
         missing = self._records(load, seconds) - self._stored
         if load.api == "fetch" and missing > 0:
             self._tools.produce(self.port(DIRECT), STORED, missing, batch_size=str(STORED_BATCH_BYTES))
             self._stored += missing
 
     def run(self, load: Load, port: int, seconds: float) -> Moved:
-        """One of the tools, through ``port``, with as much as it moves in about that time."""
+        """Run the tool through ``port``, with the amount of data for about that time."""
         records = self._records(load, seconds)
         if load.api == "fetch":
             return self._tools.consume(port, STORED, records, f"bench-{next(self._groups)}")

@@ -1,4 +1,4 @@
-"""The performance tools of the distribution: what kafka-producer-perf-test and kafka-consumer-perf-test run."""
+"""The performance tools of the distribution (kafka-producer-perf-test and kafka-consumer-perf-test)."""
 
 import re
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from tests.harness.process import ProcessError, Program
 
 RECORD_BYTES: Final = 1000
 CLIENT_ID: Final = "bench-000000"
-"""Of the clients that have a quota in Sluice, the first."""
+"""The first client-id with a quota in Sluice."""
 START_S: Final = 60.0
-"""More than a JVM takes to start and a group to form on a busy machine."""
+"""More than a JVM and a group need to start on a busy machine."""
 SLOWEST_BYTES_PER_S: Final = 2e6
 
 _PRODUCER: Final = "org.apache.kafka.tools.ProducerPerformance"
@@ -26,7 +26,7 @@ _CONSUMED: Final = ("data.consumed.in.MB", "data.consumed.in.nMsg", "fetch.time.
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a tool said: records and bytes of their values, and in how many seconds."""
+    """A tool's result: records, bytes of their values, and seconds."""
 
     records: int
     bytes: float
@@ -35,9 +35,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Runs the tools on one core; their logs in ``folder``.
+    """Runs the tools on one core, with logs in ``folder``.
 
-    BenchError, with the log, when one fails or takes too long.
+    Raises BenchError, with the log, if one fails or takes too long.
     """
 
     core: int
@@ -46,9 +46,9 @@ class Tools:
     def produce(
         self, port: int, topic: str, records: int, *, record_bytes: int = RECORD_BYTES, **settings: str
     ) -> Moved:
-        """As many records as fast as it can; ``settings`` with _ for the dots of their names.
+        """Produce ``records`` records as fast as possible; ``settings`` with _ for the dots of their names.
 
-        All records are one from a file: making up each of them would cost it more than sending it.
+        All records are the same one from a file: generating each would cost more than sending it.
         """
         payload = self.folder / "payload"
         payload.write_text("x" * record_bytes, encoding="ascii")
@@ -61,7 +61,7 @@ class Tools:
         return _complete(read_sent(said, record_bytes), records, said)
 
     def consume(self, port: int, topic: str, records: int, group: str) -> Moved:
-        """So many records from the beginning, or some more: a poll is never cut."""
+        """Consume at least ``records`` records from the beginning: a poll is never cut."""
         command = [
             *("--bootstrap-server", f"{LOOPBACK}:{port}", "--topic", topic, "--group", group),
             *("--num-records", str(records), "--command-property", f"client.id={CLIENT_ID}"),
@@ -87,7 +87,7 @@ class Tools:
 
 
 def read_sent(said: str, record_bytes: int) -> Moved | None:
-    """The last line of kafka-producer-perf-test; None where there is none."""
+    """Parse the last line of kafka-producer-perf-test; None if there is none."""
     found = _SENT.search(said)
     if not found:
         return None
@@ -96,9 +96,9 @@ def read_sent(said: str, record_bytes: int) -> Moved | None:
 
 
 def read_consumed(said: str) -> Moved | None:
-    """The table of kafka-consumer-perf-test, a line of names and one of values; None where there is none.
+    """Parse the table of kafka-consumer-perf-test, a line of names and one of values; None if there is none.
 
-    The client's own log stands between the two.
+    The client's own log is between the two.
     """
     lines = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
     names = next((line for line in lines if set(_CONSUMED) <= set(line)), None)
@@ -112,7 +112,7 @@ def read_consumed(said: str) -> Moved | None:
 
 
 def _complete(moved: Moved | None, records: int, said: str) -> Moved:
-    """What was moved, if it was all; errors of single records do not change the exit status of the tools."""
+    """Return the result if it is complete; errors of single records do not change the tools' exit status."""
     if moved is None or moved.records < records or not moved.seconds:
         end = "\n".join(said.splitlines()[-25:])
         done = moved.records if moved else "no"

@@ -1,4 +1,4 @@
-"""The demo from its beginning to its end."""
+"""The demo's command line and sequence."""
 
 import argparse
 import os
@@ -81,13 +81,13 @@ def _run(console: Console, plan: Plan, *, keep: bool) -> int:
 def _introduce(console: Console, stage: Stage) -> None:
     console.print(
         f"""
-Sluice stands at {stage.sluice.bootstrap}, in front of brokers {stage.cluster.bootstrap}
+Sluice listens at {stage.sluice.bootstrap}, in front of brokers {stage.cluster.bootstrap}
   metrics  {stage.sluice.metrics_url}
   quotas   {stage.sluice.quotas_path}
 
 Four clients connect, each a program of its own that knows nothing of Sluice. Two of them are greedy.
-Quotas are measured over {WINDOW_SAMPLES} samples of {SAMPLE_S:g} s, a tenth of Kafka's default. As in Kafka, who was
-idle may send {WINDOW_SAMPLES - 1} samples' worth at once: a burst at the beginning, and after a quota is raised.
+Quotas are measured over {WINDOW_SAMPLES} samples of {SAMPLE_S:g} s, a tenth of Kafka's default. As in Kafka, a
+client that was idle may send {WINDOW_SAMPLES - 1} samples' worth at once: a burst at first, and after an increase.
 """,
         highlight=False,
         soft_wrap=True,
@@ -116,7 +116,7 @@ def _show(stage: Stage, meters: Sequence[Meter], shown: Display, start_s: float,
 
 
 def _stop(meters: Sequence[Meter]) -> list[str]:
-    """Let the clients finish, and return what they complain of: errors, payloads that are not what was sent."""
+    """Stop the clients, and return their complaints: errors, and corrupt payloads."""
     for meter in meters:
         meter.client.ask_to_stop()
     complaints = []
@@ -124,7 +124,7 @@ def _stop(meters: Sequence[Meter]) -> list[str]:
         result = meter.client.result(STOP_TIMEOUT_S)
         complaints += [f"{meter.participant.client_id}: {error}" for error in result.errors]
         if result.corrupt:
-            complaints.append(f"{meter.participant.client_id}: {result.corrupt} payloads are not what was sent")
+            complaints.append(f"{meter.participant.client_id}: {result.corrupt} payloads are corrupt")
     return complaints
 
 
@@ -134,7 +134,7 @@ def _wait_for_the_end(console: Console, stage: Stage) -> None:
         f"""
 Cluster and Sluice are left running.
   clients  bootstrap.servers={address}
-  quotas   {stage.sluice.quotas_path}: edit it, and it is in force within a second
+  quotas   {stage.sluice.quotas_path}: edits take effect within a second
   metrics  curl -s {stage.sluice.metrics_url} | grep sluice_quota
   try      java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '{classpath(f"kafka-{stage.cluster.version}")}' \\
              org.apache.kafka.tools.ProducerPerformance \\

@@ -1,4 +1,4 @@
-"""The table that moves on a terminal, and a line every two seconds where there is none."""
+"""The display: a live table on a terminal, and a line every two seconds elsewhere."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ LINE_EVERY_S: Final = 2.0
 
 
 class Display(Protocol):
-    """Shows readings as they come, and what happens meanwhile."""
+    """Shows readings and events."""
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None: ...
 
@@ -24,7 +24,7 @@ class Display(Protocol):
 
 @contextmanager
 def display(console: Console, total_s: float) -> Iterator[Display]:
-    """Choose by what the console is."""
+    """Choose the display for the console."""
     if not console.is_terminal:
         yield Lines(console)
         return
@@ -33,7 +33,7 @@ def display(console: Console, total_s: float) -> Iterator[Display]:
 
 
 class LiveTable:
-    """One table, written over and over; notes stay above it."""
+    """A table that is updated in place; notes are printed above it."""
 
     def __init__(self, live: Live, total_s: float) -> None:
         self._live = live
@@ -61,7 +61,7 @@ class LiveTable:
 
 
 class Lines:
-    """For logs and pipes."""
+    """Lines for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -83,10 +83,10 @@ class Lines:
 
 
 def rate(bytes_per_s: float) -> str:
-    """``1.02 MiB/s``."""
+    """Return e.g. ``1.02 MiB/s``."""
     return f"{bytes_per_s / MIB:.2f} MiB/s"
 
 
 def quota(bytes_per_s: float) -> str:
-    """``1 MiB/s``; a client that has not been seen yet has none."""
+    """Return e.g. ``1 MiB/s``; "-" for a client that has not been seen yet."""
     return f"{bytes_per_s / MIB:g} MiB/s" if bytes_per_s else "-"

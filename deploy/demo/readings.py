@@ -1,4 +1,4 @@
-"""What the clients themselves saw, and what Sluice says about them."""
+"""Readings of the clients: their own throughput, and Sluice's metrics about them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,17 +14,17 @@ START_TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One client at one moment."""
+    """The state of one client at one moment."""
 
     participant: Participant
     quota_bytes_per_s: float
-    """In force, as Sluice tells; 0 until the client has made itself known."""
+    """The quota in force, from Sluice's metrics; 0 until the client has been seen."""
     rate_bytes_per_s: float
     throttle_s: float
 
 
 class Meter:
-    """Follows one client: payload bytes, acknowledged to a producer or received by a consumer."""
+    """Measures one client: payload bytes acknowledged to a producer or received by a consumer."""
 
     def __init__(self, participant: Participant, client: ClientProcess) -> None:
         self.participant = participant
@@ -34,11 +34,11 @@ class Meter:
         self._throttle_s: list[tuple[float, float]] = []
 
     def wait_for_first_bytes(self) -> None:
-        """Raise ClientError where the client ends first."""
+        """Wait for the first payload. Raises ClientError if the client ends first."""
         self.client.wait_for(lambda client: bool(client.of_kind("progress")), "the first bytes", START_TIMEOUT_S)
 
     def read(self, now_s: float, metrics: Metrics) -> Reading:
-        """Take in what has been reported since the last time."""
+        """Return a reading, with all events reported so far."""
         self._take_in()
         labels = {"client_id": self.participant.client_id, "kind": self.participant.quota_kind}
         limits = metrics.samples("sluice_quota_limit_bytes_per_second", **labels)
@@ -52,14 +52,14 @@ class Meter:
         )
 
     def throttle_s(self, from_s: float, to_s: float) -> float:
-        """Return the throttle time that was added in that time, as far as it was read."""
+        """Return the throttle time added between the readings of a period."""
         within = [throttle_s for at_s, throttle_s in self._throttle_s if from_s <= at_s <= to_s]
         return within[-1] - within[0] if within else 0.0
 
     def mean_rate(self, from_s: float, to_s: float) -> float:
-        """Return the mean of the rates shown in that time that look back on nothing before it.
+        """Return the mean of the moving averages in a period that begin within it.
 
-        An average of averages as long as a burst's period does not depend on how many bursts it happened to meet.
+        Averages as long as the period of bursts do not depend on how many bursts they happen to include.
         """
         self._take_in()
         first_s = from_s + AVERAGED_S

@@ -1,4 +1,4 @@
-"""What the usage records of the run tell: taken in and reported by the commands that an operator would type."""
+"""Usage records of the run, ingested and reported with the operator's commands."""
 
 import shutil
 import subprocess
@@ -20,10 +20,10 @@ TOPIC: Final = "sluice-usage"
 SETTINGS: Final[Mapping[str, Any]] = {
     "topic": {"name": TOPIC, "partitions": 1},
     "instance": "demo",
-    "interval": "100ms",  # as the samples of its quotas are: so use is seen over the very window of enforcement
+    "interval": "100ms",  # equal to the quotas' sample size, so that usage is seen over the quota window
 }
 SHIPPED_S: Final = 3.0
-"""After which the records of the last interval stand in the topic."""
+"""The time until the last interval's records are in the topic."""
 FOLDER: Final = Path(__file__).parents[2] / "build" / "demo"
 SLUICE: Final = Path(sys.executable).parent / "sluice"
 _TIMEOUT_S: Final = 300.0
@@ -32,35 +32,35 @@ _HEAP: Final = ("--conf", "spark.driver.memory=1g")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the report said in a sentence, and its page."""
+    """The report's summary sentence, and its page."""
 
     sentence: str
     html: Path
 
     @property
     def folder(self) -> Path:
-        """Where its tables are, and chargeback.csv."""
+        """The folder with its tables and chargeback.csv."""
         return self.html.parent
 
 
 def make_report(bootstrap: str, say: Callable[[str], None]) -> Report:
-    """Take the records in the topic of a cluster to a report in FOLDER, over one of an earlier run.
+    """Ingest the topic's records and write a report in FOLDER, replacing an earlier one.
 
-    Raises ProcessError with what the command said.
+    Raises ProcessError with the command's output.
     """
     time.sleep(SHIPPED_S)
     shutil.rmtree(FOLDER, ignore_errors=True)
     warehouse = ("--warehouse", str(FOLDER / "warehouse"))
-    say("taking the usage records of this run into a warehouse (sluice analyze ingest) …")
+    say("ingesting the usage records of this run (sluice analyze ingest) …")
     topic = ("--bootstrap", bootstrap, "--topic", TOPIC, "--jars", str(jar_dir(SPARK_KAFKA.name)))
     _analyze("ingest", *warehouse, *topic, "--once", *_HEAP)
-    say("reporting what they tell (sluice analyze report) …")
+    say("writing a report (sluice analyze report) …")
     sentence, html = _analyze("report", *warehouse, "--out", str(FOLDER)).splitlines()[-2:]
     return Report(sentence, Path(html))
 
 
 def print_report(console: Console, report: Report) -> None:
-    """Print who was throttled, as the report has it, and where all of it is."""
+    """Print the throttled clients from the report, and its path."""
     console.print(f"\n{report.sentence}", markup=False, highlight=False, soft_wrap=True)
     table = Table(title="Throttled, by the usage records", title_justify="left")
     table.add_column("client", no_wrap=True)
@@ -71,7 +71,7 @@ def print_report(console: Console, report: Report) -> None:
     for (client_id, broker, rule), (episodes, requests, muted_ms) in _throttled(report).items():
         table.add_row(client_id, str(broker), rule, str(episodes), str(requests), f"{muted_ms / 1000:.1f} s")
     console.print(table)
-    console.print(f"The whole report, to look at: {report.html}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"The whole report: {report.html}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _throttled(report: Report) -> dict[tuple[str, int, str], tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""Who takes part, under which quotas, and when what happens."""
+"""The scenario: clients, quotas and timing."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,18 +11,20 @@ MIB: Final = 2**20
 NODE_IDS: Final = (1, 2, 3)
 WINDOW_SAMPLES: Final = 11
 SAMPLE_S: Final = 0.1
-"""Kafka's default is as many samples of one second. With shorter ones the same happens ten times as fast: the burst
-of a client that was idle is one second's worth of its quota and not ten, and its end can be waited for."""
+"""A tenth of Kafka's default of one second, so that everything happens ten times as fast: the burst of an idle client
+is one second's worth of its quota and not ten.
+"""
 AVERAGED_S: Final = 3 * WINDOW_SAMPLES * SAMPLE_S
-"""What a shown rate is the average of: whole windows, because a fast client under Kafka's quota sends a burst whenever
-the last one has left the window."""
+"""The averaging period of shown rates: whole windows, because a fast client under Kafka's quota sends a burst whenever
+the previous one has left the window.
+"""
 SETTLING_S: Final = 4.0
-"""What is not judged: the first burst, of a client or of a raised quota, and a client's start."""
+"""The time excluded from the verdict: the first burst of a client or of a raised quota, and a client's start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One client with a client-id of its own."""
+    """A client with its own client-id."""
 
     client_id: str
     does: str
@@ -31,7 +33,7 @@ class Participant:
     produces: bool
     record_bytes: int = 8 * KIB
     pace_bytes_per_s: int | None = None
-    """None: as fast as it can."""
+    """None: as fast as possible."""
 
     @property
     def is_greedy(self) -> bool:
@@ -44,7 +46,7 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One partition: quotas hold per broker, and so each topic is one broker's business."""
+    """A topic with one partition: quotas apply per broker, so each topic is on one broker."""
 
     name: str
     leader: int
@@ -81,7 +83,7 @@ PARTICIPANTS: Final = (GREEDY_PRODUCER, GREEDY_CONSUMER, STEADY_PRODUCER, STEADY
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The quota file, in MiB per second: two clients by name, and everybody else."""
+    """The quota file, in MiB per second: two clients by name, and a default."""
 
     greedy_producer: int = 1
     greedy_consumer: int = 2
@@ -97,7 +99,7 @@ quotas:
 """
 
     def bytes_per_s(self, participant: Participant) -> int:
-        """Return the quota that holds for a participant."""
+        """Return the quota of a participant."""
         named = {GREEDY_PRODUCER: self.greedy_producer, GREEDY_CONSUMER: self.greedy_consumer}
         return named.get(participant, self.everybody_else) * MIB
 
@@ -108,14 +110,14 @@ AFTER: Final = Quotas(greedy_producer=3)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long it is watched before and after the quota file changes."""
+    """The measured time before and after the quota file changes."""
 
     before_s: float = 16.0
     after_s: float = 16.0
 
     @classmethod
     def lasting(cls, total_s: float) -> "Plan":
-        """Raise ValueError where a half would be over before anything can be measured in it."""
+        """Return a plan of that duration. Raises ValueError if it is too short to measure anything."""
         if total_s < SHORTEST_S:
             raise ValueError(f"{total_s:g} s is too short: nothing could be measured in less than {SHORTEST_S:g} s")
         return cls(total_s / 2, total_s / 2)
@@ -126,4 +128,4 @@ class Plan:
 
 
 SHORTEST_S: Final = 20.0
-"""In each half: what is not judged, and then nearly twice what a rate is averaged over."""
+"""Each half: the excluded time, and then nearly twice the averaging period."""

@@ -1,4 +1,4 @@
-"""The real things: a cluster of three brokers, Sluice in front of it, and clients that know nothing of it."""
+"""The set-up: a cluster of three brokers, Sluice in front of it, and unmodified clients."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,17 +27,18 @@ from tests.harness.kafka import KafkaCluster
 from tests.harness.sluice import SluiceProcess
 
 BATCH_BYTES: Final = 64 * KIB
-"""Requests that are small against the quotas: one throttle then follows another closely."""
+"""Small requests compared with the quotas, so that throttles follow each other closely."""
 FETCH_BYTES: Final = 16 * KIB
-"""Less than a batch, so that a broker answers with one whole batch. What it sends beyond, a beginning of the next one,
-is charged and thrown away: the consumer would seem slower than its quota allows."""
+"""Less than a batch, so that a broker answers with one whole batch. A truncated second batch would be charged and
+discarded: the consumer would seem slower than its quota allows.
+"""
 SPARE_S: Final = 30.0
-"""How much longer clients could go on than they are watched: starting and stopping takes time."""
+"""The clients' extra running time, for starting and stopping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What runs."""
+    """The running cluster and proxy."""
 
     cluster: KafkaCluster
     sluice: SluiceProcess
@@ -45,7 +46,7 @@ class Stage:
 
 @contextmanager
 def set_up(plan: Plan, say: Callable[[str], None]) -> Iterator[Stage]:
-    """Start everything but the clients; all of it is gone when the block ends, however it ends."""
+    """Start everything but the clients; all of it is stopped at the end of the block."""
     with ExitStack() as stack:
         say(f"starting a Kafka cluster of {len(NODE_IDS)} brokers …")
         cluster = stack.enter_context(KafkaCluster(node_ids=NODE_IDS))
@@ -64,7 +65,7 @@ def set_up(plan: Plan, say: Callable[[str], None]) -> Iterator[Stage]:
 
 @contextmanager
 def clients_at_work(stage: Stage, plan: Plan) -> Iterator[list[Meter]]:
-    """Start the clients, each a process of its own; ended when the block ends."""
+    """Start the clients, each as a process; stopped at the end of the block."""
     with ExitStack() as stack:
         yield [
             Meter(participant, stack.enter_context(_start(participant, stage.sluice.bootstrap, plan)))
@@ -98,7 +99,7 @@ def _start(participant: Participant, bootstrap: str, plan: Plan) -> ClientProces
 
 
 def _fill(cluster: KafkaCluster, plan: Plan) -> None:
-    """More than the greedy consumer may read."""
+    """Produce more than the greedy consumer can read."""
     enough_bytes = int(BEFORE.bytes_per_s(GREEDY_CONSUMER) * (plan.total_s + SPARE_S))
     task = Produce(
         bootstrap=cluster.bootstrap,

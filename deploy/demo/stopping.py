@@ -1,4 +1,4 @@
-"""However the demo is ended, nothing that it started is left."""
+"""Clean-up: no process survives the demo, however it ends."""
 
 import signal
 import sys
@@ -9,28 +9,30 @@ import psutil
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_STATUS: Final = 130
 _AGAIN_S: Final = 0.5
-"""How soon an interruption that nobody has seen is repeated."""
+"""How soon a lost interruption is repeated."""
 
 
 class Interrupted(BaseException):
-    """Somebody asked for the end; as with KeyboardInterrupt, no ``except Exception`` may stand in the way."""
+    """A signal asked the demo to end; not an Exception, like KeyboardInterrupt, so that ``except Exception`` does not
+    catch it.
+    """
 
 
 def obey_signals() -> None:
-    """From now on the first Ctrl-C, or signal to end, raises Interrupted."""
+    """Make the first Ctrl-C, or termination signal, raise Interrupted."""
     for number in SIGNALS:
         signal.signal(number, _interrupt)
 
 
 def ignore_signals() -> None:
-    """While things are put away, a second Ctrl-C must not leave half of them behind."""
+    """Ignore further signals, so that the clean-up is not interrupted."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def end_what_is_left() -> None:
-    """Kill children that nobody knows of: a signal can fall between a process's start and its being noted down."""
+    """Kill remaining children: a signal may arrive between a process's start and its registration."""
     children = psutil.Process().children(recursive=True)
     for child in children:
         try:
@@ -41,7 +43,7 @@ def end_what_is_left() -> None:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """Raise Interrupted; and again, should it fall into a destructor, where Python drops what is raised."""
+    """Raise Interrupted; repeat it, in case it was raised in a destructor, where Python drops exceptions."""
     del number, frame
     ignore_signals()
     if _is_on_its_way(sys.exception()):
@@ -52,7 +54,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _is_on_its_way(error: BaseException | None) -> bool:
-    """Whether an Interrupted is being handled: things are put away, which may take long."""
+    """Whether an Interrupted is already being handled: the clean-up may take long."""
     while error is not None and not isinstance(error, Interrupted):
         error = error.__context__
     return error is not None

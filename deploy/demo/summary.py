@@ -1,4 +1,4 @@
-"""What came of it: quota against measured, and whether that is what Sluice promises."""
+"""The summary: quota against measured rate, and the verdict."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PACE_TOLERANCE: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When which quotas were in force, on the monotonic clock."""
+    """A period with its quotas, on the monotonic clock."""
 
     quotas: Quotas
     from_s: float
@@ -26,7 +26,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How one client fared in one span."""
+    """The result of one client in one period."""
 
     participant: Participant
     quota_bytes_per_s: int
@@ -35,7 +35,7 @@ class Finding:
 
     @property
     def expected_bytes_per_s(self) -> int:
-        """A greedy client is held at its quota, another is let go at its own pace."""
+        """The quota of a greedy client, the own pace of others."""
         return self.participant.pace_bytes_per_s or self.quota_bytes_per_s
 
     @property
@@ -56,9 +56,9 @@ class Finding:
 
 
 def findings(meters: Sequence[Meter], before: Span, after: Span) -> Iterator[Finding]:
-    """A client whose quota changed is looked at twice, every other over the whole time.
+    """Yield two results for a client whose quota changed, and one over the whole time for every other.
 
-    The first seconds after a beginning are left out: the burst that a fresh quota allows, and a consumer's start.
+    The first seconds of a period are excluded: the burst that a fresh quota allows, and a consumer's start.
     """
     for meter in meters:
         spans = [before, after]
@@ -74,7 +74,7 @@ def findings(meters: Sequence[Meter], before: Span, after: Span) -> Iterator[Fin
 
 
 def print_summary(console: Console, found: Sequence[Finding]) -> None:
-    """Print a table with one row for each finding."""
+    """Print a table with a row for each result."""
     table = Table(title="Quota against measured; steady clients against their pace", title_justify="left")
     table.add_column("client", no_wrap=True)
     for name in ("quota", "measured", "off by", "throttled"):

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from bench.errors import BenchError
-from bench.programs import Place, haproxy, pure, relay, sluice
+from bench.programs import Launch, haproxy, pure, relay, sluice
 from config.loader import load_settings
 from tests.harness.certificates import Authority, common_name
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> Place:
-    return Place(tmp_path, 19100, 19092, entities=3, identity=None, wrap=())
+def plain(tmp_path: Path) -> Launch:
+    return Launch(tmp_path, 19100, 19092, entities=3, identity=None, wrap=())
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Place:
+def secured(tmp_path: Path) -> Launch:
     identity = Authority(tmp_path).issue("server", common_name("localhost"))
-    return Place(tmp_path, 19100, 19092, entities=3, identity=identity, wrap=())
+    return Launch(tmp_path, 19100, 19092, entities=3, identity=identity, wrap=())
 
 
 @pytest.fixture(autouse=True)
@@ -28,19 +28,19 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.programs.require_compiled", lambda name: f"compiled/{name}")
 
 
-def test_haproxy_ends_tls_where_there_is_a_certificate(plain: Place, secured: Place) -> None:
+def test_haproxy_ends_tls_where_there_is_a_certificate(plain: Launch, secured: Launch) -> None:
     *_, file = haproxy(plain)
     assert "bind 127.0.0.1:19100\n" in Path(file).read_text()
     haproxy(secured)
     assert f"bind 127.0.0.1:19100 ssl crt {secured.folder}/server.both.pem\n" in Path(file).read_text()
 
 
-def test_the_relay_is_given_the_files(plain: Place, secured: Place) -> None:
+def test_the_relay_is_given_the_files(plain: Launch, secured: Launch) -> None:
     assert relay(plain)[-2:] == ["19100", "19092"]
     assert relay(secured)[-2:] == [f"{secured.folder}/server.pem", f"{secured.folder}/server.key"]
 
 
-def test_sluice_takes_its_configuration(plain: Place, secured: Place) -> None:
+def test_sluice_takes_its_configuration(plain: Launch, secured: Launch) -> None:
     *_, file = sluice(plain)
     (listener,) = load_settings(Path(file)).listeners
     assert listener.tls is None
@@ -51,7 +51,7 @@ def test_sluice_takes_its_configuration(plain: Place, secured: Place) -> None:
     assert (plain.folder / "quotas.yaml").read_text().count("client-id") == plain.entities
 
 
-def test_the_compiled_wheel_and_the_sources_run_alike(plain: Place) -> None:
+def test_the_compiled_wheel_and_the_sources_run_alike(plain: Launch) -> None:
     compiled, from_sources = sluice(plain), pure(plain)
     assert compiled[:3] == ["compiled/python", "-m", "kafka_sluice"]
     assert from_sources[:3] == [sys.executable, "-m", "proxy"]
@@ -59,7 +59,7 @@ def test_the_compiled_wheel_and_the_sources_run_alike(plain: Place) -> None:
 
 
 def test_without_the_compiled_wheel_it_is_said_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plain: Place
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plain: Launch
 ) -> None:
     monkeypatch.undo()
     monkeypatch.setattr("bench.programs.COMPILED", tmp_path)
