@@ -16,29 +16,17 @@ class RunError(AnalysisError):
     exit_status: ClassVar[int] = 1
 
 
-class AwayError(AnalysisError):
-    """Brokers do not answer, or not now: it may be tried again."""
-
-
 _RAISED: Final = re.compile(r"(?:Caused by: )?([\w.$]*(?:Error|Exception): .+)")
 _TERMINATED: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-_OURS: Final = re.compile(rf"{re.escape(AnalysisError.__module__)}\.(AnalysisError|RunError|AwayError): ")
-_AWAY: Final = re.compile(
-    rf"{re.escape(AnalysisError.__module__)}\.AwayError: "
-    r"|org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network|Retriable|LeaderNotAvailable|BrokerNotAvailable"
-    r"|NotLeaderOrFollower|KafkaStorage)Exception|TimeoutException: Cannot fetch record"
-    r"|ConfigException: No resolvable bootstrap urls"
-)
-DELETED: Final = "what was not read is deleted"
-_LOSS: Final = re.compile(rf"{DELETED}|failOnDataLoss|KAFKA_DATA_LOSS")
-"""Ours, and what Spark's connector says of the same."""
+_OURS: Final = re.compile(rf"{re.escape(AnalysisError.__module__)}\.(AnalysisError|RunError): ")
+_LOSS: Final = re.compile(r"failOnDataLoss|KAFKA_DATA_LOSS")
 _SECOND: Final = re.compile(
     r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming jobs detected|ConcurrentModificationException"
 )
 _OTHER_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]+) than that in driver: ([\d.]+)")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _CORRUPT: Final = re.compile(r"Record batch for partition (\S+) at offset (\d+) is invalid, cause: (.+)")
-_NEEDED: Final = 'with numpy, orjson, pandas, pyarrow and aiokafka[zstd] (docs/analysis.md, "On a cluster")'
+_NEEDED: Final = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On a cluster")'
 
 
 def next_run(error: Exception) -> str:
@@ -46,11 +34,6 @@ def next_run(error: Exception) -> str:
     if _LOSS.search(str(error)):
         return "so will a next run; with --accept-loss it goes on with what there is"
     return "a next run goes on where this one was"
-
-
-def is_away(error: Exception) -> bool:
-    """Whether what failed is that brokers did not answer."""
-    return isinstance(error, AwayError) or _AWAY.search(str(error)) is not None
 
 
 def of_worker(error: Exception) -> str | None:
@@ -73,7 +56,10 @@ def of_worker(error: Exception) -> str | None:
             f"workers have no Python package {found[1]}: set PYSPARK_PYTHON to a Python that each worker has, {_NEEDED}"
         )
     if found := _CORRUPT.search(told):
-        return f"partition {found[1]}, offset {found[2]}: {found[3]}: --source python rejects it and goes on"
+        return (
+            f"partition {found[1]}, offset {found[2]}: {found[3]}: the log is damaged there; delete what is before the "
+            "next offset (kafka-delete-records.sh), and go on with --accept-loss"
+        )
     if _SECOND.search(told):
         return "another ingest has written to the same checkpoint meanwhile: only one may, and this one ends"
     return None

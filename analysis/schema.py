@@ -164,8 +164,17 @@ FILE: Final = pa.schema(
 ROWS: Final[StructType] = from_arrow_schema(pa.schema([*FILE, ("date", pa.date32()), ("hour", SMALL)]))
 """The same as Spark has it, with ``date`` and ``hour``, in UTC: partitions of the table."""
 
-DOCUMENTS: Final = (
-    "cluster string, instance string, boot string, seq long, begin_ms long, end_ms long, dropped long, rows long,"
-    " rows_of_others long, rows_of_nobody long, late boolean, is_first boolean, date date, hour int, batch string"
+DOCUMENT_FILE: Final = pa.schema(
+    [
+        *((name, TEXT) for name in ("cluster", "instance", "boot")),
+        *((name, COUNT) for name in ("seq", "begin_ms", "end_ms", "dropped")),
+        *((name, COUNT) for name in ("rows", "rows_of_others", "rows_of_nobody")),
+        *((name, FLAG) for name in ("late", "is_first")),
+    ]
 )
-"""A row of ``documents`` as Spark has it, of each document that is stored."""
+"""A row of ``documents`` as it is in files: a document that is stored."""
+
+DOCUMENTS: Final[StructType] = from_arrow_schema(
+    pa.schema([*DOCUMENT_FILE, ("date", pa.date32()), ("hour", SMALL), ("batch", TEXT)])
+)
+"""The same as Spark has it, with its partitions."""

@@ -15,9 +15,10 @@ from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from analysis.ingest.kafka import Topic
+    from analysis.ingest.source import Source
 
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
@@ -98,26 +99,27 @@ def command(
         read = kafka.Topic.load(topic, bootstrap, kafka_config)
         read.reach()
         spark = session.with_jars(spark, jars)
-    running = session.start("ingest", replace(spark, by_rows=True))
+    running = session.start("ingest", replace(spark, by_rows=gold))
 
     from analysis.ingest.job import Ingestion
     from analysis.ingest.running import held, run
 
     before: Callable[[], None] = lambda: None  # noqa: E731
     if read is None:
-        stream, name = _of_files(running, str(files), max_documents), "files"
+        source, name = _of_files(running, str(files), max_documents), "files"
     else:
         id_ = read.ask(running)
-        stream, name = read.stream(running, max_documents, accept_loss=accept_loss), f"kafka-{topic}-{id_}".rstrip("-")
+        source = read.source(running, max_documents, accept_loss=accept_loss)
+        name = f"kafka-{topic}-{id_}".rstrip("-")
         before = _same_topic(running, read, id_)
         _tell_of_another(running, checkpoint or f"{warehouse.rstrip('/')}/checkpoints", name, topic)
     at = f"{(checkpoint or warehouse + '/checkpoints').rstrip('/')}/{name}"
     making = _Gold(running, warehouse) if gold else None
     with held(at):
         after = making.now_and_then if making is not None and not once else lambda: None
-        ingestion = Ingestion(running, warehouse, to_stderr, before=before, after=after)
+        ingestion = Ingestion(source, warehouse, to_stderr, before=before, after=after)
         try:
-            stopped = run(stream, ingestion.publish, at, None if once else every_s or _EVERY_S)
+            stopped = run(ingestion, at, None if once else every_s or _EVERY_S)
         except KeyboardInterrupt:
             click.echo(f"{warehouse}: {ingestion.total}")
             raise
@@ -126,15 +128,15 @@ def command(
     click.echo(f"{warehouse}: {ingestion.total}")
 
 
-def _of_files(running: "SparkSession", directory: str, documents: int) -> "DataFrame":
+def _of_files(running: "SparkSession", directory: str, documents: int) -> "Source":
     from analysis.ingest import files
 
-    stream = files.stream(running, directory, documents)
+    source = files.source(running, directory, documents)
     for path in files.passed_over(running, directory):
         to_stderr(
             f"passed over: {path} is larger than {files.MOST_FILE_BYTES} bytes, the most of a file that is on no disk"
         )
-    return stream
+    return source
 
 
 def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[], None]:

@@ -1,131 +1,111 @@
-"""Python workers decode texts: first what each document says once, or why it is none; then rows, as whole files.
+"""Python workers decode texts, once, into whole Parquet files, with a line about each document in them.
 
-Spark's ``from_json`` and ``inline`` take four times the CPU. A batch is decoded twice, because only what the first time
-finds says which documents are there already, and which columns any of them has.
+Spark's ``from_json`` and ``inline``, and its writer, take four times the CPU.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analysis.ingest.documents import UnreadableError, UsageDocument, check_clock, check_size, count_of, read, table
 from analysis.ingest.known import HOUR_MS
-from analysis.ingest.source import KEPT_BYTES, PLACE, SOURCE
-from analysis.schema import COUNT, FILE, OPTIONAL, TEXT
+from analysis.ingest.source import KEPT_BYTES, Place, Text
+from analysis.schema import COUNT, FILE, OPTIONAL, SMALL, TEXT
 from quotas.names import OTHER
 
 Batches = Iterator[pa.RecordBatch]
-Place = tuple[Any, ...]
+_PLACE: Final = (("topic", TEXT), ("partition", SMALL), ("offset", COUNT), ("file", TEXT), ("line", COUNT))
 _SAID: Final = ("cluster", "instance", "boot", "seq", "time_ms", "interval_ms", "dropped_documents")
-HEADERS: Final = pa.schema(
+_LINE: Final = pa.struct(
     [
-        *(SOURCE.field(name) for name in PLACE),
+        *_PLACE,
         *((name, TEXT) for name in ("cluster", "instance", "boot")),
         *((name, COUNT) for name in ("seq", "time_ms", "interval_ms", "dropped_documents")),
         *((name, COUNT) for name in ("rows", "rows_of_others", "rows_of_nobody")),
-        *(("columns", pa.list_(TEXT)), ("fault", TEXT)),
+        ("fault", TEXT),
     ]
 )
-"""``columns``: those of OPTIONAL that a document has. With ``fault`` all but the place are null."""
-REJECTED: Final = pa.schema(
-    [*(SOURCE.field(name) for name in PLACE), ("fault", TEXT), ("size", COUNT), ("value", pa.binary())]
-)
-FILES: Final = pa.schema([("hour", COUNT), ("content", pa.binary())])
-"""Whole Parquet files of rows, by the hour since 1970. Spark's writer goes through rows one by one."""
-FILE_ROWS: Final = 500_000
-"""A worker that has as many makes files of them: what it holds stays at some 300 MB."""
-ROW_GROUP_ROWS: Final = 131_072
+"""About a document; of a text that is none all but the place and ``fault`` are null."""
+FILES: Final = pa.schema([("hour", COUNT), ("content", pa.binary()), ("lines", pa.list_(_LINE))])
+"""Parquet files of rows, by the hour since 1970, in the order of their documents; without an hour, of REJECTED."""
+REJECTED: Final = pa.schema([*_PLACE, ("fault", TEXT), ("size", COUNT), ("value", pa.binary())])
+_FILE_ROWS: Final = 262_144
+"""A worker that has as many makes files of them: what it holds stays at some 200 MB."""
+_FILE_REJECTED: Final = 500
+"""Likewise; of up to KEPT_BYTES each."""
+_ROW_GROUP_ROWS: Final = 131_072
 
 
-def headers(until_ms: int) -> Callable[[Batches], Batches]:
-    """Return what makes HEADERS of SOURCE, for ``mapInArrow``; from ``until_ms`` on no interval can have begun."""
+def decode(
+    texts: Callable[[pa.RecordBatch], Iterator[Text]], until_ms: int
+) -> Callable[[Iterator[pa.RecordBatch]], Batches]:
+    """Return what makes FILES of a source's batches, for ``mapInArrow``; from ``until_ms`` on no interval can begin."""
 
-    def decode(batches: Batches) -> Batches:
-        for batch in batches:
-            lines: list[dict[str, Any]] = []
-            for at, place in enumerate(_places(batch)):
-                line: dict[str, Any] = dict(zip(PLACE, place, strict=True))
-                try:
-                    lines.append({**line, **_header(_document(batch, at, until_ms))})
-                except UnreadableError as error:
-                    lines.append({**line, "fault": str(error)})
-            yield pa.RecordBatch.from_pylist(lines, HEADERS)
-
-    return decode
-
-
-def files(skipped: Collection[Place], columns: Collection[str], until_ms: int) -> Callable[[Batches], Batches]:
-    """Return what makes FILES of SOURCE: rows of hours, with those of OPTIONAL that are among ``columns``.
-
-    Documents of the places that are ``skipped`` are left out.
-    """
-
-    def decode(batches: Batches) -> Batches:
-        hours: defaultdict[int, list[UsageDocument]] = defaultdict(list)
+    def decoded(batches: Iterator[pa.RecordBatch]) -> Batches:
+        hours: defaultdict[int, list[tuple[Place, UsageDocument]]] = defaultdict(list)
+        refused: list[tuple[Text, str]] = []
         held = 0
-        for batch in batches:
-            for at, place in enumerate(_places(batch)):
-                if place in skipped:
-                    continue
-                try:
-                    document = _document(batch, at, until_ms)
-                except UnreadableError:
-                    continue  # told, and kept, the first time
-                if document.num_rows:
-                    hours[document.header["time_ms"] // HOUR_MS].append(document)
+        for text in (text for batch in batches for text in texts(batch)):
+            try:
+                document = _document(text, until_ms)
+            except UnreadableError as error:
+                refused.append((text._replace(value=text.value[:KEPT_BYTES]), str(error)))
+            else:
+                hours[document.header["time_ms"] // HOUR_MS].append((text.place, document))
                 held += document.num_rows
-                if held >= FILE_ROWS:
-                    yield from _encoded(hours, columns)
-                    hours.clear()
-                    held = 0
-        yield from _encoded(hours, columns)
+            if held >= _FILE_ROWS or len(refused) >= _FILE_REJECTED:
+                yield from _files(hours, refused)
+                hours.clear()
+                refused.clear()
+                held = 0
+        yield from _files(hours, refused)
 
-    return decode
-
-
-def rejected(until_ms: int) -> Callable[[Batches], Batches]:
-    """Return what makes REJECTED of SOURCE: texts that are no documents, and why."""
-
-    def decode(batches: Batches) -> Batches:
-        for batch in batches:
-            lines = []
-            for at, place in enumerate(_places(batch)):
-                try:
-                    _document(batch, at, until_ms)
-                except UnreadableError as error:
-                    kept = (batch.column("value")[at].as_py() or b"")[:KEPT_BYTES]
-                    size = batch.column("size")[at].as_py()
-                    lines.append(
-                        {**dict(zip(PLACE, place, strict=True)), "fault": str(error), "size": size, "value": kept}
-                    )
-            yield pa.RecordBatch.from_pylist(lines, REJECTED)
-
-    return decode
+    return decoded
 
 
-def _places(batch: pa.RecordBatch) -> Iterator[Place]:
-    return zip(*(batch.column(name).to_pylist() for name in PLACE), strict=True)
+def without(content: bytes, rows: Sequence[int], stays: Sequence[bool]) -> bytes:
+    """Return a file of rows without those of some documents, given how many rows each has, and which stay."""
+    file = pq.ParquetFile(pa.BufferReader(content))
+    is_kept = np.repeat(np.array(stays), np.array(rows))
+    left = pa.BufferOutputStream()
+    with pq.ParquetWriter(left, file.schema_arrow, compression="zstd") as writer:
+        begin = 0
+        for batch in file.iter_batches(_ROW_GROUP_ROWS):
+            writer.write_batch(batch.filter(pa.array(is_kept[begin : begin + len(batch)])))
+            begin += len(batch)
+    return bytes(left.getvalue())
 
 
-def _document(batch: pa.RecordBatch, at: int, until_ms: int) -> UsageDocument:
-    """Return the document of a row of SOURCE. Raises UnreadableError."""
-    check_size(batch.column("size")[at].as_py())
-    value = batch.column("value")[at]
-    document = read(value.as_buffer().to_pybytes() if value.is_valid else b"", until_ms)
-    if (stamped_ms := batch.column("stamped_ms")[at].as_py()) is not None:
-        check_clock(document.header["time_ms"], stamped_ms)
+def _document(text: Text, until_ms: int) -> UsageDocument:
+    check_size(text.size)
+    document = read(text.value, until_ms)
+    if text.stamped_ms is not None:
+        check_clock(document.header["time_ms"], text.stamped_ms)
     return document
 
 
-def _header(document: UsageDocument) -> dict[str, Any]:
-    said = {name: document.header[name] for name in _SAID}
-    there = document.numbers.keys() | document.texts.keys()
+def _files(
+    hours: Mapping[int, Sequence[tuple[Place, UsageDocument]]], refused: Sequence[tuple[Text, str]]
+) -> Iterator[pa.RecordBatch]:
+    for hour, documents in hours.items():
+        lines = [place._asdict() | _line(document) for place, document in documents]
+        rows = _rows([document for _, document in documents])
+        yield pa.RecordBatch.from_pylist([{"hour": hour, "content": rows, "lines": lines}], FILES)
+    if refused:
+        lines = [text.place._asdict() | {"fault": fault} for text, fault in refused]
+        kept = [line | {"size": text.size, "value": text.value} for line, (text, _) in zip(lines, refused, strict=True)]
+        content = encoded(pa.Table.from_pylist(kept, REJECTED))
+        yield pa.RecordBatch.from_pylist([{"content": content, "lines": lines}], FILES)
+
+
+def _line(document: UsageDocument) -> dict[str, Any]:
     counts = {"rows": document.num_rows, "rows_of_others": count_of(document, "client_id", OTHER)}
-    return {**said, **counts, "rows_of_nobody": _of_nobody(document), "columns": [n for n in OPTIONAL if n in there]}
+    return {name: document.header[name] for name in _SAID} | counts | {"rows_of_nobody": _of_nobody(document)}
 
 
 def _of_nobody(document: UsageDocument) -> int:
@@ -137,11 +117,15 @@ def _of_nobody(document: UsageDocument) -> int:
     return pc.sum(nobody).as_py() or 0
 
 
-def _encoded(hours: Mapping[int, Sequence[UsageDocument]], columns: Collection[str]) -> Batches:
-    names = [field.name for field in FILE if field.name not in OPTIONAL or field.name in columns]
-    texts = [field.name for field in FILE if field.type == TEXT and field.name in names]
-    for hour, documents in hours.items():
-        content = pa.BufferOutputStream()
-        rows = table(documents).select(names)
-        pq.write_table(rows, content, ROW_GROUP_ROWS, compression="zstd", use_dictionary=texts)
-        yield pa.RecordBatch.from_pylist([{"hour": hour, "content": bytes(content.getvalue())}], FILES)
+def _rows(documents: Sequence[UsageDocument]) -> bytes:
+    there = {name for each in documents for name in (*each.numbers, *each.texts)}
+    names = [field.name for field in FILE if field.name not in OPTIONAL or field.name in there]
+    return encoded(table(documents).select(names))
+
+
+def encoded(rows: pa.Table) -> bytes:
+    """Return a Parquet file: of texts alone a dictionary is worth its while."""
+    content = pa.BufferOutputStream()
+    texts = [field.name for field in rows.schema if field.type == TEXT or pa.types.is_dictionary(field.type)]
+    pq.write_table(rows, content, _ROW_GROUP_ROWS, compression="zstd", use_dictionary=texts, write_statistics=["time"])
+    return bytes(content.getvalue())

@@ -6,15 +6,14 @@ from elsewhere Spark hands them whole files.
 
 import io
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.errors import AnalysisError
-from analysis.ingest.source import KEPT_BYTES, SOURCE
+from analysis.ingest.source import KEPT_BYTES, Place, Source, Text
 from analysis.schema import MOST_DOCUMENT_BYTES
 from analysis.spark.folder import Folder
 
@@ -24,17 +23,14 @@ _ON_DISK: Final = "file:"
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 _BYTES_PER_DOCUMENT: Final = 90_000
 """Of a document of a thousand rows."""
-_DOCUMENTS_PER_BATCH: Final = 100
-"""About 9 MB."""
-_BYTES_PER_BATCH: Final = 2 * MOST_DOCUMENT_BYTES
 _PIECE_BYTES: Final = 2**20
 _NEVER: Final = "36500d"
 """Spark ignores a file that is older than the newest one by more than this; here, what comes late is read."""
 _FOUND: Final = {"pathGlobFilter": "*.jsonl", "recursiveFileLookup": "true"}
 
 
-def stream(spark: SparkSession, directory: str, documents: int) -> DataFrame:
-    """Return documents (``source.SOURCE``), about so many a batch. Raises AnalysisError where there is no directory."""
+def source(spark: SparkSession, directory: str, documents: int) -> Source:
+    """Return a stream of about so many documents a batch. Raises AnalysisError where there is no directory."""
     folder = Folder(spark, directory)
     if not folder.exists():
         raise AnalysisError(f"{directory}: there is no such directory; --files is usage.files.directory of sluice.yaml")
@@ -44,7 +40,7 @@ def stream(spark: SparkSession, directory: str, documents: int) -> DataFrame:
         found = found.where(F.col("length") <= MOST_FILE_BYTES).select("path", "content")
     else:
         found = found.select("path")
-    return found.mapInArrow(_documents, from_arrow_schema(SOURCE))
+    return Source(found, _texts)
 
 
 def passed_over(spark: SparkSession, directory: str) -> list[str]:
@@ -66,29 +62,15 @@ def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
         yield kept.removesuffix(b"\n"), size - line.endswith(b"\n")
 
 
-def _documents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for at in range(batch.num_rows):
-            path = batch.column(0)[at].as_py()
-            try:
-                if batch.num_columns > 1:
-                    file: BinaryIO = io.BytesIO(batch.column(1)[at].as_buffer())
-                else:
-                    file = open(path.removeprefix(_ON_DISK), "rb", buffering=_PIECE_BYTES)  # noqa: SIM115, PTH123  closed below
-                with file:
-                    yield from _numbered(path, file)
-            except OSError as error:
-                raise AnalysisError(f"{path}: {error.strerror or error}") from error
-
-
-def _numbered(path: str, file: BinaryIO) -> Iterator[pa.RecordBatch]:
-    waiting: list[dict[str, Any]] = []
-    held = 0
-    for number, (value, size) in enumerate(lines(file), 1):
-        waiting.append({"value": value, "size": size, "file": path, "line": number})
-        held += len(value)
-        if len(waiting) >= _DOCUMENTS_PER_BATCH or held >= _BYTES_PER_BATCH:
-            yield pa.RecordBatch.from_pylist(waiting, SOURCE)
-            waiting, held = [], 0
-    if waiting:
-        yield pa.RecordBatch.from_pylist(waiting, SOURCE)
+def _texts(files: pa.RecordBatch) -> Iterator[Text]:
+    for path, *content in zip(*(column.to_pylist() for column in files.columns), strict=True):
+        try:
+            if content:
+                file: BinaryIO = io.BytesIO(content[0])
+            else:
+                file = open(path.removeprefix(_ON_DISK), "rb", buffering=_PIECE_BYTES)  # noqa: SIM115, PTH123  closed below
+            with file:
+                for number, (value, size) in enumerate(lines(file), 1):
+                    yield Text(value, size, Place(file=path, line=number))
+        except OSError as error:
+            raise AnalysisError(f"{path}: {error.strerror or error}") from error

@@ -6,21 +6,22 @@ again, and must not replace what another one wrote.
 """
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.ingest import decoding
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import HOUR_MS, Document, Key, KnownDocuments
-from analysis.ingest.source import PLACE, where
-from analysis.ingest.warehouse import DOCUMENTS, REJECTED, Warehouse
-from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
+from analysis.ingest.source import Place, Source
+from analysis.ingest.warehouse import DOCUMENTS, REJECTED, USAGE, Warehouse, hour_place
+from analysis.schema import DOCUMENT_FILE
 from quotas.names import OTHER
 
 _SHOWN_FAULTS: Final = 3
@@ -70,8 +71,22 @@ class Tally:
         return f"{self.documents:,} documents, {self.rows:,} rows{said}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A document that is none, with its fault; or one that is."""
+
+    place: Place
+    line: dict[str, Any]
+    """``decoding.FILES``."""
+
+    @property
+    def document(self) -> Document:
+        key = Key(self.line["instance"], self.line["boot"], self.line["seq"])
+        return Document(key, self.line["time_ms"] // HOUR_MS, self.line["dropped_documents"])
+
+
 class Ingestion:
-    """Stores batches of texts (``source.SOURCE``) in a warehouse.
+    """Stores the batches of a source in a warehouse.
 
     ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock; ``before`` is
     called before each batch, and raises where it must not be stored; ``after`` when it has been.
@@ -79,14 +94,15 @@ class Ingestion:
 
     def __init__(
         self,
-        spark: SparkSession,
+        source: Source,
         warehouse: str,
         tell: Callable[[str], None],
         now_ms: Callable[[], int] = _now_ms,
         before: Callable[[], None] = lambda: None,
         after: Callable[[], None] = lambda: None,
     ) -> None:
-        self._tables = Warehouse(spark, warehouse)
+        self.source = source
+        self._tables = Warehouse(source.stream.sparkSession, warehouse)
         self._tables.create()
         self.total = Tally()
         self._tell = tell
@@ -103,85 +119,71 @@ class Ingestion:
     def publish(self, batch: DataFrame, number: int) -> None:
         """Store a batch: the function for ``foreachBatch``."""
         self._before()
-        spark = batch.sparkSession
-        self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
+        self._batch = f"{batch.sparkSession.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
         until_ms = self._now_ms() + MOST_AHEAD_MS
-        found = batch.mapInArrow(decoding.headers(until_ms), from_arrow_schema(decoding.HEADERS)).toArrow()
-        lines = sorted(
-            found.to_pylist(), key=lambda line: tuple((line[name] is not None, line[name]) for name in PLACE)
-        )
-        read = [line for line in lines if line["fault"] is None]
-        faults = [line for line in lines if line["fault"] is not None]
-        documents = [_document(line) for line in read]
+        decode = decoding.decode(self.source.texts, until_ms)
+        files = batch.mapInArrow(decode, from_arrow_schema(decoding.FILES)).toArrow()
+        lines = files.column("lines").to_pylist()
+        every = [_Read(Place(*(line[name] for name in Place._fields)), line) for of_file in lines for line in of_file]
+        every.sort(key=lambda each: each.place.order())
+        read = [each for each in every if each.line["fault"] is None]
+        documents = [each.document for each in read]
         self._first_hour = min((each.hour for each in documents), default=0)
         are_new = [*self._known.are_new(documents)]
-        new = [line for line, is_new in zip(read, are_new, strict=True) if is_new]
-        stored = [each for each, is_new in zip(documents, are_new, strict=True) if is_new]
-        duplicates = frozenset(_place(line) for line, is_new in zip(read, are_new, strict=True) if not is_new)
+        new = [each for each, is_new in zip(read, are_new, strict=True) if is_new]
+        stored = [each.document for each in new]
         newest = self._tables.newest_hour(until_ms, self._batch) if stored else None
         late = [newest is not None and each.hour < newest for each in stored]
-        if stored:
-            self._store(batch, new, duplicates, until_ms)
-            self._store_documents(spark, new, stored, late)
-        if faults:
-            self._reject(batch, faults, until_ms)
+        self._tables.publish(
+            self._batch, chain(_rows_of(files, lines, {each.place for each in new}), self._about(new, late))
+        )
+        rejected = [each for each in every if each.line["fault"] is not None]
+        for each in rejected[:_SHOWN_FAULTS]:
+            self._tell(f"rejected: {each.place}: {each.line['fault']}")
         missing, dropped = self._known.add(stored)
         tally = Tally(
             documents=len(new),
-            rows=sum(line["rows"] for line in new),
-            duplicates=len(duplicates),
+            rows=sum(each.line["rows"] for each in new),
+            duplicates=len(read) - len(new),
             late=sum(late),
-            rejected=len(faults),
-            wrong_clock=sum(line["fault"].startswith(WRONG_CLOCK) for line in faults),
+            rejected=len(rejected),
+            wrong_clock=sum(each.line["fault"].startswith(WRONG_CLOCK) for each in rejected),
             missing=missing,
             dropped=dropped,
-            rows_of_others=sum(line["rows_of_others"] for line in new),
+            rows_of_others=sum(each.line["rows_of_others"] for each in new),
         )
         self.total.add(tally)
         self._tell(f"batch {number}: {tally}")
         self._after()
 
-    def _store(self, batch: DataFrame, new: list[dict[str, Any]], duplicates: frozenset[Any], until_ms: int) -> None:
-        columns = {name for line in new for name in line["columns"]}
-        files = batch.mapInArrow(decoding.files(duplicates, columns, until_ms), from_arrow_schema(decoding.FILES))
-        hours, contents = files.toArrow().columns
-        self._tables.publish(self._batch, zip(hours.to_pylist(), contents, strict=True))
-
-    def _store_documents(
-        self, spark: SparkSession, new: list[dict[str, Any]], stored: list[Document], late: list[bool]
-    ) -> None:
-        begun = self._known.begun(stored)
-        lines = [
-            (
-                *(line[name] for name in ("cluster", "instance", "boot", "seq", "time_ms")),
-                line["time_ms"] + line["interval_ms"],
-                *(line[name] for name in ("dropped_documents", "rows", "rows_of_others", "rows_of_nobody")),
-                *(is_late, each.key in begun),
-                *(_moment(line).date(), _moment(line).hour, self._batch),
-            )
-            for line, each, is_late in zip(new, stored, late, strict=True)
-        ]
-        table = spark.createDataFrame(lines, COLUMNS_OF_DOCUMENTS).withColumn(
-            "hour", F.lpad(F.col("hour").cast("string"), 2, "0")
-        )
-        self._tables.write(table.coalesce(1), DOCUMENTS, "date", "hour", "batch")
-
-    def _reject(self, batch: DataFrame, faults: list[dict[str, Any]], until_ms: int) -> None:
-        """Keep aside what has a fault, and say the first of it."""
-        rejected = batch.mapInArrow(decoding.rejected(until_ms), from_arrow_schema(decoding.REJECTED))
-        self._tables.write(rejected.coalesce(1).withColumn("batch", F.lit(self._batch)), REJECTED, "batch")
-        for line in faults[:_SHOWN_FAULTS]:
-            self._tell(f"rejected: {where(line)}: {line['fault']}")
+    def _about(self, new: Sequence[_Read], late: Sequence[bool]) -> Iterator[tuple[str, bytes]]:
+        """Yield the files of the table of documents, and where each belongs."""
+        begun = self._known.begun([each.document for each in new])
+        hours: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+        for each, is_late in zip(new, late, strict=True):
+            line, document = each.line, each.document
+            begin_ms = line["time_ms"]
+            said = {
+                "begin_ms": begin_ms,
+                "end_ms": begin_ms + line["interval_ms"],
+                "dropped": document.dropped,
+                "late": is_late,
+                "is_first": document.key in begun,
+            }
+            hours[document.hour].append(line | said)
+        for hour, lines in hours.items():
+            yield hour_place(DOCUMENTS, hour), decoding.encoded(pa.Table.from_pylist(lines, DOCUMENT_FILE))
 
 
-def _document(line: dict[str, Any]) -> Document:
-    key = Key(line["instance"], line["boot"], line["seq"])
-    return Document(key, line["time_ms"] // HOUR_MS, line["dropped_documents"])
-
-
-def _place(line: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(line[name] for name in PLACE)
-
-
-def _moment(line: dict[str, Any]) -> datetime:
-    return datetime.fromtimestamp(line["time_ms"] // 1000, UTC)
+def _rows_of(files: pa.Table, lines: list[list[dict[str, Any]]], new: set[Place]) -> Iterator[tuple[str, bytes]]:
+    """Yield files as they were decoded, and where each belongs; of those with duplicates what is new."""
+    for hour, content, of_file in zip(files.column("hour").to_pylist(), files.column("content"), lines, strict=True):
+        if hour is None:
+            yield REJECTED, content.as_py()
+            continue
+        rows = [line["rows"] for line in of_file]
+        stays = [Place(*(line[name] for name in Place._fields)) in new for line in of_file]
+        if all(stays):
+            yield hour_place(USAGE, hour), content.as_py()
+        elif any(count for count, is_new in zip(rows, stays, strict=True) if is_new):
+            yield hour_place(USAGE, hour), decoding.without(content.as_py(), rows, stays)

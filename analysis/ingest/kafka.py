@@ -4,17 +4,18 @@ Spark would need minutes, and a page of Java, to say that a broker is not there 
 """
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError, RunError
-from analysis.ingest.source import KEPT_BYTES
+from analysis.ingest.source import KEPT_BYTES, Place, Source, Text
 from analysis.schema import MOST_DOCUMENT_BYTES
 from config.client_properties import parse_properties
 
@@ -128,8 +129,8 @@ class Topic:
         kind = RunError if name == "TimeoutException" else AnalysisError
         return kind(f"{self.bootstrap}, topic {self.name}: {_ADVICE[name]} ({said.splitlines()[0]})")
 
-    def stream(self, spark: SparkSession, documents: int, *, accept_loss: bool) -> DataFrame:
-        """Return texts (``source.SOURCE``), at most so many a batch."""
+    def source(self, spark: SparkSession, documents: int, *, accept_loss: bool) -> Source:
+        """Return a stream of at most so many documents a batch."""
         options = {f"kafka.{key}": value for key, value in {**_PATIENCE, **self.properties}.items()}
         read = (
             spark.readStream.format("kafka")
@@ -150,14 +151,18 @@ class Topic:
         )
         size = F.octet_length("value")
         kept = F.when(size <= MOST_DOCUMENT_BYTES, F.col("value")).otherwise(F.substring("value", 1, KEPT_BYTES))
-        return read.select(
-            kept.alias("value"),
+        stream = read.select(
+            F.coalesce(kept, F.lit(b"")).alias("value"),
             F.coalesce(size, F.lit(0)).cast("long").alias("size"),
             F.when(F.col("timestampType") == _LOG_APPEND_TIME, F.expr("unix_millis(timestamp)")).alias("stamped_ms"),
             *("topic", "partition", "offset"),
-            F.lit(None).cast("string").alias("file"),
-            F.lit(None).cast("long").alias("line"),
         )
+        return Source(stream, _texts)
+
+
+def _texts(records: pa.RecordBatch) -> Iterator[Text]:
+    for value, size, stamped_ms, *place in zip(*(column.to_pylist() for column in records.columns), strict=True):
+        yield Text(value, size, Place(*place), stamped_ms)
 
 
 def _address(written: str) -> tuple[str, int]:

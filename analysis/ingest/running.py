@@ -3,7 +3,7 @@
 import fcntl
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 from analysis.errors import AnalysisError, RunError, cause, next_run
+from analysis.ingest.job import Ingestion
 
 _LOCK: Final = ".lock"
 _POLL_S: Final = 1
@@ -23,8 +24,8 @@ _STOP: Final = "5s"
 """How long Spark may take to end a query. A batch under way then is done again by the next run."""
 
 
-def run(stream: DataFrame, publish: Callable[[DataFrame, int], None], checkpoint: str, every_s: int | None) -> bool:
-    """Have a stream published until SIGTERM or SIGINT; without ``every_s``, all that there is now. Raises RunError.
+def run(ingestion: Ingestion, checkpoint: str, every_s: int | None) -> bool:
+    """Publish a source's batches until SIGTERM or SIGINT; without ``every_s``, what there is now. Raises RunError.
 
     Return whether a signal came. A batch that it interrupts is done again by the next run.
     """
@@ -34,12 +35,13 @@ def run(stream: DataFrame, publish: Callable[[DataFrame, int], None], checkpoint
         # In a few words: Spark searches what a query that it stops has failed of with a regex that recurs for each
         # character (StreamExecution's PROXY_ERROR), and of a long one its stack overflows.
         try:
-            publish(batch, number)
+            ingestion.publish(batch, number)
         except Exception:
             if not stop.is_set():
                 raise
             raise RunError("stopped") from None
 
+    stream = ingestion.source.stream
     stream.sparkSession.conf.set("spark.sql.streaming.stopTimeout", _STOP)
     trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
     writer = stream.writeStream.foreachBatch(publish_or_end).option("checkpointLocation", checkpoint).trigger(**trigger)

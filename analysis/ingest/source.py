@@ -1,28 +1,48 @@
-"""Texts and where they stood: what both sources give, a topic and files."""
+"""Where texts come from, a topic or files, and where each of them stood."""
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 KEPT_BYTES: Final = 2**16
 """Of what is no document: the rest of it is let go."""
-PLACE: Final = ("topic", "partition", "offset", "file", "line")
-SOURCE: Final = pa.schema(
-    [
-        *(("value", pa.binary()), ("size", pa.int64()), ("stamped_ms", pa.int64())),
-        *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
-        *(("file", pa.string()), ("line", pa.int64())),
-    ]
-)
-"""``value`` is a text, or the first KEPT_BYTES of one that is too large: ``size`` has its whole length.
-
-``stamped_ms``: when a broker took it in by its own clock, if that is known. Of a topic ``file`` and ``line`` (from 1)
-are null, of a file the others.
-"""
 
 
-def where(place: Any) -> str:
-    """Say where a text stood."""
-    if place["topic"] is None:
-        return f"{place['file']}, line {place['line']}"
-    return f"topic {place['topic']}, partition {place['partition']}, offset {place['offset']}"
+class Place(NamedTuple):
+    """Where a text stood: of a topic ``file`` and ``line`` (from 1) are null, of a file the others."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        if self.topic is None:
+            return f"{self.file}, line {self.line}"
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
+
+    def order(self) -> tuple[Any, ...]:
+        """Return what places are sorted by: the same for every attempt at a batch."""
+        return tuple((each is not None, each) for each in self)
+
+
+class Text(NamedTuple):
+    """A text, or the first KEPT_BYTES of one that is too large: ``size`` is its whole length."""
+
+    value: bytes
+    size: int
+    place: Place
+    stamped_ms: int | None = None
+    """When a broker took it in by its own clock, if that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream, and the function by which Python workers take texts out of its batches."""
+
+    stream: DataFrame
+    texts: Callable[[pa.RecordBatch], Iterator[Text]]

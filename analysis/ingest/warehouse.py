@@ -9,20 +9,16 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
-from pyspark.sql.types import StructType
 
 from analysis.errors import AnalysisError
 from analysis.ingest.known import HOUR_MS, Boot, BootName, Key
 from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
-from analysis.schema import ROWS
 from analysis.spark.folder import Folder
-from quotas.names import OTHER
 
 USAGE, DOCUMENTS, REJECTED = "usage", "documents", "rejected"
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
 _MARK: Final = "sluice-warehouse.json"
 _BOOTS_WITHIN: Final = timedelta(days=7)
 """A proxy that was silent for longer, and goes on, is taken for one of which nothing is stored."""
@@ -39,53 +35,38 @@ class Warehouse:
     def create(self) -> None:
         """Make it a warehouse, if it is none yet. Raises AnalysisError for one of another version."""
         if not self._folder.exists(_MARK):
-            self._mark()
+            self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
         try:
-            said = json.loads(self._folder.read(_MARK))
-            version = said["version"]
+            version = json.loads(self._folder.read(_MARK))["version"]
         except (ValueError, TypeError, KeyError):
             raise AnalysisError(
-                f'{self._root}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}, "documents": true}}'
+                f'{self._root}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}}}'
             ) from None
         if version != LAYOUT_VERSION:
             raise AnalysisError(
                 f"{self._root} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
                 "take the Sluice that wrote it, or a newer one"
             )
-        if not said.get("documents"):
-            self._documents_of_rows()
-            self._mark()
 
-    def _mark(self) -> None:
-        """Note that it has the present form, with a table of documents: killed before, all is done again."""
-        self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION, "rejected": 2, "documents": True}) + "\n")
+    def publish(self, batch: str, files: Iterable[tuple[str, bytes]]) -> None:
+        """Put files of a batch in the places named with them, instead of what an earlier attempt left there.
 
-    def write(self, table: DataFrame, name: str, *by: str) -> None:
-        """Write a batch's part of a table: partitions that it has replace those of an earlier attempt."""
-        to = table.write.partitionBy(*by).mode("overwrite").option("partitionOverwriteMode", "dynamic")
-        to.option("compression", "zstd").parquet(f"{self._root}/{name}")
-
-    def publish(self, batch: str, files: Iterable[tuple[int, pa.BinaryScalar]]) -> None:
-        """Put whole files of rows, by hours since 1970, in place of what an earlier attempt of the batch left.
-
-        They are written aside first, where names begin with a dot: a partition that is there is whole.
+        All are written aside first, where names begin with a dot: a partition that is there is whole. Those given
+        first are moved first.
         """
-        aside = f"{USAGE}/.staging-{batch}"
+        aside = f".staging-{batch}"
         self._folder.remove(aside)
-        hours: Counter[str] = Counter()
-        for hour, content in files:
-            at = datetime.fromtimestamp(hour * HOUR_MS // 1000, UTC)
-            place = f"date={at:%Y-%m-%d}/hour={at:%H}"
-            self._folder.write(f"{aside}/{place}/part-{hours[place]:05}.parquet", content.as_py())
-            hours[place] += 1
-        for place in sorted(hours):
-            self._folder.move(f"{aside}/{place}", f"{USAGE}/{place}/batch={batch}")
+        places: Counter[str] = Counter()
+        for place, content in files:
+            self._folder.write(f"{aside}/{place}/part-{places[place]:05}.parquet", content)
+            places[place] += 1
+        for place in places:
+            self._folder.move(f"{aside}/{place}", f"{place}/batch={batch}")
         self._folder.remove(aside)
 
     def keys(self, hour: int, besides: str) -> list[Key]:
         """Return the documents of an hour (since 1970) that other batches have stored."""
-        at = datetime.fromtimestamp(hour * HOUR_MS // 1000, UTC)
-        stored = self._documents(f"date={at:%Y-%m-%d}/hour={at:%H}")
+        stored = self._documents(hour_place(DOCUMENTS, hour))
         if stored is None:
             return []
         found = stored.where(F.col("batch") != besides).select("instance", "boot", "seq").toArrow()
@@ -94,7 +75,7 @@ class Warehouse:
     def boots(self, boots: Collection[BootName], since_hour: int, besides: str) -> Mapping[BootName, Boot]:
         """Return what other batches have stored of runs of proxies, up to a week before an hour."""
         since = datetime.fromtimestamp(since_hour * HOUR_MS // 1000, UTC) - _BOOTS_WITHIN
-        stored = self._documents("")
+        stored = self._documents(DOCUMENTS)
         if stored is None:
             return {}
         asked = self._spark.createDataFrame([*boots], "instance string, boot string")
@@ -121,25 +102,12 @@ class Warehouse:
         return None
 
     def _documents(self, place: str) -> DataFrame | None:
-        path = f"{DOCUMENTS}/{place}".rstrip("/")
-        if not self._folder.exists(path):
+        if not self._folder.exists(place):
             return None
         read = self._spark.read.schema(COLUMNS_OF_DOCUMENTS).option("basePath", f"{self._root}/{DOCUMENTS}")
-        return read.parquet(f"{self._root}/{path}")
+        return read.parquet(f"{self._root}/{place}")
 
-    def _documents_of_rows(self) -> None:
-        """Make the table of documents of the rows that an earlier version has stored."""
-        if not self._folder.names(f"{USAGE}/date=*"):
-            return
-        rows = self._spark.read.schema(StructType([*ROWS]).add("batch", "string")).parquet(f"{self._root}/{USAGE}")
-        rows.createOrReplaceTempView("rows_of_earlier")
-        found = self._spark.sql(f"""
-            SELECT cluster, instance, boot, seq, min(unix_millis(time)) AS begin_ms,
-                max(unix_millis(time) + interval_ms) AS end_ms, max(dropped_documents) AS dropped, count(*) AS rows,
-                count_if(client_id = '{OTHER}') AS rows_of_others,
-                count_if(user IS NULL AND ip IS NULL) AS rows_of_nobody, false AS late, false AS is_first,
-                date, lpad(hour, 2, '0') AS hour, batch
-            FROM rows_of_earlier GROUP BY cluster, instance, boot, seq, date, hour, batch""")
-        found.coalesce(1).write.partitionBy("date", "hour", "batch").mode("overwrite").parquet(
-            f"{self._root}/{DOCUMENTS}"
-        )
+
+def hour_place(table: str, hour: int) -> str:
+    """Return where rows of a table belong, by the hour since 1970."""
+    return f"{table}/{datetime.fromtimestamp(hour * HOUR_MS // 1000, UTC):date=%Y-%m-%d/hour=%H}"

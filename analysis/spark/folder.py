@@ -114,12 +114,6 @@ class Folder:
             return self._files.createFile(path).recursive().must(_IF_ABSENT, "true").build()
         return self._files.create(path, False)
 
-    def fetch(self, name: str, to: Path) -> None:
-        """Copy a file from it to this machine."""
-        with self._said():
-            here = self._jvm.org.apache.hadoop.fs.Path("file", None, str(to))
-            self._files.copyToLocalFile(False, self._at(name), here, True)
-
     def put(self, content: Path, name: str) -> None:
         """Copy a file of this machine to it, over one that is there, with the directories that it is in."""
         with self._said():
@@ -129,10 +123,6 @@ class Folder:
     def on_disk(self, name: str) -> Path:
         """Return where a file is on this machine's disk, if the folder ``is_on_disk``."""
         return Path(str(self._files.makeQualified(self._at(name)).toUri().getPath()))
-
-    def uri_of(self, name: str) -> str:
-        """Return a file's whole path, with its file system, as Spark names it: nothing in it is encoded."""
-        return str(self._files.makeQualified(self._at(name)).toString())
 
     def move(self, name: str, to: str) -> None:
         """Give a directory in it another place, whose parents are made; what is there goes."""

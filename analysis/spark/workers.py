@@ -4,7 +4,6 @@ So a worker finds them before any others of their names, and needs nothing insta
 (docs/decisions/0018).
 """
 
-import shutil
 import tempfile
 import zipfile
 from functools import cache
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 _PACKAGES: Final = ("analysis", "config", "quotas")
 _HOME: Final = Path(__file__).resolve().parents[2]
 _NAME: Final = "sluice-workers.zip"
-_OF_STREAMS: Final = "streaming_job"
 _equipped: set[str] = set()
 """Applications whose workers have the packages."""
 
@@ -26,22 +24,8 @@ def equip(session: "SparkSession") -> None:
     """Hand the packages to the workers of a session, those to come among them."""
     context = session.sparkContext
     if context.applicationId not in _equipped:
-        packed = Path(_packed().name, _NAME)
-        context.addPyFile(str(packed))
-        _hand_to_planner(packed)
+        context.addPyFile(str(Path(_packed().name, _NAME)))
         _equipped.add(context.applicationId)
-
-
-def _hand_to_planner(packed: Path) -> None:
-    """Put the packages where the process that plans a stream looks for what was added: a folder that nobody makes.
-
-    Spark's PythonStreamingDataSourceRunner tells it ``streaming_job`` below the driver's folder of files (4.0 to 4.2).
-    """
-    from pyspark import SparkFiles
-
-    folder = Path(SparkFiles.getRootDirectory(), _OF_STREAMS)
-    folder.mkdir(exist_ok=True)
-    shutil.copyfile(packed, folder / _NAME)
 
 
 @cache

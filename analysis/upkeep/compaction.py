@@ -25,7 +25,7 @@ Batches = dict[str, list[str]]
 _ASIDE: Final = ".compacting"
 _JOURNAL: Final = f"{_ASIDE}.json"
 _ROWS_PER_FILE: Final = 5_000_000
-_TABLES: Final = {"usage": [*ROWS.names], "documents": [field.split()[0] for field in DOCUMENTS.split(",")][:-1]}
+_TABLES: Final = {"usage": ROWS.names, "documents": DOCUMENTS.names[:-1]}
 """Their columns, without ``batch``."""
 
 

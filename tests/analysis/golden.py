@@ -24,8 +24,8 @@ def warehouse_of(spark: SparkSession, documents: Iterable[Document], folder: Pat
     source, warehouse = folder / "documents", str(folder / "warehouse")
     source.mkdir(parents=True)
     write_jsonl(source / "edge-1-boot-1-000000.jsonl", documents)
-    ingestion = Ingestion(spark, warehouse, lambda _: None)
-    run(files.stream(spark, str(source), 1000), ingestion.publish, f"{warehouse}/checkpoints/files", None)
+    ingestion = Ingestion(files.source(spark, str(source), 1000), warehouse, lambda _: None)
+    run(ingestion, f"{warehouse}/checkpoints/files", None)
     make(spark, warehouse)
     return warehouse
 

@@ -22,7 +22,7 @@ def ingest(
     """Write a file into ``folder/documents``, and take in what is new there into ``folder/warehouse``."""
     (folder / "documents").mkdir(exist_ok=True)
     write_jsonl(folder / "documents" / f"{name}.jsonl", documents)
-    stream = files.stream(spark, str(folder / "documents"), max_documents)
-    ingestion = Ingestion(spark, str(folder / "warehouse"), tell)
-    run(stream, ingestion.publish, str(folder / "warehouse" / "checkpoints" / "files"), None)
+    source = files.source(spark, str(folder / "documents"), max_documents)
+    ingestion = Ingestion(source, str(folder / "warehouse"), tell)
+    run(ingestion, str(folder / "warehouse" / "checkpoints" / "files"), None)
     return ingestion.total

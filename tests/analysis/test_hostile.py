@@ -156,8 +156,8 @@ def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession
     write_jsonl(folder / "edge.jsonl", [*HONEST, *REFUSED[:3], "{" * 1000, *ACCEPTED, *REFUSED[3:]])
     told: list[str] = []
     place = str(tmp_path / "warehouse")
-    ingestion = Ingestion(spark, place, told.append, lambda: BEGIN_MS + 3_600_000)
-    run(files.stream(spark, str(folder), 1000), ingestion.publish, str(tmp_path / "checkpoint"), None)
+    ingestion = Ingestion(files.source(spark, str(folder), 1000), place, told.append, lambda: BEGIN_MS + 3_600_000)
+    run(ingestion, str(tmp_path / "checkpoint"), None)
     make(spark, place)
     rows = len(HONEST) + 3 * 1000 + 4
     assert ingestion.total == Tally(

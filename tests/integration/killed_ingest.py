@@ -1,8 +1,8 @@
 """``sluice analyze ingest`` that is killed, Java and all, at each of several moments of a batch.
 
-The moments: some partitions of rows are in place; all are, and documents are not; all is stored and not committed.
-Each once for every batch: what a
-batch has been killed at before is noted in the directory that is the first argument.
+The moments: a first partition of rows is in place; one of documents; rejected documents; all is in place; all is told,
+and not committed. Each once for every batch: what it has been killed at before is noted in the directory that is the
+first argument.
 """
 
 import os
@@ -38,7 +38,7 @@ def killed_after(function: Callable[..., None], name: Callable[..., str]) -> Cal
 
 
 if __name__ == "__main__":
-    publish, write = Ingestion.publish, Warehouse.write
+    publish = Ingestion.publish
     batches: list[str] = []
 
     def begun(ingestion: Ingestion, batch: Any, number: int) -> None:
@@ -47,11 +47,8 @@ if __name__ == "__main__":
 
     patched: dict[type, dict[str, Callable[..., None]]] = {
         Ingestion: {"publish": killed_after(begun, lambda _, __, number: f"{number}")},
-        Warehouse: {
-            "write": killed_after(write, lambda _, __, table, *___: f"{batches[-1]} {table}"),
-            "publish": killed_after(Warehouse.publish, lambda *_: f"{batches[-1]} usage"),
-        },
-        Folder: {"move": killed_after(Folder.move, lambda *_: f"{batches[-1]} partition")},
+        Warehouse: {"publish": killed_after(Warehouse.publish, lambda *_: f"{batches[-1]} all")},
+        Folder: {"move": killed_after(Folder.move, lambda _, __, to: f"{batches[-1]} {to.partition('/')[0]}")},
     }
     for kind, methods in patched.items():
         for method, function in methods.items():

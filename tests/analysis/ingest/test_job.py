@@ -1,19 +1,18 @@
 """Ingestion from files, by a real streaming query; from a topic it is tests/integration/test_ingest.py."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError
 from analysis.ingest import files
 from analysis.ingest.job import Ingestion, Tally
 from analysis.ingest.running import run
-from analysis.ingest.source import KEPT_BYTES
+from analysis.ingest.source import KEPT_BYTES, Source
 from analysis.schema import COLUMNS, MOST_DOCUMENT_BYTES
 from analysis.schema import ROWS as TABLE
 from tests.analysis.records import BEGIN, Document, document, in_order, row, stored, write_jsonl
@@ -42,16 +41,13 @@ class Site:
 
     def ingest(self) -> Tally:
         """Take in all that is there, as a process of its own would."""
-        ingestion = Ingestion(self.spark, self.warehouse, self.told.append)
-        self.run(ingestion)
+        ingestion = Ingestion(self.source(), self.warehouse, self.told.append)
+        run(ingestion, str(self.checkpoint), None)
         return ingestion.total
 
-    def stream(self) -> DataFrame:
-        found = files.stream(self.spark, str(self.files), 1000)
-        return found.repartition(self.tasks) if self.tasks else found
-
-    def run(self, ingestion: Ingestion) -> None:
-        run(self.stream(), ingestion.publish, str(self.checkpoint), None)
+    def source(self) -> Source:
+        found = files.source(self.spark, str(self.files), 1000)
+        return Source(found.stream.repartition(self.tasks), found.texts) if self.tasks else found
 
     def usage(self) -> list[dict[str, Any]]:
         missing: dict[str, Any] = {each.name: each.missing for each in COLUMNS if each.missing is not None}
@@ -205,21 +201,8 @@ def test_what_is_too_long_and_what_is_no_text_is_kept_as_bytes(site: Site) -> No
     assert no_text in [value for _, value, _ in site.rejected()]
 
 
-def test_a_warehouse_of_an_earlier_version_gets_its_documents(site: Site) -> None:
-    """Which it had none of, so that nothing is stored twice."""
-    site.add("a", *(document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)))
-    site.ingest()
-    shutil.rmtree(Path(site.warehouse) / "documents")
-    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 1, "rejected": 2}')
-    site.checkpoint = site.checkpoint.with_name("another")
-    assert site.ingest() == Tally(duplicates=3)
-    query = "SELECT seq, rows, begin_ms FROM read_parquet(?) ORDER BY seq"
-    found = duckdb.execute(query, [f"{site.warehouse}/documents/*/*/*/*.parquet"]).fetchall()
-    assert [each[:2] for each in found] == [(0, 2), (1, 2), (2, 2)]
-
-
 def test_a_warehouse_of_a_version_to_come_is_left_alone(site: Site) -> None:
     Path(site.warehouse).mkdir()
-    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 2}')
-    with pytest.raises(AnalysisError, match="is a warehouse of version 2, and this Sluice knows 1"):
+    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 3}')
+    with pytest.raises(AnalysisError, match="is a warehouse of version 3, and this Sluice knows 2"):
         site.ingest()

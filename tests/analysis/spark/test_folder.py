@@ -74,10 +74,9 @@ def test_only_one_creates_a_file(spark: SparkSession, tmp_path: Path) -> None:
     assert folder.read("lock") == "three"
 
 
-def test_files_go_and_come_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_are_put_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
     folder = Folder(spark, str(tmp_path / "there"))
     content = tmp_path / "content"
     content.write_bytes(bytes(range(256)))
     folder.put(content, "a/file")
-    folder.fetch("a/file", tmp_path / "back")
-    assert (tmp_path / "back").read_bytes() == content.read_bytes()
+    assert (tmp_path / "there" / "a" / "file").read_bytes() == content.read_bytes()
