@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from analysis.ingest.kafka import Topic
-    from analysis.ingest.source import Source
 
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
@@ -101,12 +100,13 @@ def command(
         spark = session.with_jars(spark, jars)
     running = session.start("ingest", replace(spark, by_rows=gold))
 
+    from analysis.ingest.files import source as of_files
     from analysis.ingest.job import Ingestion
     from analysis.ingest.running import held, run
 
     before: Callable[[], None] = lambda: None  # noqa: E731
     if read is None:
-        source, name = _of_files(running, str(files), max_documents), "files"
+        source, name = of_files(running, str(files), max_documents), "files"
     else:
         id_ = read.ask(running)
         source = read.source(running, max_documents, accept_loss=accept_loss)
@@ -126,17 +126,6 @@ def command(
         if making is not None and not stopped:
             making.make()
     click.echo(f"{warehouse}: {ingestion.total}")
-
-
-def _of_files(running: "SparkSession", directory: str, documents: int) -> "Source":
-    from analysis.ingest import files
-
-    source = files.source(running, directory, documents)
-    for path in files.passed_over(running, directory):
-        to_stderr(
-            f"passed over: {path} is larger than {files.MOST_FILE_BYTES} bytes, the most of a file that is on no disk"
-        )
-    return source
 
 
 def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[], None]:

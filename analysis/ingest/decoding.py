@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analysis.ingest.documents import UnreadableError, UsageDocument, check_clock, check_size, count_of, read, table
+from analysis.ingest.columns import UnreadableError
+from analysis.ingest.documents import UsageDocument, check_clock, check_size, count_of, read, table
 from analysis.ingest.known import HOUR_MS
 from analysis.ingest.source import KEPT_BYTES, Place, Text
 from analysis.schema import COUNT, FILE, OPTIONAL, SMALL, TEXT
@@ -37,7 +38,7 @@ REJECTED: Final = pa.schema([*_PLACE, ("fault", TEXT), ("size", COUNT), ("value"
 _FILE_ROWS: Final = 262_144
 """A worker that has as many makes files of them: what it holds stays at some 200 MB."""
 _FILE_REJECTED: Final = 500
-"""Likewise; of up to KEPT_BYTES each."""
+"""A worker makes a file of so many texts, of up to KEPT_BYTES each."""
 _ROW_GROUP_ROWS: Final = 131_072
 
 
@@ -112,13 +113,13 @@ def _of_nobody(document: UsageDocument) -> int:
     """Return how many rows are neither of a client nor of an address: of refused connections."""
     nobody = pa.array([True] * document.num_rows, pa.bool_())
     for name in ("user", "ip"):
-        if name in document.texts:
-            nobody = pc.and_(nobody, pc.is_null(document.texts[name]))
+        if name in document.columns:
+            nobody = pc.and_(nobody, pc.is_null(document.columns[name]))
     return pc.sum(nobody).as_py() or 0
 
 
 def _rows(documents: Sequence[UsageDocument]) -> bytes:
-    there = {name for each in documents for name in (*each.numbers, *each.texts)}
+    there = {name for each in documents for name in each.columns}
     names = [field.name for field in FILE if field.name not in OPTIONAL or field.name in there]
     return encoded(table(documents).select(names))
 

@@ -1,9 +1,8 @@
 """Documents of usage records (docs/usage-records.md): their texts are decoded, and their rows become tables."""
 
-import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import NoneType
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -12,51 +11,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from analysis.ingest.faults import (
-    END_OF_TIME_MS,
-    HEADER,
-    MOST,
-    MOST_AHEAD_MS,
-    MOST_OLD_MS,
-    WRONG_CLOCK,
-    bounds_of,
-    fault,
-    is_of,
-    moment,
-    most_of,
-    value_of,
-)
+from analysis.ingest.columns import MOST, Columns, UnreadableError, check, convert, most_of
 from analysis.schema import (
     COLUMNS,
     FIELDS,
     FILE,
-    FLAG,
-    LEAST_LIMIT,
     LIMIT,
     MOST_DOCUMENT_BYTES,
     MOST_LABEL_BYTES,
-    MOST_LIMIT,
-    MOST_NAME_BYTES,
-    MOST_ROWS,
     MOST_WINDOW_MS,
     TEXT,
     TIME,
+    TIME_MS,
     VERSION,
     Column,
 )
 
-_TEXTS: Final = tuple(column for column in COLUMNS if column.type == TEXT)
-_LIMITS: Final = tuple(column for column in COLUMNS if column.type == LIMIT)
-_FLAGS: Final = tuple(column for column in COLUMNS if column.type == FLAG)
-_WHOLE: Final = tuple(column for column in COLUMNS if column.type in MOST)
-
-
-class UnreadableError(ValueError):
-    """What is wrong with a document."""
-
-
-class _DoubtError(Exception):
-    """There is something in a document that has to be looked at value by value."""
+HEADER: Final = (*FIELDS, TIME_MS)
+"""Fields that a document has once."""
+END_OF_TIME_MS: Final = 253_402_300_800_000
+"""The year 10000: dates of partitions have four digits."""
+WRONG_CLOCK: Final = "wrong clock"
+"""How a fault begins that says so."""
+MOST_AHEAD_MS: Final = 86_400_000
+"""By how much clocks may differ. A document of a later time is refused: it would be the newest there is, for years."""
+MOST_OLD_MS: Final = 30 * 86_400_000
+"""How long a document may have waited in a proxy before a broker took it in: buffers hold hours, not days."""
+_NEEDED: Final = ("instance", "boot", "seq", "time_ms", "interval_ms", "rows")
+"""Fields without which a row has no place. For the others there are defaults."""
+_SHOWN: Final = 40
+"""Characters of a version that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +48,10 @@ class UsageDocument:
     """A document that is readable."""
 
     header: dict[str, Any]
-    """``faults.HEADER``."""
+    """HEADER."""
     num_rows: int
-    numbers: dict[str, NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]]
-    """By the names of the columns that it has; of limits NaN is none."""
-    texts: dict[str, pa.Array]
-    """Likewise."""
+    columns: dict[str, Any]
+    """Those that it has, by name: NumPy arrays, of texts Arrow's; of limits NaN is none."""
 
 
 def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
@@ -82,18 +64,22 @@ def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:  # brackets in brackets, a thousand deep, are none either
         raise UnreadableError("is not JSON") from None
-    try:
-        return _decoded(found, until_ms, bools=b"true" in text or b"false" in text)
-    except (_DoubtError, struct.error, pa.ArrowException):
-        said = fault(found, until_ms)
-    if said is not None:
-        raise UnreadableError(said)
-    return _decoded(_filled(found), until_ms, bools=False)
+    _check_version(found)
+    header = {field.name: _value(found, field) for field in HEADER}
+    columns, wrong = _typed(found, header, bools=b"true" in text or b"false" in text)
+    if wrong:
+        raise UnreadableError(f"has values of another type in {', '.join(wrong)}")
+    if lacking := [name for name in _NEEDED if found.get(name) is None]:
+        raise UnreadableError(f"has no {', '.join(lacking)}")
+    for fault in _faults(header, until_ms):
+        raise UnreadableError(fault)
+    rows = check(columns, header["interval_ms"])
+    return UsageDocument(header, rows, {column.name: array for column, array in columns.items()})
 
 
 def count_of(document: UsageDocument, column: str, text: str) -> int:
     """Return how many rows have a text in a column."""
-    texts = document.texts.get(column)
+    texts = document.columns.get(column)
     return 0 if texts is None else pc.sum(pc.equal(texts, text)).as_py() or 0
 
 
@@ -119,20 +105,21 @@ def table(documents: Sequence[UsageDocument]) -> pa.Table:
         columns[field.name] = _repeated([each.header[field.name] for each in documents], field.type, rows)
     total = int(rows.sum())
     for column in COLUMNS:
-        if not any(column.name in each.numbers or column.name in each.texts for each in documents):
+        there = [each.columns.get(column.name) for each in documents]
+        if all(array is None for array in there):
             columns[column.name] = pa.repeat(pa.scalar(column.missing, column.type), total)
         elif column.type == TEXT:
             missing = pa.scalar(column.missing, TEXT)
             texts = [
-                each.texts[column.name] if column.name in each.texts else pa.repeat(missing, each.num_rows)
-                for each in documents
+                pa.repeat(missing, each.num_rows) if array is None else array
+                for each, array in zip(documents, there, strict=True)
             ]
             columns[column.name] = pa.chunked_array(texts, TEXT)
         else:
-            missing = np.nan if column.missing is None else column.missing
+            missing = np.nan if column.type == LIMIT else column.missing
             numbers = [
-                each.numbers[column.name] if column.name in each.numbers else np.full(each.num_rows, missing)
-                for each in documents
+                np.full(each.num_rows, missing) if array is None else array
+                for each, array in zip(documents, there, strict=True)
             ]
             columns[column.name] = pa.array(np.concatenate(numbers), from_pandas=True).cast(column.type)  # NaN: null
     return pa.table({name: columns[name] for name in FILE.names})
@@ -145,103 +132,63 @@ def _repeated(values: Sequence[Any], kind: pa.DataType, times: NDArray[np.int64]
     return pa.DictionaryArray.from_arrays(np.repeat(once.indices.to_numpy(), times), once.dictionary)
 
 
-def _decoded(found: Any, until_ms: int, *, bools: bool) -> UsageDocument:
-    """Return the document; array by array, which is ten times as fast as to ask each value what it is.
-
-    Where anything is unusual, raises _DoubtError, struct.error or ArrowException. ``bools``: there may be some.
-    """
-    if type(found) is not dict or type(found.get("v")) is not int or found["v"] != VERSION:
-        raise _DoubtError
-    header = {field.name: _said_once(found, field) for field in HEADER}
-    if header["time_ms"] >= until_ms or header["samples"] * header["sample_ms"] > MOST_WINDOW_MS:
-        raise _DoubtError
-    arrays, rows = _arrays(found.get("rows"))
-    whole, limits = ([column for column in some if column.name in arrays] for some in (_WHOLE, _LIMITS))
-    numbers: dict[str, Any] = {}
-    numbers |= zip(
-        [column.name for column in whole],
-        _whole(whole, [arrays[column.name] for column in whole], rows, header["interval_ms"], bools=bools),
-        strict=True,
-    )
-    numbers |= zip(
-        [column.name for column in limits],
-        _limits([arrays[column.name] for column in limits], rows),
-        strict=True,
-    )
-    numbers |= {column.name: _flags(arrays[column.name]) for column in _FLAGS if column.name in arrays}
-    texts = {column.name: _texts(arrays[column.name], column) for column in _TEXTS if column.name in arrays}
-    return UsageDocument(header, rows, numbers, texts)
+def moment(time_ms: int) -> str:
+    """Return Unix time in words: to the second, in UTC."""
+    return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _said_once(found: dict[str, Any], field: Column) -> Any:
-    value = value_of(found, field)
-    if not is_of(field.type, value):
-        raise _DoubtError
-    bounds = bounds_of(field, 0)
-    if len(value.encode()) > MOST_LABEL_BYTES if bounds is None else not bounds[0] <= value <= bounds[1]:
-        raise _DoubtError
-    return value
-
-
-def _arrays(found: Any) -> tuple[dict[str, list[Any]], int]:
-    """Return the arrays of the columns that are there, and how long they are."""
+def _check_version(found: Any) -> None:
     if type(found) is not dict:
-        raise _DoubtError
-    given = [found.get(column.name) for column in COLUMNS]
-    if not set(map(type, given)) <= {list, NoneType}:
-        raise _DoubtError
-    lengths = {len(array) for array in given if array is not None}
-    if len(lengths) > 1:
-        raise _DoubtError
-    rows = lengths.pop() if lengths else 0
-    if rows > MOST_ROWS:
-        raise _DoubtError
-    return {column.name: array for column, array in zip(COLUMNS, given, strict=True) if array is not None}, rows
+        raise UnreadableError("is not a document: it has no v")
+    if (version := found.get("v")) is None:
+        raise UnreadableError("has no v")
+    if type(version) is int and version != VERSION:
+        known = f"this Sluice reads {VERSION}; take the Sluice that wrote it, or a newer one"
+        raise UnreadableError(f"version {str(version)[:_SHOWN]} is not known: {known}")
 
 
-def _whole(
-    columns: Sequence[Column], arrays: Sequence[list[Any]], rows: int, interval_ms: int, *, bools: bool
-) -> NDArray[np.int64]:
-    if bools and not all(set(map(type, values)) <= {int} for values in arrays):
-        raise _DoubtError
-    # struct takes integers and bools alone, in a quarter of the time that array.array takes.
-    layout = f"{rows}q"
-    packed = b"".join([struct.pack(layout, *values) for values in arrays])
-    numbers = np.frombuffer(packed, np.int64).reshape(len(arrays), rows)
-    least = [column.least for column in columns]
-    most = [most_of(column, interval_ms) for column in columns]
-    if rows and ((numbers.min(axis=1) < least).any() or (numbers.max(axis=1) > most).any()):
-        raise _DoubtError
-    return numbers
+def _typed(found: dict[str, Any], header: dict[str, Any], *, bools: bool) -> tuple[Columns, list[str]]:
+    """Return the columns, and the names of fields and columns of another type."""
+    wrong = [] if type(found["v"]) is int else ["v"]
+    wrong += [field.name for field in HEADER if found.get(field.name) is not None and not _is_of(field, header)]
+    rows = {} if found.get("rows") is None else found["rows"]
+    if type(rows) is not dict:
+        return {}, [*wrong, "rows"]
+    columns, of_rows = convert(rows, bools=bools)
+    return columns, [*wrong, *(f"rows.{name}" for name in of_rows)]
 
 
-def _limits(arrays: Sequence[list[Any]], rows: int) -> NDArray[np.float64]:
-    if not all(set(map(type, values)) <= {float, int, NoneType} for values in arrays):
-        raise _DoubtError
-    limits = np.array(arrays, np.float64).reshape(len(arrays), rows)  # null becomes NaN, which JSON has not
-    if (((limits < LEAST_LIMIT) & (limits != 0)) | (limits > MOST_LIMIT)).any():
-        raise _DoubtError
-    return limits
+def _is_of(field: Column, header: dict[str, Any]) -> bool:
+    """Whether a field has a value of its type. True is no number, and 1.0 no integer."""
+    value = header[field.name]
+    if field.type == TEXT:
+        return type(value) is str
+    return type(value) is int and -MOST[field.type] - 1 <= value <= MOST[field.type]
 
 
-def _texts(values: list[Any], column: Column) -> pa.Array:
-    texts = pa.array(values, TEXT)
-    if texts.nbytes > MOST_NAME_BYTES and (pc.max(pc.binary_length(texts)).as_py() or 0) > MOST_NAME_BYTES:
-        raise _DoubtError
-    return texts.fill_null(column.missing) if texts.null_count and column.missing is not None else texts
+def _value(found: dict[str, Any], field: Column) -> Any:
+    value = found.get(field.name)
+    return field.missing if value is None else value
 
 
-def _flags(values: list[Any]) -> NDArray[np.bool_]:
-    if not set(map(type, values)) <= {bool, NoneType}:
-        raise _DoubtError
-    return np.array(values, dtype=bool)  # null is false
-
-
-def _filled(found: dict[str, Any]) -> dict[str, Any]:
-    """Put in the place of nulls what they are worth."""
-    rows = {
-        column.name: [column.missing if value is None else value for value in found["rows"][column.name]]
-        for column in COLUMNS
-        if found["rows"].get(column.name) is not None
-    }
-    return {**found, "rows": rows}
+def _faults(header: dict[str, Any], until_ms: int) -> Iterator[str]:
+    """Yield what is wrong with a header whose values are of their types."""
+    numbers = [field for field in FIELDS if field.type != TEXT]
+    if negative := [field.name for field in numbers if header[field.name] < 0]:
+        yield f"is below 0: {', '.join(negative)}"
+    time_ms, window_ms = header["time_ms"], header["samples"] * header["sample_ms"]
+    if time_ms >= END_OF_TIME_MS:
+        yield f"{WRONG_CLOCK}: time_ms is {time_ms}, which is not in milliseconds"
+    if time_ms < (least := TIME_MS.least or 0):
+        yield f"{WRONG_CLOCK}: time_ms is {time_ms}, and may be from {least} on ({moment(least)})"
+    for field in FIELDS:
+        value = header[field.name]
+        if field.type == TEXT:
+            if (size := len(value.encode())) > MOST_LABEL_BYTES:
+                yield f"{field.name} has {size} bytes, and may have {MOST_LABEL_BYTES}"
+        elif not (field.least or 0) <= value <= most_of(field, 0):
+            yield f"{field.name} is {value}, and may be from {field.least} to {most_of(field, 0)}"
+    if time_ms >= until_ms:
+        yield f"{WRONG_CLOCK}: time_ms is {time_ms}, more than a day ahead ({moment(time_ms)})"
+    if window_ms > MOST_WINDOW_MS:
+        yield f"samples and sample_ms make a window of {window_ms} ms, and may make {MOST_WINDOW_MS}"

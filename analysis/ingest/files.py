@@ -10,7 +10,6 @@ from typing import BinaryIO, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
 from analysis.ingest.source import KEPT_BYTES, Place, Source, Text
@@ -18,11 +17,11 @@ from analysis.schema import MOST_DOCUMENT_BYTES
 from analysis.spark.folder import Folder
 
 MOST_FILE_BYTES: Final = 512 * 2**20
-"""Of a file that is not on a disk: eight times the size at which the proxy begins another one."""
+"""Eight times the size at which the proxy begins another file. A larger file on no disk ends the run."""
 _ON_DISK: Final = "file:"
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 _BYTES_PER_DOCUMENT: Final = 90_000
-"""Of a document of a thousand rows."""
+"""The size of a document of a thousand rows."""
 _PIECE_BYTES: Final = 2**20
 _NEVER: Final = "36500d"
 """Spark ignores a file that is older than the newest one by more than this; here, what comes late is read."""
@@ -37,18 +36,11 @@ def source(spark: SparkSession, directory: str, documents: int) -> Source:
     limits = {"maxFileAge": _NEVER, "maxBytesPerTrigger": str(documents * _BYTES_PER_DOCUMENT)}
     found = spark.readStream.format("binaryFile").schema(_FILES).options(**_FOUND, **limits).load(directory)
     if not folder.is_on_disk:
-        found = found.where(F.col("length") <= MOST_FILE_BYTES).select("path", "content")
+        spark.conf.set("spark.sql.sources.binaryFile.maxLength", MOST_FILE_BYTES)
+        found = found.select("path", "content")
     else:
         found = found.select("path")
     return Source(found, _texts)
-
-
-def passed_over(spark: SparkSession, directory: str) -> list[str]:
-    """Return the files that are too large to be handed whole to a worker: none on a disk."""
-    if Folder(spark, directory).is_on_disk:
-        return []
-    found = spark.read.format("binaryFile").options(**_FOUND).load(directory).select("path", "length")
-    return [each.path for each in found.where(F.col("length") > MOST_FILE_BYTES).select("path").collect()]
 
 
 def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:

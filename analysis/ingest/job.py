@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.ingest import decoding
-from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
+from analysis.ingest.documents import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import HOUR_MS, Document, Key, KnownDocuments
 from analysis.ingest.source import Place, Source
 from analysis.ingest.warehouse import DOCUMENTS, REJECTED, USAGE, Warehouse, hour_place
@@ -33,7 +33,7 @@ def _now_ms() -> int:
 
 @dataclass(slots=True)
 class Tally:
-    """What a batch, or a run, came to."""
+    """The counts of a batch, or of a run."""
 
     documents: int = 0
     """Stored."""
@@ -43,13 +43,13 @@ class Tally:
     """Documents of an hour before the newest one that an earlier batch stored; they are stored in their own hour."""
     rejected: int = 0
     wrong_clock: int = 0
-    """Of the rejected."""
+    """Those of the rejected whose time cannot be."""
     missing: int = 0
     """By their numbers; below 0: came, after they had been told as missing."""
     dropped: int = 0
     """By how much the proxies' own counts of what they dropped have grown."""
     rows_of_others: int = 0
-    """Of clients that records do not tell apart: beyond ``usage.max_clients``."""
+    """Rows of clients that records do not tell apart: beyond ``usage.max_clients``."""
 
     def add(self, other: "Tally") -> None:
         """Add another one's numbers."""

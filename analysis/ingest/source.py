@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 KEPT_BYTES: Final = 2**16
-"""Of what is no document: the rest of it is let go."""
+"""The part of a rejected text that is kept."""
 
 
 class Place(NamedTuple):

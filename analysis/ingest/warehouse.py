@@ -90,14 +90,11 @@ class Warehouse:
     def newest_hour(self, until_ms: int, besides: str) -> int | None:
         """Return the newest hour (since 1970) that another batch has stored of, before a moment."""
         for date in reversed(self._folder.names(f"{DOCUMENTS}/date=*")):
-            for place in reversed(self._folder.entries(f"{DOCUMENTS}/{date}/hour=*")):
-                at = datetime.strptime(place.path.removeprefix(f"{DOCUMENTS}/"), "date=%Y-%m-%d/hour=%H").replace(
-                    tzinfo=UTC
-                )
+            for name in reversed(self._folder.names(f"{DOCUMENTS}/{date}/hour=*")):
+                at = datetime.strptime(f"{date}/{name}+0000", "date=%Y-%m-%d/hour=%H%z")
                 hour = round(at.timestamp() * 1000) // HOUR_MS
-                if hour * HOUR_MS < until_ms and set(self._folder.names(f"{place.path}/batch=*")) - {
-                    f"batch={besides}"
-                }:
+                batches = set(self._folder.names(f"{DOCUMENTS}/{date}/{name}/batch=*"))
+                if hour * HOUR_MS < until_ms and batches - {f"batch={besides}"}:
                     return hour
         return None
 

@@ -18,15 +18,15 @@ from analysis.demand.gathering import Gathered
 from analysis.gold.making import make
 from analysis.gold.tables import MOST_SUM
 from analysis.ingest import files
-from analysis.ingest.documents import UnreadableError, read, table
-from analysis.ingest.faults import HEADER, bounds_of
+from analysis.ingest.columns import UnreadableError, most_of
+from analysis.ingest.documents import HEADER, read, table
 from analysis.ingest.job import Ingestion, Tally
 from analysis.ingest.running import run
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.series import Recorded
 from analysis.kernel.target import parse_target
 from analysis.recommend.searching import Searching
-from analysis.schema import COLUMNS, FLAG, LIMIT, TEXT
+from analysis.schema import COLUMNS, FLAG, LEAST_LIMIT, LIMIT, MOST_LIMIT, TEXT
 from analysis.whatif.replaying import Replaying
 from quotas.rate import Window
 from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
@@ -42,18 +42,16 @@ def hostile(draw: st.DrawFn) -> Document:
     beyond = draw(st.booleans())
     fields: dict[str, Any] = {}
     for name in draw(st.lists(st.sampled_from(sorted(SAID)), unique=True)):
-        bounds = bounds_of(SAID[name], 0)
-        assert bounds is not None
-        fields[name] = draw(st.sampled_from([*map(int, bounds), *(HUGE if beyond else ())]))
+        edges = [SAID[name].least or 0, most_of(SAID[name], 0)]
+        fields[name] = draw(st.sampled_from([*edges, *(HUGE if beyond else ())]))
     interval_ms = min(fields.get("interval_ms", 1000), 10**12)
     rows = []
     for _ in range(draw(st.integers(1, 4))):
         columns: dict[str, Any] = {"produce_rule": "user=eve", "produce_limit": 1e6}
         for column in draw(st.lists(st.sampled_from(NUMBERS), unique_by=lambda each: each.name)):
-            bounds = bounds_of(column, interval_ms)
-            assert bounds is not None
-            edges = [1e-3, *bounds] if column.type == LIMIT else [int(bound) for bound in bounds]
-            columns[column.name] = draw(st.sampled_from([*edges, *(HUGE if beyond else ())]))
+            of_limits: list[float] = [0, LEAST_LIMIT, MOST_LIMIT]
+            most = of_limits if column.type == LIMIT else [column.least or 0, most_of(column, interval_ms)]
+            columns[column.name] = draw(st.sampled_from([*most, *(HUGE if beyond else ())]))
         rows.append(row(draw(st.sampled_from(["eve", "mallory"])), "app", **columns))
     if beyond and draw(st.booleans()):
         fields["time_ms"] = draw(st.sampled_from([0, 1, BEGIN_MS * 1000, *HUGE]))

@@ -1,5 +1,6 @@
 """Errors of brokers, logins and topics are one line each: by real brokers, with every listener that they can have."""
 
+import asyncio
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,14 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError
+from analysis.ingest.job import Ingestion, Tally
 from analysis.ingest.kafka import Topic
+from analysis.ingest.running import run
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
+from tests.analysis.records import document, row
 from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
 from tests.harness.ports import free_port
 from tests.harness.secure import MTLS, SASL, SASL_TLS, SecureCluster
 from tests.integration.conftest import fresh_name
+from tests.integration.test_ingest import send
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -78,6 +83,21 @@ def test_a_login_within_tls(spark: SparkSession, secure_cluster: SecureCluster, 
     properties = login(USER, secure_cluster.passwords[USER]) | trusted(secure_cluster.authority.certificate)
     properties["security.protocol"] = "SASL_SSL"
     assert Topic(topic, secure_cluster.cluster.bootstrap_of(SASL_TLS), properties).ask(spark)
+
+
+def test_a_topic_is_ingested_within_tls(spark: SparkSession, secure_cluster: SecureCluster, tmp_path: Path) -> None:
+    """By a file, as ``--kafka-config`` takes it: the executors' consumers log in, too."""
+    name = fresh_name("ingested")
+    secure_cluster.cluster.create_topic(name)
+    asyncio.run(send(secure_cluster.cluster.bootstrap, name, [document(seq, [row("alice")]) for seq in range(3)]))
+    properties = login(USER, secure_cluster.passwords[USER]) | trusted(secure_cluster.authority.certificate)
+    properties["security.protocol"] = "SASL_SSL"
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
+    topic = Topic.load(name, secure_cluster.cluster.bootstrap_of(SASL_TLS), config)
+    ingestion = Ingestion(topic.source(spark, 10, accept_loss=False), str(tmp_path / "warehouse"), lambda _: None)
+    run(ingestion, str(tmp_path / "checkpoint"), None)
+    assert ingestion.total == Tally(documents=3, rows=3)
 
 
 def test_a_certificate(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.ingest.documents import UnreadableError, read, table
-from analysis.ingest.faults import END_OF_TIME_MS, HEADER
+from analysis.ingest.columns import UnreadableError
+from analysis.ingest.documents import END_OF_TIME_MS, HEADER, read, table
 from analysis.schema import COLUMNS, FILE, FLAG, LIMIT, TEXT, Column
 from quotas.kinds import QuotaKind
 from tests.analysis.records import BEGIN_MS, Document, document, row, stored
