@@ -65,14 +65,14 @@ BYTES: Final = Unit(
 PERCENT: Final = Unit(
     "percent",
     "percent_seconds",
-    "Time of threads charged: a second of one thread is 100.",
+    "Thread time charged: a second of one thread is 100.",
     "thread_us",
     per_used=1e-4,
 )
 MUTATIONS: Final = Unit(
     "mutations_per_second",
     "mutations",
-    "Mutations charged: partitions that were created or deleted.",
+    "Mutations charged: partitions created or deleted.",
     "partitions",
 )
 CONNECTIONS: Final = Unit(
