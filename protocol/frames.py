@@ -123,13 +123,6 @@ class FrameSplitter:
             self._wanted = 0
         self._append(data)
 
-    def hold_more(self, data: bytes, start: int, size: int) -> None:
-        """Hold an incomplete frame of ``size`` until twice as much of it, or all of it, is there.
-
-        Doubling bounds the number of times that a frame arriving byte by byte is parsed again.
-        """
-        self.hold(data, start, min(4 + size, 2 * (len(data) - start)))
-
     def release(self) -> bytes:
         """Return the held bytes and clear them."""
         held = b"".join(self._held or ())

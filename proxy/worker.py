@@ -42,16 +42,15 @@ from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
 from proxy.runtime.turns import Turns
-from proxy.session.gathering import Gathering
-from proxy.session.latencies import Latencies
-from proxy.session.response_errors import ResponseErrors
-from proxy.session.rules import Rules
+from proxy.session.rules import Gathering, Rules
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
+from proxy.usage.latencies import Latencies
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
+from proxy.usage.response_errors import ResponseErrors
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind

@@ -1,24 +1,29 @@
 """The counter of one quota kind that a session is bound to."""
 
-from typing import TYPE_CHECKING
-
+from quotas.admission_queue import NO_NUMBER, AdmissionQueue
 from quotas.counted import NOTHING, Counted, CounterKey, CounterState
 from quotas.debt import Debt
 from quotas.entities import Entity
 from quotas.fair_queue import Path
 from quotas.fetches import Fetches
 from quotas.kinds import QuotaKind
-from quotas.line import NO_NUMBER, Line
 from quotas.rate import AT_ONCE, Sample, Window
 
-if TYPE_CHECKING:
-    from quotas.counters import Counters
+
+class Registry:
+    """The counters of one kind, by key (``Counters``)."""
+
+    __slots__ = ()
+
+    def enter(self, bound: "Bound") -> "Bound":
+        """Register ``bound`` as the counter of its key, or return the one already registered."""
+        raise NotImplementedError
 
 
 class Bound(Debt):
     """The counter that all sessions with the same tags share, and the limit that applies to it.
 
-    Requests that must wait for its debt queue in ``line``.
+    Requests that must wait for its debt queue in ``queue``.
 
     A session may keep a bound that the engine dropped as idle: with its next charge it is registered again, or forwards
     to the bound that replaced it.
@@ -32,9 +37,9 @@ class Bound(Debt):
         "_turn_ms",
         "claims_from_ms",
         "key",
-        "line",
         "max_delay_ms",
         "promised",
+        "queue",
         "rule",
         "shadow_limit",
         "shadow_throttle_ms_total",
@@ -44,7 +49,7 @@ class Bound(Debt):
         "throttled_total",
     )
 
-    def __init__(self, key: CounterKey, window: Window, cap_ms: int | None, counters: "Counters") -> None:
+    def __init__(self, key: CounterKey, window: Window, cap_ms: int | None, counters: Registry) -> None:
         super().__init__(window, None, cap_ms)
         self.key = key
         self.rule: Entity | None = None
@@ -57,7 +62,7 @@ class Bound(Debt):
         self.shadow_throttle_ms_total = 0
         self.throttled_total = 0
         self.throttle_ms_total = 0
-        self.line: Line | None = None
+        self.queue: AdmissionQueue | None = None
         """The waiting requests; None until the first one."""
         self.promised = NO_NUMBER
         """The number of the request that may pass despite a debt (``promise``)."""
@@ -117,7 +122,7 @@ class Bound(Debt):
         """Estimate how long the waiting requests keep the counter in debt before the next request of ``client`` has its
         turn.
         """
-        return int(self.line.cost_before(client) / self._limit * 1000) if self.line and self._limit else 0
+        return int(self.queue.cost_before(client) / self._limit * 1000) if self.queue and self._limit else 0
 
     def promise(self, number: int, value: float) -> bool:
         """Promise a request that waits at another counter that it may pass on its return, whatever the debt is then.
@@ -152,7 +157,7 @@ class Bound(Debt):
         # let its response pass now: on a new connection the time that the rate is taken over varies.
         if self._fetches is not None and (again_ms := self.check(now_ms)):
             return now_ms + again_ms
-        self.shut = bool(self.line) or self.promised != NO_NUMBER
+        self.shut = bool(self.queue) or self.promised != NO_NUMBER
         return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
 
     def _turn_within_debt(self, now_ms: int, owed_ms: int) -> int:
@@ -173,7 +178,7 @@ class Bound(Debt):
     @property
     def holds(self) -> bool:
         """Whether a waiting request, a promise or a Fetch in flight needs the counter: it must not be dropped."""
-        return bool(self.line) or self.promised != NO_NUMBER or bool(self._fetches)
+        return bool(self.queue) or self.promised != NO_NUMBER or bool(self._fetches)
 
     def busy_ms(self, now_ms: int) -> int:
         """Return how long the counter must be kept: while it is in debt, or in use."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from quotas.bound import Bound, Inert
+from quotas.bound import Bound, Inert, Registry
 from quotas.counted import CAP, CLUSTER, FOLDED, PREFIX, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind
@@ -17,7 +17,7 @@ MAX_GONE = 10_000
 """Dropped counters whose last totals are kept by name until they are taken; further ones are summed up under FOLDED."""
 
 
-class Counters:
+class Counters(Registry):
     """The counters of one quota kind (Kafka: ClientQuotaManager), or of its caps."""
 
     __slots__ = (
@@ -111,7 +111,6 @@ class Counters:
         return self.rules.limit(key) if key is not None and terms.shadow else terms.proposed
 
     def enter(self, bound: Bound) -> Bound:
-        """Register ``bound`` as the counter of its key, or return the one already registered."""
         key = bound.key
         live = self._bounds.setdefault(key, bound)
         if live is not bound:

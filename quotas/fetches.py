@@ -189,7 +189,7 @@ class Fetches:
         if who not in active:
             return len(self._fetchers)
         sharers = len(self._fetchers) if fetcher.expected is None else len(active)
-        return max(sharers - len(self._under_way), 1 + len(self._bound.line or ()))
+        return max(sharers - len(self._under_way), 1 + len(self._bound.queue or ()))
 
     def _whole_batches(self, batch: int, share: int) -> int:
         """Return a max_bytes that brings only whole batches."""

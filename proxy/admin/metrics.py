@@ -29,8 +29,8 @@ from proxy.admin.exposition import number as _number
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
-from proxy.session.latencies import BOUNDS_MS, Times
-from proxy.session.latencies import OTHER as FOLDED_BROKER
+from proxy.usage.latencies import BOUNDS_MS, Times
+from proxy.usage.latencies import OTHER as FOLDED_BROKER
 from proxy.usage.meter import Client
 from quotas.counted import FOLDED
 from quotas.kinds import PERCENT

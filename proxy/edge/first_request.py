@@ -1,7 +1,7 @@
 """Whether what a client says first is Kafka: nothing is spent on it before, no session and no broker."""
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.gates.login import GSSAPI_TOKEN
+from proxy.session.policies.login import GSSAPI_TOKEN
 from proxy.session.rules import Rules
 from proxy.session.serving import API_VERSIONS_KEY
 

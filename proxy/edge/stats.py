@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from protocol.errors import Cause
-from proxy.session.latencies import Times
+from proxy.usage.latencies import Times
 from proxy.usage.meter import ClientState
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate

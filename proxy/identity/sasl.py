@@ -2,7 +2,7 @@
 
 Nothing is ended here and nothing judged: tokens pass as they come, and the broker's success, in the order of the
 answers, is the one thing that makes a claim the user. The requests arrive one at a time, each after the answer to the
-one before (``RequestSide`` sees to it), so no answer can be taken for that of another token.
+one before (``RequestStream`` sees to it), so no answer can be taken for that of another token.
 
 | state          | what is seen                                    | becomes                                       |
 |----------------|-------------------------------------------------|-----------------------------------------------|

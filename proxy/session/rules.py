@@ -1,18 +1,54 @@
-"""What all sessions of a worker share."""
+"""State and settings that all sessions of a worker share."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from protocol.errors import Cause, ProtocolError
-from proxy.session.gathering import Gathering
-from proxy.session.latencies import Latencies
+from proxy.brokers.partitions import NoPartitions, Partitions
+from proxy.session.calls import SessionCalls
 from proxy.session.local_answers import Answerer, NewerApiVersions
-from proxy.session.partitions import NoPartitions, Partitions
-from proxy.session.response_errors import ResponseErrors
 from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
+from proxy.usage.latencies import Latencies
 from proxy.usage.request_costs import RequestCosts
+from proxy.usage.response_errors import ResponseErrors
 from quotas.engine import Engine
+
+FREE_BYTES: Final = 16 * 1024
+"""Of each connection, which are not counted."""
+MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+class Gathering:
+    """The connections of which more is kept than is everybody's: bounded for all of them together.
+
+    Kept are requests that are not whole yet (a SASL token, an AlterClientQuotas, a CreateTopics under a quota), and all
+    that connections send which have not proved who they are. A few KiB are everybody's: no login of a usual length ever
+    ends because strangers have begun long ones.
+    """
+
+    __slots__ = ("_kept", "bytes", "most_bytes")
+
+    def __init__(self) -> None:
+        self._kept: dict[SessionCalls, int] = {}
+        self.bytes = 0
+        """Kept of all of them together."""
+        self.most_bytes = MOST_BYTES
+
+    def note(self, session: SessionCalls, kept_bytes: int) -> SessionCalls | None:
+        """Take note of how much is kept of ``session``. Where all is too much, return whose connection is to be closed:
+        that of which most is kept.
+        """
+        self.bytes += kept_bytes - self._kept.get(session, 0)
+        self._kept[session] = kept_bytes
+        if self.bytes <= self.most_bytes:
+            return None
+        return max(self._kept, key=lambda each: self._kept[each])
+
+    def forget(self, session: SessionCalls) -> None:
+        """Take note that nothing is kept of ``session`` any more, or no more than is everybody's."""
+        self.bytes -= self._kept.pop(session, 0)
 
 
 class Rules:

@@ -3,21 +3,14 @@
 from secrets import token_bytes
 from typing import Final
 
-from protocol.frames import Head
 from protocol.headers import MORE, request_body_offset
+from proxy.identity.credentials import network_of
 from proxy.identity.principal import somebody
 from proxy.runtime.names import client_id
-from proxy.session.in_flight import InFlight
-from proxy.session.serving import Served
+from proxy.session.exchange import InFlight
+from proxy.session.request import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, Request
 from proxy.usage.accounts import Account, Accounts
-
-UNREAD: Final = -2
-"""The header has not been read: the client-id is that of the request before."""
-
-AFTER_CORRELATION_ID: Final = 12
-"""Where the length of the client-id stands in a request."""
-MAX_KEPT_BYTES: Final = 512
-"""Of the beginnings that a connection keeps; a longer one (a client-id alone may have 32 KiB) is read each time."""
+from quotas.fair_queue import Path
 
 _UNKNOWN_BROKER: Final = -1
 _NO_CLIENT_ID: Final = token_bytes(16)
@@ -35,14 +28,17 @@ class Sender:
         "_exempt",
         "_former",
         "_in_flight",
+        "_peer",
         "account",
         "client_id_bytes",
+        "coordinates",
         "user",
     )
 
-    def __init__(self, accounts: Accounts, in_flight: InFlight, user: str, exempt: bool) -> None:
+    def __init__(self, accounts: Accounts, in_flight: InFlight, peer: str, user: str, exempt: bool) -> None:
         self._accounts = accounts
         self._in_flight = in_flight
+        self._peer = peer
         self.user = somebody(user)
         """Whom requests are charged to from now on; never empty, for no quota of users would hold such a one."""
         self._exempt = exempt
@@ -54,30 +50,42 @@ class Sender:
         self.account = accounts.nobody
         self.client_id_bytes = _NO_CLIENT_ID
         """How the client-id of ``account`` stands in a request, length and bytes; none where they are many."""
+        self.coordinates = False
+        """The connection carries group or transaction traffic."""
 
     @property
     def crowded(self) -> bool:
         """So many client-ids have sent what is not answered yet that the next one has to wait."""
         return len(self._former) >= _MOST_FORMER and bool(self._in_flight)
 
-    def find(self, api: Served, chunk: bytes, position: int, head: Head) -> int:
-        """Find the account of a client-id that the last request did not have.
+    def path(self, account: Account) -> Path:
+        """Return where an account stands among the clients that take turns in a counter's queue.
 
-        Returns where the request's body begins, or MORE if its header is not all there. Raises ProtocolError if the
-        frame ends inside its header.
+        Turns are of users, of one user's addresses, and of one address's client-ids. Last comes what is made up most
+        easily: many client-ids from one address have one address's turns, and so have all IPv6 addresses of one
+        customer.
         """
-        body = request_body_offset(api.spec, chunk, position, position + 4 + head[0])
+        return account.key.user, network_of(self._peer), account.key.client_id
+
+    def find(self, request: Request) -> bool:
+        """Find the account of a client-id that the last request did not have, and where the request's body begins.
+
+        Returns False if its header is not all there. Raises ProtocolError if the frame ends inside its header.
+        """
+        spec, chunk, position = request.api.spec, request.chunk, request.position
+        body = request_body_offset(spec, chunk, position, request.end)
         if body == MORE:
-            return MORE
-        name = client_id(api.spec, chunk, position)
+            return False
+        request.body = body
+        name = client_id(spec, chunk, position)
         self._switch(self._accounts.hold(self._broker, self.user, name, exempt=self._exempt))
         if not self._counted:
             self._counted = True
             self.account.meter.connections_opened += 1
-        begin, length = position + AFTER_CORRELATION_ID, 2 + max(head[3], 0)
-        if length <= MAX_KEPT_BYTES:
-            self.client_id_bytes = chunk[begin : begin + length]
-        return body
+        if request.client_id_bytes <= MAX_KEPT_BYTES:
+            begin = position + AFTER_CORRELATION_ID
+            self.client_id_bytes = chunk[begin : begin + request.client_id_bytes]
+        return True
 
     def set_broker(self, broker_id: int) -> None:
         """Take that node id for the broker's (-1 while it is not known): quotas are per broker."""

@@ -1,36 +1,68 @@
 """One client connection and the one broker connection behind it.
 
-A session joins its two sides (``pair``): it passes back-pressure across, and decides when the pair is over. It
-has no await and no socket, and the transports have no ``if`` about Kafka.
+A session joins its two streams: it decides when they stop, go on and end. It has no await and no socket, and the
+transports have no ``if`` about Kafka.
 """
 
 from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
-from proxy.identity.sasl import SaslRules
-from proxy.session.changes import Advertise
-from proxy.session.pair import Pair
+from protocol.frames import REQUEST_HEAD, FrameSplitter
+from proxy.identity.sasl import SaslObserver, SaslRules
+from proxy.runtime.faults import contained
+from proxy.session.admission import Ticket
+from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.exchange import MAX_IN_FLIGHT, InFlight
+from proxy.session.mute import Mute
+from proxy.session.policies.fetch import FetchPolicy, FetchShares
+from proxy.session.policies.produce import ProducePolicy
+from proxy.session.policies.request_time import RequestTimePolicy
+from proxy.session.policies.requests import Policies
+from proxy.session.policies.topics import TopicsPolicy
+from proxy.session.request_stream import RequestStream
+from proxy.session.response_stream import ResponseStream
+from proxy.session.responses import Advertise, Responses
 from proxy.session.rules import Rules
+from proxy.session.sender import Sender
 from proxy.session.states import (
+    ANSWERING,
     BACKPRESSURE,
     CONNECTING,
+    CROWDED,
     DRAINING,
     FINISHED,
+    HELD_UP,
     IN_LINE,
     LOCAL,
     MIDWAY,
     THROTTLED,
+    TURN,
     UNTAKEN,
     Event,
+    end,
 )
-from proxy.session.wires import CLIENT, ClientWire, Wire
+from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
 from proxy.usage.accounts import Accounts
 
 
-class Session(Pair):
-    """The life of one connection pair: connecting, forwarding, finishing; as its ends and its listener know it."""
+class Session(SessionCalls):
+    """The life of one client's connection: connecting, forwarding, finishing."""
 
-    __slots__ = ("_on_closed",)
+    __deletable__ = ("_mute", "_ticket", "answers", "policies", "requests", "sasl")  # for mypyc
+    __slots__ = (
+        "_broker",
+        "_client_blocked",
+        "_in_flight",
+        "_is_over",
+        "_mute",
+        "_on_closed",
+        "_ticket",
+        "answers",
+        "policies",
+        "requests",
+        "rules",
+        "sasl",
+    )
 
     def __init__(
         self,
@@ -46,18 +78,33 @@ class Session(Pair):
         authenticated: bool,
         exempt: bool = False,
     ) -> None:
+        super().__init__(client, peer)
         self._on_closed = on_closed
-        super().__init__(
-            rules,
-            client,
-            advertise,
-            sasl=sasl,
-            accounts=accounts,
-            peer=peer,
-            user=user,
-            authenticated=authenticated,
-            exempt=exempt,
+        self.rules = rules
+        self._broker: Wire | None = None
+        self._is_over = False
+        self._client_blocked = False
+        in_flight: InFlight = []
+        self._in_flight = in_flight
+        observer = self.sasl = SaslObserver(sasl, peer, self)
+        sender = Sender(accounts, in_flight, peer, user, exempt)
+        mute = self._mute = Mute(self, rules.throttling, observer, sender)
+        ticket = self._ticket = Ticket(self, rules.throttling, observer, sender)
+        shares = FetchShares(self, rules.throttling, observer, sender)
+        produces = ProducePolicy(self, rules, observer, mute, sender, in_flight, ticket)
+        fetches = FetchPolicy(rules, mute, sender, in_flight, ticket, shares)
+        topics = TopicsPolicy(self, rules, mute, sender, ticket)
+        costs = RequestTimePolicy(rules, observer, mute, sender, in_flight, ticket)
+        splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
+        policies = self.policies = Policies(
+            self, rules, observer, in_flight, sender, produces, fetches, topics, costs, ticket
         )
+        self.requests = RequestStream(self, rules, observer, in_flight, splitter, policies)
+        responses = Responses(rules, observer, mute, policies, advertise)
+        self.answers = ResponseStream(self, rules, observer, in_flight, policies, self.requests, responses)
+        if not authenticated:
+            policies.restrict()
+        self.requests.stop(Event.MADE, CONNECTING)
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -72,7 +119,7 @@ class Session(Pair):
 
     def broker_known(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on."""
-        self.gates.set_broker(broker_id)
+        self.policies.set_broker(broker_id)
         self.answers.set_broker(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
@@ -107,7 +154,8 @@ class Session(Pair):
             return
         self.requests.stop(Event.HALF_CLOSED, FINISHED)
         now_ms = self.rules.clock()
-        self._waits.client_finished(now_ms)
+        self._ticket.client_finished(now_ms)
+        self.policies.fetches.shares.client_finished(now_ms)
         self.answered(now_ms)
 
     def drain(self) -> None:
@@ -115,19 +163,202 @@ class Session(Pair):
         self.requests.stop(Event.DRAIN, DRAINING)
         self.answered(self.rules.clock())
 
-    def close(self) -> None:
-        """Close both ends; what was already forwarded is still sent."""
-        if not self.closed:
-            super().close()
-            self._on_closed(self)
-
     def broker_lost(self) -> None:
         """Take the broker's close."""
         if not self.closed:
             self.sasl.refused()
             self.close()
 
+    # ------------------------------------------------------------------------------------------------------- the end
+
+    def reject(self, side: str, error: ProtocolError) -> None:
+        if not self.closed:
+            self.rules.on_rejected(side, error, self.peer)
+            self.close()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
+        contained("Session.close", self._mute.forget)
+        now_ms = self.rules.clock()
+        contained("Session.close", self._ticket.leave, now_ms)
+        contained("Session.close", self.policies.fetches.shares.leave, now_ms)
+        contained("Session.close", self.requests.leave)
+        contained("Session.close", self.sasl.leave)
+        self.requests.write = self.answers.write = dropped
+        contained("Session.close", self._client.close)
+        if self._broker is not None:
+            contained("Session.close", self._broker.close)
+        self._on_closed(self)
+
+    def end_lost(self) -> None:
+        """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
+        if self.closed and not self._is_over:
+            self._is_over = True
+            del self.requests, self.answers, self.policies, self.sasl, self._ticket, self._mute
+
+    def abort(self) -> None:
+        self.close()
+        self._client.abort()
+        if self._broker is not None:
+            self._broker.abort()
+
+    # ------------------------------------------------------------------------------------------- authentication
+
+    def identified(self, user: str) -> None:
+        """Charge what follows to ``user`` (called by the observer of SASL)."""
+        self.policies.identify(user)
+        if self.sasl.authenticated:
+            self.policies.lift_restriction()
+
+    def read_tokens(self, raw: bool) -> None:
+        """Read SASL tokens without headers from now on, or requests again (called likewise)."""
+        self.requests.read_tokens(raw)
+        self.answers.read_tokens(raw)
+
+    # ------------------------------------------------------------------------------------------------------ going on
+
+    def muted(self) -> None:
+        self._client.bound_receive_buffer()
+        self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
+
+    def throttle_over(self, now_ms: int) -> None:
+        self._mute.ended()
+        self.requests.reasons = end(Event.THROTTLE_OVER, self.requests.reasons, THROTTLED)
+        self._go_on_with_answer(self.answers.release, now_ms)
+        if not self._mute.is_on:  # what was held back may have muted anew
+            self._go_on(now_ms)
+        self.answered(now_ms)
+
+    def resume(self, waiting: Waiting, now_ms: int) -> None:
+        if waiting is Waiting.ANSWER:
+            if self._has_gone and not self.requests.splitter.held_bytes:
+                self.rules.throttling.dropped += 1
+                self.close()
+                return
+            self._go_on_with_answer(self.answers.turn, now_ms)
+        elif waiting is Waiting.BODY:
+            self._go(Event.ADMITTED, MIDWAY, now_ms)
+        else:
+            self._drop_unless_read()
+            self._go(Event.ADMITTED, IN_LINE, now_ms)
+        self.answered(now_ms)
+
+    @property
+    def _has_gone(self) -> bool:
+        """The client has closed: Kafka's clients never close one side alone."""
+        return bool(self.requests.reasons & FINISHED) or self._client.has_finished()
+
+    def _drop_unless_read(self) -> None:
+        """Drop what has waited if its client has closed meanwhile: nobody would read the answer, and nobody is charged.
+
+        What expects no answer still goes, as at a broker.
+        """
+        if not self._has_gone:
+            return
+        try:
+            dropped = self.requests.drop_answered()
+        except ProtocolError as error:
+            self.reject(CLIENT, error)
+            return
+        self.rules.throttling.dropped += 1 if dropped is None else dropped
+        if dropped is None:
+            self.close()
+
+    def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
+        if self.closed or not self.requests.reasons & LOCAL:
+            return
+        if answer is None:
+            self.abort()
+            return
+        if isinstance(answer, ProtocolError):
+            self.reject(CLIENT, answer)
+            return
+        self.policies.sender.account.meter.bytes_out += len(answer)
+        self._client.write(answer)
+        now_ms = self.rules.clock()
+        self._go(Event.LOCALLY_ANSWERED, LOCAL, now_ms)
+        self.answered(now_ms)
+
+    def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
+        try:
+            answer = self.requests.answer_empty(throttle_ms)
+        except ProtocolError as error:  # it ends inside what has to be read of it
+            self.reject(CLIENT, error)
+            return
+        self._client.write(answer)
+        self._go(Event.ADMITTED, IN_LINE, now_ms)
+        self.answered(now_ms)
+
+    def answered(self, now_ms: int) -> None:
+        requests = self.requests
+        if self.closed or self._client_blocked:
+            return
+        if requests.reasons & CROWDED and len(self._in_flight) <= MAX_IN_FLIGHT // 2:
+            self._go(Event.ROOM, CROWDED, now_ms)
+        if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.answers.idle:
+            self._go(Event.ANSWERED, ANSWERING, now_ms)
+        if not self.answers.idle or self.closed:
+            return
+        if requests.reasons & DRAINING:
+            if not requests.splitter.remaining and not requests.reasons & LOCAL:
+                self.close()
+        elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
+            self.close()
+
+    def next_requests(self) -> None:
+        contained("a session's turn", self._take_turn, otherwise=self.abort)
+
+    def _take_turn(self) -> None:
+        now_ms = self.rules.clock()
+        self._go(Event.NEXT, TURN, now_ms)
+        self.answered(now_ms)
+
+    def next_slice(self) -> None:
+        contained("a session's turn", self._walk_on, otherwise=self.abort)
+
+    def _walk_on(self) -> None:
+        if not self.closed:
+            self._go_on_with_answer(self.answers.walk_on, self.rules.clock())
+
+    def _go_on_with_answer(self, go_on: Callable[[int], None], now_ms: int) -> None:
+        try:
+            go_on(now_ms)
+        except ProtocolError as error:
+            self.reject(BROKER, error)
+
+    def ask_broker(self, question: bytes) -> None:
+        self.requests.write(question)
+
+    def _go(self, event: Event, reasons: int, now_ms: int) -> None:
+        if not self.closed:
+            self.requests.reasons = end(event, self.requests.reasons, reasons)
+            self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
+        if self.closed:
+            return
+        try:
+            self.requests.go_on(now_ms)
+        except ProtocolError as error:
+            self.reject(CLIENT, error)
+
     # ------------------------------------------------------------------------------------------- how it stands
+
+    @property
+    def idle(self) -> bool:
+        return self.answers.idle
+
+    @property
+    def answerable(self) -> bool:
+        return self.requests.answerable
+
+    @property
+    def broker(self) -> Wire | None:
+        """The broker's end; None before there is one."""
+        return self._broker
 
     @property
     def held(self) -> bool:
@@ -147,12 +378,12 @@ class Session(Pair):
     @property
     def user(self) -> str:
         """Whom requests are charged to from now on."""
-        return self.gates.sender.user
+        return self.policies.sender.user
 
     @property
     def authenticated(self) -> bool:
         """The client has proved who it is, as far as its listener demands that."""
-        return not self.gates.restricted
+        return not self.policies.restricted
 
     def overdue(self) -> None:
         """Close the connection of a client that has not authenticated itself in time.
@@ -162,6 +393,6 @@ class Session(Pair):
         if self.authenticated:
             return
         if self.sasl.may_be_over and self.idle and not self.requests.splitter.remaining:
-            self.gates.login.ask(self.rules.clock())
+            self.policies.login.ask(self.rules.clock())
         else:
             self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))

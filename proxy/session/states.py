@@ -80,6 +80,15 @@ UNTIL_ANSWERED: Final = ANSWERING | CROWDED | DRAINING | FINISHED
 """The reasons that end when what is in flight has been answered."""
 
 
+class Flow:
+    """One side of a session: the reasons why it is not read."""
+
+    __slots__ = ("reasons",)
+
+    def __init__(self) -> None:
+        self.reasons = 0
+
+
 class Event(IntEnum):
     """What changes the reasons of a side."""
 

@@ -8,12 +8,12 @@ import structlog
 
 from proxy.runtime.faults import contained
 from proxy.usage.accounts import Account
+from quotas.admission_queue import AdmissionQueue, Place
 from quotas.counted import CLUSTER
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.imagined import Imagined, Throttle
 from quotas.kinds import QuotaKind
-from quotas.line import Line, Place
 
 log = structlog.get_logger("sluice.throttle")
 
@@ -23,7 +23,7 @@ AT_ONCE: Final = 50
 
 
 class Muted(Protocol):
-    """What waits in a delay queue: a session that is not read from until its throttle time is over, or a line."""
+    """A member of a delay queue: a session that is not read until its throttle time is over, or a counter's queue."""
 
     def throttle_over(self, now_ms: int) -> None:
         """Read again, unless another reason forbids it."""
@@ -73,16 +73,16 @@ class Throttling:
         self._clock = clock
         self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}
         self._alarms: DelayQueue[Muted] = DelayQueue()
-        """Of lines, and of what waits in them no longer than that."""
+        """Of counters' queues, and of what waits in them no longer than that."""
         self._timers: dict[int, tuple[int, Timer]] = {}
-        self._to_ask: deque[tuple[Line, Place]] = deque()
+        self._to_ask: deque[tuple[AdmissionQueue, Place]] = deque()
         """Who waits, and is to ask again."""
         self._all_go = False
         """Everybody is to go who is muted."""
         self._goes_on = False
         """A turn of the loop is asked for to go on with that."""
-        self._lines: dict[Line, Alarm] = {}
-        """The lines in which somebody waits."""
+        self._admission: dict[AdmissionQueue, Alarm] = {}
+        """The counters' queues in which somebody waits."""
         self._waiting: Counter[QuotaKind] = Counter()
         self._imagined: dict[Bound, Imagined[Account]] = {}
         """In shadow: what would become of each counter with a limit."""
@@ -186,25 +186,25 @@ class Throttling:
         self._queues[kind].discard(handle)
 
     def queue_sizes(self) -> dict[QuotaKind, int]:
-        """Return how many connections are muted or wait in line now, by the quota kind that keeps them."""
+        """Return how many connections are muted or wait in a counter's queue now, by the quota kind that keeps them."""
         return {kind: len(queue) + self._waiting[kind] for kind, queue in self._queues.items()}
 
-    # ------------------------------------------------------------------------------------------------- lines
+    # --------------------------------------------------------------------------------------------- admission
 
-    def line_of(self, bound: Bound) -> Line:
-        """Return the line of a counter, its live bound."""
-        if bound.line is None:
-            bound.line = Line(bound.may_go, self.alarm)
-        return bound.line
+    def queue_of(self, bound: Bound) -> AdmissionQueue:
+        """Return the queue of a counter, its live bound."""
+        if bound.queue is None:
+            bound.queue = AdmissionQueue(bound.may_go, self.alarm)
+        return bound.queue
 
-    def alarm(self, line: Line, moment_ms: int) -> None:
-        """Let ``line`` look again at that moment, or earlier."""
-        armed = self._lines.get(line)
+    def alarm(self, queue: AdmissionQueue, moment_ms: int) -> None:
+        """Let ``queue`` look again at that moment, or earlier."""
+        armed = self._admission.get(queue)
         if armed is not None:
             if armed.waiting and armed.end_ms <= moment_ms:
                 return
             self._alarms.discard(armed)
-        self._lines[line] = self.wake(line, moment_ms)
+        self._admission[queue] = self.wake(queue, moment_ms)
 
     def wake(self, sleeper: Muted, moment_ms: int) -> Alarm:
         """Call ``sleeper.throttle_over`` at that moment; the handle is for ``unwake``."""
@@ -218,24 +218,24 @@ class Throttling:
 
     def reconsider(self, now_ms: int) -> None:
         """Let everybody who waits ask again, some at a time: other limits are in force."""
-        for line in list(self._lines):
-            contained("line", self._dissolve, line)
+        for queue in list(self._admission):
+            contained("line", self._dissolve, queue)
         if not self._goes_on:
             self._go_on(now_ms)
 
-    def _dissolve(self, line: Line) -> None:
-        self._to_ask.extend([(line, place) for place in line.dissolve()])
+    def _dissolve(self, queue: AdmissionQueue) -> None:
+        self._to_ask.extend([(queue, place) for place in queue.dissolve()])
 
     def _go_on(self, now_ms: int) -> None:
         """Let the next ones ask again, and then the next ones go who are muted, if all are to go."""
         self._goes_on = False
         left = AT_ONCE
         while left and self._to_ask:
-            line, place = self._to_ask.popleft()
-            contained("line", line.send_on, place, now_ms)
+            queue, place = self._to_ask.popleft()
+            contained("line", queue.send_on, place, now_ms)
             left -= 1
-        for queue in (*self._queues.values(), self._alarms) if self._all_go else ():
-            for muted in queue.due(None, left):
+        for delayed in (*self._queues.values(), self._alarms) if self._all_go else ():
+            for muted in delayed.due(None, left):
                 contained("throttle over", muted.throttle_over, now_ms, otherwise=muted.abort)
                 left -= 1
         if not left:
@@ -245,8 +245,8 @@ class Throttling:
             self._all_go = False
 
     def tidy(self, now_ms: int) -> None:
-        """Forget the lines in which nobody waits, and in shadow count what would have happened until now."""
-        self._lines = {line: alarm for line, alarm in self._lines.items() if line or alarm.waiting}
+        """Forget the queues in which nobody waits, and in shadow count what would have happened until now."""
+        self._admission = {queue: alarm for queue, alarm in self._admission.items() if queue or alarm.waiting}
         for bound, imagined in list(self._imagined.items()):
             self._settle(bound, imagined, now_ms)
             if imagined.over(now_ms):

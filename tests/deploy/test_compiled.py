@@ -18,7 +18,7 @@ SITE = Path(sysconfig.get_path("purelib"))
 
 
 def test_the_hot_path_is_on_the_list() -> None:
-    hot = {"protocol.frames", "quotas.rate", "quotas.engine", "proxy.session.request_side", "proxy.edge.transports"}
+    hot = {"protocol.frames", "quotas.rate", "quotas.engine", "proxy.session.request_stream", "proxy.edge.transports"}
     assert hot <= set(names())
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from proxy.session.turn import LENIENCE_MS
+from proxy.session.admission import LENIENCE_MS
 from tests.harness.load import PRODUCE
 from tests.harness.measure import LEAD_S, SAMPLE_S, WINDOW_S, LogMeter, Series
 from tests.harness.sasl import log_in_plain

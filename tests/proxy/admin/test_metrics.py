@@ -11,8 +11,8 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, Throttles
-from proxy.session.latencies import BOUNDS_MS, Times
-from proxy.session.latencies import OTHER as OTHER_BROKER
+from proxy.usage.latencies import BOUNDS_MS, Times
+from proxy.usage.latencies import OTHER as OTHER_BROKER
 from proxy.usage.meter import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate

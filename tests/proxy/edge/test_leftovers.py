@@ -14,17 +14,17 @@ from proxy.edge.arrivals import Arrival
 from proxy.edge.connection_places import Place
 from proxy.edge.transports import BrokerEnd, ClientEnd
 from proxy.identity.sasl import SaslObserver
-from proxy.session.answer_side import AnswerSide
-from proxy.session.request_side import RequestSide
+from proxy.session.admission import Ticket
+from proxy.session.request_stream import RequestStream
+from proxy.session.response_stream import ResponseStream
 from proxy.session.session import Session
-from proxy.session.waits import Waits
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.playbook import list_offsets
 
 pytestmark = pytest.mark.asyncio
 
-KINDS = (Arrival, Place, ClientEnd, BrokerEnd, Session, RequestSide, AnswerSide, Waits, SaslObserver)
+KINDS = (Arrival, Place, ClientEnd, BrokerEnd, Session, RequestStream, ResponseStream, Ticket, SaslObserver)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from protocol.mutation_answers import read_outcomes
 from protocol.mutations import Topic, read_entries
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, key_version
-from proxy.session.partitions import Look, Partitions, Then
+from proxy.brokers.partitions import Look, Partitions, Then
 from quotas.kinds import QuotaKind
 from quotas.mutations import TokenBound
 from tests.protocol.encode import encode_frame, encode_request

@@ -8,9 +8,9 @@ import pytest
 
 from protocol import frames, headers
 from protocol.errors import Cause
-from proxy.session import request_side, sender
-from proxy.session.gates import produce as produce_gate
-from proxy.session.in_flight import MAX_IN_FLIGHT
+from proxy.session import request_stream, sender
+from proxy.session.exchange import MAX_IN_FLIGHT
+from proxy.session.policies import produce as produce_gate
 from tests.proxy.playbook import (
     KIB,
     QUESTION,
@@ -168,7 +168,7 @@ class TestAnswersOfTheProxysOwn:
         assert correlation_ids(play.lazy.take()) == [2, 3]
 
     def test_only_so_many_are_made_before_others_have_their_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(request_side, "_MAX_AT_ONCE", 10)
+        monkeypatch.setattr(request_stream, "_MAX_AT_ONCE", 10)
         play = Play()
         play.session.requests.feed(b"".join(future(number) for number in range(25)), 0)
         assert len(correlation_ids(play.client.take())) == 10

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.settings import RequestCosts as Prices
-from proxy.session.request_prefix import NONE
+from proxy.session.request import NONE
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -213,15 +213,15 @@ def test_topics_are_refused_by_either_and_then_charged_to_neither() -> None:
 def test_who_has_a_cap_and_who_has_none_take_the_short_way() -> None:
     play = Play(policy=Policy({Entity(client_id="app"): {KIND: 1e9}, cap("alice"): {KIND: 5000.0}}))
     play.from_client(produce(1, 10))
-    assert play.session.gates.produces.prefix.number != NONE
-    assert play.session.gates.produces.caps == ()
+    assert play.session.policies.produces.prefix.number != NONE
+    assert play.session.policies.produces.caps == ()
     other = Connection(play, "alice")
     (bound,) = play.engine.resolve_caps("alice", "app", KIND, 1)
     for number in range(1, 60):  # all but the first without the gate, up to the one that is over
         assert not other.client.paused, number
         other.session.requests.feed(produce(number, 960), play.loop.now_ms)
         other.broker.take()
-        assert other.session.gates.produces.prefix.number != NONE
+        assert other.session.policies.produces.prefix.number != NONE
         assert bound.recorded_total == 1000 * number
         if bound.owed_ms(play.loop.now_ms):
             break

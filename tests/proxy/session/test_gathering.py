@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import Cause, ProtocolError
 from protocol.overlay import CREATE_TOPICS
-from proxy.session.gathering import FREE_BYTES
+from proxy.session.rules import FREE_BYTES
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import Play, authenticate, authenticate_answer, frame, handshake, handshake_answer, request
 from tests.proxy.session.another import Another

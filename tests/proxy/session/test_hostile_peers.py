@@ -198,7 +198,7 @@ class World:
         self.play.throttling.tidy(self.play.loop.now_ms)
         for kind in (PRODUCER, CONSUMER):
             bound = self.play.engine.resolve("ANONYMOUS", "app", kind, 1)
-            assert not bound.line
+            assert not bound.queue
             assert not bound.streamer
             assert not bound.fetches
             assert not bound.fetches.sharers

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.overlay import CREATE_TOPICS
 from protocol.table import SPECS, key_version
-from proxy.session.gates.mutations import MOST_CLAIMED
+from proxy.session.policies.topics import MOST_CLAIMED
 from tests.protocol.encode import encode_frame, encode_request
 from tests.proxy.playbook import list_offsets
 from tests.proxy.session.another import Another
@@ -230,7 +230,7 @@ class TestWhatIsCharged:
         play = play_with()
         play.from_client(create(1, ("a", 20), ("b", 30), ("c", 1)))
         play.from_broker(answer(CREATE, 1, ("a", 36), ("b", 0)))
-        use = play.session.gates.sender.account.meter.use_of(MUTATION)
+        use = play.session.policies.sender.account.meter.use_of(MUTATION)
         assert (use.used, use.requests) == (30, 1)
 
 

@@ -6,7 +6,7 @@ from struct import pack
 import pytest
 
 from protocol.errors import Cause
-from proxy.session.in_flight import MAX_IN_FLIGHT
+from proxy.session.exchange import MAX_IN_FLIGHT
 from tests.proxy.playbook import (
     KIB,
     PRODUCER,

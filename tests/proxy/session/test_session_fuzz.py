@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from protocol.headers import MAX_HEADER_BYTES
-from proxy.session.in_flight import MAX_IN_FLIGHT
+from proxy.session.exchange import MAX_IN_FLIGHT
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import (
     Play,

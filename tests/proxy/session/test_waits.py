@@ -5,8 +5,8 @@ from unittest.mock import patch
 import pytest
 
 from proxy.runtime.faults import counts
-from proxy.session.request_side import RequestSide
-from quotas.line import Line
+from proxy.session.request_stream import RequestStream
+from quotas.admission_queue import AdmissionQueue
 from tests.proxy.playbook import (
     KIB,
     PRODUCER,
@@ -38,14 +38,14 @@ def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
     broken, fine = Another(play), Another(play)
     assert broken.send(produce(1, 10)) == fine.send(produce(2, 10)) == b""
     before = counts["turn"]
-    go_on = RequestSide.go_on
+    go_on = RequestStream.go_on
 
-    def fail_for_one(self: RequestSide, now_ms: int) -> None:
+    def fail_for_one(self: RequestStream, now_ms: int) -> None:
         if self is broken.session.requests:
             raise KeyError
         go_on(self, now_ms)
 
-    with patch.object(RequestSide, "go_on", fail_for_one):
+    with patch.object(RequestStream, "go_on", fail_for_one):
         play.loop.advance(5_000)
     assert counts["turn"] == before + 1
     assert broken.session.closed
@@ -72,7 +72,7 @@ def test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it() -> None:
     waiting.session.answers.feed(heartbeat_answer(1), play.loop.now_ms)
     assert waiting.send(produce(2, 10)) == b""
     before = counts["line"]
-    with patch.object(Line, "dissolve", fail):
+    with patch.object(AdmissionQueue, "dissolve", fail):
         play.throttling.reconsider(play.loop.now_ms)
     assert counts["line"] == before + 1
     play.loop.advance(3_000)

@@ -33,27 +33,27 @@ class Waiter(Protocol):
 class Place(Entry):
     """A place in a queue, for ``leave``."""
 
-    __slots__ = ("is_dissolved", "kept_until_ms", "line", "waiter")
+    __slots__ = ("is_dissolved", "kept_until_ms", "queue", "waiter")
 
-    def __init__(self, line: "Line", number: int, waiter: Waiter, cost: float, weight: float) -> None:
+    def __init__(self, queue: "AdmissionQueue", number: int, waiter: Waiter, cost: float, weight: float) -> None:
         super().__init__(number, cost, weight)
-        self.line = line
+        self.queue = queue
         self.waiter = waiter
         self.kept_until_ms = 0
         self.is_dissolved = False
         """The queue was dissolved, and the waiter is not told yet."""
 
 
-class Line:
+class AdmissionQueue:
     """The requests that wait for one counter.
 
-    ``may_go(now)`` returns ``now`` if the counter may pass one more request, else when to ask again. ``alarm(line,
+    ``may_go(now)`` returns ``now`` if the counter may pass one more request, else when to ask again. ``alarm(queue,
     moment)`` makes sure that ``throttle_over`` is called at that moment; of several alarms the earliest is enough.
     """
 
     __slots__ = ("_alarm", "_asked_ms", "_may_go", "_queue", "_serving")
 
-    def __init__(self, may_go: Callable[[int], int], alarm: Callable[["Line", int], None]) -> None:
+    def __init__(self, may_go: Callable[[int], int], alarm: Callable[["AdmissionQueue", int], None]) -> None:
         self._may_go = may_go
         self._alarm = alarm
         self._queue = FairQueue()
@@ -84,7 +84,7 @@ class Line:
         """Queue a request that costs ``cost``: behind all others of the client, at the place that was ``kept``, or at
         ``number``, which it had in another queue. ``weight`` is charged to the client's turns.
         """
-        if kept is not None and kept.line is self and now_ms < kept.kept_until_ms:
+        if kept is not None and kept.queue is self and now_ms < kept.kept_until_ms:
             number = kept.number
         elif not number:
             number = next(numbers)

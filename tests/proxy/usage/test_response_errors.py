@@ -8,7 +8,7 @@ from protocol.errors import ProtocolError
 from protocol.overlay import API_VERSIONS, CREATE_TOPICS, FIND_COORDINATOR
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, key_version
-from proxy.session.response_errors import UNNAMED, ResponseErrors
+from proxy.usage.response_errors import UNNAMED, ResponseErrors
 from tests.protocol.encode import encode_frame, encode_request
 from tests.proxy.playbook import (
     Play,

@@ -1,28 +1,27 @@
-"""Changes of topics that were charged and forwarded: settled by what the answer says has become of each."""
+"""Charges for topics that a request creates or deletes: judged before it goes, settled by its answer, in slices."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.fields import NO_ID
 from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, Outcome, in_order, reading_outcomes, with_refused
-from protocol.mutations import DEFAULT_PARTITIONS, Entry
+from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic
 from protocol.overlay import CREATE_PARTITIONS, DELETE_TOPICS
 from protocol.table import ApiSpec
+from proxy.session.rules import Rules
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
-from quotas.mutations import TokenBound
-
-if TYPE_CHECKING:
-    from proxy.session.pair import Pair
+from quotas.mutations import Buckets, Ruling, TokenBound
+from quotas.token_bucket import TokenBucket
 
 KIND: Final = QuotaKind.CONTROLLER_MUTATION_RATE
 
 SETTLED_BYTES: Final = 256 * 1024
 """Of longer answers nothing is read: they are long because much has been carried out."""
 _BEGINNING_BYTES: Final = 64
-_TOPICS: Final = 100
-"""Settled in one turn of the loop: a millisecond or two."""
+_SETTLED_AT_ONCE: Final = 100
+"""Topics settled in one turn of the loop: a millisecond or two."""
 _NOT_SURELY_REFUSED: Final = frozenset((0, -1, 7))
 """Done, UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT: a controller may go on after that."""
 
@@ -58,10 +57,10 @@ class Forwarded(NamedTuple):
 class Unsettled:
     """The requests of one connection that wait for that, oldest first."""
 
-    __slots__ = ("_forwarded", "_pair", "_settling")
+    __slots__ = ("_forwarded", "_rules", "_settling")
 
-    def __init__(self, pair: "Pair") -> None:
-        self._pair = pair
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
         self._forwarded: tuple[Forwarded, ...] = ()  # a list takes memory while it is empty
         self._settling: Settling | None = None
 
@@ -75,7 +74,7 @@ class Unsettled:
             forwarded = self._forwarded[0]
             self._forwarded = self._forwarded[1:]
             data = chunk[position : position + 4 + size]
-            self._settling = Settling(self._pair, forwarded, spec, data, size, throttle_ms)
+            self._settling = Settling(self._rules, forwarded, spec, data, size, throttle_ms)
         return self._settling
 
     def passed(self) -> None:
@@ -87,7 +86,7 @@ class Unsettled:
         if self._settling is not None:
             self._settling.leave()
         for forwarded in self._forwarded:
-            _stays_charged(self._pair, forwarded, forwarded.charges, 0)
+            _stays_charged(self._rules, forwarded, forwarded.charges, 0)
         self._forwarded = ()
 
 
@@ -103,8 +102,8 @@ class Settling:
         "_forwarded",
         "_is_read",
         "_outcomes",
-        "_pair",
         "_reading",
+        "_rules",
         "_settled",
         "_size",
         "_spec",
@@ -116,9 +115,9 @@ class Settling:
     )
 
     def __init__(
-        self, pair: "Pair", forwarded: Forwarded, spec: ApiSpec, data: bytes, size: int, throttle_ms: int
+        self, rules: Rules, forwarded: Forwarded, spec: ApiSpec, data: bytes, size: int, throttle_ms: int
     ) -> None:
-        self._pair = pair
+        self._rules = rules
         self._forwarded = forwarded
         self._spec = spec
         self._data = data
@@ -148,10 +147,10 @@ class Settling:
                 self._reading, self._is_read = None, False
                 self._outcomes.clear()
             return False
-        begin, now_ms = self._settled, self._pair.rules.clock()
-        self._settled = min(begin + _TOPICS, len(self._outcomes))
+        begin, now_ms = self._settled, self._rules.clock()
+        self._settled = min(begin + _SETTLED_AT_ONCE, len(self._outcomes))
         for outcome in self._outcomes[begin : self._settled]:
-            self._pair.rules.errors.note(self._spec.api_key, outcome.error_code)
+            self._rules.errors.note(self._spec.api_key, outcome.error_code)
             self._settle(outcome, now_ms)
         if self._settled < len(self._outcomes):
             return False
@@ -163,12 +162,12 @@ class Settling:
         """Let what has not been settled stay charged."""
         if not self.is_done:
             self.is_done = True
-            _stays_charged(self._pair, self._forwarded, self._charges, self._used)
+            _stays_charged(self._rules, self._forwarded, self._charges, self._used)
 
     def _write(self) -> None:
         """Add the topics that were refused here."""
         spec, refused = self._spec, self._forwarded.refused
-        self._pair.rules.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        self._rules.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if not refused and not self._throttle_ms:
             return
         if not self._is_read or not refused:
@@ -197,7 +196,7 @@ class Settling:
         """
         if outcome.error_code not in _NOT_SURELY_REFUSED:
             return 0
-        partitions, topic = self._pair.rules.partitions, charge.entry.topic
+        partitions, topic = self._rules.partitions, charge.entry.topic
         by_name = (outcome.topic[0], NO_ID)
         known = partitions.known((topic, by_name))
         if outcome.error_code or api_key == DELETE_TOPICS:
@@ -216,9 +215,9 @@ class Settling:
         return outcome.partitions if outcome.partitions > 0 else charge.partitions
 
 
-def _stays_charged(pair: "Pair", forwarded: Forwarded, charges: Mapping[bytes, Charge], used: int) -> None:
+def _stays_charged(rules: Rules, forwarded: Forwarded, charges: Mapping[bytes, Charge], used: int) -> None:
     """Count what was used, and ``charges`` of which nobody says what became of them."""
-    pair.rules.partitions.forget(charge.entry.topic for charge in charges.values())
+    rules.partitions.forget(charge.entry.topic for charge in charges.values())
     used += sum(charge.partitions for charge in charges.values())
     forwarded.account.live_meter.use_of(KIND).used += used
 
@@ -233,3 +232,84 @@ def correct(bound: TokenBound, charge: Charge, change: int, now_ms: int) -> None
     shadow = live.shadow() if isinstance(live, TokenBound) else None
     if charge.in_shadow and shadow is not None:
         shadow.record(change, now_ms)
+
+
+_JUDGED_AT_ONCE: Final = 250
+"""Topics judged in one turn of the loop: some milliseconds."""
+
+
+class Judging:
+    """What has been judged of a request by now: what was charged, and what is refused.
+
+    ``strict``: its clients know that topics may be refused. ``holds``: what is over a limit is refused, and not only
+    counted. ``cost`` says what a topic takes.
+    """
+
+    __slots__ = (
+        "_cost",
+        "_imagined",
+        "_ruling",
+        "bounds",
+        "charges",
+        "entries",
+        "holds",
+        "judged",
+        "refused",
+        "shadows",
+    )
+
+    def __init__(
+        self,
+        bounds: Sequence[TokenBound],
+        entries: Entries,
+        cost: Callable[[Entry], int],
+        *,
+        strict: bool,
+        holds: bool,
+    ) -> None:
+        self.bounds = bounds
+        self.entries = entries
+        self.holds = holds
+        self.shadows: list[tuple[TokenBound, TokenBucket]] = [
+            (bound, bucket) for bound in bounds if (bucket := bound.shadow()) is not None
+        ]
+        self._cost = cost
+        self._ruling = Ruling(Buckets(bounds), strict=strict)
+        self._imagined = Ruling(Buckets([bucket for _, bucket in self.shadows]), strict=True)
+        self.charges: dict[bytes, Charge] = {}
+        self.refused: dict[Topic, Entry] = {}
+        self.judged = 0
+
+    def advance(self, now_ms: int) -> bool:
+        """Judge the next topics; True when all are."""
+        topics = self.entries.topics
+        begin = self.judged
+        self.judged = min(begin + _JUDGED_AT_ONCE, len(topics))
+        for entry in topics[begin : self.judged]:
+            if entry.topic in self.refused or entry.key in self.charges:
+                continue  # named twice, which brokers refuse: judged once, and as one
+            partitions = self._cost(entry)
+            accepted = self._ruling.accepts(partitions, now_ms)
+            in_shadow = self._imagined.accepts(partitions, now_ms)
+            if not accepted:
+                self.refused[entry.topic] = entry
+                if not self.holds:
+                    for bound in self.bounds:  # what would have been refused is counted, and takes no tokens
+                        bound.count(partitions, now_ms)
+            if accepted or not self.holds:
+                self.charges[entry.key] = Charge(entry, partitions, accepted, in_shadow)
+        return self.judged == len(topics)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return the throttle time that it asks for."""
+        return self._ruling.throttle_ms(now_ms)
+
+    def shadow_ms(self, now_ms: int) -> int:
+        """Return the same under limits in shadow."""
+        return self._imagined.throttle_ms(now_ms)
+
+    def give_back(self, now_ms: int) -> None:
+        """Take back what was charged: the request does not go."""
+        for charge in self.charges.values():
+            for bound in self.bounds:
+                correct(bound, charge, -charge.partitions, now_ms)

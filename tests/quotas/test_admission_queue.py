@@ -1,4 +1,4 @@
-from quotas.line import KEEPS_MS, Line, Place
+from quotas.admission_queue import KEEPS_MS, AdmissionQueue, Place
 
 
 class Counter:
@@ -8,7 +8,7 @@ class Counter:
         self.each_ms = each_ms
         self.free_ms = 0
         self.alarms: list[int] = []
-        self.line = Line(self.may_go, lambda _, moment_ms: self.alarms.append(moment_ms))
+        self.line = AdmissionQueue(self.may_go, lambda _, moment_ms: self.alarms.append(moment_ms))
         self.went: list[tuple[str, int]] = []
 
     def may_go(self, now_ms: int) -> int:

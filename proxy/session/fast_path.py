@@ -1,7 +1,8 @@
-"""The requests that are most of all traffic, taken in place: those that need nothing, and a Produce like the last one.
+"""The fast path: the requests that are most of all traffic, taken in place.
 
-One function, because a call or a list for each request is a tenth of a small one. ``RequestSide`` does the same for
-every request there is, and what is not taken here goes its way.
+These are requests that need nothing, and a Produce like the last one. It is one function, because a call or a list for
+each request is a tenth of a small one. ``RequestStream`` does the same for every request there is, and takes those that
+are not taken here. ``ResponseStream._walk`` is the fast path of their answers.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -9,31 +10,32 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_be, read_i32_be
 
 from protocol.frames import REQUEST_HEAD
-from proxy.session.in_flight import MAX_IN_FLIGHT
-from proxy.session.request_prefix import NONE
-from proxy.session.sender import AFTER_CORRELATION_ID
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Exchange
+from proxy.session.policies.request_time import Cost
+from proxy.session.request import AFTER_CORRELATION_ID, NONE
 from proxy.session.states import AT_BORDER
 
 if TYPE_CHECKING:
-    from proxy.session.request_side import RequestSide
+    from proxy.session.request_stream import RequestStream
 
 _HEAD_BYTES: Final = REQUEST_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
 
 
-def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
-    side: "RequestSide", data: bytes, now_ms: int
+def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
+    side: "RequestStream", data: bytes, now_ms: int
 ) -> int:
     """Take the requests at the beginning of ``data`` that are the usual ones; return where the first other begins."""
     end = len(data)
-    gates = side.gates
-    costs = gates.costs
+    policies = side.policies
+    costs = policies.costs
     rules = side.rules
-    is_charged = rules.costs.on and gates.served is rules.served  # who is not known yet is not charged
+    is_charged = rules.costs.on and policies.served is rules.served  # who is not known yet is not charged
     if is_charged and not costs.is_open:
         return 0
     is_shut = False
-    produces = gates.produces
+    rest_us = 0.0
+    produces = policies.produces
     is_capped = len(produces.caps) > 0
     prefix = produces.prefix
     number = prefix.number
@@ -41,10 +43,10 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
         number = NONE
     limit = side.splitter.limit
     in_flight = side.in_flight
-    served = gates.served
-    account = gates.sender.account
+    served = policies.served
+    account = policies.sender.account
     meter = account.meter
-    client_id_bytes = gates.sender.client_id_bytes
+    client_id_bytes = policies.sender.client_id_bytes
     position = 0
     while end - position >= _HEAD_BYTES and len(in_flight) < MAX_IN_FLIGHT and not is_shut:
         size: int = read_i32_be(data, position)
@@ -69,6 +71,7 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 if cost is None:
                     break
                 is_shut = costs.charge(account, cost, now_ms)
+                rest_us = cost.rest_us
             api.requests += 1
             meter.produce_requests += 1
             meter.produce_bytes += size
@@ -78,15 +81,15 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             if throttle_ms or not acks:
                 missing = position + 4 + size - end
                 side.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms)
-                side.body = produces.take_body(missing)
-                if side.body is not None:
-                    side.body.rest_us = costs.take_rest_us()
-                side.stop_for(produces.after())
+                side.take(produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms), rest_us)
                 if side.reasons & AT_BORDER:
                     return position + 4 + size
             else:
-                in_flight.append((correlation_id, api.on_answer, api, 0, 0, account, now_ms, 0))
+                exchange = Exchange(correlation_id, api, account, now_ms, api.on_answer)
+                in_flight.append(exchange)
+                if position + 4 + size > end:
+                    side.body = produces.under_way(exchange, position + 4 + size - end)
+                    side.body.rest_us = rest_us
         else:
             usual = served.get(key_version)
             if (
@@ -100,12 +103,13 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 api_key = key_version >> 16
                 if rules.costs.of_answer_byte[api_key]:
                     break
-                is_shut = costs.charge(account, (rules.costs.of_request[api_key], 0.0, False), now_ms)
+                is_shut = costs.charge(account, Cost(rules.costs.of_request[api_key]), now_ms)
             usual.requests += 1
             meter.other_requests += 1
             meter.other_bytes += 4 + size
-            in_flight.append((correlation_id, usual.on_answer, usual, 0, 0, account, now_ms, 0))
+            in_flight.append(Exchange(correlation_id, usual, account, now_ms, usual.on_answer))
         position += 4 + size
     if position > end and side.body is None:
-        side.body = gates.body(position - end)
+        side.body = Body(account)
+        side.body.count(end - position)
     return position

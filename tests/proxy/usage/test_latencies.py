@@ -2,8 +2,8 @@ from math import inf
 
 import pytest
 
-from proxy.session import latencies
-from proxy.session.latencies import BOUNDS_MS, OTHER, Latencies
+from proxy.usage import latencies
+from proxy.usage.latencies import BOUNDS_MS, OTHER, Latencies
 from tests.proxy.playbook import (
     KIB,
     Play,

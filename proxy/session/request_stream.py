@@ -1,42 +1,44 @@
-"""From the client to the broker: requests found in the stream, gates asked, the client stopped when it must wait.
+"""From the client to the broker: requests found in the stream, policies asked, the client stopped when it must wait.
 
 Of a request only the header is read. A chunk of whole frames that need nothing is forwarded in one write, as it
 came. A client that must wait is stopped at a frame border: what it sent beyond stays in the splitter (bounded by
 the chunk) and its socket is not read. Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
-What single requests need is the business of ``gates``.
+The ``policies`` decide about single requests.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from librt.strings import read_i32_be
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import FrameSplitter
-from proxy.session.body import Body
-from proxy.session.gates.fetch import answerable
-from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
-from proxy.session.gates.unanswered import without_answered
-from proxy.session.gathering import FREE_BYTES
-from proxy.session.in_flight import HELD_MS, MAX_IN_FLIGHT, InFlight
+from protocol.headers import MORE
+from proxy.identity.sasl import SaslObserver
+from proxy.session.calls import SessionCalls
+from proxy.session.decision import Forward, Need, Park, Reply, Splice
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, InFlight
+from proxy.session.fast_path import walk_requests
+from proxy.session.policies.requests import Policies
 from proxy.session.protected_topics import Guard
-from proxy.session.request_walk import walk
+from proxy.session.request import answerable, without_answered
+from proxy.session.rules import FREE_BYTES, Rules
 from proxy.session.states import (
+    ANSWERING,
     AT_BORDER,
     CROWDED,
     HELD_UP,
+    LOCAL,
     MIDWAY,
     RAW_TOKENS,
     TURN,
     WITHIN,
     Event,
+    Flow,
     begin,
+    end,
 )
-from proxy.session.tokens import take_requests
 from proxy.session.wires import CLIENT, Wire, dropped
-
-if TYPE_CHECKING:
-    from proxy.session.pair import Pair
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
@@ -44,38 +46,45 @@ _MAX_AT_ONCE = 256
 NOT_HELD: Final = -1
 
 
-class RequestSide:
+class RequestStream(Flow):
     """What comes from one client, until it is with the broker."""
 
     __slots__ = (
         "_client",
         "_held_since_ms",
         "_is_gathered",
-        "_pair",
         "_paused",
+        "_session",
         "body",
-        "gates",
         "in_flight",
-        "reasons",
+        "policies",
         "rules",
         "sasl",
         "splitter",
         "write",
     )
 
-    def __init__(self, pair: "Pair", in_flight: InFlight, splitter: FrameSplitter, gates: RequestGates) -> None:
-        self._pair = pair
-        self.rules = pair.rules
+    def __init__(
+        self,
+        session: SessionCalls,
+        rules: Rules,
+        sasl: SaslObserver,
+        in_flight: InFlight,
+        splitter: FrameSplitter,
+        policies: Policies,
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self.rules = rules
         self.in_flight = in_flight
-        self.gates = gates
-        self.sasl = pair.sasl
+        self.policies = policies
+        self.sasl = sasl
         self.body: Body | None = None
         """Of the request under way, while its end is still to come."""
         self.splitter = splitter
-        self.reasons = 0
         self._held_since_ms = NOT_HELD
         """Since when the requests that the splitter holds have been held, if for a reason of ours."""
-        self._client = pair.client
+        self._client = session.client
         self._paused = False
         self._is_gathered = False
         """So much of this client is kept that it counts (``Gathering``)."""
@@ -87,7 +96,7 @@ class RequestSide:
         self.write = broker.write
         if self.rules.protected_topics:
             self.write = Guard(self.rules.protected_topics, broker.write, lambda: self.sasl.raw).write
-        self.gates.set_broker(broker_id)
+        self.policies.set_broker(broker_id)
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -110,11 +119,11 @@ class RequestSide:
             if self.reasons & HELD_UP:
                 self._client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
-                take_requests(self, now_ms)
+                self._take_tokens(now_ms)
             self._note_hold(now_ms)
             return
         if not remaining and not splitter.held_bytes:
-            position = walk(self, data, now_ms)
+            position = walk_requests(self, data, now_ms)
             if position >= len(data) and not self.reasons and len(self.in_flight) < MAX_IN_FLIGHT:
                 splitter.remaining = position - len(data)
                 self.write(data)
@@ -137,11 +146,11 @@ class RequestSide:
         ProtocolError where this client's is the most of what is too much.
         """
         gathering, splitter = self.rules.gathering, self.splitter
-        self._is_gathered = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.gates.restricted)
+        self._is_gathered = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
         if not self._is_gathered:
-            gathering.forget(self._pair)
+            gathering.forget(self._session)
             return
-        most = gathering.note(self._pair, splitter.held_bytes)
+        most = gathering.note(self._session, splitter.held_bytes)
         if most is None:
             return
         error = ProtocolError(
@@ -149,24 +158,34 @@ class RequestSide:
             f"requests that are not whole yet take more than {gathering.most_bytes} bytes together, and of this "
             "connection's most is kept",
         )
-        if most is self._pair:
+        if most is self._session:
             raise error
         most.reject(CLIENT, error)
 
     def stop_for(self, reasons: int) -> None:
-        """Stop for what the last request has made a reason of."""
+        """Read nothing behind the last request for these reasons."""
         if not reasons:
             return
         self.reasons = begin(Event.READ, self.reasons, reasons)
         if reasons & TURN:
-            self.rules.later(self._pair.next_requests)
+            self.rules.later(self._session.next_requests)
+
+    def take(self, forward: Forward, rest_us: float = 0.0) -> None:
+        """Expect the answer and the rest of a request that goes, and stop behind it as its policy said."""
+        if forward.exchange is not None:
+            self.in_flight.append(forward.exchange)
+        if forward.body is not None:
+            self.body = forward.body
+            if rest_us:
+                forward.body.rest_us = rest_us
+        self.stop_for(forward.stop)
 
     def _came(self, body: Body, size: int, now_ms: int, *, finished: bool) -> None:
         """Take what has come of the request under way."""
         if finished:
             self.body = None
             if body.rest_us:
-                self.gates.costs.rest_came(body.account, body.rest_us, now_ms)
+                self.policies.costs.rest_came(body.account, body.rest_us, now_ms)
         if not body.came(size, now_ms, finished=finished):
             self.stop(Event.READ, MIDWAY)
 
@@ -181,54 +200,101 @@ class RequestSide:
             self._forward(chunk, 0, position)
             self._pause()
             return
-        gates = self.gates
-        start = 0
+        edits: list[Splice] = []
         stop = len(chunk)
         for head in heads:
-            before = len(self.in_flight)
-            outcome = gates.read(chunk, position, head, now_ms)
-            self._was_held(held_ms, before)
-            self.stop_for(gates.take_reasons())
-            if outcome == HELD:
+            decision = self.policies.before(chunk, position, head, now_ms)
+            if isinstance(decision, (Park, Need)):
+                splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
+                if isinstance(decision, Park):
+                    self.stop_for(decision.reason)
                 stop = position
                 break
-            if outcome in (ANSWERED, REPLACED):
-                self._forward(chunk, start, position)
-                start = position + 4 + head[0]
-                if outcome == REPLACED:
-                    self.write(gates.mutations.replacement)
-            position += 4 + head[0]
-            if position > len(chunk):
-                self.body = gates.body(position - len(chunk))
+            end: int = position + 4 + head[0]
+            if isinstance(decision, Forward):
+                self._take_held(decision, held_ms)
+                if decision.edit is not None:
+                    edits.append(decision.edit)
+            else:
+                self._reply(decision)
+                edits.append(Splice(position, end, b""))
+            position = end
             self._look_for_crowd()
             if self.reasons & AT_BORDER:
                 if position < stop:
                     splitter.hold(chunk, position, 0)
                     stop = position
                 break
-        self._forward(chunk, start, stop)
+        self._forward(chunk, 0, stop, edits)
         if self.reasons & RAW_TOKENS:
-            take_requests(self, now_ms)
+            self._take_tokens(now_ms)
             return
         if splitter.held_bytes and splitter.ready and not self.reasons & AT_BORDER:
             self.stop_for(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
 
-    def _was_held(self, held_ms: int, before: int) -> None:
-        """Take note with the request that has gone, if one has and is to be answered, for how long it was held."""
-        if held_ms and len(self.in_flight) > before:
-            self.in_flight[-1] = (*self.in_flight[-1][:HELD_MS], held_ms)
+    def _take_held(self, forward: Forward, held_ms: int) -> None:
+        """Let a request go that has been held for so long."""
+        if held_ms and forward.exchange is not None:
+            forward.exchange.held_ms = held_ms
+        self.take(forward)
+
+    def _reply(self, reply: Reply) -> None:
+        """Send an answer of the proxy's own, or read nothing before it is there."""
+        if reply.answer is None:
+            self.stop_for(LOCAL)
+        else:
+            self._client.write(reply.answer)
 
     def _look_for_crowd(self) -> None:
         if len(self.in_flight) >= MAX_IN_FLIGHT:
             self.reasons = begin(Event.READ, self.reasons, CROWDED)
 
-    def _forward(self, chunk: bytes, start: int, stop: int) -> None:
-        if start >= stop:
+    def _forward(self, chunk: bytes, start: int, stop: int, edits: Sequence[Splice] = ()) -> None:
+        """Write a part of a chunk to the broker, as its requests may go."""
+        if not edits:
+            if start < stop:
+                self.write(chunk[start:stop])
             return
-        chunk = self.gates.fetches.lowered(chunk)
-        self.write(chunk if start == 0 and stop == len(chunk) else chunk[start:stop])
+        parts: list[bytes] = []
+        for edit in edits:
+            parts += (chunk[start : edit.begin], edit.data)
+            start = edit.end
+        parts.append(chunk[start:stop])
+        if data := b"".join(parts):
+            self.write(data)
+
+    # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
+
+    def read_tokens(self, raw: bool) -> None:
+        """Read tokens from now on (SaslHandshake v0; GSSAPI without any handshake), or requests again."""
+        if raw:
+            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
+        else:
+            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
+            self.in_flight.clear()  # the last token of GSSAPI gets no answer of its own
+
+    def _take_tokens(self, now_ms: int) -> None:
+        """Pass on the client's tokens, each after the answer to the one before where every one is answered."""
+        splitter, login = self.splitter, self.policies.login
+        if not splitter.ready:
+            return
+        held = splitter.release()
+        needed = 0
+        while held and self.reasons & AT_BORDER == RAW_TOKENS:
+            size = login.token(held, self.policies.served, now_ms)
+            if size <= 0:
+                needed = login.needed(held) if size == MORE else 0
+                break
+            self.write(held[:size])
+            held = held[size:]
+            if self.sasl.raw_is_answered:
+                self.stop(Event.READ, ANSWERING)
+        if held:
+            splitter.hold(held, 0, needed)
+        if not self.reasons & AT_BORDER:
+            self.feed(b"", now_ms)
 
     # -------------------------------------------------------------------------------- requests that do not go
 
@@ -238,7 +304,7 @@ class RequestSide:
         Of such a one the broker must not see a part. Raises ProtocolError where a request ends inside its header.
         """
         held = self.splitter.release()
-        found = without_answered(self.gates.served, held)
+        found = without_answered(self.policies.served, held)
         if found is None:
             return None
         kept, dropped = found
@@ -253,7 +319,7 @@ class RequestSide:
         """What waits is a Fetch, and there to its end."""
         held = self.splitter.release()
         self.splitter.keep(held)
-        return answerable(self.gates.served, held)
+        return answerable(self.policies.served, held)
 
     def answer_empty(self, throttle_ms: int) -> bytes:
         """Take the Fetch that waits out of what is held, and return its answer without data."""
@@ -265,15 +331,15 @@ class RequestSide:
             self.splitter.keep(held[len(frame) :])
         else:
             self._held_since_ms = NOT_HELD
-        return self.gates.fetches.answer_empty(self.gates.served[key_version], frame, throttle_ms)
+        return self.policies.fetches.answer_empty(self.policies.served[key_version], frame, throttle_ms)
 
     def leave(self) -> None:
         """Give back what the connection, which is over, has taken; nothing is charged that never came."""
         if self.body is not None:
             self.body.leave(self.splitter.remaining)
             self.body = None
-        self.rules.gathering.forget(self._pair)
-        self.gates.leave()
+        self.rules.gathering.forget(self._session)
+        self.policies.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on
 

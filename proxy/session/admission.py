@@ -1,0 +1,310 @@
+"""Admission: who may pass the counters of a quota now, and who waits in their queues.
+
+A request whose counter is in debt takes a place in the counter's queue (``quotas.admission_queue``). It is admitted
+when the debt is over and its client has its turn; ``Session.resume`` then reads it again, and its policy asks all its
+counters again. The wait ends early where a longer one would break the client: a Fetch is then answered as a broker
+answers one over its quota, without data; anything else goes, and the counter owes what it takes.
+
+A request that has to pass several counters waits in the queue of one that is in debt. It goes when all of them let it,
+and is charged to all of them then. A counter that would have let it pass promises to do so when it comes again, and
+gives one promise at a time, to the oldest request: so the oldest one always gets on (docs/decisions/0022).
+"""
+
+from typing import Final
+
+from protocol.errors import Cause, ProtocolError
+from proxy.identity.sasl import SaslObserver
+from proxy.runtime.clock import NEVER_MS
+from proxy.runtime.faults import contained
+from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.sender import Sender
+from proxy.session.throttling import Alarm, Throttling
+from proxy.session.wires import CLIENT
+from proxy.usage.accounts import Account
+from quotas.admission_queue import NO_NUMBER, Place
+from quotas.engine import Bound
+from quotas.kinds import QuotaKind
+
+LENIENCE_MS: Final = 4000
+"""So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
+behind it. The counter owes it."""
+
+_NEARLY_MS: Final = 1000
+"""Up to this debt a ShareFetch goes that has waited as long as clients wait."""
+
+_AGAIN_MS: Final = 100
+"""Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
+
+
+class Wait:
+    """One stay in a counter's queue."""
+
+    __slots__ = ("account", "alarm", "bound", "cap", "cost", "place", "since_ms", "what")
+
+    def __init__(self, what: Waiting, account: Account, bound: Bound, place: Place, cost: float, now_ms: int) -> None:
+        self.what = what
+        self.account = account
+        self.bound = bound
+        self.place = place
+        self.cost = cost
+        self.since_ms = now_ms
+        self.cap = bound.rule if bound.is_cap else None
+        """The cap that it waits for; its counter may be of another rule, or of none, before that is over."""
+        self.alarm: Alarm | None = None
+        """When it ends early."""
+
+
+class Ticket:
+    """A connection's ticket to the counters that its next request, or its answer, has to pass: for one queue at a time,
+    until it has passed all of them.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_first_ms",
+        "_forced",
+        "_kept",
+        "_number",
+        "_passed",
+        "_promises",
+        "_rest",
+        "_sasl",
+        "_sender",
+        "_session",
+        "_throttling",
+        "_wait",
+    )
+
+    def __init__(self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, sender: Sender) -> None:
+        self._session = session
+        self._throttling = throttling
+        self._sasl = sasl
+        self._sender = sender
+        self._wait: Wait | None = None
+        self._kept: Place | None = None
+        """The place that was given up last, for its client's next request."""
+        self._first_ms = 0
+        """Since when it has waited, in whichever queue."""
+        self._passed: tuple[Bound, ...] = ()
+        """The counters that let it go now, whatever is owed: that of its turn, and those of ``_forced``."""
+        self._forced: tuple[Bound, ...] = ()
+        """The counters that it waits for no longer."""
+        self._rest: tuple[Bound, ...] = ()
+        """All counters that the rest of a request has to pass, where they are several."""
+        self._number = NO_NUMBER
+        """Its number in every queue; none while it waits in no queue and has no turn."""
+        self._asked: tuple[Bound, ...] = ()
+        """The counters that would have let it go, since it began to ask them again."""
+        self._promises: tuple[Bound, ...] = ()
+        """Counters that gave it their promise (``Bound.promise``); an older request may have taken it over since."""
+
+    @property
+    def is_at_its_turn(self) -> bool:
+        """A counter lets it go now, whatever is owed."""
+        return bool(self._passed)
+
+    def has_passed(self, bound: Bound) -> bool:
+        """Whether that counter lets it go now, whatever is owed: it is its turn there, or it has the promise."""
+        if self._number and bound.promised == self._number:
+            return True
+        return any(passed is bound for passed in self._passed)
+
+    def ask(
+        self,
+        what: Waiting,
+        account: Account,
+        bounds: tuple[Bound, ...],
+        cost: float,
+        now_ms: int,
+        weight: float = 0.0,
+    ) -> bool:
+        """Return whether all of these counters let it pass now; if not it waits in the queue of the first that doesn't.
+
+        ``cost`` is what it will be charged, as far as that has come: others are told to wait for it. ``weight`` counts
+        against its client's turns, by default the same.
+        """
+        self._rest = bounds if what is Waiting.BODY and len(bounds) > 1 else ()
+        for bound in bounds:  # noqa: SIM110  hot, and compiled a generator is an object
+            if not self._ask_one(what, account, bound.live, cost, now_ms, weight):
+                return False
+        return True
+
+    def _ask_one(
+        self, what: Waiting, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0
+    ) -> bool:
+        if self.has_passed(bound) or (not bound.queue and bound.may_go(now_ms) <= now_ms):
+            if self._number:
+                self._asked = (*self._asked, bound)
+            return True
+        self.wait(what, account, bound, cost, now_ms, weight)
+        return False
+
+    def went(self, now_ms: int) -> None:
+        """Note that it has passed all its counters: the next request asks for itself."""
+        if self._number:
+            self._forget(now_ms)
+
+    def _forget(self, now_ms: int) -> None:
+        number, promises = self._number, self._promises
+        self._passed = self._forced = self._asked = self._promises = self._rest = ()
+        self._number = NO_NUMBER
+        for each in promises:
+            bound = each.live
+            bound.end_promise(number)
+            if bound.queue:
+                self._throttling.alarm(bound.queue, now_ms)
+
+    def wait(
+        self, what: Waiting, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0
+    ) -> None:
+        """Wait in the queue of a counter, its live bound."""
+        throttling = self._throttling
+        bound.shut = True
+        if not self._number:
+            self._first_ms = now_ms
+        if bound.kind is QuotaKind.CONSUMER_BYTE_RATE:
+            weight = 1.0  # what a Fetch brings is not known, and each gets its share
+        place = throttling.queue_of(bound).join(
+            self,
+            self._sender.path(account),
+            cost,
+            now_ms,
+            weight=weight or cost or 1.0,
+            kept=self._kept,
+            number=self._number,
+        )
+        self._number = place.number
+        self._kept = None
+        for asked in (*self._asked, *self._passed):
+            value = cost if asked.kind is bound.kind else 0.0
+            if asked is not bound and asked not in self._forced and asked.promise(self._number, value):
+                self._promises = (*self._promises, asked)
+        self._asked = ()
+        if what is not Waiting.ANSWER:
+            self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
+        wait = self._wait = Wait(what, account, bound, place, cost, now_ms)
+        throttling.note_wait(bound)
+        account.meter.note_wait(bound.kind, 1, now_ms)
+        if wait.cap is not None:
+            account.meter.note_cap_wait(bound.kind, wait.cap, 1, now_ms)
+        latest_ms = self._latest_ms(what, bound)
+        if latest_ms < NEVER_MS:
+            wait.alarm = throttling.wake(self, max(latest_ms, now_ms))
+
+    def _latest_ms(self, what: Waiting, bound: Bound) -> int:
+        """Return when a wait ends early."""
+        latest_ms = self._sasl.deadline_ms
+        throttling = self._throttling
+        most_ms = throttling.most_delay_ms(bound)
+        if most_ms is not None:
+            latest_ms = min(latest_ms, self._first_ms + most_ms)
+        if what in (Waiting.FETCH, Waiting.ANSWER):
+            latest_ms = min(latest_ms, self._first_ms + throttling.max_hold_ms)
+        if what is Waiting.COORDINATION or (what is Waiting.FETCH and bound.kind.row.capped):
+            latest_ms = min(latest_ms, self._first_ms + throttling.window_ms)  # a broker would hold it for no longer
+        return latest_ms
+
+    # ------------------------------------------------------------------------------------------- how it ends
+
+    def admitted(self, now_ms: int) -> None:
+        """Take the turn (called by the queue)."""
+        self._go(now_ms, turn=True)
+
+    def sent_on(self, now_ms: int) -> None:
+        """Ask again (called by a queue that is dissolved)."""
+        self._go(now_ms, turn=False)
+
+    def throttle_over(self, now_ms: int) -> None:
+        """Wait no longer, though the turn has not come (called by the delay queue)."""
+        wait = self._wait
+        if wait is None:
+            return
+        wait.alarm = None
+        session, throttling, bound = self._session, self._throttling, wait.bound
+        most_ms = throttling.most_delay_ms(bound)
+        if most_ms is not None and now_ms - self._first_ms >= most_ms:
+            self._go(now_ms, turn=True, forced=True)
+        elif wait.what is Waiting.FETCH and session.answerable:
+            if not self._answer_empty(bound, now_ms):
+                wait.alarm = throttling.wake(self, now_ms + _AGAIN_MS)
+        elif self._may_go_early(wait, now_ms):
+            self._go(now_ms, turn=True, forced=True)
+        elif now_ms < self._sasl.deadline_ms:
+            wait.alarm = throttling.wake(self, now_ms + throttling.window_ms)
+        else:
+            session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "still waits for its quota when its login ends"))
+
+    @staticmethod
+    def _may_go_early(wait: Wait, now_ms: int) -> bool:
+        if wait.what in (Waiting.FETCH, Waiting.ANSWER):
+            return wait.bound.owed_ms(now_ms) <= _NEARLY_MS
+        return wait.bound.live.may_bring_forward(now_ms, LENIENCE_MS)
+
+    def abort(self) -> None:
+        """End the session: to go on has failed (called by the delay queue)."""
+        self._session.abort()
+
+    def client_finished(self, now_ms: int) -> None:
+        """Ask again: a request whose client has closed does not wait any more, nor an answer."""
+        wait = self._wait
+        if wait is not None and wait.what is not Waiting.BODY:
+            self._go(now_ms, turn=False)
+
+    def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
+        """Answer a whole Fetch as the broker would, without data; False while an answer before it is still to come.
+
+        Its place is kept, so that the client's next one goes as soon as this one would have.
+        """
+        if not self._session.idle:
+            return False
+        throttling = self._throttling
+        throttle_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
+        kept = self._end(now_ms, keep=True)
+        self._forget(now_ms)
+        throttling.answered_empty += 1
+        self._session.answer_empty(throttle_ms, now_ms)
+        self._kept = kept
+        if self._session.closed:
+            self._forget(now_ms)
+        return True
+
+    def _go(self, now_ms: int, *, turn: bool, forced: bool = False) -> None:
+        wait = self._wait
+        if wait is None:
+            return
+        self._kept = self._end(now_ms, keep=True)
+        self._asked = ()
+        if turn:
+            self._passed = (*self._forced, wait.bound.live)
+            if forced:
+                self._forced = self._passed
+        else:
+            self._passed = self._forced
+        if turn:
+            for other in self._rest:
+                if not self._ask_one(wait.what, wait.account, other.live, wait.cost, now_ms):
+                    return
+        contained("turn", self._session.resume, wait.what, now_ms, otherwise=self._session.abort)
+        if self._wait is None:
+            self._forget(now_ms)  # a turn that is not taken at once is lost: what else holds the session may last
+
+    def _end(self, now_ms: int, *, keep: bool = False) -> Place | None:
+        """Leave the queue. With ``keep``, return the place, which is kept for a while."""
+        wait = self._wait
+        if wait is None:
+            return None
+        self._wait = None
+        if wait.alarm is not None:
+            self._throttling.unwake(wait.alarm)
+        bound, meter, waited_ms = wait.bound, wait.account.meter, now_ms - wait.since_ms
+        self._throttling.note_waited(bound, waited_ms)
+        meter.note_wait(bound.kind, -1, now_ms, waited_ms)
+        if wait.cap is not None:
+            meter.note_cap_wait(bound.kind, wait.cap, -1, now_ms, waited_ms)
+        wait.place.queue.leave(wait.place, now_ms, keep=keep)
+        return wait.place
+
+    def leave(self, now_ms: int) -> None:
+        """Wait for nothing any more: the connection is gone."""
+        self._end(now_ms)
+        self._forget(now_ms)

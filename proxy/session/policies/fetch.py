@@ -1,0 +1,223 @@
+"""The rule of a Fetch: it is charged by its answer, so it is lowered to what its quota has left before it goes."""
+
+from struct import Struct
+from typing import Final
+
+from protocol.fetch import NO_SESSION, empty_answer, fetch_session
+from protocol.frames import REQUEST_HEAD
+from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, request_body_offset
+from proxy.identity.sasl import SaslObserver
+from proxy.session.admission import Ticket
+from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.decision import Decision, Forward, Park, Splice
+from proxy.session.exchange import Exchange, InFlight, expect
+from proxy.session.mute import Mute
+from proxy.session.request import Request, RequestPrefix
+from proxy.session.rules import Rules
+from proxy.session.sender import Sender
+from proxy.session.serving import CHARGE, Served
+from proxy.session.states import ANSWERING, IN_LINE, OVERSIZED
+from proxy.session.throttling import Throttling
+from proxy.usage.accounts import Account
+from quotas.engine import Bound
+from quotas.kinds import QuotaKind
+
+KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
+
+_LIMITS: Final = Struct(">ii")
+_INT32_MAX: Final = 2**31 - 1
+
+
+class FetchShares:
+    """A connection's share of each counter that it fetches under, and the ticket of an answer larger than that."""
+
+    __slots__ = ("_answer", "_sasl", "_sender", "_session", "_shares", "_throttling")
+
+    def __init__(self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, sender: Sender) -> None:
+        self._session = session
+        self._throttling = throttling
+        self._sasl = sasl
+        self._sender = sender
+        self._answer: Ticket | None = None
+        """Once there was one that waited."""
+        self._shares: tuple[Bound, ...] = ()
+        """The counters whose limits this connection's fetches share."""
+
+    def join(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
+        """Have a share in each counter that this connection fetches under; returns their live bounds."""
+        shares = self._shares
+        if len(bounds) == 1:  # most often; in two lines, because it is on the way of every Fetch
+            bound = bounds[0].live
+            if len(shares) == 1 and shares[0] is bound:
+                return shares
+            bounds = (bound,)
+        else:
+            bounds = tuple([bound.live for bound in bounds])
+            if len(shares) == len(bounds) and all(mine is bound for mine, bound in zip(shares, bounds, strict=True)):
+                return shares
+        self._share(bounds)
+        return bounds
+
+    def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
+        """Let a Fetch go as it is, where its quotas are far from being in force."""
+        if len(bounds) == 1:
+            return bounds[0].fetches.grant_whole(self, asked_bytes, now_ms)
+        if not all(bound.fetches.fits_whole(asked_bytes, now_ms) for bound in bounds):
+            return False
+        granted = True
+        for bound in bounds:
+            granted = bound.fetches.grant_whole(self, asked_bytes, now_ms) and granted
+        return granted
+
+    def grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
+        """Let a Fetch go and return what it may ask for: of several counters the least."""
+        granted = asked_bytes
+        for bound in bounds:
+            granted = bound.fetches.grant(self, granted, now_ms)
+        for bound in bounds[:-1]:
+            bound.fetches.grant(self, granted, now_ms)  # no more is set aside than can come
+        return granted
+
+    def may_answer(self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int) -> bool:
+        """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
+        bounds = self.join(bounds)
+        ticket = self._answer
+        for bound in bounds:
+            if bound.fetches.covers(self, size) or (ticket is not None and ticket.has_passed(bound)):
+                continue
+            if bound.owed_ms(now_ms):
+                bound.fetches.forget(self)
+                if ticket is None:
+                    ticket = self._answer = Ticket(self._session, self._throttling, self._sasl, self._sender)
+                ticket.wait(Waiting.ANSWER, account, bound, size, now_ms)
+                return False
+        for bound in bounds:
+            if bound.queue:
+                bound.queue.owe(self._sender.path(account), bound.fetches.turns_beyond(size))
+            bound.fetches.answered(self, size)
+            if bound.queue:
+                self._throttling.alarm(bound.queue, now_ms)
+        if ticket is not None:
+            ticket.went(now_ms)
+        return True
+
+    def client_finished(self, now_ms: int) -> None:
+        """Ask again: an answer whose client has closed does not wait any more."""
+        if self._answer is not None:
+            self._answer.client_finished(now_ms)
+
+    def leave(self, now_ms: int) -> None:
+        """Give every share up: the connection is gone."""
+        if self._answer is not None:
+            self._answer.leave(now_ms)
+        shared = self._shares
+        self._share(())
+        for bound in shared:
+            if bound.queue:
+                self._throttling.alarm(bound.queue, now_ms)
+
+    def _share(self, bounds: tuple[Bound, ...]) -> None:
+        for bound in self._shares:
+            bound.fetches.leave(self)
+        self._shares = bounds
+        for bound in bounds:
+            bound.fetches.join(self)
+
+
+class FetchPolicy:
+    """Lowers the Fetch requests of one connection, and charges their answers."""
+
+    __slots__ = ("_in_flight", "_mute", "_rules", "_sender", "_ticket", "prefix", "shares")
+
+    def __init__(
+        self, rules: Rules, mute: Mute, sender: Sender, in_flight: InFlight, ticket: Ticket, shares: FetchShares
+    ) -> None:
+        self._rules = rules
+        self._mute = mute
+        self._sender = sender
+        self._in_flight = in_flight
+        self._ticket = ticket
+        self.shares = shares
+        self.prefix = RequestPrefix()
+
+    def before(self, request: Request, now_ms: int) -> Decision:
+        """Let a request go, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677: a broker does
+        the same), or let it wait in its counter's queue.
+
+        Raises ProtocolError if the request ends inside what has to be read of it.
+        """
+        api, account, edit = request.api, self._sender.account, None
+        field = self.prefix.find(request)
+        if field == MORE:
+            return request.need_more()
+        bounds = account.limited(KIND)
+        if bounds and self._rules.throttling.enforces:
+            bounds = self.shares.join(bounds)
+            lowers = has_fetch_limits(api.spec)
+            min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
+            asked = max(max_bytes, 0)
+            takes_its_turn = min_bytes > max_bytes or self._ticket.is_at_its_turn
+            if takes_its_turn or not self.shares.grant_whole(bounds, asked, now_ms):
+                if any(exchange.actions & CHARGE for exchange in self._in_flight):
+                    return Park(ANSWERING)  # one at a time, so that pipelining gains nothing
+                if not self._ticket.ask(Waiting.FETCH, account, bounds, 0, now_ms):
+                    return Park(IN_LINE)
+                granted = self.shares.grant(bounds, asked, now_ms)
+                if lowers and (granted < max_bytes or granted < min_bytes):
+                    edit = Splice(field, field + _LIMITS.size, _LIMITS.pack(min(min_bytes, granted), granted))
+        self._count(api, 4 + request.size)
+        return Forward(expect(request.correlation_id, api, account, now_ms), edit)
+
+    def after(self, exchange: Exchange, size: int, now_ms: int) -> Park | None:
+        """Charge an answer of ``size`` bytes and let it tell its throttle time; or let it wait in its counter's queue.
+
+        Its throttle time so far is that of request_percentage: of both the longer one is given, and told, and of two
+        that are equal that one (KafkaApis).
+        """
+        throttling, account, request_ms = self._rules.throttling, exchange.account, exchange.throttle_ms
+        # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
+        size -= exchange.api.spec.response_header_version
+        bounds = account.limited(KIND) if throttling.enforces else ()
+        if bounds and not self.shares.may_answer(account, bounds, size, now_ms):
+            return Park(OVERSIZED)
+        exchange.actions &= ~CHARGE
+        exchange.throttle_ms = 0
+        account.meter.fetch_bytes += size
+        throttle_ms = account.charge(KIND, size, now_ms)
+        if account.has_shadow(KIND) or not throttling.enforces:
+            throttling.imagine(account, KIND, size, now_ms, id(self))
+        if not throttling.enforces:
+            return None
+        told_ms = 0
+        if throttle_ms > request_ms:
+            told_ms = self._mute.throttle(account, KIND, throttle_ms, now_ms)
+        else:
+            if throttle_ms:
+                for each in bounds:
+                    each.live.owe(each.check(now_ms), now_ms)
+            if request_ms:
+                told_ms = self._mute.throttle(account, QuotaKind.REQUEST_PERCENTAGE, request_ms, now_ms)
+        if told_ms:
+            exchange.tell(told_ms, now_ms)
+        return None
+
+    # ------------------------------------------------------------------------------- a Fetch answered with nothing
+
+    def answer_empty(self, api: Served, frame: bytes, throttle_ms: int) -> bytes:
+        """Return the answer without data to a Fetch that waits."""
+        _, _, correlation_id, _ = REQUEST_HEAD.unpack_from(frame)
+        session = NO_SESSION
+        if has_fetch_limits(api.spec):
+            body = request_body_offset(api.spec, frame, 0, len(frame))
+            session = fetch_session(api.spec, frame, fetch_limits_offset(api.spec, frame, body, len(frame)))
+        answer = empty_answer(api.spec, correlation_id, throttle_ms, session)
+        self._count(api, len(frame))
+        self._sender.account.meter.bytes_out += len(answer)
+        return answer
+
+    def _count(self, api: Served, size: int) -> None:
+        api.requests += 1
+        meter = self._sender.account.meter
+        meter.fetch_requests += 1
+        meter.other_requests += 1
+        meter.other_bytes += size

@@ -1,0 +1,334 @@
+"""The rule of a Produce: charged on the request's header where the quota has that much left, else as it comes.
+
+A claim is not a use. What of a request has not come within COMING_MS is given back and charged when it comes, so that a
+Produce which announces much costs those who share its quota what came of it.
+"""
+
+from typing import Final
+
+from protocol.headers import MORE
+from proxy.identity.sasl import SaslObserver
+from proxy.session.admission import Ticket
+from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.decision import Decision, Forward, Park
+from proxy.session.exchange import Body, Exchange, InFlight, expect
+from proxy.session.mute import Mute
+from proxy.session.request import ACKS_0, Request, RequestPrefix
+from proxy.session.rules import Rules
+from proxy.session.sender import Sender
+from proxy.session.serving import Served
+from proxy.session.states import IN_LINE, TURN
+from proxy.session.throttling import Alarm, Throttling
+from proxy.usage.accounts import Account
+from quotas.engine import Bound
+from quotas.kinds import QuotaKind
+from quotas.rate import Sample
+
+KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
+
+_MAX_UNANSWERED = 1024
+
+COMING_MS: Final = 100
+"""How long others wait for a request to come, by what it announces; then only what has come of it counts. A claim that
+nothing follows keeps them no longer."""
+DISTRUST_MS: Final = 1000
+"""After a request that has not come in time, others under its counter wait for no further one for so long: claims that
+are made again and again take a tenth of the time at the most."""
+
+
+class ProduceBody(Body):
+    """The body of a Produce.
+
+    ``marks`` say where all of it has been charged already, for each counter: a claim, until it lapses; from then on, as
+    without marks, it is charged as it comes. The answer of ``exchange`` tells the throttle time; None with acks=0.
+    """
+
+    __slots__ = ("_alarm", "_bounds", "_exchange", "_marks", "_missing", "_policy", "_session", "_throttling")
+
+    def __init__(
+        self,
+        policy: "ProducePolicy",
+        session: SessionCalls,
+        throttling: Throttling,
+        account: Account,
+        bounds: tuple[Bound, ...],
+        marks: list[tuple[Sample, int]],
+        missing: int,
+        exchange: Exchange | None,
+    ) -> None:
+        super().__init__(account)
+        self._policy = policy
+        self._session = session
+        self._throttling = throttling
+        self._bounds = bounds
+        self._marks = marks
+        self._missing = missing
+        self._exchange = exchange
+        self._alarm: Alarm | None = None
+
+    def count(self, size: int) -> None:
+        self.account.meter.produce_bytes += size
+
+    def came(self, size: int, now_ms: int, *, finished: bool) -> bool:
+        self.count(size)
+        self._missing -= size
+        policy = self._policy
+        for bound in self._bounds:
+            policy.go_ahead(bound, size, now_ms)
+        throttle_ms = 0 if self._marks else self._charge(size, now_ms)
+        if finished:
+            self.leave(0)
+        if not throttle_ms or not policy.enforces:  # or no longer
+            return True
+        if finished:
+            policy.told(self._exchange, self.account, throttle_ms, now_ms)
+            return True
+        return self._may_go_on(size, now_ms)
+
+    def _may_go_on(self, size: int, now_ms: int) -> bool:
+        """Let each counter that it is over owe that; whether all of them let the rest come now."""
+        to_ask: list[Bound] = []
+        for each in self._bounds:
+            bound = each.live
+            throttle_ms = bound.check(now_ms)
+            if not throttle_ms:
+                continue
+            if bound.streamer is None and not bound.owed_ms(now_ms):
+                bound.streamer = self  # one is let through to its end; what it takes beyond the limit is owed by all
+            bound.owe(throttle_ms, now_ms)
+            if bound.streamer is not self:
+                to_ask.append(bound)
+        return not to_ask or self._policy.ask_on(self.account, to_ask, size, now_ms)
+
+    def _charge(self, size: int, now_ms: int) -> int:
+        bounds = self.account.bounds(QuotaKind.PRODUCER_BYTE_RATE)
+        if bounds != self._bounds:  # other quotas are in force than when it began
+            self._yield()
+            self._bounds = bounds
+        return self.account.charge(QuotaKind.PRODUCER_BYTE_RATE, size, now_ms)
+
+    # ------------------------------------------------------------------------------------------------ its claim
+
+    def lapses_at(self, moment_ms: int) -> None:
+        """Let the claim lapse at that moment."""
+        self._alarm = self._throttling.wake(self, moment_ms)
+
+    def throttle_over(self, now_ms: int) -> None:
+        """Give back what has not come yet (called by the delay queue): others may use it until it comes."""
+        self._alarm = None
+        self._give_back(self._missing)
+        for each in self._bounds:
+            bound = each.live
+            bound.claims_from_ms = now_ms + DISTRUST_MS
+            if bound.queue:
+                self._throttling.alarm(bound.queue, now_ms)
+
+    def abort(self) -> None:
+        """End the session: to give it back has failed (called by the delay queue)."""
+        self._session.abort()
+
+    def leave(self, missing: int) -> None:
+        if self._alarm is not None:
+            self._throttling.unwake(self._alarm)
+            self._alarm = None
+        self._give_back(missing)
+        self._yield()
+
+    def _give_back(self, missing: int) -> None:
+        for bound, mark in zip(self._bounds, self._marks, strict=False):  # no marks, nothing to give back
+            bound.take_back(missing, mark)
+        self._marks = []
+
+    def _yield(self) -> None:
+        for each in self._bounds:
+            bound = each.live
+            if bound.streamer is self:
+                bound.streamer = None
+
+
+class ProducePolicy:
+    """Charges the Produce requests of one connection."""
+
+    __slots__ = (
+        "_in_flight",
+        "_mute",
+        "_rules",
+        "_sasl",
+        "_sender",
+        "_session",
+        "_ticket",
+        "_unanswered",
+        "bound",
+        "caps",
+        "generation",
+        "prefix",
+    )
+
+    def __init__(
+        self,
+        session: SessionCalls,
+        rules: Rules,
+        sasl: SaslObserver,
+        mute: Mute,
+        sender: Sender,
+        in_flight: InFlight,
+        ticket: Ticket,
+    ) -> None:
+        self._session = session
+        self._rules = rules
+        self._sasl = sasl
+        self._mute = mute
+        self._sender = sender
+        self._in_flight = in_flight
+        self._ticket = ticket
+        self.prefix = RequestPrefix()
+        self.bound: Bound
+        """What the account is charged to, right for ``generation``; once ``prefix`` has been read."""
+        self.caps: tuple[Bound, ...] = ()
+        """What it is charged to besides, likewise."""
+        self.generation = -1
+        self._unanswered = 0
+        """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
+
+    def before(self, request: Request, now_ms: int) -> Decision:
+        """Charge a request and let it go, or let it wait in its counter's queue.
+
+        Raises ProtocolError if the request ends inside what has to be read of it.
+        """
+        field = self.prefix.find(request)
+        if field == MORE:
+            return request.need_more()
+        rules, account, size, missing = self._rules, self._sender.account, request.size, request.missing
+        bound = self.bound = account.bound(KIND)
+        caps = self.caps = account.caps(KIND)
+        self.generation = rules.engine.generation
+        came = size - missing
+        throttle_ms = 0
+        if not rules.throttling.enforces:
+            account.charge(KIND, size, now_ms)
+            rules.throttling.imagine(account, KIND, size, now_ms, id(self))
+            self.prefix.forget()  # the next one has to come by here too
+        elif not self._may_go(account, came, size, now_ms):
+            return Park(IN_LINE)
+        else:
+            for each in (bound, *caps):
+                self.go_ahead(each, came, now_ms)
+            throttle_ms = account.charge(KIND, size, now_ms)
+            if account.has_shadow(KIND):
+                rules.throttling.imagine(account, KIND, size, now_ms, id(self))
+                self.prefix.forget()
+        request.api.requests += 1
+        account.meter.produce_requests += 1
+        account.meter.produce_bytes += size
+        acks_0 = request.chunk.startswith(ACKS_0, field)
+        return self.charged(request.api, request.correlation_id, throttle_ms, acks_0, missing, now_ms)
+
+    @property
+    def are_caps_shut(self) -> bool:
+        """Requests have to ask at a cap before they are charged: they come by here."""
+        for cap in self.caps:  # noqa: SIM110  hot, and compiled a generator is an object
+            if cap.shut:
+                return True
+        return False
+
+    def charge_caps(self, size: int, throttle_ms: int, now_ms: int) -> int:
+        """Charge a request to what it is charged to besides; returns the longest throttle time, that of the first
+        counter among them.
+        """
+        for cap in self.caps:
+            throttle_ms = max(cap.charge(size, now_ms), throttle_ms)
+        return throttle_ms
+
+    def _may_go(self, account: Account, came: int, size: int, now_ms: int) -> bool:
+        """Whether all counters let a request go; if not it waits in the queue of one.
+
+        It costs others what has come of it, and its own client's turns what it announces: others wait for it to come.
+        """
+        bound, caps = self.bound, self.caps
+        if bound.shut and not self._ticket.ask(Waiting.REQUEST, account, (bound,), came, now_ms, size):
+            return False
+        return not caps or self._ticket.ask(Waiting.REQUEST, account, caps, came, now_ms, size)
+
+    @property
+    def enforces(self) -> bool:
+        """Whether quotas hold anybody now."""
+        return self._rules.throttling.enforces
+
+    def go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
+        """Let the counter owe what came within a debt because a re-authentication stands behind it."""
+        if bound.shut and now_ms >= self._sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
+            counter.bring_forward(came, now_ms)
+
+    def charged(
+        self, api: Served, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
+    ) -> Forward:
+        """Mute for the throttle that a charge has asked for, and let the request go; its answer tells the throttle.
+
+        Of a request that is more than its quota has left only what has come is charged: ``missing`` is still to come.
+        """
+        account, bounds = self._sender.account, (self.bound, *self.caps)
+        claims = missing <= 0 or self._may_claim(now_ms)
+        as_it_comes = missing > 0 and (throttle_ms > 0 or not claims)
+        over: list[Bound] = []
+        if as_it_comes:
+            for bound in bounds:
+                over_ms = bound.check(now_ms) if claims else 0
+                if over_ms:
+                    bound.live.owe(min(over_ms, COMING_MS), now_ms)
+                    over.append(bound.live)
+                bound.take_back(missing, bound.mark)
+            throttle_ms = 0
+        elif throttle_ms:
+            throttle_ms = self._mute.throttle(account, KIND, throttle_ms, now_ms)
+        # With acks=0 no answer comes: the mute is all there is.
+        exchange = None if acks_0 else expect(correlation_id, api, account, now_ms, throttle_ms)
+        forward = Forward(exchange, stop=self._count_unanswered() if acks_0 else 0)
+        if missing > 0:
+            marks = [] if as_it_comes else [bound.mark for bound in bounds]
+            forward.body = self._coming(marks, missing, exchange, now_ms, claims=claims)
+            for counter in over:
+                if counter.streamer is None:
+                    counter.streamer = forward.body
+        return forward
+
+    def _may_claim(self, now_ms: int) -> bool:
+        """Whether others wait for a request to come: not for a while after one has not come in time."""
+        return all(bound.live.claims_from_ms <= now_ms for bound in (self.bound, *self.caps))
+
+    def _count_unanswered(self) -> int:
+        """Return why nothing is to be read behind a request without an answer: of many, others have a turn."""
+        self._unanswered += 1
+        if self._unanswered < _MAX_UNANSWERED:
+            return 0
+        self._unanswered = 0
+        return TURN
+
+    def under_way(self, exchange: Exchange, missing: int) -> ProduceBody:
+        """Return the body of a request that was charged whole, and has gone as ``exchange``."""
+        now_ms = exchange.sent_ms
+        marks = [bound.mark for bound in (self.bound, *self.caps)]
+        if claims := self._may_claim(now_ms):
+            return self._coming(marks, missing, exchange, now_ms, claims=claims)
+        for bound, mark in zip((self.bound, *self.caps), marks, strict=True):
+            bound.take_back(missing, mark)
+        return self._coming([], missing, exchange, now_ms, claims=claims)
+
+    def _coming(
+        self, marks: list[tuple[Sample, int]], missing: int, exchange: Exchange | None, now_ms: int, *, claims: bool
+    ) -> ProduceBody:
+        account, bounds = self._sender.account, (self.bound, *self.caps)
+        body = ProduceBody(self, self._session, self._rules.throttling, account, bounds, marks, missing, exchange)
+        body.count(-missing)
+        if claims and account.limited(KIND):
+            body.lapses_at(now_ms + COMING_MS)
+        return body
+
+    def ask_on(self, account: Account, bounds: list[Bound], size: int, now_ms: int) -> bool:
+        """Whether the rest of a request may come, of which ``size`` has just come, as far as these are concerned."""
+        return self._ticket.ask(Waiting.BODY, account, tuple(bounds), size, now_ms)
+
+    def told(self, exchange: Exchange | None, account: Account, throttle_ms: int, now_ms: int) -> None:
+        """Throttle for a request that was charged as it came, and let its answer tell that."""
+        throttle_ms = self._mute.throttle(account, KIND, throttle_ms, now_ms)
+        if throttle_ms and exchange is not None:
+            exchange.tell(throttle_ms, now_ms)

@@ -1,0 +1,300 @@
+"""From the broker to the client: answers matched to requests, and passed on as they came or with what is due on them.
+
+Of an answer only the correlation id is read, unless something is due (``serving``): then ``responses`` sees to it.
+Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from librt.strings import read_i32_be
+
+from protocol.errors import Cause, ProtocolError
+from protocol.frames import RESPONSE_HEAD, FrameSplitter
+from protocol.sasl import raw_token_end
+from proxy.identity.sasl import SaslObserver
+from proxy.session.calls import SessionCalls
+from proxy.session.decision import Need, Park
+from proxy.session.exchange import Exchange, InFlight
+from proxy.session.policies.requests import Policies
+from proxy.session.responses import Responses
+from proxy.session.rules import Rules
+from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
+from proxy.session.states import (
+    ANSWER_BORDER,
+    HELD_BACK,
+    OVERSIZED,
+    RAW_TOKENS,
+    UNTIL_ANSWERED,
+    WALKED,
+    Event,
+    Flow,
+    begin,
+    end,
+)
+from proxy.session.wires import Wire
+
+_HEAD_BYTES: Final = RESPONSE_HEAD.size
+_LEAST_BYTES: Final = _HEAD_BYTES - 4
+
+UNKNOWN: Final = -1
+"""The node id of a broker that is not known yet."""
+
+
+class ResponseStream(Flow):
+    """What comes from one broker connection, until it is with the client."""
+
+    __slots__ = (
+        "_broker",
+        "in_flight",
+        "latencies",
+        "policies",
+        "requests",
+        "responses",
+        "rules",
+        "sasl",
+        "session",
+        "splitter",
+        "write",
+    )
+
+    def __init__(
+        self,
+        session: SessionCalls,
+        rules: Rules,
+        sasl: SaslObserver,
+        in_flight: InFlight,
+        policies: Policies,
+        requests: Flow,
+        responses: Responses,
+    ) -> None:
+        super().__init__()
+        self.session = session
+        self.rules = rules
+        self.sasl = sasl
+        self.in_flight = in_flight
+        self.policies = policies
+        self.requests = requests
+        self.responses = responses
+        self._broker: Wire | None = None
+        self.latencies = rules.latencies.of(UNKNOWN)
+        self.splitter = FrameSplitter(RESPONSE_HEAD, self.rules.response_limit)
+        self.write: Callable[[bytes], None] = session.client.write
+
+    # ------------------------------------------------------------------------------------------ the hot path
+
+    def feed(self, data: bytes, now_ms: int) -> None:
+        """Take a chunk from the broker. Raises ProtocolError where the broker broke the protocol."""
+        splitter = self.splitter
+        remaining = splitter.remaining
+        if remaining and splitter.is_within(len(data)):  # inside a body: opaque
+            finished = not splitter.remaining
+            self.write(data)
+            if finished and self.requests.reasons & UNTIL_ANSWERED:
+                self.session.answered(now_ms)
+            return
+        if remaining:
+            self._take_answers(data, now_ms)
+        elif self.reasons & ANSWER_BORDER:
+            splitter.keep(data)
+            if self.reasons & RAW_TOKENS:
+                self._take_tokens(now_ms)
+        elif splitter.held_bytes:
+            self._take_answers(data, now_ms)
+        else:
+            position = self._walk(data, now_ms)
+            if position == len(data):
+                self.write(data)
+                if self.requests.reasons & UNTIL_ANSWERED:
+                    self.session.answered(now_ms)
+                return
+            splitter.remaining = position
+            self._take_answers(data, now_ms)
+
+    def _walk(self, data: bytes, now_ms: int) -> int:
+        """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins."""
+        end = len(data)
+        costs = self.policies.costs if self.rules.costs.on else None
+        limit = self.splitter.limit
+        in_flight = self.in_flight
+        latencies = self.latencies
+        position = 0
+        while end - position >= _HEAD_BYTES and in_flight:
+            size: int = read_i32_be(data, position)
+            exchange = in_flight[0]
+            if exchange.correlation_id != read_i32_be(data, position + 4) or not _LEAST_BYTES <= size <= limit:
+                break
+            api = exchange.api
+            if exchange.actions and (
+                exchange.actions != REWRITE
+                or api.plain is None
+                or position + 4 + size > end
+                or not api.plain.recognises(data, position, size)
+            ):
+                break
+            if costs is not None and costs.is_shut(exchange.account):  # a throttle may be told
+                break
+            in_flight.pop(0)
+            meter = exchange.account.meter
+            meter.bytes_out += 4 + size
+            meter.request_time_ms += now_ms - exchange.sent_ms
+            latencies.note(api.spec.api_key, now_ms - exchange.sent_ms, exchange.held_ms)
+            position += 4 + size
+        return position
+
+    def _take_answers(self, data: bytes, now_ms: int) -> None:
+        """Take every answer of a chunk, from where the splitter says the first one begins."""
+        chunk, position, heads = self.splitter.split(data)
+        start = held_ms = 0
+        for size, correlation_id in heads:
+            exchange = self._next(correlation_id)
+            if not exchange.has_begun:
+                self._count(exchange, size, held_ms, now_ms)
+            elif exchange.answer_held_since_ms is not None:
+                held_ms = now_ms - exchange.answer_held_since_ms  # as long as it, what came behind it was held
+            if exchange.actions:
+                change = self.responses.process(exchange, chunk, position, size, now_ms)
+                if isinstance(change, (Need, Park)):
+                    self._hold(exchange, change, chunk, start, position, now_ms)
+                    return
+                if change is not None:
+                    if start < change.begin:
+                        self.write(chunk[start : change.begin])
+                    if change.data:
+                        self.write(change.data)
+                    start = change.end
+            self.latencies.went(exchange.api.spec.api_key, exchange.held_ms + held_ms)
+            position += 4 + size
+        if start < len(chunk):
+            self.write(chunk[start:] if start else chunk)
+        if self.requests.reasons & UNTIL_ANSWERED:
+            self.session.answered(now_ms)
+
+    def _next(self, correlation_id: int) -> Exchange:
+        """Return the exchange that is answered next. Raises ProtocolError if that is not its answer."""
+        if not self.in_flight:
+            raise ProtocolError(Cause.UNEXPECTED_RESPONSE, f"response {correlation_id} with no request in flight")
+        exchange = self.in_flight.pop(0)
+        if exchange.correlation_id != correlation_id:
+            expected = f"{exchange.correlation_id} ({exchange.api.spec.name}) is expected"
+            raise ProtocolError(Cause.CORRELATION_MISMATCH, f"response {correlation_id} while {expected}")
+        return exchange
+
+    def _count(self, exchange: Exchange, size: int, held_ms: int, now_ms: int) -> None:
+        """Count an answer that begins to come, and charge it to request_percentage."""
+        meter = exchange.account.meter
+        meter.bytes_out += 4 + size
+        meter.request_time_ms += now_ms - exchange.sent_ms
+        self.latencies.came(exchange.api.spec.api_key, max(now_ms - held_ms - exchange.sent_ms, 0))
+        if self.rules.costs.on and not exchange.actions & (AUTHENTICATED | PROVES):
+            self.policies.costs.after(exchange, size, now_ms)
+
+    def _hold(
+        self, exchange: Exchange, hold: Need | Park, chunk: bytes, start: int, position: int, now_ms: int
+    ) -> None:
+        """Keep an answer, until more of it has come or for a reason of the proxy's own."""
+        needs = 0
+        since_ms: int | None = None
+        if isinstance(hold, Need):
+            needs = hold.size
+        else:
+            since_ms = now_ms
+            self.stop(Event.GOT, hold.reason)
+            if hold.reason == WALKED:
+                self.rules.later(self.session.next_slice)
+        exchange.hold_answer(since_ms)
+        self.in_flight.insert(0, exchange)
+        if start < position:
+            self.write(chunk[start:position])
+        self.splitter.hold(chunk, position, needs)
+
+    @property
+    def idle(self) -> bool:
+        """Everything in flight has been answered, to the last byte."""
+        return not self.in_flight and not self.splitter.remaining and not self.splitter.held_bytes
+
+    def walk_on(self, now_ms: int) -> None:
+        """Do a further slice of the long answer that is under way; behind the last one go on with what came since."""
+        rewriting = self.responses.under_way
+        if rewriting is None:
+            return
+        if not rewriting.advance():
+            self.rules.later(self.session.next_slice)
+            return
+        self.reasons = end(Event.NEXT, self.reasons, WALKED)
+        self.feed(b"", now_ms)
+        self._resume()
+
+    # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
+
+    def read_tokens(self, raw: bool) -> None:
+        """Read tokens from now on, or answers again."""
+        if raw:
+            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
+        else:
+            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
+
+    def _take_tokens(self, now_ms: int) -> None:
+        """Pass on the broker's tokens; the one that ends the exchange is the last. ProtocolError for one too many."""
+        splitter = self.splitter
+        if not splitter.ready:
+            return
+        held = splitter.release()
+        wanted = 0
+        while held and self.reasons & ANSWER_BORDER == RAW_TOKENS:
+            wanted = raw_token_end(held, self.rules.unauthenticated_request_limit)
+            if wanted > len(held):
+                break
+            if not self.in_flight:
+                raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token with none in flight")
+            self.in_flight.pop(0).account.meter.bytes_out += wanted
+            self.sasl.raw_answer(held[4:wanted], now_ms)
+            self.write(held[:wanted])
+            held = held[wanted:]
+            wanted = 0
+        if held:
+            splitter.hold(held, 0, wanted)
+        if not self.reasons & ANSWER_BORDER and held:
+            self.feed(b"", now_ms)
+        elif self.requests.reasons & UNTIL_ANSWERED:
+            self.session.answered(now_ms)
+
+    # -------------------------------------------------------------------------------------- stopping and going on
+
+    def connected(self, broker: Wire, broker_id: int) -> None:
+        """Take answers from ``broker`` (node id, -1: not known yet)."""
+        self._broker = broker
+        self.set_broker(broker_id)
+
+    def set_broker(self, broker_id: int) -> None:
+        """Take that node id for the broker's."""
+        self.latencies = self.rules.latencies.of(broker_id)
+
+    def release(self, now_ms: int) -> None:
+        """Go on with an answer that was held back for its throttle time."""
+        self._release(Event.THROTTLE_OVER, HELD_BACK, now_ms)
+
+    def turn(self, now_ms: int) -> None:
+        """Go on with an answer that waited for its turn."""
+        self._release(Event.ADMITTED, OVERSIZED, now_ms)
+
+    def _release(self, event: Event, reason: int, now_ms: int) -> None:
+        if self.reasons & reason:
+            self.reasons = end(event, self.reasons, reason)
+            self.feed(b"", now_ms)
+            self._resume()
+
+    def stop(self, event: Event, reason: int) -> None:
+        """Do not read the broker while ``reason`` holds."""
+        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
+            self._broker.pause_reading()
+        self.reasons = begin(event, self.reasons, reason)
+
+    def go(self, event: Event, reason: int) -> None:
+        """Take ``reason`` away; the broker is read again when none is left."""
+        self.reasons = end(event, self.reasons, reason)
+        self._resume()
+
+    def _resume(self) -> None:
+        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
+            self._broker.resume_reading()

@@ -1,0 +1,228 @@
+"""The work that is due on an answer before it goes: charging, holding, telling a throttle, reading, rewriting.
+
+Where its first bytes are enough (a Fetch is charged and told, and its records stream on), the rest goes as it comes; of
+all others the frame is gathered. A long answer is changed in slices.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from struct import Struct
+from typing import Final, Protocol
+
+from protocol.api_versions import intersect
+from protocol.cluster_ids import cluster_id_at, cluster_id_behind
+from protocol.compile import SLICE_BYTES
+from protocol.error_codes import coordinator_errors
+from protocol.errors import Cause, ProtocolError
+from protocol.headers import MORE
+from protocol.locator import Endpoint, locate, splice, throttle_position
+from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, METADATA, RECORDS
+from protocol.quorum import names_controllers, without_listeners
+from protocol.rewriting import MOST_LOOKED_UP, Rewriting
+from protocol.table import WALK, ApiSpec
+from proxy.identity.sasl import SaslObserver
+from proxy.session.decision import Change, Need, Park, Splice
+from proxy.session.exchange import Exchange
+from proxy.session.mute import Mute
+from proxy.session.policies.requests import Policies
+from proxy.session.policies.topic_charges import wanted
+from proxy.session.rules import Rules
+from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
+from proxy.session.states import HELD_BACK, WALKED
+
+Advertise = Callable[[Sequence[Endpoint], str | None], Mapping[int, tuple[bytes, int]]]
+"""(Broker addresses of an answer, the id of its cluster) → node id → the (host, port) that a client is told, listening
+already. The id is None unless the answer is one that names all brokers, with these; "" if it does not say its id."""
+
+INT: Final = Struct(">i")
+"""Of an ApiVersions response, whose header is v0 in all versions."""
+NO_ERROR: Final = b"\0\0"
+
+
+_FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
+
+
+class Sliced(Protocol):
+    """What becomes of a long answer, a slice at a time."""
+
+    def advance(self) -> bool:
+        """Do one slice; True when it is over. Raises ProtocolError for what is no answer."""
+        ...
+
+
+class Responses:
+    """Does what is due on the answers of one connection."""
+
+    __slots__ = ("_advertise", "_mute", "_policies", "_rules", "_sasl", "under_way")
+
+    def __init__(self, rules: Rules, sasl: SaslObserver, mute: Mute, policies: Policies, advertise: Advertise) -> None:
+        self._rules = rules
+        self._sasl = sasl
+        self._mute = mute
+        self._policies = policies
+        self._advertise = advertise
+        self.under_way: Sliced | None = None
+        """The long answer that comes next, being changed in slices or done."""
+
+    def process(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
+        """Do what is due on the answer at ``position``.
+
+        Raises ProtocolError for what is no answer to that request.
+        """
+        api = exchange.api
+        spec, actions = api.spec, exchange.actions
+        gathered = actions & GATHERED or (actions & TELL and spec.throttle_offset == WALK)
+        wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
+        if gathered and size > SLICE_BYTES:
+            gathered = wanted = self._needed(actions, spec, size)
+        if len(chunk) - position < wanted:
+            return Need(wanted)
+        if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms)):
+            return park
+        actions = exchange.actions
+        if actions & TELL and api.delayed and now_ms < exchange.throttled_until_ms and self._mute.is_on:
+            return Park(HELD_BACK)
+        if actions & PROVES:
+            self._policies.answered(chunk[position : position + 4 + size])
+            return Splice(position, position + 4 + size, b"")
+        if gathered:
+            return self._change(exchange, chunk, position, size, now_ms)
+        if actions & TELL and spec.throttle_offset >= 0:
+            offset = throttle_position(spec, chunk, position, position + 4 + size)
+            if offset == MORE:
+                return Need(4 + size)  # header tags of a size never seen yet
+            told_ms = max(exchange.throttle_ms, INT.unpack_from(chunk, offset)[0])
+            return Splice(offset, offset + INT.size, INT.pack(told_ms))
+        return None
+
+    def _change(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
+        """Change an answer that has been gathered."""
+        actions = exchange.actions
+        if actions & SETTLE:
+            return self._settle(exchange, chunk, position, size)
+        if self.under_way is not None or (size > SLICE_BYTES and not actions & AUTHENTICATED):
+            return self._rewrite(exchange, chunk, position, size)
+        frame = chunk[position : position + 4 + size]
+        changed = self._changed(frame, actions, exchange.api, exchange.throttle_ms, now_ms)
+        if changed is None:
+            return self._rewrite(exchange, chunk, position, size)
+        return None if changed is frame else Splice(position, position + 4 + size, changed)
+
+    def _settle(self, exchange: Exchange, chunk: bytes, position: int, size: int) -> Change:
+        """Settle what was charged for topics; by a long answer in slices, while the broker is not read."""
+        unsettled = self._policies.topics.unsettled
+        settling = unsettled.answer(exchange.api.spec, chunk, position, size, exchange.throttle_ms)
+        while not settling.is_done and not settling.advance():
+            if size > SLICE_BYTES:
+                self.under_way = settling
+                return Park(WALKED)
+        self.under_way = None
+        unsettled.passed()
+        return Splice(position, position + settling.taken, settling.written) if settling.taken else None
+
+    def _rewrite(self, exchange: Exchange, chunk: bytes, position: int, size: int) -> Change:
+        """Change a long answer in slices, while the broker is not read.
+
+        The rest of an answer that names brokers in front is forwarded as it comes.
+        """
+        spec = exchange.api.spec
+        told_ms = exchange.throttle_ms if exchange.actions & TELL else None
+        rewriting = self._long(chunk, position, spec, size, told_ms)
+        if rewriting is None:
+            return Park(WALKED)
+        if rewriting.needs_more:
+            there = len(chunk) - position
+            if there > self._rules.gathered_limit:
+                raise too_long(spec, there, self._rules.gathered_limit)
+            return Need(min(4 + size, 2 * there))
+        return Splice(position, position + rewriting.end, rewriting.written())
+
+    def _needed(self, actions: int, spec: ApiSpec, size: int) -> int:
+        """Return how many bytes of a long answer must be there before it is looked at; ProtocolError if it is too long.
+
+        One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
+        """
+        rules = self._rules
+        if actions & SETTLE:
+            return wanted(size)
+        if actions & PROVES and size <= rules.gathered_limit:
+            return 4 + size
+        if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED | PROVES):
+            return 4 + size if size <= rules.gathered_limit else 0
+        if spec.api_key in ADDRESSES_FIRST and not actions & PROVES:
+            return SLICE_BYTES
+        if actions & NEGOTIATE:
+            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")
+        if actions & AUTHENTICATED:
+            limit = rules.unauthenticated_request_limit
+        else:
+            limit = rules.response_limit if spec.api_key in RECORDS else rules.gathered_limit
+        if size > limit:
+            raise too_long(spec, size, limit)
+        return 4 + size
+
+    def _changed(self, frame: bytes, actions: int, api: Served, throttle_ms: int, now_ms: int) -> bytes | None:
+        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change.
+
+        None for one with so many brokers that it is to be changed in slices.
+        """
+        spec = api.spec
+        if actions & NEGOTIATE:
+            self._rules.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
+            frame = intersect(frame, spec, self._rules.advertised)
+            if not actions & TELL or frame[8:10] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
+                return frame
+        if actions & AUTHENTICATED:
+            self._rules.errors.note(spec.api_key, self._sasl.answer(spec, frame, now_ms))
+            return frame
+        if names_controllers(spec):
+            return without_listeners(spec, frame)
+        located = locate(spec, frame)
+        if spec.api_key == FIND_COORDINATOR:
+            self._note_errors(spec, frame)
+        if len(located.endpoints) > MOST_LOOKED_UP:
+            return None
+        told_ms: int | None = None
+        if actions & TELL and located.throttle_offset >= 0:
+            # Never less than the broker's own: it does not read this connection for that long.
+            told_ms = max(throttle_ms, INT.unpack_from(frame, located.throttle_offset)[0])
+        if not located.endpoints and api.plain is not None:
+            api.plain.learn(frame)
+        if told_ms is None and not located.endpoints:
+            return frame
+        cluster_id = cluster_id_behind(spec, frame, located.endpoints) if spec.api_key == METADATA else None
+        return splice(frame, located, told_ms, self._advertise(located.endpoints, cluster_id))
+
+    def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
+        errors = self._rules.errors
+        with suppress(ProtocolError):  # they are only counted: what cannot be read of them is the client's to find
+            for error_code in coordinator_errors(spec, frame):
+                errors.note(spec.api_key, error_code)
+
+    def _long(self, chunk: bytes, position: int, spec: ApiSpec, size: int, told_ms: int | None) -> Rewriting | None:
+        """Change the long answer of ``size`` bytes at ``position``, as far as it has come, and tell ``told_ms``.
+
+        None if that takes longer than a slice: ``under_way`` is then to be advanced, and this to be called again.
+        """
+        rewriting = self.under_way
+        if not isinstance(rewriting, Rewriting):
+            frame = chunk[position : position + 4 + size]
+            rewriting = Rewriting(spec, frame, size, told_ms, self._told)
+            if not rewriting.advance():
+                self.under_way = rewriting
+                return None
+        self.under_way = None
+        if spec.api_key == METADATA and not rewriting.needs_more:
+            self._advertise((), cluster_id_at(spec, chunk, position + rewriting.end))
+        return rewriting
+
+    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
+        return self._advertise((endpoint,), None).get(endpoint.node_id)
+
+
+def too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:
+    """Return why an answer that would have to be held in memory is refused."""
+    return ProtocolError(
+        Cause.FRAME_TOO_LARGE,
+        f"{spec} response of {size} bytes has to be held in memory, and the limit is {limit}: limits.gathered",
+    )
