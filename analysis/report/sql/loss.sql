@@ -1,11 +1,14 @@
--- Documents of each boot and hour that are stored, and that are missing by their numbers (0, 1, 2 …).
+-- Documents of each boot and hour that are stored, and that are missing by their numbers (0, 1, 2 …). Those before the
+-- first one stored are missing only if that was the boot's first ever: otherwise they were stored, and expired.
 -- A gap is even over the time between the documents around it.
 WITH numbered AS (
     SELECT d.* EXCLUDE (date, hour), lag(d.seq) OVER boot AS before, coalesce(lag(d.end_ms) OVER boot, d.begin_ms) AS since_ms,
-        max(d.dropped) OVER (boot ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS dropped_before, e.seq AS earlier
+        max(d.dropped) OVER (boot ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS dropped_before,
+        coalesce(e.seq, CASE WHEN NOT bool_or(d.is_first) OVER all_of THEN min(d.seq) OVER all_of - 1 END) AS earlier
     FROM documents d
     LEFT JOIN earlier_boots e ON e.cluster = d.cluster AND e.instance = d.instance AND e.boot = d.boot
-    WINDOW boot AS (PARTITION BY d.cluster, d.instance, d.boot ORDER BY d.seq)
+    WINDOW boot AS (PARTITION BY d.cluster, d.instance, d.boot ORDER BY d.seq),
+        all_of AS (PARTITION BY d.cluster, d.instance, d.boot)
 ), counted AS (
     SELECT *, CASE WHEN before IS NOT NULL THEN seq - before - 1 WHEN earlier IS NOT NULL THEN seq - earlier - 1 ELSE seq END AS missing,
         greatest(dropped - coalesce(dropped_before, CASE WHEN earlier IS NULL THEN 0 ELSE dropped END), 0) AS newly_dropped

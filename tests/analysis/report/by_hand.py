@@ -138,6 +138,7 @@ SCHEMAS: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
         "rows_of_others": _N,
         "rows_of_nobody": _N,
         "late": _B,
+        "is_first": _B,
     },
 }
 _PLAIN: Final = {
@@ -208,10 +209,13 @@ def client(hour: datetime = HOUR, **columns: Any) -> Row:
 
 
 def documents(hour: datetime, seqs: Sequence[int], **columns: Any) -> list[Row]:
-    """A document every second of an hour."""
+    """A document every second of an hour, from the first that was stored of its boot on."""
     begin_ms = int(hour.timestamp() * 1000)
     times = ({"begin_ms": begin_ms + 1000 * n, "end_ms": begin_ms + 1000 * n + 1000} for n in range(len(seqs)))
-    return [{"seq": seq, "rows": 1, **time, **columns} for seq, time in zip(seqs, times, strict=True)]
+    return [
+        {"seq": seq, "rows": 1, "is_first": seq == seqs[0], **time, **columns}
+        for seq, time in zip(seqs, times, strict=True)
+    ]
 
 
 def quiet() -> dict[str, list[Row]]:

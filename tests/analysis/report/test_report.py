@@ -91,6 +91,12 @@ def test_a_boot_that_went_on_before_the_period_has_none(tmp_path: Path) -> None:
     assert [each["documents"] for each in table(folder, "loss")] == [2]
 
 
+def test_a_boot_whose_first_documents_expired_has_none(tmp_path: Path) -> None:
+    left = documents(HOUR, [7, 8, 10], dropped=3, is_first=False)
+    by_hand.write(tmp_path / "w", {HOUR: {"client": [client()], "documents": left}})
+    assert losses(report(tmp_path / "w")) == {("boot-1", 12): (1, 0)}
+
+
 def reading(values: list[float], counts: list[int], **columns: Any) -> Row:
     return {
         "values": values,
