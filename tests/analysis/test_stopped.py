@@ -14,10 +14,10 @@ import pytest
 from analysis.spark import interrupt
 from tests.analysis.records import document, row, write_jsonl
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 120
+PATIENCE_S = 240
 HELD = row("alice", "app", produce_bytes=7, produce_limit=100.0, produce_rule="user=alice")
 
 
