@@ -29,13 +29,14 @@ client_id (null likewise), ip (null: of a client).
                 client-id, ``PREFIX*`` or null. Without a rule, each client on a broker has a counter of its own.
     readings    counter -> values ARRAY<FLOAT>, counts ARRAY<INT>, over, busy, used_intervals, max, most_window,
                 limit, last_ms
-                Of each interval (nominal, by the clock) the use of the window that ends with it, over what the limit
-                allows in a window. ``values`` are those above 0, ascending, each once, rounded to 256 an octave;
-                ``counts`` how many intervals had each; ``busy`` is their sum, and all other intervals of a period are
-                0. ``over``: intervals above 1 (before rounding); ``max`` likewise exact. ``used_intervals``: those in
-                which anything was used. ``most_window``: the most that was used in any window, in the limit's unit
-                times seconds; ``limit``: the last one; null (or 0), and then there are no values: none was in force.
-                Add up a period: all counts of equal values. Limits in shadow have no readings.
+                Of each interval (nominal, by the clock) the use of the window that ends with it, over what the
+                limit allows in a window. ``values`` are those above 0, ascending, each once, rounded to 256 an
+                octave, or to 1/1024 where that is coarser (below 0.25; never to 0); ``counts`` how many intervals
+                had each; ``busy`` is their sum, and all other intervals of a period are 0. ``over``: intervals
+                above 1 (before rounding); ``max`` likewise exact. ``used_intervals``: those in which anything was
+                used. ``most_window``: the most that was used in any window, in the limit's unit times seconds;
+                ``limit``: the last one; null (or 0), and then there are no values: none was in force. Add up a
+                period: all counts of equal values. Limits in shadow have no readings.
     muted       who, mode, kind, role, counter, rule, begin_ms, end_ms
                 -> used, bytes (null unless the kind counts bytes), throttled, throttle_ms, muted_ms, limit
                 A row for each recorded interval with a mute.

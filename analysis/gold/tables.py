@@ -99,8 +99,8 @@ counters: Final = Table(
 _HOUR_AFTER: Final = "(slot * interval_ms DIV 3600000 + 1) * 3600000"
 _TO_NEXT_HOUR: Final = f"""IF((slot + whole - 1) * interval_ms >= {_HOUR_AFTER},
     ({_HOUR_AFTER} + interval_ms - 1) DIV interval_ms - slot, NULL)"""
-_LEVEL: Final = "pow(2, 8 - floor(log2(share)))"
-_ROUNDED: Final = f"CAST(round(share * {_LEVEL}) / {_LEVEL} AS FLOAT)"
+_LEVEL: Final = "pow(2, least(8 - floor(log2(share)), 10))"
+_ROUNDED: Final = f"IF(share IS NULL, NULL, CAST(greatest(round(share * {_LEVEL}), 1) / {_LEVEL} AS FLOAT))"
 _ADDED_UP: Final = """sum(over) AS over, sum(busy) AS busy, sum(used_intervals) AS used_intervals, max(max) AS max,
     max(most_window) AS most_window, max_by(limit, last_ms) AS limit, max(last_ms) AS last_ms"""
 _SPREAD: Final = """coalesce(transform(pairs, x -> x.value), CAST(array() AS ARRAY<FLOAT>)) AS values,

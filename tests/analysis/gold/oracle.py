@@ -186,9 +186,9 @@ def readings(documents: Sequence[Document]) -> dict[tuple[int, Name], Row]:
 
 
 def rounded(share: float) -> float:
-    """Return the nearest of 256 steps an octave."""
-    level = 2.0 ** (8 - math.floor(math.log2(share)))
-    return math.floor(share * level + 0.5) / level
+    """Return the nearest of 256 steps an octave, or of 1/1024 where these are finer; not 0."""
+    level = 2.0 ** min(8 - math.floor(math.log2(share)), 10)
+    return max(math.floor(share * level + 0.5), 1) / level
 
 
 def muted(documents: Sequence[Document]) -> Counter[tuple[Any, ...]]:
