@@ -9,8 +9,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from analysis.spark.session import SparkSettings
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _FORM: Final = "2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00; without an offset it is UTC"
@@ -85,6 +83,7 @@ def zone_option(command: _Command) -> _Command:
 
 def spark_options(command: _Command) -> _Command:
     """Add ``spark: SparkSettings``."""
+    from analysis.spark.session import SparkSettings
 
     @wraps(command)
     def with_settings(*args: Any, master: str | None, conf: tuple[str, ...], **kwargs: Any) -> Any:

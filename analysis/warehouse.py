@@ -1,4 +1,7 @@
-"""The tables of gold, as DuckDB reads them; from S3 or HDFS Arrow brings them: they are small."""
+"""The tables of gold, as DuckDB reads them; from S3 or HDFS Arrow brings them: they are small.
+
+Arrow is not imported for a warehouse on a disk: that takes a fifth of a small report.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,18 +11,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.fs as pafs
-
 from analysis.errors import AnalysisError
 
 if TYPE_CHECKING:
+    import pyarrow.fs as pafs
     from duckdb import DuckDBPyConnection
 
 TABLES: Final = ("client", "charged", "counters", "readings", "muted", "moments", "shared", "users", "documents")
 """``analysis.gold`` has their columns."""
 HOUR: Final = timedelta(hours=1)
-_PLACES: Final = pa.schema([("date", pa.date32()), ("hour", pa.int32())])
+_PLACES: Final = {"date": "DATE", "hour": "INTEGER", "batch": "VARCHAR"}
 _LISTED_AT_ONCE: Final = 16
 
 
@@ -46,8 +47,7 @@ class Gold:
     """The hours that tables were made of, and the batches of rows in each."""
 
     warehouse: str
-    files: pafs.FileSystem
-    root: str
+    files: "Disk | Store"
     hours: Mapping[datetime, Sequence[str]]
     days: frozenset[datetime]
     """The dates that have tables of their own, made of all their hours."""
@@ -58,23 +58,17 @@ class Gold:
 
     def behind(self, period: Period) -> dict[datetime, int]:
         """Return the hours whose tables lack rows, and how many batches of these are not in them."""
-        dates = [_time(f"{each}/hour=0") for each in _names(self.files, f"{self.root}/usage", "date=")]
-        near = [date for date in dates if any(period.has(hour) for hour in (date + each * HOUR for each in range(24)))]
-        with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
-            of_dates = pool.map(
-                lambda date: _names(self.files, f"{self.root}/usage/date={date:%Y-%m-%d}", "hour="), near
-            )
-            places = [
-                (date + int(name.removeprefix("hour=")) * HOUR, f"{self.root}/usage/date={date:%Y-%m-%d}/{name}")
-                for date, names in zip(near, of_dates, strict=True)
-                for name in names
-            ]
-            wanted = [(hour, place) for hour, place in places if period.has(hour)]
-            batches = pool.map(lambda each: _names(self.files, each[1], "batch="), wanted)
-            found = {
-                hour: len({name.removeprefix("batch=") for name in names} ^ set(self.hours.get(hour, ())))
-                for (hour, _), names in zip(wanted, batches, strict=True)
-            }
+        near = [
+            f"usage/{date}"
+            for date in self.files.names("usage", "date=")
+            if any(period.has(_time(date) + hours * HOUR) for hours in range(24))
+        ]
+        places = [f"{date}/{hour}" for date, hours in self._names(near, "hour=") for hour in hours]
+        batches = self._names([place for place in places if period.has(_time(place))], "batch=")
+        found = {
+            _time(hour): len({name.removeprefix("batch=") for name in names} ^ set(self.hours.get(_time(hour), ())))
+            for hour, names in batches
+        }
         return {hour: count for hour, count in found.items() if count}
 
     def show(
@@ -94,37 +88,59 @@ class Gold:
         days = [f"date={date:%Y-%m-%d}" for date in sorted(whole)]
         rest = [f"date={hour:%Y-%m-%d}/hour={hour:%H}" for hour in hours if hour.replace(hour=0) not in whole]
         for table in tables:
-            gold = f"{self.root}/gold/{table}"
-            parts = [_parquet(self.files, f"{gold}_day", days), _parquet(self.files, f"{gold}_hour", rest)]
+            parts = [
+                self._parquet([f"gold/{table}_day/{day}" for day in days]),
+                self._parquet([f"gold/{table}_hour/{hour}" for hour in rest]),
+            ]
             if any(parts):
-                _show(connection, table, self.files, [part for part in parts if part])
+                self.files.show(connection, table, [part for part in parts if part])
         return bool(hours)
+
+    def show_rejected(self, connection: "DuckDBPyConnection") -> bool:
+        """Make a view ``rejected`` of all documents that were refused; return whether there are any."""
+        paths = self._parquet([f"rejected/{batch}" for batch in self.files.names("rejected", "batch=")])
+        if paths:
+            self.files.show(connection, "rejected", [paths])
+        return bool(paths)
+
+    def _parquet(self, folders: Sequence[str]) -> list[str]:
+        return [
+            f"{folder}/{name}"
+            for folder, names in self._names(folders)
+            for name in names
+            if name.endswith(".parquet") and not name.startswith((".", "_"))
+        ]
+
+    def _names(self, folders: Sequence[str], begins: str = "") -> list[tuple[str, list[str]]]:
+        """Return each folder with the names in it."""
+        with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
+            return list(zip(folders, pool.map(lambda folder: self.files.names(folder, begins), folders), strict=True))
 
 
 def gold(warehouse: str) -> Gold:
     """Return what gold a warehouse has. Raises AnalysisError where there is none."""
-    files, root = located(warehouse)
+    root = on_disk(warehouse)
+    files = Store(*located(warehouse)) if root is None else Disk(root)
     hours: dict[datetime, Sequence[str]] = {}
     days = set()
     try:
-        for made in files.get_file_info(pafs.FileSelector(f"{root}/gold/made", allow_not_found=True)):
-            if made.extension != "json":
+        for name in files.names("gold/made", "date="):
+            if not name.endswith(".json"):
                 continue
-            with files.open_input_stream(made.path) as stream:
-                said = json.loads(stream.read())
-            date = made.base_name.removesuffix(".json")
-            hours |= {_time(f"{date}/hour={hour}"): batches for hour, batches in said["hours"].items()}
+            said = json.loads(files.read(f"gold/made/{name}"))
+            date = _time(name.removesuffix(".json"))
+            hours |= {date + int(hour) * HOUR: batches for hour, batches in said["hours"].items()}
             if said["hours"] and sorted(said["hours"]) == sorted(said["day"] or ()):
-                days.add(_time(f"{date}/hour=0"))
+                days.add(date)
         if not hours:
-            _refuse(files, root, warehouse)
+            _refuse(files, warehouse)
     except OSError as error:
         raise AnalysisError(f"{warehouse} cannot be read: {error}") from None
-    return Gold(warehouse, files, root, hours, frozenset(days))
+    return Gold(warehouse, files, hours, frozenset(days))
 
 
-def _refuse(files: pafs.FileSystem, root: str, warehouse: str) -> None:
-    if not _names(files, f"{root}/usage", "date="):
+def _refuse(files: "Disk | Store", warehouse: str) -> None:
+    if not files.names("usage", "date="):
         raise AnalysisError(f"{warehouse}: there are no usage records here: `sluice analyze ingest` stores them")
     raise AnalysisError(
         f"{warehouse}: rows are stored, and gold tables are not made of them yet: "
@@ -162,62 +178,94 @@ def connected() -> "DuckDBPyConnection":
     return connection
 
 
-def located(place: str) -> tuple[pafs.FileSystem, str]:
+def on_disk(place: str) -> Path | None:
+    """Return the directory of a path or ``file:`` URI; None: it is on another file system."""
+    scheme, colon, path = place.partition("://")
+    if colon and scheme != "file":
+        return None
+    return Path(path if colon else place.removeprefix("file:")).resolve()
+
+
+def located(place: str) -> "tuple[pafs.FileSystem, str]":
     """Return the file system of a path or URI, and the path there. Raises AnalysisError."""
-    scheme, colon, _ = place.partition("://")
-    if not colon:
-        return pafs.LocalFileSystem(), str(Path(place.removeprefix("file:")).resolve())
+    import pyarrow.fs as pafs
+
+    if (path := on_disk(place)) is not None:
+        return pafs.LocalFileSystem(), str(path)
     try:
-        files, path = pafs.FileSystem.from_uri(f"s3{place[3:]}" if scheme == "s3a" else place)
+        files, found = pafs.FileSystem.from_uri(f"s3{place[3:]}" if place.startswith("s3a:") else place)
     except (OSError, ValueError) as error:
         raise AnalysisError(f"{place}: {error}") from None
-    return files, path.rstrip("/")
+    return files, found.rstrip("/")
 
 
-def _time(place: str) -> datetime:
-    """``date=2026-03-01/hour=07``."""
-    date, _, hour = place.removeprefix("date=").partition("/hour=")
-    return datetime.fromisoformat(date).replace(tzinfo=UTC, hour=int(hour))
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A warehouse on a disk."""
+
+    root: Path
+
+    def names(self, folder: str, begins: str = "") -> list[str]:
+        """Return the names in a folder; none if it is not there."""
+        try:
+            return [each.name for each in (self.root / folder).iterdir() if each.name.startswith(begins)]
+        except FileNotFoundError:
+            return []
+
+    def read(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def show(self, connection: "DuckDBPyConnection", table: str, parts: Iterable[Sequence[str]]) -> None:
+        """Make a view of files, which a query reads."""
+        connection.execute(f"CREATE VIEW {table} AS {_together(map(self._read, parts))}")
+
+    def _read(self, paths: Sequence[str]) -> str:
+        names = ", ".join("'{}'".format(f"{self.root}/{path}".replace("'", "''")) for path in paths)
+        types = ", ".join(f"'{name}': {type_}" for name, type_ in _PLACES.items() if f"/{name}=" in paths[0])
+        return f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types = {{{types}}})"
 
 
-def _names(files: pafs.FileSystem, folder: str, begins: str) -> list[str]:
-    found = files.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    return [each.base_name for each in found if each.base_name.startswith(begins)]
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A warehouse in S3 or HDFS."""
 
+    files: "pafs.FileSystem"
+    root: str
 
-def _parquet(files: pafs.FileSystem, root: str, folders: Sequence[str]) -> list[str]:
-    def listed(folder: str) -> list[str]:
-        found = files.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True))
-        return [
-            each.path for each in found if each.extension == "parquet" and not each.base_name.startswith((".", "_"))
-        ]
+    def names(self, folder: str, begins: str = "") -> list[str]:
+        from pyarrow.fs import FileSelector
 
-    with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
-        return [path for paths in pool.map(listed, folders) for path in paths]
+        found = self.files.get_file_info(FileSelector(f"{self.root}/{folder}", allow_not_found=True))
+        return [each.base_name for each in found if each.base_name.startswith(begins)]
 
+    def read(self, path: str) -> bytes:
+        with self.files.open_input_stream(f"{self.root}/{path}") as stream:
+            return bytes(stream.read())
 
-def _show(connection: "DuckDBPyConnection", table: str, files: pafs.FileSystem, parts: Sequence[list[str]]) -> None:
-    """Make a view of files on a disk, and a table of those elsewhere: a query would bring them again each time."""
-    if isinstance(files, pafs.LocalFileSystem):
-        sources = list(map(_read, parts))
-        connection.execute(f"CREATE VIEW {table} AS {_together(sources)}")
-        return
-    from pyarrow import dataset  # it imports pandas: half a second
+    def show(self, connection: "DuckDBPyConnection", table: str, parts: Iterable[Sequence[str]]) -> None:
+        """Make a table of files: a query would bring them again each time."""
+        import pyarrow as pa
+        from pyarrow import dataset  # it imports pandas: half a second
 
-    sources = []
-    for number, paths in enumerate(parts):
-        partitions = dataset.partitioning(_PLACES, flavor="hive")
-        brought = dataset.dataset(paths, format="parquet", filesystem=files, partitioning=partitions)
-        connection.register(f"brought_{number}", brought)
-        sources.append(f"brought_{number}")
-    connection.execute(f"CREATE TABLE {table} AS {_together(sources)}")
-
-
-def _read(paths: list[str]) -> str:
-    names = ", ".join("'{}'".format(path.replace("'", "''")) for path in paths)
-    types = "{'date': DATE, 'hour': INTEGER}" if "/hour=" in paths[0] else "{'date': DATE}"
-    return f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types = {types})"
+        places = pa.schema([("date", pa.date32()), ("hour", pa.int32())])
+        sources = []
+        for number, paths in enumerate(parts):
+            brought = dataset.dataset(
+                [f"{self.root}/{path}" for path in paths],
+                format="parquet",
+                filesystem=self.files,
+                partitioning=dataset.partitioning(places, flavor="hive"),
+            )
+            connection.register(f"brought_{number}", brought)
+            sources.append(f"brought_{number}")
+        connection.execute(f"CREATE TABLE {table} AS {_together(sources)}")
 
 
 def _together(sources: Iterable[str]) -> str:
     return " UNION ALL BY NAME ".join(f"SELECT * FROM {source}" for source in sources)
+
+
+def _time(place: str) -> datetime:
+    """``date=2026-03-01/hour=07``, with or without an hour."""
+    date, _, hour = place.rpartition("date=")[2].partition("/hour=")
+    return datetime.fromisoformat(date).replace(tzinfo=UTC, hour=int(hour or 0))

@@ -79,12 +79,12 @@ def command(
     click.echo(made.html)
 
 
-def _rates(path: Path | None) -> "Rates":
-    from analysis.report.rates import Rates, load
+def _rates(path: Path | None) -> "Rates | None":
+    if path is None:
+        return None
+    from analysis.report.rates import load
     from config.problems import ConfigError
 
-    if path is None:
-        return Rates()
     try:
         return load(path)
     except ConfigError as error:

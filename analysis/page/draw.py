@@ -17,18 +17,14 @@ SERIES: Final = 8
 """Colours that are told apart."""
 
 
-def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int, said: Sequence[str] = ()) -> str:
-    """Draw one row of a heat map: a cell for each step, darker with its share.
-
-    ``said`` is what each cell says of itself; else it is for how much of the time something was so.
-    """
+def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> str:
+    """Draw one row of a heat map: a cell for each step, darker with its share of the time."""
     cells = []
     for number, (share, step) in enumerate(zip(shares, steps, strict=True)):
         if share > 0:
             level = sum(share > least for least in _HEAT) - 1
             when = words.from_to(step, step + timedelta(seconds=step_s))
-            share_of_time = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
-            tip = said[number] if said else share_of_time
+            tip = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
             # A little wider than a step: no hairlines between cells.
             cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
             cells.append(f"{cell}<title>{escape(tip)}</title></rect>")

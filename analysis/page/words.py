@@ -9,7 +9,6 @@ from quotas.kinds import BYTES, QuotaKind
 _MOST_OF_A_NAME: Final = 44
 _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTS: Final = ("", " k", " M", " G", " T")
-_FORMS: Final = {"full": "%Y-%m-%d %H:%M:%S", "day": "%b %d", "minute": "%H:%M", "second": "%H:%M:%S"}
 NOBODY: Final = "(nobody yet)"
 NO_CLIENT_ID: Final = "(no client-id)"
 _KINDS: Final = {name: kind for kind in QuotaKind for name in (kind.value, kind.row.word)}
@@ -108,14 +107,11 @@ def duration(seconds: float) -> str:
 
 def moment(time: datetime, *, of: timedelta | None = None) -> str:
     """Return a time in its zone; for a tick of a plot over ``of``, only the part that tells one from another."""
-    return f"{time:{_FORMS[form(of)]}}"
-
-
-def form(of: timedelta | None) -> str:
-    """Return how ``moment`` writes a time, by a name that ``page.js`` knows."""
     if of is None:
-        return "full"
-    return "day" if of >= timedelta(days=3) else "minute" if of >= timedelta(hours=1) else "second"
+        return f"{time:%Y-%m-%d %H:%M:%S}"
+    if of >= timedelta(days=3):
+        return f"{time:%b %d}"
+    return f"{time:%H:%M}" if of >= timedelta(hours=1) else f"{time:%H:%M:%S}"
 
 
 def from_to(begin: datetime, end: datetime) -> str:

@@ -9,21 +9,21 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-import pyarrow.fs as pafs
-
 from analysis import warehouse
 from analysis.asked import Asked
 from analysis.errors import AnalysisError
 from analysis.report import page, tables
-from analysis.report.rates import Rates
 from analysis.report.spreadsheet import harmless
 from analysis.warehouse import HOUR, Gold, Period
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from analysis.report.rates import Rates
+
 _DAY: Final = timedelta(days=1)
 _NAMES: Final = ("ResourceId", "SubAccountId", "SubAccountName")
+_MOST: Final = 2**63 - 1
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -34,7 +34,7 @@ class ReportRequest:
     begin: datetime | None
     end: datetime | None
     out: str
-    rates: Rates
+    rates: "Rates | None"
     gap_ms: int | None
     zone: ZoneInfo
     against: bool
@@ -65,8 +65,10 @@ def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> M
         if request.client is not None:
             tables.make(connection, tables.OF_CLIENT)
             names += tables.OF_CLIENT
-        elif request.against and tables.compare(connection, found, _before(period)):
-            names += tables.COMPARISON
+        else:
+            names += tables.reject(connection, found)
+            if request.against:
+                names += tables.compare(connection, found, _before(period))
         name = f"report={span.begin:{_STAMP}}-{span.end + timedelta(milliseconds=999):{_STAMP}}"
         folder = name if request.client is None else f"{request.client.folder()}/{name}"
         with TemporaryDirectory() as place:
@@ -119,8 +121,17 @@ def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path) 
     def quoted(name: str) -> str:
         return str(place / name).replace("'", "''")
 
+    # A sum of BIGINT is a HUGEINT, which Parquet does not have; forged records may add up to more than there is.
+    wide = connection.execute(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'main' AND data_type = 'HUGEINT'"
+    ).fetchall()
     for name in names:
-        connection.execute(f"COPY main.{name} TO '{quoted(f'{name}.parquet')}' (FORMAT parquet, COMPRESSION zstd)")
+        narrow = [f'least("{column}", {_MOST})::BIGINT AS "{column}"' for table, column in wide if table == name]
+        replaced = f" REPLACE ({', '.join(narrow)})" if narrow else ""
+        connection.execute(
+            f"COPY (SELECT *{replaced} FROM main.{name}) TO '{quoted(f'{name}.parquet')}' "
+            "(FORMAT parquet, COMPRESSION zstd)"
+        )
     # A name that a spreadsheet would take for a formula is written so that it is none.
     connection.execute("CREATE TABLE written (name VARCHAR, harmless VARCHAR)")
     found = connection.execute("SELECT ResourceId FROM chargeback UNION SELECT SubAccountId FROM chargeback").fetchall()
@@ -141,19 +152,21 @@ def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path) 
 
 def _keep(made: Path, out: str, folder: str) -> None:
     """Put the files in the place of an earlier report of the same period."""
-    files, root = warehouse.located(out)
-    target = f"{root}/{folder}"
     try:
-        if isinstance(files, pafs.LocalFileSystem):
-            unfinished = Path(f"{root}/.unfinished-{folder.replace('/', '-')}")
+        if (root := warehouse.on_disk(out)) is not None:
+            target = root / folder
+            unfinished = root / f".unfinished-{folder.replace('/', '-')}"
             shutil.rmtree(unfinished, ignore_errors=True)
             shutil.copytree(made, unfinished)
             shutil.rmtree(target, ignore_errors=True)
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             unfinished.rename(target)
             return
-        files.create_dir(target)
-        files.delete_dir_contents(target)
-        pafs.copy_files(str(made), target, pafs.LocalFileSystem(), files)
+        import pyarrow.fs as pafs
+
+        files, place = warehouse.located(out)
+        files.create_dir(f"{place}/{folder}")
+        files.delete_dir_contents(f"{place}/{folder}")
+        pafs.copy_files(str(made), f"{place}/{folder}", pafs.LocalFileSystem(), files)
     except OSError as error:
         raise AnalysisError(f"--out: {out} cannot be written: {error}") from None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 100
 """Lines of a table on the page; files have all."""
 _BARS: Final = 40
+_FAULTS: Final = 20
 _PLOTS: Final = 12
 
 
@@ -62,8 +63,7 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
 
     (totals,) = few("FROM totals")
     tables = {row["name"] for row in rows(connection, "SELECT table_name AS name FROM duckdb_tables()")}
-    compared = "compared_clients" in tables
-    own = about.client is not None
+    compared, own = "compared_clients" in tables, about.client is not None
     steps = _Steps(about)
     clusters = ", ".join(words.plain(each) for each in totals["clusters"])
     local = partial(datetime.astimezone, tz=about.zone)
@@ -104,6 +104,7 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
             "ORDER BY cost DESC NULLS LAST, bytes_in + bytes_out DESC, SubAccountId"
         ),
         "loss": few("FROM loss WHERE missing > 0 OR dropped > 0 OR late > 0 ORDER BY missing DESC, dropped DESC, hour"),
+        "rejected": few("FROM main.rejected", _FAULTS) if "rejected" in tables else [],
         "compared": compared,
         "changes": few("FROM compared_clients") if compared else [],
         "limit_changes": few("FROM compared_limits") if compared else [],

@@ -6,8 +6,8 @@ from typing import Final
 
 from analysis.errors import AnalysisError
 
-_TABLES: Final = ("usage", "rejected", "checkpoints")
-"""What a warehouse consists of (docs/analysis.md)."""
+_TABLES: Final = ("usage", "documents", "rejected", "gold", "checkpoints")
+"""Folders of a warehouse (docs/analysis-tables.md)."""
 
 
 def chosen(out: str | None, warehouse: str) -> str:

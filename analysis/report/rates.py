@@ -8,7 +8,7 @@ rates:
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,22 +18,12 @@ from config.nodes import Node, Scalar
 from config.problems import ConfigError, InvalidValue, InvalidValues, suggestion
 from config.units import parse_bytes, parse_number, parse_whole
 
-
-@dataclass(frozen=True, slots=True)
-class Rated:
-    """A thing that can be charged for."""
-
-    unit: str
-    """ConsumedUnit of FOCUS."""
-    parse: Callable[[str], int]
-    """How much of it a price is for, as it is written."""
-
-
-RATED: Final[Mapping[str, Rated]] = {
-    "bytes_in": Rated("Bytes", parse_bytes),
-    "bytes_out": Rated("Bytes", parse_bytes),
-    "requests": Rated("Requests", parse_whole),
+RATED: Final[Mapping[str, Callable[[str], int]]] = {
+    "bytes_in": parse_bytes,
+    "bytes_out": parse_bytes,
+    "requests": parse_whole,
 }
+"""Things that can be charged for, and how it is read how much of them a price is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +36,8 @@ class UnitPrice:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """No currency and no rates: quantities alone."""
-
-    currency: str | None = None
-    of: Mapping[str, UnitPrice] = field(default_factory=dict)
+    currency: str
+    of: Mapping[str, UnitPrice]
 
 
 def load(path: Path) -> Rates:
@@ -73,13 +61,13 @@ def _read(document: Document, wrong: InvalidValues) -> Rates:
     rates = document.root.get("rates")
     if not isinstance(rates, Written) or not rates:
         wrong.add(("rates",), "must say what costs how much", "write it like bytes_in: {per: 1GiB, price: 0.02}")
-        return Rates()
+        return Rates(str(currency), {})
     found: dict[str, UnitPrice] = {}
     for sku, rate in rates.items():
         with wrong.at("rates", sku):
             per, price = _parts(sku, rate)
             with wrong.at("rates", sku, "per"):
-                amount = RATED[sku].parse(per)
+                amount = RATED[sku](per)
                 if amount == 0:
                     raise InvalidValue("must be above 0", "it is how much the price is for")
                 with wrong.at("rates", sku, "price"):

@@ -1,25 +1,13 @@
 """CSV for spreadsheets: names stay names, whatever they begin with."""
 
-import csv
-import io
 import unicodedata
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 _FORMULA: Final = frozenset("=+-@\N{MINUS SIGN}")
-"""What begins a formula; of other forms of these, compatibility (NFKC) makes the same."""
+"""A formula begins with one of these, or with another form that compatibility (NFKC) makes one of them."""
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 """Kinds of characters that a spreadsheet passes over, or that nobody sees: control, format, white space."""
 _QUOTES: Final = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
-
-
-def text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a CSV file of rows; None is empty."""
-    file = io.StringIO()
-    lines = csv.writer(file)
-    lines.writerow(columns)
-    lines.writerows([harmless(value) for value in row] for row in rows)
-    return file.getvalue()
 
 
 def harmless(value: object) -> object:

@@ -1,6 +1,6 @@
 """The tables of a report: gold of a period in the schema ``gold``, and what ``sql/`` makes of it beside."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 from analysis.asked import Asked, nobody
 from analysis.errors import AnalysisError
-from analysis.report.rates import RATED, Rates
 from analysis.warehouse import HOUR, TABLES, Gold, Period, nothing
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from analysis.report.rates import Rates
 
 OF_PERIOD: Final = (
     *("talkers", "rules", "capped", "addresses", "limits", "headroom", "headroom_days", "trend"),
@@ -21,12 +22,16 @@ OF_PERIOD: Final = (
 )
 """In the order in which they are made: later ones read earlier ones."""
 OF_CLIENT: Final = ("client_use", "company")
-COMPARED: Final = ("talkers", "limits", "headroom")
 COMPARISON: Final = ("compared_clients", "compared_limits", "compared_quotas")
 _STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _MOST_STEPS: Final = 180
 _HOUR_MS: Final = 3_600_000
-_MOST: Final = 2**63 - 1
+_CHARGED: Final = {
+    "bytes_in": ("Bytes sent to brokers", "Bytes"),
+    "bytes_out": ("Bytes received from brokers", "Bytes"),
+    "requests": ("Requests to brokers", "Requests"),
+}
+"""Items of chargeback: ChargeDescription and ConsumedUnit of FOCUS."""
 Row = dict[str, Any]
 
 
@@ -155,24 +160,19 @@ def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
     connection.execute(f"CREATE OR REPLACE TABLE earlier_boots AS {earlier}")
 
 
-def price(connection: "DuckDBPyConnection", rates: Rates, zone: ZoneInfo) -> None:
+def price(connection: "DuckDBPyConnection", rates: "Rates | None", zone: ZoneInfo) -> None:
     """Make ``rates``, and ``local_hours``: of each UTC hour its local day and month. Raises AnalysisError.
 
     A zone whose midnight is not at a full UTC hour is refused: gold is by UTC hours.
     """
-    said = {
-        "bytes_in": "Bytes sent to brokers",
-        "bytes_out": "Bytes received from brokers",
-        "requests": "Requests to brokers",
-    }
     connection.execute(
         "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, "
         "pricing_unit VARCHAR, price DOUBLE, currency VARCHAR)"
     )
-    for sku, rated in RATED.items():
-        rate = rates.of.get(sku)
+    for sku, (description, unit) in _CHARGED.items():
+        rate = None if rates is None else rates.of.get(sku)
         priced = (None, None, None) if rate is None else (float(rate.per), rate.unit, float(rate.price))
-        values = [sku, said[sku], rated.unit, *priced, rates.currency]
+        values = [sku, description, unit, *priced, rates and rates.currency]
         connection.execute("INSERT INTO rates VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     connection.execute(
         "CREATE TABLE local_hours (date DATE, hour INTEGER, hour_ms BIGINT, day DATE, day_ms BIGINT, "
@@ -201,20 +201,30 @@ def _local(hour: datetime, zone: ZoneInfo) -> list[Any]:
     return [hour.date(), hour.hour, round(hour.timestamp() * 1000), day, *times]
 
 
-def make(connection: "DuckDBPyConnection", names: Iterable[str], schema: str = "main") -> None:
-    """Make tables by their queries in ``sql/``."""
+def make(connection: "DuckDBPyConnection", names: Iterable[str], what: str = "TABLE main") -> None:
+    """Make tables, or views, by their queries in ``sql/``."""
     for name in names:
-        query = files("analysis.report").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-        # A sum of BIGINT is a HUGEINT, which Parquet does not have; forged records may add up to more than there is.
-        wide = [row["column_name"] for row in rows(connection, f"DESCRIBE {query}") if row["column_type"] == "HUGEINT"]
-        narrow = ", ".join(f'least("{column}", {_MOST})::BIGINT AS "{column}"' for column in wide)
-        connection.execute(
-            f"CREATE TABLE {schema}.{name} AS SELECT *{narrow and f' REPLACE ({narrow})'} FROM (\n{query})"
-        )
+        connection.execute(f"CREATE {what}.{name} AS {_sql(name)}")
 
 
-def compare(connection: "DuckDBPyConnection", found: Gold, period: Period) -> bool:
-    """Make the tables that hold a report against the period before, of the same length; return whether there is one."""
+def _sql(name: str) -> str:
+    return files("analysis.report").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def reject(connection: "DuckDBPyConnection", found: Gold) -> list[str]:
+    """Make the table of rejected documents, if there are any; return its name."""
+    connection.execute("SET schema = 'gold'")
+    names = ["rejected"] if found.show_rejected(connection) else []
+    connection.execute("SET search_path = 'main,gold'")
+    make(connection, names)
+    return names
+
+
+def compare(connection: "DuckDBPyConnection", found: Gold, period: Period) -> Sequence[str]:
+    """Make the tables that hold a report against the period before, of the same length; return their names.
+
+    There are none where nothing is stored of it.
+    """
     connection.execute("CREATE SCHEMA gold_before; CREATE SCHEMA before; SET schema = 'gold_before'")
     is_there = found.show(connection, period, ("client", "charged", "counters", "readings"))
     if is_there:
@@ -222,8 +232,9 @@ def compare(connection: "DuckDBPyConnection", found: Gold, period: Period) -> bo
         (span,) = rows(connection, "SELECT min(begin_ms) AS begin_ms, max(end_ms) AS end_ms FROM client")
         for name in ("begin_ms", "end_ms"):
             connection.execute(f"SET VARIABLE {name} = {span[name]}")
-        make(connection, COMPARED, "before")
-    connection.execute("SET search_path = 'main,gold'")
-    if is_there:
+        make(connection, ["limits"], "TABLE before")
+        connection.execute(f"CREATE TABLE before.readings AS {_sql('close_before')}")
+        make(connection, ["talkers", "headroom"], "VIEW before")  # the comparison needs few of their columns
         make(connection, COMPARISON)
-    return is_there
+    connection.execute("SET search_path = 'main,gold'")
+    return COMPARISON if is_there else ()

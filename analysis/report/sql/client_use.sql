@@ -1,11 +1,11 @@
 -- What one client used of each of its counters in each UTC hour, what all on the counter used, and the limits.
 -- The runner makes the view everybody: gold's charged without the filter.
-SELECT a.counter, any_value(l.kind) AS kind, any_value(l.role) AS role, any_value(l.broker) AS broker,
-    any_value(l.instance) AS instance, any_value(l.rule) AS rule,
-    epoch(a.date)::BIGINT + a.hour * 3600 AS at_s, sum(a.used) FILTER (a.is_own) AS used, sum(a.used) AS used_by_all,
-    sum(a.muted_ms) FILTER (a.is_own) AS muted_ms, min(a.least_limit) AS least_limit, max(a.most_limit) AS most_limit,
-    any_value(a.per_used) AS per_used
-FROM everybody a JOIN limits l ON l.counter = a.counter
-WHERE a.role <> 'shadow'
-GROUP BY a.counter, a.date, a.hour
-ORDER BY sum(sum(a.used) FILTER (a.is_own)) OVER (PARTITION BY a.counter) DESC NULLS LAST, a.counter, at_s
+SELECT counter, any_value(kind) AS kind, any_value(role) AS role, any_value(broker) AS broker,
+    any_value(instance) AS instance, any_value(rule) AS rule,
+    epoch(date)::BIGINT + hour * 3600 AS at_s, sum(used) FILTER (is_own) AS used, sum(used) AS used_by_all,
+    sum(muted_ms) FILTER (is_own) AS muted_ms, min(least_limit) AS least_limit, max(most_limit) AS most_limit,
+    any_value(per_used) AS per_used
+FROM everybody
+WHERE role <> 'shadow'
+GROUP BY counter, date, hour
+ORDER BY sum(sum(used) FILTER (is_own)) OVER (PARTITION BY counter) DESC NULLS LAST, counter, at_s

@@ -1,7 +1,8 @@
--- Each counter with its names, once for the period.
-SELECT counter, any_value(kind) AS kind, any_value(role) AS role, any_value(cluster) AS cluster,
-    any_value(instance) AS instance, any_value(broker) AS broker, any_value(rule) AS rule,
-    any_value(unit_user) AS unit_user, any_value(unit_client_id) AS unit_client_id,
-    max(window_ms) AS window_ms, max(interval_ms) AS interval_ms,
-    bool_or(is_shared) OR min(first_client) <> max(last_client) AS is_shared
-FROM counters GROUP BY counter ORDER BY counter
+-- Each counter of a rule with its names, once for the period.
+SELECT counter, names.*, window_ms, interval_ms
+FROM (
+    SELECT counter, max(window_ms) AS window_ms, max(interval_ms) AS interval_ms, any_value({
+        kind: kind, role: role, cluster: cluster, instance: instance, broker: broker, rule: rule,
+        unit_user: unit_user, unit_client_id: unit_client_id}) AS names
+    FROM counters WHERE rule IS NOT NULL GROUP BY counter)
+ORDER BY counter

