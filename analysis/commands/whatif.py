@@ -48,7 +48,7 @@ def command(
     """Say who would be throttled under other quotas, for how long, before and after.
 
     Who never had more than the limit would not be: that is known from the tables of gold. The rows of all others are
-    replayed against each file; what a limit holds back is carried over (docs/analysis-whatif.md).
+    replayed against each file; what a limit holds back is carried over (docs/analysis.md).
     """
     from analysis.demand import recording, rows
     from analysis.warehouse import Period

@@ -25,7 +25,7 @@ PER_S: Final = 200
 BYTES: Final = 300
 OUT_OF_REACH: Final = 100_000.0
 TOLERANCE: Final = 0.15
-"""Of what passes: docs/analysis-whatif.md."""
+"""Of what passes: docs/analysis.md."""
 _MET: Final = """
     WITH mine AS (SELECT * FROM read_parquet(?) WHERE client_id = 'busy'),
          first_row AS (SELECT min(time) AS first FROM mine)

@@ -178,7 +178,7 @@ quotas:
   - {entity: {user: nobody}, producer_byte_rate: 9MB}
 """
 COMMAND = re.compile(r"^\S*sluice analyze (recommend .*?)(?:  +#.*)?$", re.MULTILINE)
-PAGES = [Path(__file__).parents[3] / name for name in ("README.md", "docs/analysis-whatif.md")]
+PAGES = [Path(__file__).parents[3] / name for name in ("README.md", "docs/analysis.md")]
 
 
 def test_no_command_of_the_pages_touches_what_is_live(
