@@ -1,6 +1,6 @@
-"""The program: every socket, every task, the command line.
+"""The program: sockets, tasks and the command line.
 
-It composes ``config``, ``protocol`` and ``quotas``; nothing below it knows a loop, a socket or the time.
+It composes ``config``, ``protocol`` and ``quotas``, which know no loop, socket or clock.
 """
 
 __version__ = "0.1.0"
@@ -8,7 +8,7 @@ COMPILED = "compiled"
 
 
 def build() -> str:
-    """Return how the hot modules run: "compiled" (docs/decisions/0020) or "pure Python"."""
+    """Return how the hot modules are built: "compiled" (docs/decisions/0020) or "pure Python"."""
     from importlib.util import find_spec
 
     found = find_spec("proxy.session.session")

@@ -6,7 +6,7 @@ from proxy import version
 
 
 def main() -> None:
-    """Run the command line; the version is answered without loading it."""
+    """Run the command line; ``--version`` is answered without loading it."""
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"{version()}\n")
         return

@@ -1,4 +1,4 @@
-"""The life of the process: one event loop, with a supervisor on it."""
+"""Runs the process: one event loop with a supervisor."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from config.settings import Settings
 from proxy.supervisor import Supervisor
 
 _SWITCH_INTERVAL_S: Final = 0.001
-"""How long a thread may hold the interpreter: rendering 2,000 entities then delays the loop half as much."""
+"""How long a thread may hold the interpreter: with it, rendering 2,000 entities delays the loop half as much."""
 
 _THREADS_END_S: Final = 5.0
-"""How long threads that are still at work are waited for at the end."""
+"""How long threads that are still busy are waited for at the end."""
 
 
 def run(settings: Settings, path: Path) -> int:
-    """Run the proxy with the settings that ``path`` holds until it is told to stop; returns the exit status."""
+    """Run the proxy with the settings read from ``path`` until it is stopped; return the exit status."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     runner, loop_name = _loop_runner()
     with runner:
@@ -28,7 +28,7 @@ def run(settings: Settings, path: Path) -> int:
 
 
 def _end_within(seconds: float, status: int) -> None:
-    """End the process even if a thread of it never does: one that reads a file of a server that is gone."""
+    """End the process even if a thread does not, such as one that reads a file from a dead server."""
     end = threading.Timer(seconds, os._exit, (status,))
     end.daemon = True
     end.start()

@@ -1,4 +1,4 @@
-"""The command line. Each command imports what it needs when it runs: ``sluice health`` is called every few seconds."""
+"""The command line. Commands import what they need when they run: ``sluice health`` runs every few seconds."""
 
 import sys
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def _config_option(*, required: bool = True) -> Callable[[_Command], _Command]:
 @click.group(
     context_settings={"help_option_names": _HELP},
     epilog="First `sluice check -c sluice.yaml`, then `sluice run -c sluice.yaml`; "
-    "`sluice doctor -c sluice.yaml` where a client cannot connect.",
+    "`sluice doctor -c sluice.yaml` if a client cannot connect.",
 )
 @click.version_option(__version__, message=version())
 def cli() -> None:
@@ -45,7 +45,7 @@ def cli() -> None:
 @cli.command(short_help="Run the proxy until it is told to stop.")
 @_config_option()
 def run(config_path: Path) -> None:
-    """Run the proxy until SIGTERM; SIGHUP loads quotas and certificates again."""
+    """Run the proxy until SIGTERM; SIGHUP reloads quotas and certificates."""
     settings, document = _loaded(config_path)
     from proxy import app
     from proxy.checks import configuration
@@ -57,7 +57,7 @@ def run(config_path: Path) -> None:
         click.echo("\n".join(map(str, unusable)), err=True)
         sys.exit(EXIT_CONFIG)
     logs.configure(settings.log.level, settings.log.format)
-    with logs.written_apart():
+    with logs.writer_thread():
         configuration.log_findings(findings)
         status = app.run(settings, config_path)
     sys.exit(status)
@@ -71,11 +71,9 @@ def run(config_path: Path) -> None:
     "names",
     metavar="NAME",
     multiple=True,
-    help="Print what mapping rules make of this certificate subject or Kerberos principal, instead of examples.",
+    help="Apply mapping rules to this certificate subject or Kerberos principal, instead of examples.",
 )
-@click.option(
-    "--quotas", "ask", is_flag=True, help="Ask the stores for the quotas that they hold, also over the network."
-)
+@click.option("--quotas", "ask", is_flag=True, help="Also read the quotas from their stores, even over the network.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(
     config_path: Path | None,
@@ -87,7 +85,7 @@ def check(
 ) -> None:
     """Print every problem of a configuration and of the files it names: exit 0 if it can be used, else 2.
 
-    QUOTAS is a quota file to look at by itself; with --config, instead of the one that the configuration names.
+    QUOTAS is a quota file to check; with --config, it replaces the one that the configuration names.
     """
     from proxy.checks import report
     from proxy.runtime.clock import wall_s
@@ -107,12 +105,12 @@ def check(
     sys.exit(EXIT_CONFIG if found.problems else 0)
 
 
-@cli.command(short_help="Ask a running proxy how it is.")
+@cli.command(short_help="Check whether a running proxy is healthy.")
 @_config_option(required=False)
-@click.option("--url", metavar="URL", help="Ask this admin port, as in http://127.0.0.1:9404, and read no file.")
-@click.option("--live", is_flag=True, help="Ask whether it runs (/livez), not whether it serves (/readyz).")
+@click.option("--url", metavar="URL", help="Ask this admin port, as in http://127.0.0.1:9404, without a configuration.")
+@click.option("--live", is_flag=True, help="Check whether it is running (/livez), not whether it is ready (/readyz).")
 def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
-    """Ask a running proxy how it is: exit 0 if it is well, else print why and exit 1."""
+    """Check whether a running proxy is healthy: exit 0 if it is, else print why and exit 1."""
     from proxy.checks.health import admin_url, ask
 
     if (config_path is None) == (url is None):
@@ -134,9 +132,9 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     "--command-config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="How a client connects, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
+    help="Client properties, as for Kafka's own tools: security.protocol, sasl.jaas.config ...",
 )
-@click.option("--bootstrap", metavar="HOST:PORT", help="Connect there, instead of where the listener says.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="Connect to this address instead of the listener's.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def doctor(
     config_path: Path, listener: str | None, command_config: Path | None, bootstrap: str | None, *, as_json: bool
@@ -157,17 +155,17 @@ def doctor(
     sys.exit(EXIT_UNHEALTHY if found.failed else 0)
 
 
-@cli.command(short_help="Measure how dear requests are at a broker, for request_costs.scale.")
+@cli.command(short_help="Measure the cost of requests at a broker, for request_costs.scale.")
 @_config_option()
 @click.option(
     "--command-config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="How to connect and log in, as Kafka's own tools take it. Default: as the configuration's cluster says.",
+    help="Client properties, as for Kafka's own tools. Default: the cluster section of the configuration.",
 )
 @click.option("--broker", type=int, metavar="NODE_ID", help="The broker to measure. Default: the lowest node id.")
 def calibrate(config_path: Path, command_config: Path | None, broker: int | None) -> None:
-    """Measure how dear requests are at a broker, and print what to write as request_costs.scale.
+    """Measure the cost of requests at a broker, and print the value for request_costs.scale.
 
     Takes some ten seconds and the right to change quotas. Creates a topic and quotas of its own for that time. Brokers
     then record request times of all clients until they are restarted (docs/request-percentage.md).
@@ -181,7 +179,7 @@ def calibrate(config_path: Path, command_config: Path | None, broker: int | None
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def quotas(arguments: tuple[str, ...]) -> None:
-    """See and change quotas, wherever they are kept."""
+    """Show and change quotas in any store."""
     from proxy.manage.cli import quotas as commands
 
     commands.main(list(arguments), prog_name="sluice quotas", help_option_names=_HELP)
@@ -190,7 +188,7 @@ def quotas(arguments: tuple[str, ...]) -> None:
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def analyze(arguments: tuple[str, ...]) -> None:
-    """What was used, and what the quotas should be, from usage records."""
+    """Report usage, and recommend quotas, from usage records."""
     from importlib.util import find_spec
 
     if find_spec("pyspark") is None:
@@ -206,7 +204,7 @@ def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":
 
 
 def _loaded(config_path: Path, exit_status: int = EXIT_CONFIG) -> "tuple[Settings, Document]":
-    """Load the configuration, or end the command with all that is wrong with it."""
+    """Load the configuration, or print all its problems and exit."""
     from config.loader import load_with_document
     from config.problems import ConfigError
 

@@ -1,5 +1,5 @@
-"""The supervisor does everything that is not moving bytes: signals, the store of quotas, the admin port, shipping usage
-records, and the ports that its worker accepts at; in which order all of it starts and stops.
+"""The supervisor: signals, the quota store, the admin port, shipping of usage records, and listening sockets for the
+worker; it also determines the order in which all parts start and stop.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
-from proxy.control.managing import Managing
 from proxy.control.mode import ModeSwitch
+from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
 from proxy.control.state_file import StateFile
@@ -38,13 +38,13 @@ from proxy.worker import Worker
 log = structlog.get_logger("sluice")
 
 EXIT_FAILED: Final = 1
-EXIT_CONFIG: Final = 2  # as the command line's own; a service manager need not try again
+EXIT_CONFIG: Final = 2  # as for the command line; a service manager should not restart it
 _LAST_WORDS_S: Final = 5.0
-"""How long a stop waits for the last usage records to be kept."""
+"""How long a stop waits for the last usage records."""
 
 
 class Supervisor:
-    """Runs a worker, on the same loop."""
+    """Runs a worker on the same loop."""
 
     def __init__(self, settings: Settings, path: Path, loop_name: str) -> None:
         self._settings = settings
@@ -52,7 +52,7 @@ class Supervisor:
         self._loop_name = loop_name
         self._stopping = asyncio.Event()
         self._starting: asyncio.Task[int] | None = None
-        """What waits for the store of quotas."""
+        """The startup task, while it waits for the quota store."""
         self._delay_s = settings.drain.delay_s
         self._reloading = asyncio.Lock()
         self._reload_waits = False
@@ -66,7 +66,7 @@ class Supervisor:
         self._worker = Worker(settings, self._bind, self._ask if store.answers_clients else None)
         kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
         self._quotas = QuotasInForce(store, self._worker.apply, enabled=quotas.mode != "off", kind=kinds)
-        self._managing = Managing(self._quotas, quotas.admins)
+        self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
@@ -74,7 +74,7 @@ class Supervisor:
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress)
 
     async def run(self) -> int:
-        """Start, serve, and stop when a signal says so; returns the exit status."""
+        """Start, serve, and stop on a signal; return the exit status."""
         asyncio.get_running_loop().set_exception_handler(on_loop_error)
         for number in (signal.SIGTERM, signal.SIGINT):
             on_signal(number, "stop", self.on_stop_signal, number)
@@ -88,7 +88,7 @@ class Supervisor:
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
-            log.info("stopped before the quotas were read")
+            log.info("stopped before the quotas were loaded")
             return 0
         finally:
             self._starting = None
@@ -106,7 +106,7 @@ class Supervisor:
     # ---------------------------------------------------------------------------------------------- start and stop
 
     async def _wait_for_quotas(self) -> bool:
-        """Answer at the admin port alone until the quotas are known. Returns False if the proxy is stopped before."""
+        """Serve only the admin port until the quotas are known. Returns False if the proxy is stopped before."""
         await self._open_admin_port()
         await self._quotas.decided.wait()
         return not self._stopping.is_set()
@@ -143,7 +143,7 @@ class Supervisor:
             self._state.watch()
         FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
-        gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
+        gc.freeze()  # existing objects live as long as the process: garbage collections skip them
         log.info(
             "listening",
             version=__version__,
@@ -157,13 +157,13 @@ class Supervisor:
         )
 
     async def _stop(self) -> int:
-        """Be not ready for a while, then take nobody, then finish; the admin port says so to the end."""
+        """Report not ready for a while, then stop accepting, then drain; the admin port stays up to the end."""
         log.info("stopping", delay_s=self._delay_s, drain_s=self._settings.drain.timeout_s)
         self._finishing = spawn(self._finish(), "finish requests in flight")
         if self._hurried:
             self._finishing.cancel()
         await asyncio.wait((self._finishing,))
-        self._managing.stop()  # if that was cut short
+        self._quota_admin.stop()  # in case the drain was cut short
         self._cut_off += await self._worker.stop()
         if self._state is not None:
             await attempt("keep the state file", self._state.keep)
@@ -178,29 +178,31 @@ class Supervisor:
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self._quotas.close()
         except TimeoutError:
-            log.warning("the quota store does not answer: it is left as it is")
+            log.warning("the quota store does not answer: it was not closed")
 
     async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
-        return await self._managing.answer(frame, user, client_id, peer)
+        return await self._quota_admin.answer(frame, user, client_id, peer)
 
     async def _finish(self) -> None:
         await asyncio.sleep(self._delay_s)
-        self._managing.stop()
+        self._quota_admin.stop()
         self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
 
     def on_stop_signal(self, number: int = signal.SIGTERM) -> None:
-        """Stop: after draining the first time, at once the second. Who types Ctrl-C waits for no load balancer."""
+        """Drain and stop at the first signal, stop immediately at the second. SIGINT skips the delay for load
+        balancers.
+        """
         if number == signal.SIGINT:
             self._delay_s = 0.0
         if self._stopping.is_set() and (self._finishing is None or self._finishing.cancel()):
             self._hurried = True
         self._stopping.set()
-        if self._starting is not None:  # whatever the store waits for
+        if self._starting is not None:  # it may wait for the store
             self._starting.cancel()
         self._quotas.decided.set()
 
     def _on_reload_signal(self) -> None:
-        if not self._reload_waits:  # one that waits for the one under view will see this change, too
+        if not self._reload_waits:  # a waiting reload covers this signal too
             self._reload_waits = True
             spawn(self._reload(), "load files again")
 
@@ -217,7 +219,9 @@ class Supervisor:
     # ------------------------------------------------------------------------------------------------------ the mode
 
     def _on_mode_signal(self, number: int) -> None:
-        """SIGUSR1 lets everybody go, without a token and without a file; SIGUSR2 is as the configuration says."""
+        """SIGUSR1 switches to shadow, so that all clients are released, without a token or file; SIGUSR2 restores the
+        configured mode.
+        """
         mode: Mode = "shadow" if number == signal.SIGUSR1 else self._mode.configured
         source = signal.Signals(number).name
         spawn(self._mode.turn(mode, who="signal", source=source), "turn the mode")

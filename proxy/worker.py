@@ -1,7 +1,7 @@
-"""A worker moves bytes: listeners, sessions, the engine, throttling, meters; all on one event loop.
+"""The worker: listeners, sessions, the engine, throttling and meters on one event loop.
 
-What crosses between it and the supervisor is plain data, which could be pickled, and sockets that listen: the same code
-runs beside the supervisor and could run in a process of its own. It reads no store, answers no HTTP, ships nothing.
+It exchanges only plain data, which could be pickled, and listening sockets with the supervisor, so it could run in a
+process of its own. It reads no store, serves no HTTP and ships nothing.
 """
 
 import asyncio
@@ -18,30 +18,30 @@ from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
 from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
-from proxy.brokers.known import KnownBrokers
+from proxy.brokers.known_brokers import KnownBrokers
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.edge.connection_gate import ConnectionGate, rates_of
-from proxy.edge.connection_places import places_of
-from proxy.edge.descriptors import raise_limit, room
+from proxy.edge.connection_slots import slots_of
+from proxy.edge.descriptors import capacity, raise_limit
 from proxy.edge.drain import drain
-from proxy.edge.endings import Endings
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import Bind
 from proxy.edge.logins import Logins, certificate_names
 from proxy.edge.quota_requests import Ask, QuotaRequests
+from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
-from proxy.edge.stats import Drained, Stats, WorkerSnapshot
+from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.whoami import Identity, identify
 from proxy.runtime import logs
+from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
-from proxy.runtime.turns import Turns
 from proxy.session.rules import Gathering, Rules
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
@@ -60,12 +60,12 @@ log = structlog.get_logger("sluice")
 
 _TIDY_EVERY_S: Final = 1.0
 _BIND_AGAIN_S: Final = 10.0
-"""How often ports are tried that could not be bound."""
+"""Interval between attempts to bind ports that were in use."""
 
 
 class Worker:
-    """Serves clients between ``start`` and ``stop``. ``bind`` gives it the sockets of brokers' ports, as brokers are
-    found. ``ask`` answers requests about quotas; without it the brokers do.
+    """Serves clients between ``start`` and ``stop``. ``bind`` opens sockets for the ports of brokers as they are found.
+    ``ask`` answers quota requests; without it they are forwarded to the brokers.
     """
 
     def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None) -> None:
@@ -113,14 +113,14 @@ class Worker:
         self._routes = Routes(settings)
 
     async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]], known: Sequence[KnownBrokers] = ()) -> int:
-        """Serve, where the sockets of each listener's bootstrap address listen; return the limit of connections.
+        """Serve each listener on the given sockets of its bootstrap address; return the limit of connections.
 
-        ``known`` are brokers from before the start: their ports are there from the first moment on.
+        ``known``: brokers from before the start, whose ports open at once.
 
-        Raises OSError and ValueError where files for TLS cannot be loaded, or descriptors are too few.
+        Raises OSError and ValueError if TLS files cannot be loaded, or descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit, self._gate.most_held = room(settings, raise_limit())
+        self._connections_limit, self._gate.most_held = capacity(settings, raise_limit())
         self._open_listeners()
         for cluster in self._routes.clusters:
             for each in known:
@@ -131,7 +131,7 @@ class Worker:
         for cluster in self._routes.clusters:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
-        Endings(self._listeners, settings.limits, self._stats, now_ms).watch()
+        SessionReaper(self._listeners, settings.limits, self._stats, now_ms).watch()
         every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
         watch_lag(self._stats.observe_lag)
         self._metering.watch()
@@ -141,7 +141,7 @@ class Worker:
         return self._connections_limit
 
     async def stop(self) -> int:
-        """Take nobody any more, and cut off who is still there; returns how many those were."""
+        """Stop accepting, and cut off all sessions; return their number."""
         self._close_listeners()
         sessions = self._sessions()
         for session in sessions:
@@ -151,7 +151,7 @@ class Worker:
     # ------------------------------------------------------------------------------------ between it and the supervisor
 
     async def apply(self, policy: Policy) -> PolicyChange:
-        """Put quotas in force, at once and for all sessions."""
+        """Put quotas in force for all sessions."""
         change = self._engine.apply(policy, now_ms())
         self._gate.apply(policy)
         self._costs.on = policy.has(QuotaKind.REQUEST_PERCENTAGE)
@@ -159,56 +159,56 @@ class Worker:
         return change
 
     async def set_mode(self, mode: Mode) -> None:
-        """Hold clients to quotas from now on, or let all go that are held."""
+        """Switch the mode: enforce quotas, or release all throttled clients."""
         now = now_ms()
-        self._engine.rejudge(now)  # before anybody goes: the hot path goes by its generation
+        self._engine.rejudge(now)  # before any release: the hot path checks its generation
         self._gate.set_mode(mode)
         self._throttling.set_mode(mode, now)
 
     async def reload_certificates(self) -> None:
-        """Load the certificates of all listeners again."""
+        """Reload the certificates of all listeners."""
         for listener in self._listeners:
             await attempt("load files again", listener.reload_tls)
 
     async def readdress(self, listeners: Sequence[ListenerSettings]) -> None:
-        """Follow other addresses of listeners: brokers' ports open and close, and clients are told others."""
+        """Apply changed addresses of listeners: ports of brokers open and close, and clients are told the new ones."""
         for settings in listeners:
             for listener in self._listeners:
                 if listener.name == settings.name and (closed := listener.change(settings)):
                     log.info("draining sessions at closed ports", listener=settings.name, sessions=len(closed))
                     spawn(drain(closed, self._settings.drain.timeout_s), "drain sessions at closed ports")
 
-    async def drain(self, timeout_s: float) -> Drained:
-        """Take nobody any more, and let who is there finish what is in flight."""
+    async def drain(self, timeout_s: float) -> DrainResult:
+        """Stop accepting, and let sessions finish their requests in flight."""
         self._close_listeners()
         sessions = self._sessions()
         log.info("draining", sessions=len(sessions))
-        return Drained(len(sessions), await drain(sessions, timeout_s))
+        return DrainResult(len(sessions), await drain(sessions, timeout_s))
 
     async def not_ready(self) -> list[str]:
-        """Return why clients cannot be served; nothing if they can."""
+        """Return why clients cannot be served; empty if they can."""
         parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in self._routes.clusters]
         parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
         return [f"{part}: {why}" for part, why in parts if why is not None]
 
     async def identify(self, peer: str) -> Identity | None:
-        """Return who the client at ``host:port`` is, None if there is no such connection."""
+        """Return the identity of the client at ``host:port``, None if there is no such connection."""
         return await identify(self._listeners, peer)
 
     async def known_brokers(self) -> list[KnownBrokers]:
-        """Return what is known of the brokers of each route, as far as they have been named since the start."""
+        """Return the brokers of each route, if any have been named since startup."""
         return [known for cluster in self._routes.clusters if (known := cluster.known) is not None]
 
     async def alterations(self) -> int:
-        """Return how many AlterClientQuotas have come since the start: the brokers' quotas may be others after one."""
+        """Return the number of AlterClientQuotas since startup: each may have changed the brokers' quotas."""
         return sum(served.requests for served in self._altering)
 
     def take_usage(self) -> AsyncIterator[Columns]:
-        """Yield the rows of usage records since this was called last."""
+        """Yield the rows of usage records since the last call."""
         return self._metering.take_usage()
 
     async def snapshot(self) -> WorkerSnapshot:
-        """Return what there is to be seen; what has been counted is taken by it."""
+        """Return the state for metrics, and reset the counters in it."""
         usage = await in_slices(self._engine.take(now_ms()))
         clients = await self._metering.take_traffic()
         ip_rates = await in_slices(self._gate.usage_of_addresses())
@@ -251,8 +251,8 @@ class Worker:
 
     def _open_listeners(self) -> None:
         settings, rules = self._settings, self._rules()
-        places = places_of(settings, self._connections_limit)
-        admission = Admission(places, self._gate, settings.limits, self._stats, self._rejections, self._bind)
+        slots = slots_of(settings, self._connections_limit)
+        admission = Admission(slots, self._gate, settings.limits, self._stats, self._rejections, self._bind)
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
@@ -276,7 +276,7 @@ class Worker:
         ]
         self._altering = [each for table in self._tables for each in table.values() if each.spec.api_key == ALTER]
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
-        self._turns = Turns(asyncio.get_running_loop().call_soon)
+        self._call_queue = CallQueue(asyncio.get_running_loop().call_soon)
         return Rules(
             gathering=self._gathering,
             engine=self._engine,
@@ -291,7 +291,7 @@ class Worker:
             gathered_limit=settings.limits.gathered_bytes,
             clock=now_ms,
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
-            later=self._turns.later,
+            later=self._call_queue.later,
             protected_topics=protected,
             errors=self._errors,
             latencies=self._latencies,
@@ -324,5 +324,5 @@ class Worker:
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:
-    """Set the timer of a delay queue. One that fails is set again: without it, all that is muted would stay so."""
+    """Set the timer of a delay queue, again after a failure: without it, muted connections would stay muted."""
     return later(delay_s, "delay queue", release, otherwise=partial(_release_later, AFTER_FAULT_S, release))

@@ -1,15 +1,15 @@
-"""What the series of clients say, with or without a quota: all their traffic, as their meters hand it over."""
+"""Series of clients, with or without a quota: all of their traffic, taken from their meters."""
 
 from collections.abc import Iterable, Iterator
 
-from proxy.admin.places import Places
+from proxy.admin.named_series import NamedSeries
 from proxy.runtime.names import label
 from proxy.usage.meter import Client, ClientState, Traffic
 from quotas.counted import FOLDED
 
 
 class ShownClient:
-    """One client at one listener, or all those without a place there."""
+    """Series of one client at one listener, or of all clients there that share ``other``."""
 
     __slots__ = ("connections", "muted", "traffic")
 
@@ -18,26 +18,26 @@ class ShownClient:
         self.forget()
 
     def forget(self) -> None:
-        """Empty the gauges: they hold for one snapshot only."""
+        """Reset the gauges, which hold for one snapshot only."""
         self.connections = 0
         self.muted = 0
-        """Clients that are muted: of one, 1 or 0."""
+        """Muted clients: 0 or 1 for a single client."""
 
 
 class ClientSeries:
     """The series of all clients, at most ``max_entities`` of them by name: those with the most bytes first."""
 
     def __init__(self, max_entities: int) -> None:
-        self._places: Places[Client, ShownClient] = Places(max_entities, ShownClient, _other_of)
+        self._series: NamedSeries[Client, ShownClient] = NamedSeries(max_entities, ShownClient, _other_of)
 
     @property
     def folded(self) -> int:
-        """Clients of the last snapshot that are shown as ``other``."""
-        return self._places.folded
+        """Clients in the last snapshot that are part of ``other``."""
+        return self._series.folded
 
     def update(self, taken: Iterable[ClientState]) -> None:
-        """Take over what clients had since the last snapshot, of some of them more than once."""
-        for _, shown in self._places:
+        """Add the clients' traffic since the last snapshot; a client may occur more than once."""
+        for _, shown in self._series:
             shown.forget()
         states: dict[Client, ClientState] = {}
         for client, traffic, connections, is_muted in taken:
@@ -49,16 +49,16 @@ class ClientSeries:
                 before.connections + connections,
                 before.is_muted or is_muted,
             )
-        self._places.seat({names: each.traffic.bytes_in + each.traffic.bytes_out for names, each in states.items()})
+        self._series.assign({names: each.traffic.bytes_in + each.traffic.bytes_out for names, each in states.items()})
         for names, each in states.items():
-            shown = self._places[names]
+            shown = self._series[names]
             shown.traffic = shown.traffic.plus(each.traffic)
             shown.connections += each.connections
             shown.muted += each.is_muted
 
     def __iter__(self) -> Iterator[tuple[Client, ShownClient]]:
-        """Every client with all that it had; ``other`` of each listener comes last, once there was need of it."""
-        return iter(self._places)
+        """Yield every client with its series; ``other`` of each listener comes last, if it was ever used."""
+        return iter(self._series)
 
 
 def _other_of(client: Client) -> Client:

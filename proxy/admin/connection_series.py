@@ -1,4 +1,4 @@
-"""What is shown of connection rates: of the proxy, of its listeners, and of addresses with a limit."""
+"""Metrics of connection rates: of the proxy, its listeners, and addresses with a limit."""
 
 from collections.abc import Iterator
 from heapq import nlargest
@@ -12,10 +12,12 @@ from quotas.entities import Default
 
 
 def connection_rates(snapshot: Snapshot, max_ips: int) -> Iterator[Metric]:
-    """Yield the families. Addresses are at most ``max_ips``: those with a quota by name first, then the busiest."""
+    """Yield the families. At most ``max_ips`` addresses are shown: those with a quota by name
+    first, then the busiest.
+    """
     yield gauge(
         "sluice_accept_rate",
-        "Connections accepted a second, over the window of enforcement; listeners that are exempt are left out.",
+        "Connections accepted per second, over the enforcement window, without exempt listeners.",
         (),
         (((), each.rate) for each in snapshot.accept_rates if not each.listener),
     )
@@ -28,7 +30,7 @@ def connection_rates(snapshot: Snapshot, max_ips: int) -> Iterator[Metric]:
     of_listeners = [each for each in snapshot.accept_rates if each.listener]
     yield gauge(
         "sluice_listener_accept_rate",
-        "Connections that a listener accepted a second, over the window of enforcement.",
+        "Connections accepted per second by a listener, over the enforcement window.",
         ("listener",),
         (((each.listener,), each.rate) for each in of_listeners),
     )
@@ -43,16 +45,16 @@ def connection_rates(snapshot: Snapshot, max_ips: int) -> Iterator[Metric]:
 
 
 def _throttles(snapshot: Snapshot) -> Iterator[Metric]:
-    """Also of listeners that had none so far: a counter has to be seen at zero to grow."""
+    """Yield the throttles of all listeners: a counter has to be seen at zero to grow."""
     listeners = [each.listener for each in snapshot.accept_rates if each.listener]
     for name, what, throttles in (
-        ("accept", "Waits of accepting, for the rate of the listener or the proxy", snapshot.accept_throttles),
+        ("accept", "Accept waits, for the rate of the listener or the proxy", snapshot.accept_throttles),
         ("ip_accept", "Connections refused for the rate of their address", snapshot.ip_throttles),
     ):
         counted = [((listener,), throttles.get(listener)) for listener in listeners]
         yield counter(
             f"sluice_{name}_throttles",
-            f"{what}; in shadow, what would have been.",
+            f"{what}; in shadow, those that would have happened.",
             ("listener",),
             ((labels, 0 if each is None else each.number) for labels, each in counted),
         )
@@ -68,13 +70,13 @@ def _addresses(rates: list[IpRate], max_ips: int) -> Iterator[Metric]:
     shown = nlargest(max_ips, rates, key=lambda each: (each.entity.ip is not Default.DEFAULT, each.rate))
     yield gauge(
         "sluice_ip_accept_rate",
-        "Connections accepted a second from an address with a connection_creation_rate.",
+        "Connections accepted per second from an address with a connection_creation_rate.",
         ("ip",),
         (((each.ip,), each.rate) for each in shown),
     )
     yield gauge(
         "sluice_ip_accept_rate_limit",
-        "connection_creation_rate in force, and whose it is.",
+        "connection_creation_rate in force, and its rule.",
         ("ip", "rule"),
         (((each.ip, each.entity.describe()), each.limit) for each in shown),
     )

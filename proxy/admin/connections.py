@@ -1,7 +1,7 @@
-"""Connections to the admin port: how many there may be, and how long each may take.
+"""Connections to the admin port: limits on their number and duration.
 
-Strangers may come to this port too, and descriptors are shared with the clients of Kafka: so there are few connections,
-and where one more comes the one goes that has waited longest without a request.
+Strangers may connect to this port too, and descriptors are shared with Kafka clients; so there are few connections, and
+a new one evicts the one that has waited longest without a request.
 """
 
 import asyncio
@@ -17,40 +17,40 @@ from proxy.edge.accepting import Acceptor
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
 
 MOST: Final = 32
-"""Connections at once; ``proxy.edge.descriptors`` keeps descriptors for them."""
+"""Limit of connections; ``proxy.edge.descriptors`` reserves descriptors for them."""
 REQUEST_S: Final = 10.0
-"""How long the head of a request may take."""
+"""Time limit for the head of a request."""
 ANSWER_S: Final = 60.0
-"""How long an answer may take, until the client has taken it."""
+"""Time limit for an answer, until the client has read it."""
 IDLE_S: Final = 75.0
-"""How long a connection is kept for its next request."""
+"""How long an idle connection is kept for its next request."""
 
 
 class AdminConnections:
-    """Accepts connections for ``server``."""
+    """Accepts connections for ``server``, and limits them."""
 
     def __init__(self, server: web.Server) -> None:
         self._server = server
         self._acceptor = Acceptor("admin", self._take, lambda: None)
         self._waiting: dict[_Connection, None] = {}
-        """Those without a request, in the order in which they began to wait."""
+        """Connections without a request, longest waiting first."""
         self._answering: dict[_Connection, None] = {}
-        """Those whose answer is under way, likewise."""
+        """Connections whose answer is in progress, oldest first."""
         self._by_transport: dict[asyncio.BaseTransport | None, _Connection] = {}
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept from sockets that listen, and own them."""
+        """Accept from listening sockets, and own them."""
         self._acceptor.listen(sockets, None)
 
     def close(self) -> None:
-        """Accept no further connection."""
+        """Stop accepting."""
         self._acceptor.close()
 
     @contextmanager
     def answering(self, request: web.BaseRequest) -> Iterator[None]:
-        """Count the request as under way, until its answer has been taken."""
+        """Count the request as in progress until its answer is sent."""
         connection = self._by_transport.get(request.transport)
-        if connection is None:  # it has gone
+        if connection is None:  # it has been closed
             yield
             return
         self._move(connection, self._waiting, self._answering, ANSWER_S)
@@ -61,7 +61,7 @@ class AdminConnections:
             connection.is_idle = True
 
     def made(self, connection: "_Connection", transport: asyncio.Transport) -> None:
-        """Take note of a new connection; one that has waited longest makes room for it."""
+        """Register a new connection; at the limit, abort the one that has waited longest."""
         if len(self._by_transport) >= MOST:
             next(iter(self._waiting or self._answering)).abort()
         self._by_transport[transport] = connection
@@ -69,12 +69,12 @@ class AdminConnections:
         connection.expect_within(REQUEST_S)
 
     def lost(self, connection: "_Connection") -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self._by_transport.pop(connection.transport, None)
         self._waiting.pop(connection, None)
         self._answering.pop(connection, None)
 
-    def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:  # noqa: ARG002  as an Acceptor gives them
+    def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:  # noqa: ARG002  the Acceptor's signature
         serving = asyncio.get_running_loop().connect_accepted_socket(lambda: _Connection(self, self._server()), client)
         task = spawn(serving, "receive a connection to the admin port")
         task.add_done_callback(lambda _: client.close() if task.cancelled() or task.exception() else None)
@@ -93,18 +93,18 @@ class AdminConnections:
 
 
 class _Connection(asyncio.Protocol):
-    """Passes on to aiohttp's protocol what happens, and ends a connection that takes too long."""
+    """Forwards events to aiohttp's protocol, and aborts a connection that takes too long."""
 
     def __init__(self, among: AdminConnections, behind: asyncio.Protocol) -> None:
         self._among = among
         self._behind = behind
         self._deadline: asyncio.TimerHandle | None = None
         self.is_idle = False
-        """Nothing has come since the last answer."""
+        """No data has come since the last answer."""
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit it
         self._among.made(self, self.transport)
         self._behind.connection_made(transport)
 
@@ -130,17 +130,17 @@ class _Connection(asyncio.Protocol):
         self._behind.resume_writing()
 
     def expect_within(self, within_s: float) -> None:
-        """Be cut off unless what is expected next has come in time."""
+        """Abort the connection unless the next event comes in time."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = later(within_s, "a connection to the admin port is overdue", self.abort, otherwise=self._again)
 
     def _again(self) -> None:
-        """Cut it off in a while: to cut it off has failed."""
+        """Retry the abort after a failure."""
         self.expect_within(AFTER_FAULT_S)
 
     def abort(self) -> None:
         """Cut the connection off."""
-        self._among.lost(self)  # at once: another has its place already
+        self._among.lost(self)  # at once: its slot is given to another
         if self.transport is not None:
             self.transport.abort()

@@ -1,7 +1,7 @@
-"""Kafka's own metrics of quotas, by the names that two established exporters give them.
+"""Kafka's own quota metrics, under the names that two established exporters use.
 
-A dashboard that was made for brokers works with them. Units are those of JMX: bytes a second, percent, milliseconds.
-Kafka's ``throttle-time`` is an average: of the throttles of the last two samples of 30 s, and NaN where there were none
+Dashboards made for brokers work with them. Units are those of JMX: bytes per second, percent, milliseconds. Kafka's
+``throttle-time`` is the average throttle in the last two samples of 30 s, and NaN without any
 (org.apache.kafka.common.metrics.stats.Avg).
 """
 
@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from config.settings import Dialect
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.exposition import broker_label
-from proxy.admin.places import Names
+from proxy.admin.named_series import Names
 from quotas.counted import Counted
 from quotas.kinds import METERED, QuotaKind
 
@@ -33,54 +33,52 @@ _MBEANS: Final = {
     QuotaKind.REQUEST_PERCENTAGE: _MBean("Request", "request-time"),
     QuotaKind.CONTROLLER_MUTATION_RATE: _MBean("ControllerMutation", "mutation-rate"),
 }
-"""``kafka.server:type=<type>,user=…,client-id=…`` and the attribute that is a rate, by kind."""
+"""Kind → type in ``kafka.server:type=<type>,user=…,client-id=…``, and the rate attribute."""
 
 _Key = tuple[QuotaKind, Names, int]
 
 
-class _Words(NamedTuple):
+class _Dialect(NamedTuple):
     family: Callable[[str, str], str]
-    """Of an MBean's type and its attribute."""
+    """(MBean type, attribute) → family name."""
     labels: tuple[str, ...]
     resource: bool
     """The first label is the MBean's type."""
 
 
-_DIALECTS: Final[dict[Dialect, _Words]] = {
+_DIALECTS: Final[dict[Dialect, _Dialect]] = {
     # prometheus/jmx_exporter, examples/kafka-2_0_0.yml
-    "jmx_exporter": _Words(
+    "jmx_exporter": _Dialect(
         lambda _, attribute: f"kafka_server_quota_{attribute}",
         ("resource", "user", "clientId", "broker"),
         resource=True,
     ),
     # confluentinc/jmx-monitoring-stacks, the dashboard "Kafka Quotas"
-    "confluent": _Words(
+    "confluent": _Dialect(
         lambda of, attribute: f"kafka_server_{of.lower()}_{attribute}", ("user", "client_id", "broker"), resource=False
     ),
 }
 
 
 class Dialects:
-    """The families of the dialects that were asked for; to be asked for each snapshot once."""
+    """The families of the configured dialects; to be called once per snapshot."""
 
     def __init__(self, names: Iterable[Dialect]) -> None:
         self._dialects = [_DIALECTS[name] for name in dict.fromkeys(names)]
-        self._throttles: dict[_Key, _Recent] = {}
+        self._throttles: dict[_Key, _RecentThrottles] = {}
 
     def families(self, entities: EntitySeries, now_s: float) -> Iterator[Metric]:
-        """Yield the series of ``entities`` at that moment of a monotonic clock. Of those that are summed up as
-        ``other`` too.
-        """
+        """Yield the series of ``entities``, including ``other``, at ``now_s`` on a monotonic clock."""
         if not self._dialects:
             return
         rates: list[tuple[_Key, float]] = []
         delays: list[tuple[_Key, float]] = []
-        recent: dict[_Key, _Recent] = {}
+        recent: dict[_Key, _RecentThrottles] = {}
         for names, kind, broker, series in entities:
             if kind not in _MBEANS:
                 continue
             key = (kind, names, broker)
-            recent[key] = self._throttles.get(key) or _Recent()
+            recent[key] = self._throttles.get(key) or _RecentThrottles()
             delays.append((key, recent[key].average_ms(series.totals, now_s)))
             if series.live:
                 rates.append((key, series.rate))
@@ -91,7 +89,7 @@ class Dialects:
 
 
 def _families(
-    dialect: _Words, values: Iterable[tuple[_Key, float]], attribute: Callable[[_MBean], str]
+    dialect: _Dialect, values: Iterable[tuple[_Key, float]], attribute: Callable[[_MBean], str]
 ) -> Iterable[Metric]:
     families: dict[str, GaugeMetricFamily] = {}
     for kind in METERED:
@@ -108,18 +106,18 @@ def _families(
     return families.values()
 
 
-class _Recent:
-    """The throttles of one counter in the last samples."""
+class _RecentThrottles:
+    """The recent throttles of one counter."""
 
     __slots__ = ("_before", "_samples")
 
     def __init__(self) -> None:
         self._before = Counted()
         self._samples: list[tuple[float, int, int]] = []
-        """When each began, and its throttles and their milliseconds; oldest first."""
+        """(begin, number of throttles, their milliseconds) of each sample, oldest first."""
 
     def average_ms(self, totals: Counted, now_s: float) -> float:
-        """Take note of what has been counted by now, and return the average of the last samples."""
+        """Add the throttles counted since the last call, and return the average of the last samples."""
         throttled = totals.throttled - self._before.throttled
         throttle_ms = totals.throttle_ms - self._before.throttle_ms
         self._before = totals

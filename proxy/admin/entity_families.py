@@ -1,4 +1,4 @@
-"""The families that have series for each entity with a quota: limits, use, throttles, and what was charged."""
+"""Metric families with series for each quota entity: limits, usage, throttles and charges."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,23 +7,23 @@ from prometheus_client.core import Metric
 
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.exposition import broker_label, counter, gauge, number
-from proxy.admin.places import OTHER
+from proxy.admin.named_series import OTHER
 from proxy.runtime.names import label
 from quotas.kinds import METERED, QuotaKind, Unit
 
 _ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
 
-# Kinds of one unit share its families, those of others get families of their own.
+# Kinds of the same unit share families.
 _UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
 
 
 def entity_families(entities: EntitySeries) -> Iterator[Metric]:
-    """One family after the other: all of them at once would be many objects, and a long halt to collect them."""
+    """Yield one family after the other: all at once would be many objects, and a long garbage collection."""
     for unit in _UNITS:
         yield from _rates(entities, unit)
     yield gauge(
         "sluice_quota_usage_ratio",
-        "Rate over the window of enforcement, divided by the quota.",
+        "Rate over the enforcement window, divided by the quota.",
         _ENTITY_LABELS,
         (
             ((kind, *names, broker_label(broker)), series.ratio)
@@ -33,7 +33,7 @@ def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield gauge(
         "sluice_quota_tokens",
-        "Mutations that may follow at once; below 0 topics are refused.",
+        "Mutations that are allowed immediately; below 0, topics are refused.",
         _ENTITY_LABELS,
         (
             ((kind, *names, broker_label(broker)), series.tokens)
@@ -43,7 +43,7 @@ def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield counter(
         "sluice_quota_throttle_seconds",
-        "Throttle time given to requests; in shadow, what would have been given.",
+        "Throttle time of requests; in shadow, the time that they would have got.",
         _ENTITY_LABELS,
         (
             ((kind, *names, broker_label(broker)), series.totals.throttle_ms / 1000)
@@ -52,7 +52,7 @@ def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield counter(
         "sluice_quota_throttled_responses",
-        "Requests that were given a throttle time; in shadow, that would have been given one.",
+        "Throttled requests; in shadow, those that would have been throttled.",
         _ENTITY_LABELS,
         (((kind, *names, broker_label(broker)), series.totals.throttled) for names, kind, broker, series in entities),
     )
@@ -68,7 +68,7 @@ def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield counter(
         "sluice_shadow_throttled_responses",
-        "Requests that limits in shadow would have given a throttle time.",
+        "Requests that limits in shadow would have throttled.",
         _ENTITY_LABELS,
         (
             ((kind, *names, broker_label(broker)), series.totals.shadow_throttled)
@@ -78,14 +78,16 @@ def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     )
     for unit in _UNITS:
         yield _charged(entities, unit)
-    yield number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
+    yield number(
+        "sluice_quota_entities_folded", "Entities summed up as other, beyond the limit of named ones.", entities.folded
+    )
 
 
 def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
     kinds = _kinds_of(unit)
     yield gauge(
         f"sluice_quota_limit_{unit.rate}",
-        "Quota in force, and the rule that won.",
+        "Quota in force, and its rule.",
         (*_ENTITY_LABELS, "rule"),
         (
             ((kind, *names, broker_label(broker), label(series.rule.describe())), series.limit)
@@ -95,7 +97,7 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
     )
     yield gauge(
         f"sluice_shadow_limit_{unit.rate}",
-        "Limit that is measured and holds nobody, and its rule.",
+        "Limit in shadow, which is measured but not enforced, and its rule.",
         (*_ENTITY_LABELS, "rule"),
         (
             ((kind, *names, broker_label(broker), label(series.rule.describe())), series.shadow_limit)
@@ -105,7 +107,7 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
     )
     yield gauge(
         f"sluice_quota_usage_{unit.rate}",
-        "Rate over the window of enforcement.",
+        "Rate over the enforcement window.",
         _ENTITY_LABELS,
         (
             ((kind, *names, broker_label(broker)), series.rate)

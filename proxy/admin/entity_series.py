@@ -1,14 +1,14 @@
-"""What the series of quota entities say.
+"""Series of quota entities.
 
-Counters of the engine live as long as the engine needs them; what Prometheus reads has to live longer. So they hand
-over what they have counted, each unit once, also those that go, and the totals are kept here: a series never goes
-backwards because the counter behind it expired, was made anew, or changed between ``other`` and a place of its own.
+The engine's counters live as long as the engine needs them; Prometheus's counters have to live longer. So each counter
+hands over its counts, exactly once, also when it is dropped, and totals are kept here: a series never decreases because
+its counter expired, was recreated, or moved between ``other`` and its own name.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from proxy.admin.places import OTHER, Names, Places
+from proxy.admin.named_series import OTHER, NamedSeries, Names
 from proxy.runtime.names import label
 from quotas.engine import Counted, CounterState, Gone
 from quotas.entities import Default, Entity
@@ -16,8 +16,8 @@ from quotas.kinds import QuotaKind
 
 
 class ShownEntity:
-    """One kind at one broker, of one entity or of ``other``. Where several are summed up: the sum of their rates,
-    the highest ratio, the fewest tokens, no limit.
+    """Series of one kind at one broker, of one entity or of ``other``. For ``other``: the sum of rates, the highest
+    ratio, the fewest tokens, no limit.
     """
 
     __slots__ = ("has_shadow", "limit", "live", "rate", "ratio", "rule", "shadow_limit", "tokens", "totals")
@@ -25,11 +25,11 @@ class ShownEntity:
     def __init__(self) -> None:
         self.totals = Counted()
         self.has_shadow = False
-        """A limit in shadow has been seen here: from then on its counters are shown."""
+        """A limit in shadow has been seen: its counters are shown from then on."""
         self.forget()
 
     def forget(self) -> None:
-        """Empty the gauges: they hold for one snapshot only."""
+        """Reset the gauges, which hold for one snapshot only."""
         self.live = False
         self.rate = 0.0
         self.ratio: float | None = None
@@ -42,7 +42,7 @@ class ShownEntity:
         """Set the gauges."""
         self.live = True
         self.rate += usage.rate
-        # A limit of 0 comes from ZooKeeper only; any use of it is infinitely much.
+        # A limit of 0 comes from ZooKeeper only; any usage of it is an infinite ratio.
         if usage.limit is not None:
             ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
             if usage.tokens is not None:  # a token bucket: above 1 it is overdrawn, whatever the rate is
@@ -56,24 +56,24 @@ class ShownEntity:
 
 
 class EntitySeries:
-    """The series of all quota entities, at most ``max_entities`` of them by name: those that have a quota by name, of
-    the others that come in one snapshot the most throttled, then the busiest.
+    """The series of all quota entities, at most ``max_entities`` by name: those with a quota by name, then, of
+    newcomers in one snapshot, the most throttled and the busiest.
     """
 
     def __init__(self, max_entities: int) -> None:
-        self._places: Places[Names, dict[tuple[QuotaKind, int], ShownEntity]] = Places(
+        self._series: NamedSeries[Names, dict[tuple[QuotaKind, int], ShownEntity]] = NamedSeries(
             max_entities, dict, lambda _: OTHER
         )
 
     @property
     def folded(self) -> int:
-        """Entities of the last snapshot that are shown as ``other``."""
-        return self._places.folded
+        """Entities in the last snapshot that are part of ``other``."""
+        return self._series.folded
 
     def update(self, taken: Iterable[tuple[CounterState, Counted]], gone: Iterable[Gone] = ()) -> None:
-        """Take over what the engine's counters stand at and have counted since; of those that are gone, the latter."""
-        for _, place in self._places:
-            for series in place.values():
+        """Take the state and new counts of the engine's counters, and the counts of dropped ones."""
+        for _, by_kind in self._series:
+            for series in by_kind.values():
                 series.forget()
         live = [(_names(usage.user, usage.client_id, usage.entity), usage, counted) for usage, counted in taken]
         late = [(_names(each.key.user, each.key.client_id, each.entity), each, each.counted) for each in gone]
@@ -88,27 +88,27 @@ class EntitySeries:
             demand[names] = (throttle_ms + counted.throttle_ms, charged + counted.charged)
             if Default.DEFAULT not in (entity.user, entity.client_id):
                 by_name.add(names)
-        self._places.seat(demand, by_name)
+        self._series.assign(demand, by_name)
         for names, usage, counted in live:
             self._count(names, usage.kind, usage.broker, counted).show(usage)
         for names, each, counted in late:
             self._count(names, each.key.kind, each.key.broker, counted)
 
     def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> ShownEntity:
-        series = self._places[names].setdefault((kind, broker), ShownEntity())
+        series = self._series[names].setdefault((kind, broker), ShownEntity())
         series.totals = series.totals.plus(counted)
         series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
         return series
 
     def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, ShownEntity]]:
-        """Every series: its entity, quota kind and broker; ``other`` comes last, once there was need of it."""
-        for names, place in self._places:
-            for (kind, broker), series in place.items():
+        """Yield every series: entity, quota kind, broker; ``other`` comes last, if it was ever used."""
+        for names, by_kind in self._series:
+            for (kind, broker), series in by_kind.items():
                 yield names, kind, broker, series
 
 
 def _names(user: str, client_id: str, rule: Entity) -> Names:
-    """Return what a counter is shown as: that of a cap not as that of a quota for the same clients."""
+    """Return the labels of a counter; a cap has others than a quota for the same clients."""
     if rule.cap and user:
         user = f"cap:{user}"
     elif rule.cap:

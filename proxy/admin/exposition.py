@@ -1,4 +1,4 @@
-"""Families of metrics from rows: what every part of the page is made with."""
+"""Builds metric families from rows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from quotas.counted import CLUSTER
 
 Row = tuple[tuple[str, ...], float]
-"""The label values of a series, in the order of its family's labels, and what it stands at."""
+"""A series: its label values, in the order of its family's labels, and its value."""
 
 
 def number(name: str, documentation: str, value: float) -> Metric:
@@ -29,7 +29,7 @@ def counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable
 
 
 def broker_label(node_id: int) -> str:
-    """A bootstrap connection knows no node id; some counters are for all brokers together."""
+    """Return a broker's label: bootstrap connections have no node id, and some counters are shared by all brokers."""
     if node_id == CLUSTER:
         return "all"
     return str(node_id) if node_id >= 0 else "bootstrap"

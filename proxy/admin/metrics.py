@@ -1,7 +1,7 @@
-"""From a snapshot to Prometheus text.
+"""Renders a snapshot as Prometheus text.
 
-Rendering takes long where there are many entities, so it runs in a thread, away from the event loop: a renderer
-touches nothing but its own state and the snapshot it was given. ``docs/metrics.md`` says what each family means.
+Rendering many entities takes long, so it runs in a thread, off the event loop: a renderer touches only its own state
+and its snapshot. ``docs/metrics.md`` describes each family.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ _API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
 
 
 class Renderer:
-    """Renders one snapshot after another; one thread at a time may call it."""
+    """Renders snapshots one after the other; to be called by one thread at a time."""
 
     def __init__(self, max_entities: int, dialects: Sequence[Dialect] = ()) -> None:
         self._max_entities = max_entities
@@ -57,7 +57,7 @@ class Renderer:
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """Return ``snapshot`` in the exposition format that ``CONTENT_TYPE`` names."""
+        """Return ``snapshot`` in the exposition format of ``CONTENT_TYPE``."""
         self._entities.update(snapshot.usage, snapshot.gone)
         self._clients.update(snapshot.clients)
         families = chain(
@@ -75,7 +75,7 @@ class Renderer:
 
 
 class _Families(Collector):
-    """What is to be written, in the shape that ``generate_latest`` takes."""
+    """An iterable of families in the interface that ``generate_latest`` requires."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -86,39 +86,39 @@ class _Families(Collector):
 
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
-    yield _gauge("sluice_quota_mode", "1 for the mode that quotas are in, 0 for the others.", ("mode",), modes)
+    yield _gauge("sluice_quota_mode", "1 for the quota mode in force, 0 for the others.", ("mode",), modes)
     changes = [((), snapshot.mode_changes)]
-    yield _counter("sluice_quota_mode_changes", "How often the mode was changed since the start.", (), changes)
+    yield _counter("sluice_quota_mode_changes", "Changes of the mode since the start.", (), changes)
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
-    yield _number("sluice_quota_users_unseen", "Users with quotas whom no client has been.", len(snapshot.unseen_users))
+    yield _number("sluice_quota_users_unseen", "Users with quotas that no client has used.", len(snapshot.unseen_users))
     unseen = (((label(user),), 1) for user in snapshot.unseen_users[:_MOST_UNSEEN])
-    yield _gauge("sluice_quota_user_unseen", "1 for each of them, up to a hundred.", ("user",), unseen)
+    yield _gauge("sluice_quota_user_unseen", "1 for each unseen user, at most a hundred.", ("user",), unseen)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
     yield _number(
         "sluice_quota_staleness_seconds",
-        "For how long the quotas in force may not be those of the store.",
+        "How long the quotas in force may have differed from the store.",
         snapshot.quotas_staleness_s,
     )
     stand_in = [((snapshot.quotas_stand_in,), 1)] if snapshot.quotas_stand_in else []
-    said = "What is in force because the quotas are not known since the start."
+    said = "1 for the fallback in force because the store was never read."
     yield _gauge("sluice_quota_stand_in", said, ("mode",), stand_in)
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     changed = (((outcome,), number) for outcome, number in snapshot.quota_changes.items())
-    said = "Entities whose quotas were to change, by what became of it."
+    said = "Entities in requests to change quotas, by outcome."
     yield _counter("sluice_quota_changes", said, ("outcome",), changed)
     error = snapshot.reload_error
     why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
     muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
-    yield _gauge("sluice_delay_queue_size", "Connections that are muted or wait in line now.", ("kind",), muted)
+    yield _gauge("sluice_delay_queue_size", "Connections that are muted or wait now.", ("kind",), muted)
     exempt = [((), snapshot.exempt_request_us * PERCENT.per_used)]
-    yield _counter("sluice_exempt_request_percent_seconds", "Time of threads that no quota holds.", (), exempt)
+    yield _counter("sluice_exempt_request_percent_seconds", "Thread time of exempt requests.", (), exempt)
     empty = [((), snapshot.fetches_answered_empty)]
     yield _counter("sluice_fetches_answered_empty", "Fetches answered with nothing after max_hold.", (), empty)
     dropped = [((), snapshot.requests_dropped)]
-    yield _counter("sluice_requests_dropped", "Requests whose clients closed while they waited.", (), dropped)
+    yield _counter("sluice_requests_dropped", "Waiting requests whose clients closed.", (), dropped)
 
 
 def _clients(clients: ClientSeries) -> Iterator[Metric]:
@@ -134,26 +134,28 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
         if shown.traffic.exempt_in or shown.traffic.exempt_out
         for direction, number in (("in", shown.traffic.exempt_in), ("out", shown.traffic.exempt_out))
     )
-    said = "Of these, bytes that no quota holds, because their client is exempt."
+    said = "Bytes among them of exempt clients, to which no quota applies."
     yield _counter("sluice_client_exempt_bytes", said, ("direction", *Client._fields), exempt)
     requests = ((names, shown.traffic.requests) for names, shown in clients)
     yield _counter("sluice_client_requests", "Requests of a client.", Client._fields, requests)
     opened = ((names, shown.traffic.connections_opened) for names, shown in clients)
-    yield _counter("sluice_client_connections_opened", "Connections of a client that came.", Client._fields, opened)
+    yield _counter("sluice_client_connections_opened", "Connections opened by a client.", Client._fields, opened)
     now = ((names, shown.connections) for names, shown in clients)
     yield _gauge("sluice_client_connections", "Connections of a client open now.", Client._fields, now)
     muted = ((names, shown.muted) for names, shown in clients)
-    yield _gauge("sluice_client_muted", "1 if a client is muted or waits for its turn now.", Client._fields, muted)
-    yield _number("sluice_clients_folded", "Clients summed up as other, for want of a place.", clients.folded)
+    yield _gauge("sluice_client_muted", "1 if a client is muted or waits now.", Client._fields, muted)
+    yield _number(
+        "sluice_clients_folded", "Clients summed up as other, beyond the limit of named ones.", clients.folded
+    )
 
 
 def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     sessions = (((listener,), number) for listener, number in snapshot.sessions.items())
     yield _gauge("sluice_sessions", "Client connections open now.", ("listener",), sessions)
     yield _counter(
-        "sluice_connections", "Client connections that came.", ("listener", "outcome"), snapshot.connections.items()
+        "sluice_connections", "Client connections, by outcome.", ("listener", "outcome"), snapshot.connections.items()
     )
-    said = "Bytes kept of clients' requests that are not whole yet, beyond 16 KiB of each."
+    said = "Bytes of incomplete client requests in memory, beyond 16 KiB each."
     yield _number("sluice_gathered_bytes", said, snapshot.gathered_bytes)
     yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
     yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
@@ -161,10 +163,10 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
         ((_API_NAMES[api_key], ERROR_NAMES.get(code, "other")), number)
         for (api_key, code), number in sorted(snapshot.response_errors.items())
     )
-    yield _counter("sluice_response_errors", "Errors in responses that are read.", ("api", "error"), errors)
-    said = "How long brokers took to answer requests that were forwarded."
+    yield _counter("sluice_response_errors", "Errors in the responses that are inspected.", ("api", "error"), errors)
+    said = "Time that brokers took to answer forwarded requests."
     yield _latencies("sluice_request_broker_seconds", said, snapshot.latencies)
-    said = "How long the proxy held requests that were forwarded, and their answers."
+    said = "Time that forwarded requests and their answers spent in the proxy."
     yield _latencies("sluice_request_proxy_seconds", said, snapshot.proxy_latencies)
     yield _counter(
         "sluice_authentications",
@@ -180,12 +182,12 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield _counter(
         "sluice_gssapi_unread",
-        "First tokens of GSSAPI that showed no user.",
+        "GSSAPI first tokens that yielded no user.",
         ("listener", "cause"),
         snapshot.gssapi_unread.items(),
     )
     rejected = (((side, cause), snapshot.rejected.get((side, cause), 0)) for side in _SIDES for cause in Cause)
-    yield _counter("sluice_frames_rejected", "Frames refused, each with its connection.", ("side", "cause"), rejected)
+    yield _counter("sluice_frames_rejected", "Rejected frames, each with its connection.", ("side", "cause"), rejected)
     yield _gauge(
         "sluice_certificate_expiry_timestamp_seconds",
         "Unix time at which the first certificate of a listener's chain expires.",
@@ -206,11 +208,11 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
     yield _gauge(
         "sluice_brokers_without_port",
-        "Brokers of the cluster that clients of a listener cannot reach: it has no port for them.",
+        "Brokers without a port at a listener, whose clients cannot reach them.",
         ("listener",),
         (((listener,), number) for listener, number in snapshot.brokers_without_port.items()),
     )
-    said = "How often a response named a broker beyond the 2,000 that a cluster may have."
+    said = "Times that a response named a broker beyond the limit of 2,000."
     yield _counter("sluice_brokers_ignored", said, (), [((), snapshot.brokers_ignored)])
 
 
@@ -235,11 +237,11 @@ def _state_file(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:
-    yield _number("sluice_ready", "1 if clients can be served, as /readyz says.", snapshot.ready)
+    yield _number("sluice_ready", "1 if clients can be served, as in /readyz.", snapshot.ready)
     errors = (((label(where),), number) for where, number in snapshot.internal_errors.items())
-    yield _counter("sluice_internal_errors", "Faults of Sluice's own, contained.", ("where",), errors)
+    yield _counter("sluice_internal_errors", "Internal errors, contained.", ("where",), errors)
     bounds = (*map(str, LAG_BUCKETS_S), "+Inf")
-    lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "How late the event loop called back.")
+    lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "Lateness of event loop callbacks.")
     lag.add_metric((), list(zip(bounds, accumulate(snapshot.lag_counts), strict=True)), snapshot.lag_sum_s)
     yield lag
     lost = (((cause,), number) for cause, number in snapshot.log_dropped.items())
@@ -259,6 +261,8 @@ def _latencies(name: str, said: str, latencies: Mapping[tuple[int, int], Times])
 
 
 def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
-    """Every API that clients may use, also before its first request: a counter has to be seen at zero to grow."""
+    """Return the counts of every API that clients may use, also unused ones: a counter has to be
+    seen at zero to grow.
+    """
     advertised = {spec.api_key for spec in SPECS.values() if spec.advertised}
     return (((_API_NAMES[api_key],), by_api_key[api_key]) for api_key in sorted(advertised))

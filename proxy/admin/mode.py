@@ -1,7 +1,7 @@
-"""``/mode`` of the admin port: which mode quotas are in, and the one call that changes anything here.
+"""``/mode`` on the admin port: shows and switches the quota mode, the only thing that can be changed here.
 
-A token says who may (``admin.token_file``). What a browser could be talked into is refused by the name in Host: a
-page of somebody else that resolves its own name to this address (DNS rebinding) is not asked for by it.
+It requires a token (``admin.token_file``). Against DNS rebinding, by which a foreign web page makes a browser send
+requests here under the page's own host name, unknown names in Host are refused.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _HOW: Final = "write one word as the body: enforce, shadow or off"
 
 
 class Switch(Protocol):
-    """What ``proxy.control.mode.ModeSwitch`` is to this page."""
+    """The part of ``proxy.control.mode.ModeSwitch`` that this page uses."""
 
     configured: Mode
     mode: Mode
@@ -42,8 +42,8 @@ class _RefusedError(Exception):
 
 
 class ModePage:
-    """Answers GET and POST of ``/mode``. ``hosts`` are the names by which the admin port is asked for, beside
-    addresses, localhost and the machine's own name.
+    """Answers GET and POST of ``/mode``. ``hosts``: names of the admin port, besides addresses, localhost and the
+    machine's own name.
     """
 
     METHODS: Final = ("GET", "HEAD", "POST")
@@ -54,7 +54,7 @@ class ModePage:
         self._hosts = frozenset(host.casefold() for host in (*hosts, "localhost", socket.gethostname()))
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
-        """Tell the mode, or change it."""
+        """Return the mode, or switch it."""
         if request.method != "POST":
             return _json({"mode": self._switch.mode, "configured": self._switch.configured})
         try:
@@ -70,14 +70,14 @@ class ModePage:
     async def _require_token(self, request: web.BaseRequest) -> None:
         if self._token_file is None:
             raise _RefusedError(
-                403, "nobody may change the mode here: set admin.token_file to a file with a token, and restart"
+                403, "the mode cannot be changed here: set admin.token_file to a file with a token, and restart"
             )
         if not self._is_ours(request.host):
             raise _RefusedError(
                 403, f"asked for as {request.host!a}: use an address, or add the name to admin.hosts, and restart"
             )
         try:
-            # Read each time: a token that is replaced, or taken away, is so at once.
+            # Read each time, so that replacing or removing a token takes effect at once.
             token = (await asyncio.to_thread(read_file, self._token_file)).strip()
         except OSError as error:
             raise _RefusedError(503, f"admin.token_file cannot be read: {error.strerror}") from None

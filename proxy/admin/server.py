@@ -1,5 +1,5 @@
 """The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami``, ``/mode`` and ``/quotas/changes`` for
-people.
+operators.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ _STOP_TIMEOUT_S: Final = 1.0
 
 
 def _without_requests(record: logging.LogRecord) -> bool:
-    """Have a request that is no HTTP be a warning, and no error with a traceback: any stranger can send one."""
+    """Log an invalid HTTP request as a warning without a traceback: any stranger can send one."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
-        record.msg, record.args = "%s of a client of the admin port", (type(error).__name__,)
+        record.msg, record.args = "%s from a client of the admin port", (type(error).__name__,)
     return True
 
 
@@ -49,9 +49,9 @@ class AdminServer:
     """Serves on ``bind`` between ``start`` and ``stop``.
 
     ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
-    why the proxy is not ready to serve, none when it is; ``identify`` returns who the client at ``host:port`` is, None
-    if there is no such connection; ``mode`` answers ``/mode``, where there is a switch; ``changes`` returns the last
-    changes of quotas, as JSON has them.
+    why the proxy is not ready, none if it is; ``identify`` returns the identity of the client at ``host:port``, None if
+    there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
+    of quotas as JSON data.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class AdminServer:
             self._methods["/mode"] = ModePage.METHODS
 
     async def start(self) -> None:
-        """Listen. Raises OSError, naming the setting and the address, where that cannot be."""
+        """Listen. Raises OSError that names the setting and the address."""
         try:
             sockets = listen_at(self._bind.host, self._bind.port)
         except OSError as error:
-            # A name that does not resolve has a negative errno, or none.
+            # An unresolvable name has a negative errno, or none.
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
             raise OSError(f"admin.bind {self._bind}: {reason or error}") from error
         self._server = web.Server(
@@ -102,16 +102,16 @@ class AdminServer:
         self._connections.listen(sockets)
 
     async def stop(self) -> None:
-        """Close the port, once the answers under way are out (within a second)."""
+        """Close the port, after the answers in progress (within a second)."""
         self._connections.close()
-        await asyncio.sleep(0)  # what has come by now is answered
+        await asyncio.sleep(0)  # requests received by now are answered
         self._server.pre_shutdown()
         await self._server.shutdown(_STOP_TIMEOUT_S)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._connections.answering(request):
             answer = await self._answered(request)
-            with suppress(ConnectionError):  # aiohttp, which tries again, sees to it
+            with suppress(ConnectionError):  # aiohttp tries again, and handles the error
                 await answer.prepare(request)
                 await answer.write_eof()
         return answer
@@ -119,25 +119,25 @@ class AdminServer:
     async def _answered(self, request: web.BaseRequest) -> web.Response:
         answer = self._paths.get(request.path)
         if answer is None:
-            return _text(404, ["not found; there are:", *self._paths])
+            return _text(404, ["not found; valid paths:", *self._paths])
         if request.method not in (methods := self._methods[request.path]):
-            return _text(405, [f"{request.method} is not for {request.path}"], Allow=", ".join(methods))
+            return _text(405, [f"{request.method} is not allowed for {request.path}"], Allow=", ".join(methods))
         try:
             return await answer(request)
-        except Exception as error:  # noqa: BLE001  one page that cannot be shown says nothing of the others
+        except Exception as error:  # noqa: BLE001  one broken page must not affect the others
             note(f"admin {request.path}", error)
-            return _text(500, ["internal error: the log says which"])
+            return _text(500, ["internal error: see the log"])
 
     async def _metrics(self, _: web.BaseRequest) -> web.Response:
         if self._rendering is None or self._rendering.done():
             self._rendering = spawn(self._render(), "render metrics")
-        # Shielded: a scraper that gives up must not take the rendering from the others that wait for it.
+        # Shielded: a scraper that gives up must not cancel the rendering for others.
         text = await asyncio.shield(self._rendering)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _render(self) -> bytes:
-        # A flood of clients makes a snapshot of many objects, which live until it is rendered: to look in between for
-        # those that can be collected would halt the loop several times for nothing.
+        # A flood of clients makes a snapshot of many objects, which live until it is rendered: garbage collections in
+        # between would stop the loop several times and free nothing.
         gc.disable()
         try:
             return await asyncio.to_thread(self._renderer.render, await self._snapshot())
@@ -163,7 +163,7 @@ class AdminServer:
         identity = await self._identify(peer) if peer else None
         if identity is None:
             said = f"no client connection from {peer!a}" if peer else "the address is missing"
-            return _text(404, [f"{said}: ask for /whoami?peer=HOST:PORT, the client's end as the proxy sees it"])
+            return _text(404, [f"{said}: use /whoami?peer=HOST:PORT, the client's address as the proxy sees it"])
         return web.Response(text=json.dumps(identity), content_type="application/json")
 
     async def _quota_changes(self, _: web.BaseRequest) -> web.Response:

@@ -1,4 +1,4 @@
-"""Which brokers there are and where: learned from every answer that names them, and from our own Metadata."""
+"""Ids and addresses of the cluster's brokers, learned from answers to clients and from the proxy's own Metadata."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from protocol.locator import Endpoint, locate
 from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
 from proxy.brokers.connection import BrokerConnection, connect, open_transport
 from proxy.brokers.failures import describe
-from proxy.brokers.known import KnownBroker, KnownBrokers
+from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from proxy.brokers.login import BrokerLogin, LoginError
 from proxy.brokers.tls import BrokerTls
 from proxy.runtime.faults import note
@@ -28,55 +28,54 @@ T = TypeVar("T")
 log = structlog.get_logger("sluice.cluster")
 
 UNKNOWN = -1
-"""The node id of a bootstrap address, until Metadata has named it."""
+"""The node id of a bootstrap address until Metadata names it."""
 
 MOST_BROKERS: Final = 2000
-"""That one cluster may have. Each takes memory, and a port at every listener."""
+"""Limit of brokers in one cluster: each takes memory, and a port at every listener."""
 _LEARNED_AT_ONCE: Final = 50
 _MOST_ANSWER_BYTES: Final = 2**20
-"""Of the answer that names all brokers: half a kilobyte for each."""
+"""Limit of an answer that lists all brokers: half a kilobyte for each."""
 _PROBE_S: Final = 5.0
-"""How often brokers that cannot be reached are tried; the others are once in each refresh."""
+"""Interval between attempts at unreachable brokers; reachable ones are tried at each refresh."""
 _PROBES_AT_ONCE: Final = 16
 _RETRY_S: Final = 1.0
 _RETRY_LOGIN_S: Final = 10.0
-"""After a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
+"""Pause after a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
 
 
 @dataclass(slots=True)
 class Broker:
-    """One broker, at the address that this cluster's listener advertises."""
+    """One broker, at the address advertised by the listener that the route leads to."""
 
     node_id: int
     host: str
     port: int
     reachable: bool = True
-    """Whether the last connection attempt succeeded."""
+    """The last connection attempt succeeded."""
     named: bool = True
-    """An answer has named it since the start; False while it is only remembered from before."""
+    """An answer has named it since startup; False while it is only known from the state file."""
     silent: bool = False
-    """It was there and did not answer the proxy itself: that it takes a session's connection then proves nothing."""
+    """It accepted the proxy's own connection but did not answer: a session's successful connect then proves nothing."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
 
 class NoAnswerError(ConnectionError):
-    """No broker gave an answer; the text says what each of them did instead."""
+    """No broker answered; the text has each one's failure."""
 
     def __init__(self, text: str, *, refused: bool) -> None:
         super().__init__(text)
         self.refused = refused
-        """The login was refused: to try again soon does not help."""
+        """The login was refused, so an early retry is pointless."""
 
 
 class Cluster:
-    """The brokers behind the proxy, by node id, on the listener of theirs that ``route`` leads to.
+    """The brokers behind the proxy, by node id, as seen from the listener that ``route`` leads to.
 
-    ``on_broker`` is called for a node id that is new, or named for the first time, before anybody is told of it.
-    Where the brokers demand SASL and the route has no login, they cannot be asked who they are: then they are learned
-    from what they answer to clients alone (docs/decisions/0011), and what ``remember`` was told of. Raises OSError
-    where the files for TLS cannot be loaded.
+    ``on_broker`` is called for a new node id, or one named for the first time, before any client learns of it. If the
+    brokers demand SASL and the route has no login, brokers are learned only from answers to clients
+    (docs/decisions/0011) and from ``remember``. Raises OSError if the TLS files cannot be loaded.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Cluster:
         demands_sasl: bool = False,
         tls: BrokerTls | None = None,
     ) -> None:
-        """``tls`` is that of the route, where it is there already."""
+        """``tls``: that of the route, if it exists already."""
         self.name = name
         self._on_broker = on_broker
         self._refresh_s = refresh_s
@@ -98,29 +97,29 @@ class Cluster:
         self._tls = BrokerTls(route.tls) if tls is None and route.tls is not None else tls
         self._login = BrokerLogin(route.sasl) if route.sasl is not None else None
         self.can_ask = self._login is not None or not demands_sasl
-        """Whether brokers answer the proxy itself more than which versions they speak."""
+        """Brokers answer the proxy's own requests beyond ApiVersions."""
         self._bootstrap = [Broker(UNKNOWN, address.host, address.port) for address in route.bootstrap]
         self._turn = 0
         self._refused = False
         self._asked = asyncio.Event()
         self.brokers: dict[int, Broker] = {}
         self.ignored = 0
-        """How often a broker was named that is one too many."""
+        """Times that a broker beyond the limit was named."""
         self.cluster_id = ""
-        """As the last Metadata has it; "" where none was seen."""
+        """The id in the last Metadata; "" before that."""
         self._remembers = False
         self.error: str | None = "no broker has answered yet"
-        """Why the last refresh failed; None when it did not."""
+        """Why the last refresh failed; None if it succeeded."""
 
     @property
     def why_not_ready(self) -> str | None:
-        """Why no client can be served; None when one can. Once brokers are known, each may go and come back."""
+        """Why no client can be served, None if one can. Once brokers are known, single outages do not count."""
         return None if self.named else self.error
 
     # ----------------------------------------------------------------------------------------------- who is where
 
     def learn(self, endpoints: Sequence[Endpoint]) -> None:
-        """Take in the broker addresses of an answer; a broker that moved is followed."""
+        """Learn the broker addresses in an answer, also those of brokers that moved."""
         for endpoint in endpoints:
             if endpoint.node_id < 0 or not endpoint.host:
                 continue  # "no coordinator" is written as node -1 at an empty host
@@ -136,19 +135,19 @@ class Cluster:
                 self._name_again(known, host, endpoint.port)
 
     def _ignore(self, node_id: int) -> None:
-        """Learn no further broker: who is told of it gets a name that says so, and cannot be resolved."""
+        """Ignore a broker beyond the limit; clients get a name for it that explains this and does not resolve."""
         if not self.ignored:
             log.error(
                 "too many brokers: further ones are ignored, and clients cannot reach them",
                 cluster=self.name,
                 most=MOST_BROKERS,
                 broker=node_id,
-                fix="see that cluster.bootstrap leads to brokers of one Kafka cluster, and restart",
+                fix="make cluster.bootstrap name brokers of one Kafka cluster, and restart",
             )
         self.ignored += 1
 
     def _name_again(self, known: Broker, host: str, port: int) -> None:
-        """Take in a broker that is known, or only remembered."""
+        """Update a known or remembered broker."""
         if (known.host, known.port) != (host, port):
             log.info("broker moved", broker=known.node_id, address=f"{host}:{port}", was=str(known))
             known.host, known.port = host, port
@@ -157,9 +156,9 @@ class Cluster:
             self._on_broker(known.node_id)
 
     def all_named(self, cluster_id: str) -> None:
-        """Forget the brokers that are only remembered: an answer has named all there are.
+        """Drop the remembered brokers that no answer has named: the last answer listed all brokers.
 
-        ``cluster_id`` is what it says, "" if that is nothing.
+        ``cluster_id``: the id in that answer, "" if none.
         """
         if cluster_id:
             self.cluster_id = cluster_id
@@ -167,11 +166,11 @@ class Cluster:
             return
         self._remembers = False
         for broker in [each for each in self.brokers.values() if not each.named]:
-            log.info("broker of the state file is there no more", broker=broker.node_id, address=str(broker))
+            log.info("broker of the state file no longer exists", broker=broker.node_id, address=str(broker))
             del self.brokers[broker.node_id]
 
     def remember(self, known: KnownBrokers) -> None:
-        """Take in what was known before the start. Such a broker is there for clients who come to its own address."""
+        """Add brokers from the state file. They serve clients that connect to their own addresses."""
         for each in known.brokers[:MOST_BROKERS]:
             if each.node_id not in self.brokers:
                 self.brokers[each.node_id] = Broker(each.node_id, each.host, each.port, named=False)
@@ -183,12 +182,12 @@ class Cluster:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """The addresses of the route, which tell it from others."""
+        """The addresses of the route, which identify it."""
         return tuple(map(str, self._bootstrap))
 
     @property
     def known(self) -> KnownBrokers | None:
-        """What is known of the brokers; None until one has been named since the start."""
+        """The known brokers; None until one has been named since startup."""
         if not self.named:
             return None
         brokers = sorted(KnownBroker(each.node_id, each.host, each.port) for each in self.brokers.values())
@@ -196,11 +195,11 @@ class Cluster:
 
     @property
     def named(self) -> list[Broker]:
-        """The brokers that an answer has named since the start."""
+        """The brokers named by an answer since startup."""
         return [broker for broker in self.brokers.values() if broker.named]
 
     def candidates(self, node_id: int | None) -> list[Broker]:
-        """Return where a connection for ``node_id`` may go, best first; None: any broker, in turn."""
+        """Return brokers to try for ``node_id``, best first; None: any broker, in turn."""
         if node_id is not None:
             known = self.brokers.get(node_id)
             return [] if known is None else [known]
@@ -211,7 +210,7 @@ class Cluster:
         return sorted(ordered, key=lambda broker: not broker.reachable)
 
     async def first_answer(self) -> None:
-        """Wait until the brokers are known, or were asked in vain: quotas are per broker, from the first byte on."""
+        """Wait for the first Metadata answer or failure: quotas are per broker, from the first byte on."""
         if not self.can_ask or self._asked.is_set():
             return
         with suppress(TimeoutError):
@@ -219,10 +218,10 @@ class Cluster:
                 await self._asked.wait()
 
     async def node_at(self, bootstrap: Broker, peer: tuple[str, int]) -> int:
-        """Return the node id of the broker at a bootstrap address that led to ``peer``, UNKNOWN if it cannot be told.
+        """Return the node id of the broker at a bootstrap address that led to ``peer``, or UNKNOWN.
 
-        It is the one that advertises the address, or else the only one whose advertised host leads to the same peer.
-        Where a load balancer stands before the brokers, none does.
+        It is the one that advertises the address, or else the only one whose advertised host resolves to ``peer``.
+        Behind a load balancer, none does.
         """
         brokers = list(self.brokers.values())
         for broker in brokers:
@@ -232,7 +231,7 @@ class Cluster:
         return found[0] if len(found) == 1 else UNKNOWN
 
     def note_attempt(self, broker: Broker, error: BaseException | None) -> None:
-        """Remember whether ``broker`` could be connected to; each change of that is one log line."""
+        """Record the outcome of a connection attempt to ``broker``; log changes only."""
         if error is None and broker.silent:
             return
         if error is None and not broker.reachable:
@@ -247,9 +246,9 @@ class Cluster:
         broker.reachable = error is None
 
     async def open(self, broker: Broker, protocol: asyncio.BaseProtocol) -> None:
-        """Connect a session's ``protocol`` to ``broker``, through TLS where the route has it.
+        """Connect a session's ``protocol`` to ``broker``, through TLS if the route has it.
 
-        Raises OSError (an ssl.SSLError is one) and TimeoutError: what ``note_attempt`` takes.
+        Raises OSError (such as ssl.SSLError) or TimeoutError, for ``note_attempt``.
         """
         context = self._tls.context if self._tls is not None else None
         async with asyncio.timeout(self._connect_timeout_s):
@@ -258,9 +257,9 @@ class Cluster:
     # ------------------------------------------------------------------------------------ the proxy's own questions
 
     def watch(self) -> None:
-        """Ask for Metadata, now and at every refresh interval, sooner while it fails; and see which brokers are there.
+        """Poll Metadata at every refresh interval, sooner after a failure, and probe the brokers.
 
-        The files of TLS are followed.
+        Changed TLS files are reloaded.
         """
         if self._tls is not None and self._tls.files:
             FileWatch(self._tls.files, self._tls.load).run("watch the TLS files for brokers")
@@ -281,7 +280,7 @@ class Cluster:
         await self.probe([broker for broker in self.brokers.values() if not broker.reachable])
 
     async def probe(self, brokers: Sequence[Broker]) -> None:
-        """Ask each of ``brokers`` which versions it speaks, which takes no login, and note whether it answers."""
+        """Ask each broker for ApiVersions, which needs no login, and record whether it answers."""
         room = asyncio.Semaphore(_PROBES_AT_ONCE)
 
         async def one(broker: Broker) -> None:
@@ -302,7 +301,7 @@ class Cluster:
             self._note_own_attempt(broker, None)
 
     async def refresh(self) -> None:
-        """Ask one broker after the other for Metadata until one answers; without a login, whether they are there."""
+        """Ask brokers in turn for Metadata until one answers; without a login, for ApiVersions."""
         try:
             await self._refresh()
         finally:
@@ -335,19 +334,19 @@ class Cluster:
         self.error = None
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        """Put ``question`` to one broker after the other, logged in, until one answers. Raises NoAnswerError."""
+        """Ask brokers in turn, logged in, until one answers ``question``. Raises NoAnswerError."""
         failures: list[str] = []
         for broker in [*self.candidates(None), *(self._bootstrap if self.named else [])]:
             try:
                 async with asyncio.timeout(self._connect_timeout_s), self._connected(broker) as connection:
                     answer = await question(connection)
-            except LoginError as error:  # and so by all brokers, for all have the same users
+            except LoginError as error:  # users are the same at all brokers, so all refuse
                 self._note_own_attempt(broker, None)
                 raise NoAnswerError("; ".join([*failures, f"{broker}: {error}"]), refused=True) from None
             except (OSError, TimeoutError, EOFError, ProtocolError) as error:
                 failures.append(f"{broker}: {describe(error)}")
                 self._note_own_attempt(broker, error)
-            except Exception as error:  # noqa: BLE001  what one broker says must not keep the others from being asked
+            except Exception as error:  # noqa: BLE001  a broken answer of one broker must not keep the others from being asked
                 note("ask a broker", error)
                 failures.append(f"{broker}: internal error: {describe(error)}")
             else:
@@ -379,7 +378,7 @@ async def _ips(host: str) -> set[str]:
 
 
 async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:
-    """Ask a broker for the addresses of all."""
+    """Ask a broker for the addresses of all brokers."""
     answer = await connection.ask(WHICH_BROKERS)
     if len(answer) > _MOST_ANSWER_BYTES:
         raise ConnectionError(f"names more brokers than a cluster may have, which is {MOST_BROKERS}")

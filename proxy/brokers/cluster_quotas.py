@@ -1,4 +1,4 @@
-"""The quotas of a cluster as its brokers describe them, and changes as they take them (KIP-546)."""
+"""Reads quotas from brokers' descriptions, and encodes changes for them (KIP-546)."""
 
 import hashlib
 import math
@@ -20,18 +20,18 @@ _KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whos
 
 @dataclass(frozen=True, slots=True)
 class ClusterQuotas:
-    """What brokers have described."""
+    """The quotas described by brokers."""
 
     policy: Policy
     version: str
     names: Mapping[Entity, tuple[Named, ...]]
-    """Each entity as the brokers know it: a long name, or an address in another spelling."""
+    """Entity → its names as the brokers have them: a long name, or an address in another spelling."""
     unread: Sequence[Unread]
-    """What is no quota of Sluice's."""
+    """Entries that Sluice does not support."""
 
 
 def read(described: Sequence[Described], source: str) -> ClusterQuotas:
-    """Return the quotas. What no quota of Sluice can be is left out, with a warning: it holds nobody here."""
+    """Return the quotas. Unsupported ones are skipped with a warning, and limit no client of the proxy."""
     limits: dict[Entity, Mapping[QuotaKind, float]] = {}
     names: dict[Entity, tuple[Named, ...]] = {}
     unread: list[Unread] = []
@@ -46,20 +46,20 @@ def read(described: Sequence[Described], source: str) -> ClusterQuotas:
         try:
             entity = _entity(each.entity)
         except ValueError as error:
-            skip(f"means nobody to Sluice: {error}")
+            skip(f"is no entity in Sluice: {error}")
             continue
         known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
         found: dict[QuotaKind, float] = {}
         for name, limit in each.limits:
             kind = known.get(name)
             if kind is None:
-                skip(f"{name} is no quota that Sluice knows")
+                skip(f"{name} is not a quota in Sluice")
             elif math.isnan(limit) or limit < 0:
                 skip(f"{name}: {limit} is no limit", entity)
             else:
                 found[kind] = of_zero(kind, limit)
         if entity in limits:
-            skip("is for whom another one is for, too", entity)
+            skip("has the same entity as another one", entity)
         elif found:
             limits[entity], names[entity] = found, each.entity
     return ClusterQuotas(Policy(limits), digest.hexdigest(), names, unread)
@@ -68,7 +68,7 @@ def read(described: Sequence[Described], source: str) -> ClusterQuotas:
 def entries(
     changes: Mapping[Entity, Sequence[Altered]], names: Mapping[Entity, tuple[Named, ...]], alteration: Alteration
 ) -> dict[Entity, Entry]:
-    """Return what to ask for. A name that brokers do not know yet is the one that was asked for, long or not."""
+    """Return the entries to send. A name unknown to the brokers is sent as requested, however long."""
     asked = {}
     for change in alteration.changes:
         if not isinstance(found := check(change), Refusal):
@@ -87,7 +87,7 @@ def entries(
 
 
 def outcome_of(result: Result, entity: Entity, altered: tuple[Altered, ...]) -> Outcome:
-    """Return what became of a change, in the words of the broker."""
+    """Return the outcome of a change, in the broker's words."""
     if not result.error_code:
         return Outcome(None, altered)
     said = result.message or "no reason given"
@@ -95,7 +95,7 @@ def outcome_of(result: Result, entity: Entity, altered: tuple[Altered, ...]) -> 
 
 
 def holds(policy: Policy, entity: Entity, limits: Limits) -> bool:
-    """Whether the quotas say what was altered."""
+    """Whether the quotas have the altered limits."""
     now = policy.limits.get(entity, {})
     return all(now.get(kind) == limit for kind, limit in limits.items())
 

@@ -1,4 +1,4 @@
-"""A connection of the proxy's own to a broker: one request, one answer. Sessions have another way (transports.py)."""
+"""The proxy's own connection to a broker: one request and answer at a time. Sessions use transports.py instead."""
 
 import asyncio
 import ssl
@@ -11,13 +11,13 @@ from protocol.requests import Request
 
 CLIENT_ID: Final = "sluice"
 _GOODBYE_S: Final = 1.0
-"""How long TLS may take to say goodbye before the connection is cut."""
+"""Timeout for a clean end of TLS."""
 _LAST_PORT: Final = 65535
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
 class BrokerConnection:
-    """Asks one request after the other; a deadline is the caller's (``asyncio.timeout``)."""
+    """Sends one request after the other; deadlines are the caller's (``asyncio.timeout``)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -25,7 +25,7 @@ class BrokerConnection:
         self._asked = 0
 
     async def ask(self, request: Request, client_id: str = CLIENT_ID) -> bytes:
-        """Return the whole answer frame. Raises OSError, or EOFError where the broker closes instead."""
+        """Return the complete answer frame. Raises OSError, or EOFError if the broker closes instead."""
         self._asked += 1
         self._writer.write(request.frame(client_id, self._asked))
         head = await self._reader.readexactly(RESPONSE_HEAD.size)
@@ -36,13 +36,13 @@ class BrokerConnection:
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """The TLS of the connection, if it has any, to be asked about version, cipher and certificates."""
+        """The TLS of the connection, if any, with its version, cipher and certificates."""
         tls: ssl.SSLObject | None = self._writer.get_extra_info("ssl_object")
         return tls
 
     @property
     def own_address(self) -> tuple[str, int]:
-        """Host and port of this side: what the other side calls its peer."""
+        """Host and port of this side, which the other side sees as its peer."""
         name = self._writer.get_extra_info("sockname")
         return name[0], name[1]
 
@@ -60,7 +60,7 @@ async def connect(
         yield BrokerConnection(reader, writer)
     finally:
         writer.close()
-        with suppress(OSError, TimeoutError):  # the error is the caller's already, if it is one
+        with suppress(OSError, TimeoutError):  # an error of the connection has been raised already
             async with asyncio.timeout(_GOODBYE_S):
                 await writer.wait_closed()
         transport.abort()
@@ -71,7 +71,7 @@ async def open_transport(
 ) -> asyncio.Transport:
     """Connect ``protocol``; with ``context`` through TLS, for ``server_name`` (else ``host``).
 
-    Raises OSError, also where ``host`` and ``port``, which may be what a broker advertises, are no address at all.
+    Raises OSError, also if ``host`` and ``port``, which a broker may advertise, are not a valid address.
     """
     if not 0 < port <= _LAST_PORT:  # uvloop would take it modulo 65536
         raise OSError(f"{host!a} port {port} is no address to connect to")
@@ -82,11 +82,11 @@ async def open_transport(
     except ConnectionResetError as error:
         if context is None:
             raise
-        raise ConnectionResetError(  # asyncio's own has no text
+        raise ConnectionResetError(  # asyncio's error has no text
             "closed the connection during the TLS handshake: does it speak TLS, or require a client certificate?"
         ) from error
     except ValueError as error:  # UnicodeError: a name that IDNA cannot encode, such as one with an empty label
-        if isinstance(error, OSError):  # as the error of a certificate is, too
+        if isinstance(error, OSError):  # a certificate error is both
             raise
         raise OSError(f"{host!a} port {port} is no address to connect to: {error}") from error
     return transport

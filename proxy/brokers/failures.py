@@ -1,4 +1,4 @@
-"""What to tell an operator of a connection to a broker that failed: one line, with what to do about it."""
+"""Describes failed connections to brokers for operators: one line, with the fix."""
 
 import os
 import socket
@@ -6,13 +6,13 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
-# OpenSSL's X509_V_ERR_*: what was wrong with a certificate.
+# OpenSSL's X509_V_ERR_* codes.
 _EXPIRED: Final = 10
 _NOT_YET_VALID: Final = 9
 _UNKNOWN_AUTHORITY: Final = frozenset((2, 18, 19, 20, 21))
 _OTHER_NAME: Final = frozenset((62, 64))
 
-# OpenSSL's reasons, of what a peer did to a handshake.
+# OpenSSL's reasons for a failed handshake.
 _NOT_TLS: Final = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"))
 _NO_COMMON_TLS: Final = frozenset(
     (
@@ -28,7 +28,7 @@ _CERTIFICATE_REFUSED: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNO
 
 @dataclass(frozen=True, slots=True)
 class Fixes:
-    """What to do about TLS that fails, in the words of the file that has the settings."""
+    """Fixes for TLS failures, in the terms of the file that has the settings."""
 
     authority: str = "name that authority in tls.ca"
     host: str = "set tls.verify_hostname to false"
@@ -40,7 +40,7 @@ OF_SLUICE: Final = Fixes()
 
 
 def describe(error: BaseException, fixes: Fixes = OF_SLUICE) -> str:
-    """Return what to tell an operator of ``error``: timeouts and ends of stream have no text of their own."""
+    """Return a description of ``error``; timeouts and ends of stream have no text of their own."""
     match error:
         case TimeoutError():
             return "no answer in time"
@@ -53,8 +53,8 @@ def describe(error: BaseException, fixes: Fixes = OF_SLUICE) -> str:
                 "closed the connection without a response: does the listener require TLS, a client certificate or SASL?"
             )
         case socket.gaierror():
-            return f"{error}: correct the name, or what resolves it here"
-        case ConnectionRefusedError():  # asyncio's own text is of calls
+            return f"{error}: correct the name, or the name resolution"
+        case ConnectionRefusedError():  # asyncio's text names functions
             return f"[Errno {error.errno}] {os.strerror(error.errno or 0)}"
     return str(error) or type(error).__name__
 
@@ -66,7 +66,7 @@ def _of_certificate(error: ssl.SSLCertVerificationError, fixes: Fixes) -> str:
         case code if code == _NOT_YET_VALID:
             return "its certificate is not valid yet: compare the clocks"
         case code if code in _UNKNOWN_AUTHORITY:
-            return f"its certificate is not signed by an authority that is trusted here: {fixes.authority}"
+            return f"its certificate is not signed by an authority trusted here: {fixes.authority}"
         case code if code in _OTHER_NAME:
             reason = error.verify_message.rstrip(".")
             return f"{reason}: add the name to it, or {fixes.host}"
@@ -78,9 +78,9 @@ def _of_tls(error: ssl.SSLError, fixes: Fixes) -> str:
     if reason in _NOT_TLS:
         return f"does not speak TLS on this port: {fixes.plain}"
     if reason in _NO_COMMON_TLS:
-        return f"no version and cipher of TLS in common ({reason}): TLS 1.2 is the oldest that is spoken here"
+        return f"no common TLS version and cipher ({reason}): TLS 1.2 is the oldest supported"
     if reason.endswith("UNRECOGNIZED_NAME"):
-        return f"serves no host of that name ({reason}): connect by a name that it is known by"
+        return f"serves no host of that name ({reason}): connect by one of its names"
     if reason.endswith(_CERTIFICATE_REFUSED):
         return f"refuses the certificate it was shown, or demands one ({reason}): {fixes.certificate}"
     return f"TLS failed: {reason}"

@@ -1,6 +1,6 @@
-"""Logging in to a broker by SASL, as a client does: SaslHandshake v1, then a mechanism's tokens in SaslAuthenticate.
+"""SASL login to a broker as a client: SaslHandshake v1, then the mechanism's tokens in SaslAuthenticate.
 
-There is no re-authentication (KIP-368): a connection of the proxy's own lives for one question.
+There is no re-authentication (KIP-368): the proxy's own connections reconnect instead.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ _MAX_QUOTED: Final = 200
 
 
 class LoginError(ConnectionError):
-    """A login that failed; the text says what to do, and holds nothing of the password."""
+    """A failed login; the text says what to do, and never contains the password."""
 
 
 class Exchange(Protocol):
-    """The client's side of a SASL mechanism (``exchanges.py``)."""
+    """The client side of a SASL mechanism (``exchanges.py``)."""
 
     def auth_bytes(self) -> bytes: ...
 
@@ -35,10 +35,10 @@ class Exchange(Protocol):
 
 
 class BrokerLogin:
-    """The proxy's own user. Its password is read at each login, so that a new one needs no restart."""
+    """The proxy's own user. The password is read at each login, so a new one needs no restart."""
 
     def __init__(self, settings: BrokerSasl) -> None:
-        # Imported here: a tenth of a second at start, and only where there is a login.
+        # Imported here, only for a login: it takes a tenth of a second.
         from proxy.brokers.exchanges import password_exchange
 
         self._exchange = password_exchange
@@ -52,7 +52,7 @@ class BrokerLogin:
 
 
 async def log_in(connection: BrokerConnection, mechanism: str, exchange: Exchange, who: str) -> None:
-    """Authenticate ``connection``; ``who`` says in errors whose login it was. Raises LoginError, OSError, EOFError."""
+    """Authenticate ``connection``; ``who`` names the login in errors. Raises LoginError, OSError, EOFError."""
     handshake = read_handshake(await connection.ask(sasl_handshake(mechanism)))
     if handshake.error_code == _UNSUPPORTED_MECHANISM:
         offered = ", ".join(_clean(name) for name in handshake.mechanisms) or "none"
@@ -76,7 +76,7 @@ async def log_in(connection: BrokerConnection, mechanism: str, exchange: Exchang
 
 async def _receive(exchange: Exchange, token: bytes, mechanism: str) -> None:
     try:
-        # SCRAM computes thousands of hashes here, as many as the broker says.
+        # SCRAM computes as many thousand hashes as the broker asks for.
         await asyncio.to_thread(exchange.receive, token)
     except (ValueError, LookupError):  # their texts may quote the exchange
         raise LoginError(
@@ -85,7 +85,7 @@ async def _receive(exchange: Exchange, token: bytes, mechanism: str) -> None:
 
 
 def read_password(path: Path) -> str:
-    """Return the password in the file, without the line end behind it. Raises LoginError."""
+    """Return the password in a file, without a trailing line end. Raises LoginError."""
     try:
         text = read_file(path).decode()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""TLS to brokers: whom the proxy believes, and what it shows of itself."""
+"""TLS to brokers: the trusted authorities, and the proxy's own certificate."""
 
 import asyncio
 import ssl
@@ -13,10 +13,10 @@ log = structlog.get_logger("sluice.cluster")
 
 
 class BrokerTls:
-    """The SSLContext for connections to the brokers.
+    """The SSLContext for connections to brokers.
 
-    Raises OSError, naming the setting and the file, where it cannot be made at the start. Later the old one stays in
-    force: a certificate that is being replaced must not cut the proxy off.
+    Raises OSError, with the setting and the file, if it cannot be created at startup. Later failures leave the old one
+    in force: a certificate that is being replaced must not cut the proxy off.
     """
 
     def __init__(self, settings: BrokerTlsSettings) -> None:
@@ -24,10 +24,10 @@ class BrokerTls:
         files = (settings.ca, settings.certificate, settings.key)
         self.files: tuple[Path, ...] = tuple(path for path in files if path is not None)
         self.context = broker_context(settings)
-        """What to connect with now."""
+        """The context of new connections."""
 
     async def load(self) -> None:
-        """Read the files again, for connections to come."""
+        """Reload the files for new connections."""
         try:
             self.context = await asyncio.to_thread(broker_context, self._settings)
         except OSError as error:
@@ -37,7 +37,7 @@ class BrokerTls:
 
 
 def broker_context(settings: BrokerTlsSettings) -> ssl.SSLContext:
-    """Return a context that verifies brokers. Raises OSError with the setting and the file in its text."""
+    """Return a context that verifies brokers. Raises OSError that names the setting and the file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies; TLS 1.2 at least
     if settings.ca is None:
         context.load_default_certs()
@@ -47,7 +47,7 @@ def broker_context(settings: BrokerTlsSettings) -> ssl.SSLContext:
             context.load_verify_locations(settings.ca)
         except OSError as error:
             raise _refused("tls.ca", settings.ca, error, "holds no certificate in PEM form") from error
-    # Java takes every certificate of a truststore for an anchor, OpenSSL by itself only roots.
+    # As Java does, trust every certificate of the truststore as an anchor; by default OpenSSL trusts only roots.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = settings.verify_hostname
     if settings.certificate is not None and settings.key is not None:
@@ -56,9 +56,9 @@ def broker_context(settings: BrokerTlsSettings) -> ssl.SSLContext:
 
 
 def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Load a chain and its key into ``context``. Raises OSError with the setting and the file in its text."""
+    """Load a chain and its key into ``context``. Raises OSError that names the setting and the file."""
 
-    def encrypted() -> str:  # OpenSSL would ask at the terminal
+    def encrypted() -> str:  # OpenSSL would prompt on the terminal
         raise OSError(f"tls.key {key}: is encrypted: write it without a password (openssl pkey)")
 
     for setting, path in (("tls.certificate", certificate), ("tls.key", key)):

@@ -1,6 +1,6 @@
-"""How many partitions topics have, as the brokers say when they are asked; kept for a few seconds.
+"""Numbers of partitions of topics, asked from the brokers and cached for a few seconds.
 
-Quotas need that where a request does not say it: who deletes a topic, or adds to it, names no number.
+Quotas need them if a request has no number: to delete a topic, or to add partitions to it.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ log = structlog.get_logger("sluice.cluster")
 KEPT_MS: Final = 10_000
 MOST_KEPT: Final = 10_000
 WITHIN_S: Final = 5.0
-"""How long one look may take. What is not known by then stays unknown."""
+"""Timeout of one lookup; topics without an answer by then stay unknown."""
 _AT_ONCE: Final = 8
-"""Looks on behalf of different counters."""
+"""Lookups in parallel, for different counters."""
 PAUSE_S: Final = 0.02
-"""Between two looks of one counter, each of which is a connection to a broker, and a login."""
+"""Pause between two lookups of one counter, each of which is a connection to a broker, and a login."""
 _TOPICS_AT_ONCE: Final = 20
-"""Of one question. Other work has its turn between the answers, each of which may have thousands of partitions."""
+"""Topics in one request. Other work gets its turn between answers, each of which may have thousands of partitions."""
 
 Then = Callable[[Mapping[Topic, int]], None]
 
 
-class Asks(Protocol):
-    """Puts a question to a broker: ``proxy.brokers.cluster.Cluster``."""
+class BrokerClient(Protocol):
+    """Sends a question to a broker: ``proxy.brokers.cluster.Cluster``."""
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        """Raises OSError where no broker answers."""
+        """Raises OSError if no broker answers."""
         ...
 
 
-class Look:
-    """One look, to give it up by."""
+class Lookup:
+    """A pending lookup, which can be cancelled."""
 
     __slots__ = ("then", "topics", "wanted")
 
@@ -56,23 +56,23 @@ class Look:
 
 
 class TopicPartitions:
-    """``clusters`` returns what may be asked; the first is. Nothing is known where there is none."""
+    """Looks up partitions at the first of ``clusters``; without any, nothing is known."""
 
-    def __init__(self, clusters: Callable[[], Iterable[Asks]], clock: Callable[[], int]) -> None:
+    def __init__(self, clusters: Callable[[], Iterable[BrokerClient]], clock: Callable[[], int]) -> None:
         self._clusters = clusters
         self._clock = clock
         self._known: dict[Topic, tuple[int, int]] = {}
-        """How many, and until when that is believed."""
-        self._looks: dict[object, list[Look]] = {}
-        """Under way and to come, by whose they are."""
+        """Topic → (number of partitions, valid until)."""
+        self._looks: dict[object, list[Lookup]] = {}
+        """Pending lookups, by counter."""
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.default_partitions = 1
-        """Of a topic that is created without a number, as seen last."""
+        """Partitions of a topic created without a number, as last seen."""
         self.error: str | None = None
-        """Why the last question failed; None when it did not."""
+        """Why the last lookup failed; None if it succeeded."""
 
     def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
-        """Return of ``topics`` those that need no question."""
+        """Return the cached numbers for ``topics``."""
         now_ms = self._clock()
         found = {}
         for topic in topics:
@@ -82,25 +82,25 @@ class TopicPartitions:
         return found
 
     def forget(self, topics: Iterable[Topic]) -> None:
-        """Believe nothing of ``topics`` any more: nobody knows what has become of them."""
+        """Drop ``topics`` from the cache: their state is unknown."""
         for topic in topics:
             self._known.pop(topic, None)
 
     def note(self, topic: Topic, partitions: int) -> None:
-        """Believe that ``topic`` has so many: a controller has just said so, and brokers' metadata lags behind it."""
+        """Cache a number that a controller has just confirmed: brokers' metadata lags behind it."""
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
         self._known[topic] = (partitions, self._clock() + KEPT_MS)
 
-    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
-        """Ask, and call ``then`` with what is known of ``topics`` when there is an answer, or none can be had.
+    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
+        """Start a lookup; ``then`` is called with the known numbers, once there is an answer or a failure.
 
-        None where nobody can be asked; ``then`` is not called at once. ``whose`` tells apart who is charged: of each,
-        one look is under way at a time.
+        Returns None if there is no cluster to ask; ``then`` is never called immediately. ``whose`` identifies the
+        counter: it has one lookup in flight at a time.
         """
         if not any(True for _ in self._clusters()):
             return None
-        look = Look(topics, then)
+        look = Lookup(topics, then)
         waiting = self._looks.get(whose)
         if waiting is not None:
             waiting.append(look)
@@ -127,7 +127,7 @@ class TopicPartitions:
             del self._looks[whose]
 
     async def _ask(self, topics: Sequence[Topic], found: dict[Topic, int]) -> None:
-        """Put what a broker says of ``topics`` into ``found``; why nothing is said is logged once."""
+        """Add the broker's numbers for ``topics`` to ``found``; log a failure once."""
 
         async def question(connection: BrokerConnection) -> None:
             for by_id in (False, True):
@@ -151,7 +151,7 @@ class TopicPartitions:
         self._keep(found)
 
     def _keep(self, found: dict[Topic, int]) -> None:
-        """Keep what was found; but what is known by now was noted after the question, and is newer."""
+        """Cache the found numbers, except where the cache is newer than the question."""
         known = self.known(found)
         for topic in found.keys() - known.keys():
             self.note(topic, found[topic])
@@ -159,6 +159,6 @@ class TopicPartitions:
 
 
 def _may_be(topic: Topic) -> bool:
-    """Whether a broker may have a topic of that name, or id."""
+    """Whether a topic of that name or id is possible."""
     name, topic_id = topic
     return 0 < len(name) <= LONGEST_NAME or topic_id != NO_ID

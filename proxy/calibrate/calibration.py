@@ -16,7 +16,7 @@ from protocol.first_batch import NO_BATCH, first_batch
 from protocol.headers import fetch_limits_offset, produce_acks_offset, request_body_offset
 from protocol.probes import Probe, all_metadata, fetch_nothing, produce
 from proxy.brokers.connection import BrokerConnection
-from proxy.brokers.kept_connection import Access
+from proxy.brokers.persistent_connection import Access
 from proxy.calibrate.cluster import PREFIX, TIMEOUT_S, Calibrated, CalibrationError, connection_to
 from proxy.calibrate.inversion import cost_us, factor
 from proxy.runtime.clock import monotonic_s
@@ -115,7 +115,7 @@ async def calibrate(access: Access, prices: Prices, window: Window, wanted: int 
 
 
 async def _removed(cluster: Calibrated) -> None:
-    """Remove what was made after a failure, whose error is the one to tell; what cannot be removed is named."""
+    """Clean up after a failure, which stays the error to report; name what cannot be removed."""
     try:
         await cluster.remove()
     except CalibrationError as error:

@@ -25,7 +25,7 @@ from protocol.probes import CREATE_TOPICS, DELETE_TOPICS, METADATA, all_metadata
 from protocol.requests import Request
 from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
-from proxy.brokers.kept_connection import Access
+from proxy.brokers.persistent_connection import Access
 
 PREFIX: Final = "sluice-calibrate-"
 REQUEST_PERCENTAGE: Final = "request_percentage"

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from config.settings import Settings
-from proxy.brokers.kept_connection import access_by
+from proxy.brokers.persistent_connection import access_by
 from proxy.calibrate.calibration import calibrate
 from proxy.calibrate.cluster import CalibrationError
 from proxy.manage.target import access_to

@@ -1,8 +1,8 @@
-"""From a broker's first throttle_time_ms to what a request costs it (QuotaUtils.throttleTime, read backwards).
+"""Infers the cost of a request from a broker's first throttle_time_ms: the inverse of QuotaUtils.throttleTime.
 
-A broker whose client has used S seconds of thread time in a window of W seconds, with a limit of T, throttles it for
-S / T - W. So the first throttle X of a fresh client-id after n requests says S = T * (W + X), and S / n is the cost.
-It equals the broker's own JMX figure within 1 % (docs/request-percentage.md).
+A broker whose client has used S seconds of thread time in a window of W seconds, with a limit of T, throttles it for S
+/ T - W. So with the first throttle X of a fresh client-id after n requests, S = T * (W + X), and S / n is the cost. It
+equals the broker's own JMX figure within 1 % (docs/request-percentage.md).
 """
 
 from statistics import median
@@ -11,18 +11,18 @@ from typing import Final
 from config.quotas import Window
 
 BURST_SHARE: Final = 0.68
-"""Cost in a burst / cost of what a throttled client sends: 0.62 on the machine that the table was measured on, 0.75 on
-another one. Sparse requests cost more.
-"""
+"""Cost in a burst / cost of a throttled client's requests: 0.62 on the machine of the table's measurements, 0.75 on
+another one. Sparse requests cost more."""
 LEAST: Final = 0.5
 MOST: Final = 4.0
 _EDGE_MS: Final = 20
-"""So close to the border of two samples the broker's W may be another one than ours."""
+"""Distance from the border of two samples within which the broker's W may differ from ours."""
 
 
 def cost_us(percent: float, window: Window, took_ms: float, throttle_ms: int, requests: int) -> float | None:
-    """Return the cost of each of ``requests``, which took ``took_ms`` until the first throttle; None if it cannot be
-    told: the throttle was cut off at the most there is, or a sample ended about then.
+    """Return the cost of each of ``requests``, which took ``took_ms`` until the first throttle.
+
+    None if it is unknown: the throttle was capped, or a sample ended about then.
     """
     beyond_ms = took_ms % window.size_ms
     if throttle_ms >= window.size_ms or took_ms >= window.size_ms * (window.samples - 1):

@@ -1,5 +1,5 @@
-"""What a configuration names, looked at before it is needed: certificates, keys, password files, rules.
+"""Checks of everything that a configuration names: certificates, keys, password files, rules.
 
-The settings themselves were checked by ``config``, which reads no file but its own. ``sluice check`` prints what is
-found here, and ``sluice run`` looks at its start: what would only show at the first connection shows at once.
+``config`` has checked the settings themselves, and reads no other file. ``sluice check`` prints these findings, and
+``sluice run`` logs them at startup: problems that would appear only with the first connection appear at once.
 """

@@ -1,4 +1,4 @@
-"""Advertised and bound addresses, as ``sluice check`` prints them where they differ."""
+"""Advertised and bound addresses, printed by ``sluice check`` where they differ."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,7 +10,7 @@ _SHORTEST_PORT: Final = 3
 
 
 def reads_as_port(listener: Listener) -> str | None:
-    """Return what to write where an IPv6 address without brackets may have been meant to end in a port."""
+    """Return the probable spelling if an unbracketed IPv6 address may have been meant to end in a port."""
     host, _, last = listener.advertise.host.rpartition(":")
     if listener.advertise.port is not None or not host or not last.isdecimal() or len(last) < _SHORTEST_PORT:
         return None
@@ -18,7 +18,7 @@ def reads_as_port(listener: Listener) -> str | None:
 
 
 def told_and_bound(listeners: Iterable[Listener]) -> list[str]:
-    """Return a line for each address that clients reach at another port than the proxy binds."""
+    """Return a line for each address that clients reach at another port than the bound one."""
     return [line for listener in listeners for line in _of(listener)]
 
 

@@ -1,4 +1,4 @@
-"""Everything that a configuration names, one thing after the other."""
+"""Checks the files and other objects that a configuration names."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from config.nodes import Mapping, Node, Sequence
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
 from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
-from proxy.brokers import known
+from proxy.brokers import known_brokers
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.addresses import reads_as_port
 from proxy.checks.findings import Finding, Findings, Severity
@@ -33,9 +33,9 @@ log = structlog.get_logger("sluice")
 
 
 def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
-    """Return what is wrong with the files that ``settings``, read from ``document``, name, in the order of the file.
+    """Return the problems of the files that ``settings``, read from ``document``, name, in the order of the file.
 
-    ``now_s`` is Unix time: certificates expire.
+    ``now_s`` is Unix time, for the expiry of certificates.
     """
     found = Findings(document, datetime.fromtimestamp(now_s, UTC))
     _look_at_route(found, ("cluster",), settings.cluster)
@@ -54,12 +54,12 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
 
 
 def unusable(findings: list[Finding]) -> list[Problem]:
-    """Return what keeps the proxy from running."""
+    """Return the problems that keep the proxy from running."""
     return [finding.problem for finding in findings if finding.severity is Severity.UNUSABLE]
 
 
 def log_findings(findings: list[Finding]) -> None:
-    """Log what does not keep the proxy from running."""
+    """Log the findings that do not keep the proxy from running."""
     for finding in findings:
         (log.warning if finding.severity is Severity.WARNING else log.error)(
             "configuration", problem=str(finding.problem)
@@ -69,17 +69,17 @@ def log_findings(findings: list[Finding]) -> None:
 def _look_at_exempt(found: Findings, exempt: Exempt) -> None:
     at = ("quotas", "exempt")
     if exempt.client_ids:
-        message = "a client-id is a claim that any client can make: whoever claims one of these is free of all quotas"
+        message = "any client can claim any client-id: a client that claims one of these is exempt from all quotas"
         found.add(Severity.WARNING, (*at, "client_ids"), message, "name users or networks")
     for index, user in enumerate(exempt.users):
         if user == ANONYMOUS:
-            message = "exempts everybody who does not log in"
+            message = "exempts every client that does not log in"
             found.add(Severity.WARNING, (*at, "users", index), message, "name users, or quotas.mode: off for all")
         elif (doubt := doubts.of_name("user", user)) is not None:
             found.add(Severity.WARNING, (*at, "users", index), doubt.message, doubt.hint)
     for index, network in enumerate(exempt.networks):
         if network.prefixlen == 0:
-            message = f"{network} is every address: nobody is held to any quota"
+            message = f"{network} is every address: no quota applies to anybody"
             found.add(Severity.WARNING, (*at, "networks", index), message, "name smaller networks")
 
 
@@ -87,10 +87,10 @@ def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
     for index, user in enumerate(admins):
         at = ("quotas", "admins", index)
         if user == ANONYMOUS:
-            message = "lets everybody change all quotas who does not log in"
+            message = "lets any unauthenticated client change all quotas"
             found.add(Severity.WARNING, at, message, "name users, where clients log in")
         elif is_pseudo(user):
-            message = f"{user!r} is many clients at once: all of them may change all quotas"
+            message = f"{user!r} stands for many clients: all of them may change all quotas"
             found.add(Severity.WARNING, at, message, "name users")
         elif (doubt := doubts.of_name("user", user)) is not None:
             found.add(Severity.WARNING, at, doubt.message, doubt.hint)
@@ -115,9 +115,9 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:
     if (with_port := reads_as_port(listener)) is not None:
         message = f"{listener.advertise.host} is an IPv6 address without a port"
-        found.add(Severity.WARNING, (*at, "advertise"), message, f"if its end was meant to be one, write {with_port}")
+        found.add(Severity.WARNING, (*at, "advertise"), message, f"if its end is meant as the port, write {with_port}")
     if listener.tls is not None:
-        from proxy.checks.tls import look_at_client_tls  # and with it 9 MB of cryptography
+        from proxy.checks.tls import look_at_client_tls  # imports 9 MB of cryptography
 
         look_at_client_tls(found, (*at, "tls"), listener.tls, listener)
     if listener.sasl.kerberos is not None:
@@ -126,11 +126,11 @@ def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: C
         _look_at_route(found, (*at, "cluster"), listener.cluster)
     if listener.authentication == "sasl" and (listener.cluster or cluster).sasl is None and cluster.state is None:
         message = (
-            "the brokers ask for a login, and the proxy has none: after a start it knows no broker but those of "
+            "the brokers ask for a login, and the proxy has none: after startup it knows only the brokers of "
             "bootstrap, until a client has logged in there"
         )
         own = "cluster" if listener.cluster is None else "the cluster of this listener"
-        fix = f"add sasl to {own}, or write cluster.state: a file that keeps the brokers for the next start"
+        fix = f"add sasl to {own}, or set cluster.state: a file that keeps the brokers for the next start"
         found.add(Severity.WARNING, (*at, "authentication"), message, fix)
 
 
@@ -151,10 +151,10 @@ def _look_at_state(found: Findings, file: Path | None) -> None:
         found.add(Severity.UNUSABLE, at, f"{file} is a directory", f"name a file in it: {file / 'brokers.json'}")
         return
     try:
-        known.read(file)
-    except (OSError, known.NotUsableError) as error:
+        known_brokers.read(file)
+    except (OSError, known_brokers.NotUsableError) as error:
         said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-        found.add(Severity.WARNING, at, f"{file} is ignored: {said}", "delete it: it is written anew")
+        found.add(Severity.WARNING, at, f"{file} is ignored: {said}", "delete it: it will be rewritten")
 
 
 def _look_at_zookeeper(found: Findings, at: Steps, store: ZooKeeperStore) -> None:
@@ -169,7 +169,7 @@ def _look_at_zookeeper(found: Findings, at: Steps, store: ZooKeeperStore) -> Non
 def _look_at_login(found: Findings, at: Steps, sasl: BrokerSasl, *, encrypted: bool) -> None:
     _look_at_password(found, (*at, "password_file"), sasl.password_file)
     if sasl.mechanism == "PLAIN" and not encrypted:
-        message = "sends the password to the brokers in the clear"
+        message = "sends the password to the brokers in cleartext"
         found.add(Severity.WARNING, (*at, "mechanism"), message, "add tls to the cluster, or use SCRAM")
 
 
@@ -191,25 +191,27 @@ def _look_at_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
     look_for_doubled_in_kerberos(found, at, kerberos)
     if not found.unusable():
         with found.at(*at):
-            acceptor(kerberos)  # whether the extra is there, and krb5's last word on the keytab
+            acceptor(kerberos)  # checks for the extra, and has krb5 check the keytab
 
 
 def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -> None:
-    """Two listeners may share a port on different interfaces; what their clients are told has to keep them apart."""
+    """Warn of listeners that advertise the same address. They may share a port on different interfaces, but their
+    clients have to be able to tell them apart.
+    """
     told: list[tuple[Listener, list[tuple[str, range]]]] = []
     for index, listener in enumerate(listeners):
         own = _told(listener)
         for other, others in told:
             if any(host == name and set(ports) & set(taken) for host, ports in own for name, taken in others):
-                message = f"clients of listener {other.name} are told the same host, and some of the same ports"
-                fix = "give each its own, or see that clients resolve it to the interface of their listener"
+                message = f"clients of listener {other.name} are told the same host and ports"
+                fix = "give each its own, or make clients resolve it to the interface of their listener"
                 found.add(Severity.WARNING, ("listeners", index, "advertise"), message, fix)
                 break
         told.append((listener, own))
 
 
 def _told(listener: Listener) -> list[tuple[str, range]]:
-    """Return the hosts and ports that the clients of a listener are told."""
+    """Return the hosts and ports advertised by a listener."""
     bootstrap = listener.bootstrap
     hosts = [bootstrap.host, *([listener.broker_host] if listener.broker_host is not None else [])]
     ports = [range(bootstrap.port, bootstrap.port + 1)]
@@ -218,10 +220,10 @@ def _told(listener: Listener) -> list[tuple[str, range]]:
 
 
 def _look_for_variables(found: Findings, at: Steps, node: Node) -> None:
-    """Warn of what somebody was to fill in. Rules of names are left out: there, `$` has a meaning."""
+    """Warn of placeholders that were not filled in. Mapping rules are skipped: there, `$` has a meaning."""
     if isinstance(node, Mapping | Sequence):
         for step, below in node.items() if isinstance(node, Mapping) else enumerate(node):
             if step not in _WITH_PATTERNS:
                 _look_for_variables(found, (*at, step), below)
     elif node is not None and holds_a_variable(node):
-        found.add(Severity.WARNING, at, f"{node!r} is taken as it stands", NO_VARIABLES)
+        found.add(Severity.WARNING, at, f"{node!r} is taken literally", NO_VARIABLES)

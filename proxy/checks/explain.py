@@ -1,4 +1,4 @@
-"""Which limits hold for one client, and why: what the engine finds, as plain data and in words."""
+"""Explains which limits apply to one client, and why, from the engine: as data and as text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from quotas.rate import Window
 from quotas.stores.edit import number
 
 Where = Callable[[Entity, QuotaKind], str]
-"""Says where a limit stands: its store, and the place there."""
+"""Returns where a limit is defined: its store, and the place in it."""
 
 _UNITS: Final = {
     BYTES: "bytes/s",
@@ -33,7 +33,7 @@ _UNITS: Final = {
 
 
 class Client(NamedTuple):
-    """Whom to explain it of; "" is no client-id, and an ip that is not known."""
+    """The client to explain; "" is no client-id, or an unknown ip."""
 
     user: str = ANONYMOUS
     client_id: str = ""
@@ -42,7 +42,7 @@ class Client(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A limit that somebody has configured."""
+    """A configured limit."""
 
     kind: QuotaKind
     entity: Entity
@@ -50,7 +50,7 @@ class Rule:
     where: str
     terms: KindTerms = PLAIN
     counted: str = ""
-    """For whom there is one counter."""
+    """The clients that share the counter."""
 
     def as_data(self) -> dict[str, object]:
         return {
@@ -66,18 +66,18 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """One level of precedence, and what stands there: nothing, where the limit is None."""
+class Level:
+    """One level of precedence and its limit, None if it has none."""
 
     entity: Entity
     limit: float | None = None
     where: str = ""
     reached: bool = True
-    """Levels behind the winner are not looked at."""
+    """False for levels after the winner."""
 
     @property
     def level(self) -> str:
-        """What the level is called."""
+        """The name of the level."""
         of = self.entity
         if of.ip is not None:
             return "default ip" if isinstance(of.ip, Default) else "ip"
@@ -86,10 +86,10 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found for one kind."""
+    """The result for one kind."""
 
     kind: QuotaKind
-    levels: tuple[Looked, ...]
+    levels: tuple[Level, ...]
     winner: Rule | None
     why: str
     caps: tuple[Rule, ...] = ()
@@ -117,16 +117,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that holds for a client."""
+    """All limits of a client."""
 
     client: Client
     group: str | None
     exempt: str
-    """By what the client is exempt from all quotas; "": it is not."""
+    """The property by which the client is exempt from all quotas; "" if it is not."""
     verdicts: tuple[Verdict, ...]
 
     def title(self) -> str:
-        """Return who it is about."""
+        """Return a description of the client."""
         client = self.client
         said = f"user {client.user}, {f'client-id {client.client_id}' if client.client_id else 'without a client-id'}"
         said += f", at {client.ip}" if client.ip else ""
@@ -144,7 +144,7 @@ class Explanation:
 
 
 class Explainer:
-    """Explains clients under one policy: several, one after the other."""
+    """Explains clients under one policy."""
 
     def __init__(self, policy: Policy, exempt: Exempt | None = None, where: Where | None = None) -> None:
         self._policy = policy
@@ -155,7 +155,7 @@ class Explainer:
         self._rates.apply(policy)
 
     def explain(self, client: Client) -> Explanation:
-        """Return what holds for ``client``, whose ip has to be an address."""
+        """Return the explanation for ``client``; its ip has to be an address."""
         user, client_id = counted_as(client.user), counted_as(client.client_id)
         verdicts = [self.verdict(user, client_id, kind) for kind in CLIENT_KINDS]
         if client.ip:
@@ -172,7 +172,7 @@ class Explainer:
         return "network" if ip and networks.covers_address(ip) else ""
 
     def verdict(self, user: str, client_id: str, kind: QuotaKind) -> Verdict:
-        """Return what holds of one kind, for names as they are counted."""
+        """Return the result for one kind, for names as they are counted."""
         policy = self._policy
         walk = self._engine.explain(user, client_id, kind)
         group = policy.groups_of(kind).get(user)
@@ -187,7 +187,7 @@ class Explainer:
         return Verdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
 
     def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
-        """Return the rule that wins, without what led to it. Else as ``verdict``."""
+        """Return only the rule that wins, as ``verdict`` does."""
         return self._winner(kind, self._engine.explain(user, client_id, kind))
 
     def _winner(self, kind: QuotaKind, walk: Walk) -> Rule | None:
@@ -195,11 +195,11 @@ class Explainer:
             return None
         return self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter, cap=False)
 
-    def _looked(self, kind: QuotaKind, key: Key, limit: float | None, *, reached: bool = True) -> Looked:
+    def _looked(self, kind: QuotaKind, key: Key, limit: float | None, *, reached: bool = True) -> Level:
         if limit is None:
-            return Looked(Entity(*key), reached=reached)
+            return Level(Entity(*key), reached=reached)
         entity = self._policy.client(key)
-        return Looked(entity, limit, self._where(entity, kind), reached)
+        return Level(entity, limit, self._where(entity, kind), reached)
 
     def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool) -> Rule:
         entity = self._policy.client(key, cap=cap)
@@ -214,34 +214,32 @@ class Explainer:
             found = limits.get((name, None))
             of = Entity(ip=name)
             reached = name is ip or entity.ip is not ip
-            looked.append(Looked(of, found, "" if found is None else self._where(of, CONNECTIONS), reached))
+            looked.append(Level(of, found, "" if found is None else self._where(of, CONNECTIONS), reached))
         if limit is None:
             unlimited = limits.get((entity.ip, None)) is not None
             why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
             return Verdict(CONNECTIONS, tuple(looked), None, why)
         own = entity.ip is not Default.DEFAULT
-        why = (
-            "the address has a limit of its own" if own else "the default of addresses is the first level with a limit"
-        )
-        counted = f"ip={ip}" if own else f"ip={ip}, or its network where very many come (docs/quotas.md)"
+        why = "the address has a limit of its own" if own else "the default address is the first level with a limit"
+        counted = f"ip={ip}" if own else f"ip={ip}, or its network if very many connect (docs/quotas.md)"
         rule = Rule(CONNECTIONS, entity, limit, self._where(entity, CONNECTIONS), counted=counted)
         return Verdict(CONNECTIONS, tuple(looked), rule, why)
 
 
 def written(limit: float) -> str:
-    """Return a limit as quotas are written; of one that a quota file could not hold, what it is to a float."""
+    """Return a limit as quota files have it; if they could not, as a float."""
     return "no limit" if isinf(limit) else number(limit) or f"{limit:.17g}"
 
 
 def finite(limit: float | None) -> float | str | None:
-    """Return a limit as JSON has it, which knows no infinity."""
+    """Return a limit for JSON, which has no infinity."""
     return "Infinity" if limit is not None and isinf(limit) else limit
 
 
 def amount(kind: QuotaKind, limit: float) -> str:
-    """Return a limit with its unit, and in larger units where it is long."""
+    """Return a limit with its unit, and in a larger unit if it is long."""
     if isinf(limit):
-        return "no limit"  # what 0 bytes in ZooKeeper are to a broker
+        return "no limit"  # to a broker, 0 bytes in ZooKeeper are no limit
     said = f"{written(limit)} {_UNITS[kind.row.unit]}"
     if kind.row.unit is BYTES and limit >= 1024:
         size, unit = limit, ""
@@ -254,14 +252,14 @@ def amount(kind: QuotaKind, limit: float) -> str:
 
 
 def scope(kind: QuotaKind) -> str:
-    """Return where a limit of a kind is counted."""
+    """Return the scope of a limit's counter."""
     if kind.row.whose is Whose.IP:
         return "at the whole proxy"
     return "in the whole cluster" if kind.row.of_cluster else "at each broker"
 
 
 def _counted(counter: Counter) -> str:
-    """Return whom a counter is for, as an entity: one group or prefix is one counter."""
+    """Return the clients of a counter, as an entity: a group or prefix has one counter."""
     user: Name = Group(counter.user.removeprefix("group:")) if counter.several & GROUP else counter.user or None
     client_id: Name = Prefix(counter.client_id[:-1]) if counter.several & PREFIX else counter.client_id or None
     said = Entity(user, client_id).describe()

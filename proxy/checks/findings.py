@@ -1,4 +1,4 @@
-"""What was found, how bad it is, and at which setting."""
+"""Findings: problems with their severity, at the setting that they are about."""
 
 import stat
 from collections.abc import Iterator
@@ -13,26 +13,26 @@ from config.problems import InvalidValue, Problem, Steps
 
 
 class Severity(StrEnum):
-    """What a finding means for the proxy."""
+    """The effect of a finding on the proxy."""
 
     UNUSABLE = "unusable"
-    """It cannot run with this."""
+    """The proxy cannot run."""
     REFUSED = "refused"
-    """It runs, and those on the other end refuse what they are shown: an expired certificate."""
+    """The proxy runs, but peers refuse its connections, as with an expired certificate."""
     WARNING = "warning"
-    """It works as it is."""
+    """Everything works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, at the setting that names what is wrong."""
+    """A problem, at the setting that names its object."""
 
     severity: Severity
     problem: Problem
 
 
 class Findings:
-    """Everything found in one configuration, at the time ``now``."""
+    """All findings of one configuration, at the time ``now``."""
 
     def __init__(self, document: Document, now: datetime) -> None:
         self.now = now
@@ -44,14 +44,14 @@ class Findings:
 
     @contextmanager
     def at(self, *steps: str | int) -> Iterator[None]:
-        """Take an InvalidValue raised within as UNUSABLE, so that the next thing is looked at too."""
+        """Record an InvalidValue raised inside as UNUSABLE, so that the checks continue."""
         try:
             yield
         except InvalidValue as invalid:
             self._found.append(Finding(Severity.UNUSABLE, self._document.problem(steps, invalid)))
 
     def secret(self, at: Steps, path: Path) -> None:
-        """Warn of a file that holds a secret, and that everybody on the machine can read."""
+        """Warn of a file with a secret that all users of the machine can read."""
         if path.stat().st_mode & stat.S_IROTH:
             self.add(Severity.WARNING, at, f"every user of this machine can read {path}", f"chmod o-rwx {path}")
 

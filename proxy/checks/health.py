@@ -1,4 +1,4 @@
-"""Asking a running proxy how it is, for ``sluice health`` and so for a container's HEALTHCHECK."""
+"""Asks a running proxy for its health: ``sluice health``, and thus a container's HEALTHCHECK."""
 
 import http.client
 from typing import Final
@@ -12,15 +12,15 @@ _MAX_ANSWER_BYTES: Final = 64 * 1024
 
 
 def admin_url(bind: Address) -> str:
-    """Return where the admin port is reached from the machine it is bound on."""
+    """Return the URL of the admin port, as seen from the same machine."""
     loopback = "::1" if bind.host == "::" else "127.0.0.1"
     return f"http://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
 
 
 def ask(url: str, path: str) -> tuple[bool, str]:
-    """Return whether the proxy says that it is well, and what it says; ``path`` is asked for where ``url`` has none.
+    """Return whether the proxy is healthy, and its answer; ``path`` is the default for a ``url`` without one.
 
-    Raises ValueError for a URL that is none.
+    Raises ValueError for an invalid URL.
     """
     try:
         parts = urlsplit(url)

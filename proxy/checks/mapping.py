@@ -1,4 +1,4 @@
-"""What ``sluice check`` says of rules that make users of names: examples of it, and doubled backslashes."""
+"""Checks of mapping rules by ``sluice check``: example results, and doubled backslashes."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,13 +25,13 @@ _MOST_NAME_CHARS: Final = 100
 _DOUBLED: Final = re.compile(r"\\\\[A-Za-z]")
 
 User = Callable[[str], str]
-"""Makes a user of a name. Raises NoMatchingRule."""
+"""Maps a name to a user. Raises NoMatchingRule."""
 
 
 def made_of_examples(listeners: Iterable[Listener], names: Sequence[str] = ()) -> list[str]:
-    """Return a line for each rule: what it makes of the first name that it takes. ``names``: instead of the examples.
+    """Return a line for each rule with its result for the first name that it matches. ``names`` replace the examples.
 
-    Rules that cannot be read are left out: they are problems.
+    Invalid rules are skipped: they are reported as problems.
     """
     return [line for listener in listeners for line in _of(listener, names)]
 
@@ -50,7 +50,7 @@ def _of(listener: Listener, names: Sequence[str]) -> Iterator[str]:
 
 
 def _subjects_for(rule: str) -> Iterator[str]:
-    """Yield a subject made after the rule's own pattern."""
+    """Yield a subject derived from the rule's own pattern."""
     with suppress(InvalidValue):
         for pattern in ssl_mapping.parse_rules(rule).patterns:
             if (example := example_of(pattern.regex)) is not None:
@@ -76,11 +76,11 @@ def _line(listener: str, rule: str, parse: Callable[[str], User], names: Sequenc
         return
     tried = " nor ".join(repr(name[:_MOST_NAME_CHARS]) for name in names)
     takes = f"does not take {tried}" if len(names) == 1 else f"takes neither {tried}"
-    yield f"listener {listener}: {rule} {takes}; --name says what it makes of another"
+    yield f"listener {listener}: {rule} {takes}; try other names with --name"
 
 
 def look_for_doubled(found: Findings, at: Steps, rules: str) -> None:
-    """Warn of a backslash that is written twice, as in a ``.properties`` file, which takes one of them away."""
+    """Warn of a doubled backslash, as in a ``.properties`` file, which removes one of them."""
     doubled = _DOUBLED.search(rules)
     if doubled is None:
         return
@@ -90,7 +90,7 @@ def look_for_doubled(found: Findings, at: Steps, rules: str) -> None:
 
 
 def look_for_doubled_in_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
-    """Do so in each rule for principals."""
+    """Check each rule for principals with ``look_for_doubled``."""
     for index, rule in enumerate(kerberos.principal_to_local_rules):
         look_for_doubled(found, (*at, "principal_to_local_rules", index), rule)
 

@@ -1,4 +1,4 @@
-"""A text that a regular expression takes, for people to see what becomes of it."""
+"""Finds a text that matches a regular expression, as an example for its result."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _MOST_CHARS: Final = 100
 
 
 def example_of(pattern: re.Pattern[str]) -> str | None:
-    """Return a text that the whole of ``pattern`` takes; None where none is found so simply."""
+    """Return a text that matches the whole ``pattern``; None if no simple one is found."""
     try:
         text = _of(parser.parse(pattern.pattern, pattern.flags))
     except (LookupError, ValueError, TypeError):
@@ -37,12 +37,12 @@ def _part(operation: str, argument: Any) -> str:
             return _of(of) * int(min(max(least, 2), most))
         case "SUBPATTERN" | "ATOMIC_GROUP" | "BRANCH":
             return _of(_within(operation, argument))
-        case _:  # anchors, look-arounds and references: the whole is tried in the end
+        case _:  # anchors, look-arounds and references: checked by the final match
             return ""
 
 
 def _within(operation: str, argument: Any) -> Iterable[tuple[Any, Any]]:
-    """Return what stands in a group, of alternatives in the first."""
+    """Return the content of a group, or of the first alternative."""
     within: Iterable[tuple[Any, Any]] = argument
     if operation != "ATOMIC_GROUP":
         within = argument[-1] if operation == "SUBPATTERN" else argument[1][0]
@@ -50,7 +50,7 @@ def _within(operation: str, argument: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _char(members: list[tuple[Any, Any]]) -> str:
-    """Return a character of a class, a usual one if it has any."""
+    """Return a character in a class, preferably a common one."""
     within = re.compile(_class(members), re.DOTALL)
     literals = [chr(argument) for operation, argument in members if str(operation) == "LITERAL"]
     first = [chr(argument[0]) for operation, argument in members if str(operation) == "RANGE"]

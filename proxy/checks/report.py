@@ -1,4 +1,4 @@
-"""What ``sluice check`` says: of the configuration, of all that it names, and of both files together."""
+"""The report of ``sluice check``: on the configuration, everything that it names, and the quotas."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from config.document import read_document
 from config.loader import STATIC, load_with_document, named_quota_files
 from config.problems import ConfigError, InvalidValue, Problem, Steps
 from config.settings import FileStore, Listener, Settings
-from proxy.checks import twice
+from proxy.checks import double_enforcement
 from proxy.checks.addresses import told_and_bound
 from proxy.checks.configuration import look
 from proxy.checks.findings import Severity
@@ -24,12 +24,12 @@ from quotas.stores.file_store import FileStore as FileQuotas
 from quotas.stores.layers import LayeredStore
 
 Load = Callable[[Settings], Loaded]
-"""Asks the stores that a configuration names. Raises UnreadableError."""
+"""Reads quotas from the stores of a configuration. Raises UnreadableError."""
 
 
 @dataclass(slots=True)
 class Report:
-    """Every problem and every warning, each file's in its order, and what was counted."""
+    """All problems and warnings, in the order of each file, and counts."""
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
@@ -37,16 +37,16 @@ class Report:
     quotas: int = 0
     caps: int = 0
     unseen: str = ""
-    """The kind of store that the quotas are in, where that is none of files: it was not looked at."""
+    """The type of the store of the quotas, if it is no file, so they were not checked."""
     addresses: list[str] = field(default_factory=list)
-    """Where clients are told other ports than those that are bound."""
+    """Addresses that clients reach at other ports than the bound ones."""
     mapped: list[str] = field(default_factory=list)
-    """What each rule makes of an example, where rules make users of names."""
+    """An example result of each mapping rule."""
     shared: list[str] = field(default_factory=list)
-    """Whose clients a quota of the default user holds all together."""
+    """Clients that share a counter under a quota of the default user."""
 
     def lines(self, looked_at: str) -> list[str]:
-        """Return what is printed; ``looked_at`` names what was looked at."""
+        """Return the lines to print; ``looked_at`` names the checked files."""
         said = [*(f"warning: {warning}" for warning in self.warnings), *map(str, self.problems)]
         if not self.problems:
             listeners = f", {_counted(self.listeners, 'listener')}" if self.listeners else ""
@@ -57,7 +57,7 @@ class Report:
         return said
 
     def as_data(self) -> dict[str, object]:
-        """Return what ``--json`` prints: findings by file, in the order of each."""
+        """Return the data of ``--json``: findings by file and line."""
         found = [("error", problem) for problem in self.problems]
         found += [("warning", warning) for warning in self.warnings]
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
@@ -90,10 +90,10 @@ def check(
     load: Load | None = None,
     names: Sequence[str] = (),
 ) -> Report:
-    """Look at everything there is; one broken file does not hide what is wrong with the other.
+    """Check everything; a broken file does not hide problems of another.
 
-    ``quota_file`` is looked at instead of what the configuration names. ``load`` asks the stores
-    themselves; without it nothing is looked at but files. ``names``: what mapping rules make of these.
+    ``quota_file`` replaces the files that the configuration names. ``load`` reads quotas from the stores; without it
+    only files are checked. ``names``: examples for mapping rules.
     """
     report = Report()
     settings = _check_configuration(report, config_path, now_s)
@@ -125,7 +125,7 @@ def _load_files(settings: Settings) -> Loaded:
 
 
 def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
-    """Look at what the stores hold together. The files among them have been looked at by themselves."""
+    """Check the quotas of all stores together; the files among them are already checked."""
     try:
         loaded = load(settings)
     except UnreadableError as error:
@@ -135,7 +135,7 @@ def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
     report.shared = sharing_default(settings.listeners, loaded.policy)
     report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
     if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
-        report.warnings += twice.of_same_quotas(loaded)
+        report.warnings += double_enforcement.of_same_quotas(loaded)
 
 
 def _count(report: Report, policy: Policy) -> None:
@@ -144,7 +144,7 @@ def _count(report: Report, policy: Policy) -> None:
 
 
 def check_quotas(quota_file: Path) -> Report:
-    """Look at a quota file by itself."""
+    """Check a quota file without a configuration."""
     report = Report()
     _check_quotas(report, quota_file, None)
     return report
@@ -182,7 +182,7 @@ def _check_quotas(
 def _read_quotas(
     report: Report, quota_file: Path, settings: Settings | None, named_in: tuple[Path, Steps] | None
 ) -> LoadedPolicy | None:
-    """Return what a quota file says; None where it is wrong. What is wrong or doubtful with it is in the report."""
+    """Read a quota file and report its problems and warnings; return None if it is invalid."""
     try:
         loaded = load_file(quota_file)
     except ConfigError as error:
@@ -201,7 +201,7 @@ def _read_quotas(
 
 
 def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:
-    """Return what keeps a whole quota file from being read, at the setting that names the file."""
+    """Return the problem of an unreadable quota file, at the setting that names the file."""
     fix = problem.hint or "write it, with `quotas: []` for no quotas"
     wrong = InvalidValue(f"{problem.file}: {problem.message}", fix)
     return read_document(config_path).problem(steps, wrong)
@@ -213,7 +213,7 @@ def _knows_users(listener: Listener) -> bool:
 
 
 def _small_limits(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning for all byte rates below a batch a second."""
+    """Return one warning for all byte rates below one batch per second."""
     found = doubts.of_small_limits(loaded.policy.limits)
     if found is None:
         return []
@@ -223,11 +223,11 @@ def _small_limits(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
 
 
 def _quotas_of_nobody(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning for all quotas of users, at the first: no listener is where a user could be known."""
+    """Return one warning, at the first of all quotas of users, if no listener can know a user."""
     lines = [line for entity, line in loaded.lines.items() if isinstance(entity.user, str) and entity.user != ANONYMOUS]
     if not lines:
         return []
     more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-    message = f"a quota of a user{more}, where no listener authenticates: clients that do not log in are {ANONYMOUS}"
+    message = f"a quota of a user{more}, but no listener authenticates: clients that do not log in are {ANONYMOUS}"
     fix = "write authentication: sasl where the brokers demand SASL, or tls with client_authentication: required"
     return [Problem(str(quota_file), min(lines), 1, "quotas", message, fix)]

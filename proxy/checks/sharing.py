@@ -1,4 +1,4 @@
-"""What ``sluice check`` says of clients that cannot be told apart, where a quota of the default user holds them all."""
+"""Reports clients that cannot be told apart, if a quota of the default user applies to them all together."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from quotas.policy import Policy
 
 
 def sharing_default(listeners: Iterable[Listener], policy: Policy) -> list[str]:
-    """Return a line for each listener where clients of some mechanisms share a counter under that quota."""
+    """Return a line for each listener at which clients share a counter under a quota of the default user."""
     if not any(entity.user is Default.DEFAULT and not entity.cap for entity in policy.limits):
         return []
     return [
-        f"listener {listener.name}: the quota of the default user holds {_whom(listener)}"
+        f"listener {listener.name}: the quota of the default user limits {_whom(listener)}"
         for listener in listeners
         if listener.authentication == "sasl"
     ]

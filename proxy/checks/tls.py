@@ -1,4 +1,4 @@
-"""Certificates, keys, authorities and ciphers."""
+"""Checks of certificates, keys, authorities and ciphers."""
 
 import ssl
 from collections.abc import Callable
@@ -23,7 +23,7 @@ SOON_DAYS: Final = 30
 
 
 def look_at_client_tls(found: Findings, at: Steps, tls: ClientTls, listener: Listener) -> None:
-    """Look at what clients of ``listener`` are shown, and what they are verified by."""
+    """Check the listener's own chain, and the authorities for its clients."""
     leaf = _own_certificate(found, at, tls.certificate, tls.key, certificates.SERVER)
     if leaf is not None:
         _covers(found, (*at, "certificate"), leaf, listener)
@@ -38,7 +38,7 @@ def look_at_client_tls(found: Findings, at: Steps, tls: ClientTls, listener: Lis
 
 
 def look_at_broker_tls(found: Findings, at: Steps, tls: BrokerTls) -> None:
-    """Look at what brokers are verified by, and what they are shown."""
+    """Check the authorities for brokers, and the proxy's own chain."""
     if tls.ca is not None:
         _authorities(found, (*at, "ca"), tls.ca)
     if tls.certificate is not None and tls.key is not None:
@@ -47,7 +47,7 @@ def look_at_broker_tls(found: Findings, at: Steps, tls: BrokerTls) -> None:
 
 
 def look_at_zookeeper_tls(found: Findings, at: Steps, tls: ZooKeeperTls) -> None:
-    """Look at what the servers of a ZooKeeper are verified by, and what they are shown."""
+    """Check the authorities for ZooKeeper's servers, and the proxy's own chain."""
     _authorities(found, (*at, "ca"), tls.ca)
     if tls.certificate is not None and tls.key is not None:
         _own_certificate(found, at, tls.certificate, tls.key, certificates.CLIENT)
@@ -61,7 +61,7 @@ def look_at_zookeeper_tls(found: Findings, at: Steps, tls: ZooKeeperTls) -> None
 def _own_certificate(
     found: Findings, at: Steps, certificate: Path, key: Path, purpose: ObjectIdentifier
 ) -> Certificate | None:
-    """Look at a chain and its key; returns the first certificate."""
+    """Check a chain and its key; return the first certificate."""
     chain: list[Certificate] = []
     private: PrivateKeyTypes | None = None
     with found.at(*at, "certificate"):
@@ -85,7 +85,7 @@ def _chain(found: Findings, at: Steps, chain: list[Certificate], purpose: Object
         fix = "write the certificate first, then the one that issued it, and so on"
         found.add(Severity.REFUSED, at, wrong, fix)
     if wrong := certificates.refuses_purpose(chain[0], purpose):
-        found.add(Severity.REFUSED, at, wrong, "have one issued that is for them")
+        found.add(Severity.REFUSED, at, wrong, "have a suitable one issued")
 
 
 def _validity(found: Findings, at: Steps, certificate: Certificate, severity: Severity) -> None:
@@ -102,11 +102,11 @@ def _validity(found: Findings, at: Steps, certificate: Certificate, severity: Se
 
 
 def _covers(found: Findings, at: Steps, leaf: Certificate, listener: Listener) -> None:
-    """Warn of hosts that are told to clients and not named in the certificate: most clients verify that."""
+    """Warn of advertised hosts that the certificate does not cover: most clients verify that."""
     hosts = [listener.advertise.host]
     names = certificates.names_in(leaf)
     template = listener.broker_host
-    # Which node ids there are is not known here: one broker named is taken for all of them named.
+    # The node ids are unknown here: one that is covered counts for all.
     if template is not None and all(node_id_of(name, template) is None for name in names):
         hosts.append(template.replace("{node_id}", "0"))
     for host in hosts:
@@ -129,13 +129,13 @@ def _ciphers(found: Findings, at: Steps, ciphers: str) -> None:
         found.add(Severity.UNUSABLE, at, f"{ciphers!r} selects no cipher of this OpenSSL", fix)
         return
     for word in ciphers.replace(",", ":").replace(" ", ":").split(":"):
-        # What is excluded, OpenSSL often does not know any more: !RC4, !EXPORT.
+        # Exclusions often name ciphers that OpenSSL has dropped: !RC4, !EXPORT.
         if word and word[0] not in "!-@" and not _selects(f"{word.removeprefix('+')}:@SECLEVEL=0"):
             found.add(Severity.WARNING, at, f"{word} selects no cipher of this OpenSSL", "leave it out")
 
 
 def _selects(ciphers: str) -> bool:
-    """Whether OpenSSL knows at least one cipher of TLS 1.2 by this."""
+    """Whether the string selects at least one cipher of TLS 1.2 in this OpenSSL."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(ciphers)
     except ssl.SSLError:
@@ -144,7 +144,7 @@ def _selects(ciphers: str) -> bool:
 
 
 def _context(found: Findings, at: Steps, build: Callable[[], object]) -> None:
-    """Let OpenSSL have the last word where nothing unusable was found: on keys that are too short, and the like."""
+    """Have OpenSSL check the context, if nothing unusable was found: it may reject short keys, and the like."""
     if not found.unusable():
         with found.at(*at):
             try:

@@ -1,4 +1,4 @@
-"""Who changed which quota, when and from where: the last of it for people, and how many there were."""
+"""A log of quota changes: the most recent ones in detail (who, when, from where), and counts of all."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -15,24 +15,23 @@ from quotas.stores.unlimited import as_described
 KEPT: Final = 100
 
 OUTCOMES: Final = ("made", "edited", "unchanged", "refused", "unauthorized", "failed")
-"""What may become of a quota that somebody means to change: ``edited`` are those that were changed in the store itself,
-of which none is refused."""
+"""Outcomes of a requested change. ``edited`` are changes made directly in the store, which cannot be refused."""
 
 
 class ChangeLog:
-    """The last hundred limits that became others, and the counts of all. ``store`` is the kind of store they are in."""
+    """The last hundred changed limits, and the counts of all. ``store`` is the store's type."""
 
     def __init__(self, store: str) -> None:
         self.store = store
         self.counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
-        """Of entities, by outcome."""
+        """Entities by outcome."""
         self._last: deque[dict[str, Any]] = deque(maxlen=KEPT)
 
     def count(self, outcome: str, entities: int = 1) -> None:
         self.counts[outcome] += entities
 
     def note(self, altered: Sequence[Altered], by: Alteration | None) -> None:
-        """Keep what has changed; ``by`` None is somebody who changed what the store holds, by other means."""
+        """Keep the changed limits; ``by`` is None if the store was changed by other means."""
         at = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds")
         for each in altered[-KEPT:]:
             change = {
@@ -47,19 +46,19 @@ class ChangeLog:
             self._last.append(change)
 
     def origin(self, by: Alteration | None) -> dict[str, str]:
-        """Return whose change it is, in the words of the log; names are cut."""
+        """Return the author of a change, in the words of the log; names are shortened."""
         if by is None:
             return {"who": self.store}
         named = {"who": by.who, "peer": by.peer, "client_id": by.client_id}
         return {key: label(value) for key, value in named.items() if value}
 
     def last(self) -> list[dict[str, Any]]:
-        """Return the changes that are kept, the latest first."""
+        """Return the kept changes, the latest first."""
         return [*reversed(self._last)]
 
 
 def shown(kind: QuotaKind, limit: float | None) -> float | str | None:
-    """Return a limit as brokers describe it, and as JSON has it, which knows no infinity."""
+    """Return a limit as brokers describe it, for JSON, which has no infinity."""
     if limit is None:
         return None
     limit = as_described(kind, limit)

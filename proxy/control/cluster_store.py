@@ -1,4 +1,4 @@
-"""The cluster store: the quotas of the cluster itself, asked of its brokers and changed by them."""
+"""The cluster store: quotas held by the Kafka cluster itself, read and changed through its brokers."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ from protocol.client_quotas import (
 from protocol.errors import ProtocolError
 from proxy.brokers import cluster_quotas
 from proxy.brokers.cluster_quotas import ClusterQuotas
-from proxy.brokers.kept_connection import Access, KeptConnection, UnansweredError
+from proxy.brokers.persistent_connection import Access, PersistentConnection, UnansweredError
 from proxy.runtime.loop_thread import LoopThread
 from proxy.runtime.tasks import attempt, every
 from quotas.entities import Entity
@@ -35,22 +35,22 @@ from quotas.stores.base import (
 T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 1000
-"""Entities of one alteration. A controller takes 10,000 records in one batch."""
+"""Entities in one alteration. A controller accepts 10,000 records in one batch."""
 _RETRY_S: Final = 1.0
 _RETRY_LOGIN_S: Final = 10.0
-"""After a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
+"""Pause after a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
 _SOON_S: Final = (0.02, 0.08, 0.2, 0.4, 0.8, 1.6)
-"""When to look after a change has passed by: it takes a while until the broker that is asked knows of it."""
+"""When to look after a change has passed through the proxy: it takes a while to reach the broker that is asked."""
 _SETTLES_S: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _NOT_ALLOWED: Final = 31  # CLUSTER_AUTHORIZATION_FAILED
-_HEAD: Final = 12  # size, correlation id, throttle time: another one in each answer
+_HEAD: Final = 12  # size, correlation id, throttle time: these differ in each answer
 _ALL: Final = describe_request(Describing())
 
 
 class ClusterStore(QuotaStore):
-    """Quotas that the brokers hold.
+    """Quotas held by the brokers.
 
-    From the first ``changed`` on they are asked every ``poll_ms``, by a thread of the store's own over one connection.
+    From the first ``changed`` on they are polled every ``poll_ms``, by the store's own thread over one connection.
     """
 
     def __init__(self, access: Access, *, poll_ms: int) -> None:
@@ -58,17 +58,17 @@ class ClusterStore(QuotaStore):
         self._source = f"kafka://{','.join(map(str, access.addresses))}"
         self._user = access.user
         self._poll_s = poll_ms / 1000
-        self._connection = KeptConnection(access)
+        self._connection = PersistentConnection(access)
         self._thread = LoopThread("cluster store", self._connection.close)
         self._watched = False
         self._told = True
-        """There may be something to load."""
+        """The quotas may have to be loaded."""
         self._known: bytes | str = b""
-        """What was found last: a digest of the answer, or why there was none."""
+        """The last result: a digest of the answer, or the reason why there was none."""
         self._version = ""
-        """Of what was loaded last."""
+        """The version that was loaded last."""
         self._pause_s = self._poll_s
-        """Until the brokers are asked again."""
+        """Time until the next poll."""
         self._soon = False
         self._soon_again = False
 
@@ -101,7 +101,7 @@ class ClusterStore(QuotaStore):
         return self._wait(self._altered(wanted, alteration))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what comes of ``work``, done on the store's thread."""
+        """Run ``work`` on the store's thread and return its result."""
         try:
             return self._thread.submit(work).result()
         except CancelledError:
@@ -125,7 +125,7 @@ class ClusterStore(QuotaStore):
         return self._read(frame)
 
     async def _ask_for_all(self) -> bytes:
-        """Return the answer to a DescribeClientQuotas. Raises UnreadableError."""
+        """Return the answer to DescribeClientQuotas. Raises UnreadableError."""
         try:
             frame = await self._connection.ask(_ALL)
         except UnansweredError as error:
@@ -185,7 +185,7 @@ class ClusterStore(QuotaStore):
         return outcomes
 
     async def _settle(self, made: Mapping[Entity, Limits]) -> None:
-        """Wait until the broker that is asked knows what the controller has done: who looks next is to see it."""
+        """Wait until the broker that is asked has the controller's change, so that the next load sees it."""
         for pause_s in _SETTLES_S:
             await asyncio.sleep(pause_s)
             now = self._read(await self._ask_for_all()).policy
@@ -196,21 +196,23 @@ class ClusterStore(QuotaStore):
         every(lambda: self._pause_s, self._look, "watch the quotas of the cluster")
 
     async def _look(self) -> None:
-        """Find out whether there is anything to load: other quotas, another failure, or an end of it."""
+        """Check whether there is anything to load: other quotas, another failure, or the end of one."""
         if self._told:
             return
         try:
             frame = await self._ask_for_all()
             found: bytes | str = _digest(frame)
             if found != self._known and self._read(frame).version == self._version and isinstance(self._known, bytes):
-                self._known = found  # in another order
+                self._known = found  # the same quotas in another order
         except UnreadableError as error:
             found = str(error)
         if found != self._known:
             self._told = True
 
     async def _look_soon(self) -> None:
-        """Look several times; if asked again meanwhile, once more after that: who alters often asks for no more."""
+        """Check several times; if called again meanwhile, once more afterwards: a client that alters often adds no more
+        load.
+        """
         self._soon_again = True
         if self._soon:
             return
@@ -220,7 +222,7 @@ class ClusterStore(QuotaStore):
                 self._soon_again = False
                 for pause_s in _SOON_S:
                     await asyncio.sleep(pause_s)
-                    await attempt("look for a change that passed by", self._look)
+                    await attempt("look for a passing change", self._look)
         finally:
             self._soon = False
 
@@ -229,5 +231,5 @@ class ClusterStore(QuotaStore):
 
 
 def _digest(frame: bytes) -> bytes:
-    """Return what tells an answer from others: 50,000 quotas are not read every few seconds to find nothing new."""
+    """Return a digest of an answer, to notice changes without parsing 50,000 quotas every few seconds."""
     return hashlib.sha256(frame[_HEAD:]).digest()

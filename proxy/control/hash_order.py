@@ -1,6 +1,6 @@
-"""The order in which a broker describes and alters quotas: that of Java's HashMap, which tools pass on to people.
+"""The order in which a broker describes and alters quotas: that of Java's HashMap, which tools show to users.
 
-A broker's table is as large as all of its quotas need; those that fall into one place of it stand there as they came.
+The size of a broker's table depends on the number of its quotas; those in one bucket are in the order of insertion.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from protocol.client_quotas import Described, Named, Result
 T = TypeVar("T", Described, Result)
 
 _NEW: Final = 16
-"""Places of a table that begins empty."""
+"""Buckets of a new table."""
 
 
 def in_hash_order(each_of_entity: Iterable[T], entities: int, *, smallest: int = 2) -> list[T]:
-    """Return them as a broker would that has so many entities in its table, which has some places at least."""
+    """Return the items in the order of a broker that has ``entities`` in a table of at least ``smallest`` buckets."""
     size = smallest
     while size * 3 < entities * 4:  # a table is at most three quarters full
         size *= 2
@@ -25,17 +25,17 @@ def in_hash_order(each_of_entity: Iterable[T], entities: int, *, smallest: int =
 
 
 def results_in_hash_order(results: Sequence[Result]) -> list[Result]:
-    """Return what became of changes as a broker would."""
+    """Return results of changes in a broker's order."""
     return in_hash_order(results, len(results), smallest=_NEW)
 
 
 def names_in_hash_order(names: Iterable[Named]) -> tuple[Named, ...]:
-    """Return the names of one entity so."""
+    """Return the names of one entity in a broker's order."""
     return tuple(sorted(names, key=lambda named: _spread(_hash(named[0]), _NEW)))
 
 
 def _place(entity: Sequence[Named], size: int) -> int:
-    """ClientQuotaEntity.hashCode, as HashMap spreads it."""
+    """Return the bucket: ClientQuotaEntity.hashCode, spread as HashMap does."""
     names = sum(_hash(dimension) ^ (0 if name is None else _hash(name)) for dimension, name in entity)
     return _spread((31 + names) & 0xFFFFFFFF, size)
 
@@ -45,6 +45,6 @@ def _spread(code: int, size: int) -> int:
 
 
 def _hash(text: str) -> int:
-    """String.hashCode, without its sign."""
+    """Return String.hashCode as an unsigned number."""
     units = iter_unpack("<H", text.encode("utf-16-le", "surrogatepass"))
     return reduce(lambda code, unit: (31 * code + unit[0]) & 0xFFFFFFFF, units, 0)

@@ -1,7 +1,7 @@
-"""The mode that quotas are in while the proxy runs: one switch, whoever turns it.
+"""The quota mode while the proxy runs, which has one switch for all sources.
 
-It is turned by the configuration when that says another mode than before, by the admin port, and by signals. A reload
-that finds the same word as last time turns nothing: what somebody did in the meantime stays.
+It is switched by the configuration when its mode changes, by the admin port, and by signals. A reload of an unchanged
+configuration switches nothing, so an operator's switch persists.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ log = structlog.get_logger("sluice")
 
 
 class ModeSwitch:
-    """``change`` puts a mode in force; it may raise, and then the mode is what it was."""
+    """The mode in force. ``change`` puts another in force; if it raises, the mode stays as it was."""
 
     def __init__(self, configured: Mode, change: Callable[[Mode], Awaitable[None]]) -> None:
         self._change = change
         self._turning = asyncio.Lock()
         self.configured = configured
-        """What the configuration said last."""
+        """The mode in the configuration, as last read."""
         self.mode = configured
-        """In force."""
+        """The mode in force."""
         self.changes = 0
 
     async def turn(self, mode: Mode, *, who: str, source: str) -> Mode:
-        """Put ``mode`` in force and return the one before; who wants it, and from where, is for the log."""
+        """Switch to ``mode`` and return the previous one; ``who`` and ``source`` are logged."""
         async with self._turning:
             before = self.mode
             if mode != before:
@@ -38,7 +38,7 @@ class ModeSwitch:
             return before
 
     async def configure(self, mode: Mode, source: str) -> None:
-        """Take what the configuration says now."""
+        """Switch to the configuration's mode, if that has changed."""
         if mode != self.configured:
             self.configured = mode
             await self.turn(mode, who="configuration", source=source)

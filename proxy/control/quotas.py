@@ -1,4 +1,4 @@
-"""The quotas in force: loaded from their store at the start, and again whenever it has changed."""
+"""The quotas in force: loaded from their store at startup, and whenever it changes."""
 
 import asyncio
 from collections import Counter
@@ -22,30 +22,30 @@ from quotas.stores.base import QuotaStore, UnreadableError
 log = structlog.get_logger("sluice")
 
 POLL_S: Final = 0.125
-"""How often a store is asked whether it has changed: a file twice before it is believed (docs/decisions/0005)."""
+"""Interval between checks of the store; a file's change is believed at the second check (docs/decisions/0005)."""
 _MAX_LOGGED_PROBLEMS: Final = 20
 _MAX_LOGGED_CHANGES: Final = 20
 _MEANWHILE: Final = {
     "refuse": "no client is accepted without them",
     "static": "those of quotas.static are in force until then",
-    "unlimited": "nobody is limited until then",
+    "unlimited": "no client is limited until then",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What to do at the start while the store is away: ``refuse``, ``static`` or ``unlimited``."""
+    """The behaviour at startup while the store is unavailable: ``refuse``, ``static`` or ``unlimited``."""
 
     policy: str = "refuse"
     static: QuotaStore | None = None
-    """What holds the quotas of ``static``."""
+    """The store of the quotas of ``static``."""
 
 
 class QuotasInForce:
-    """Keeps what a store holds in force: ``apply`` puts a policy in force, and returns what that changed.
+    """Keeps the quotas of a store in force: ``apply`` puts a policy in force, and returns what that changed.
 
-    With ``enabled`` False the store is read and checked, and nothing is in force. ``kind`` is the store's, for the
-    record.
+    With ``enabled`` False the store is read and checked, but no quota is in force. ``kind`` is the store's type, for
+    the change log.
     """
 
     def __init__(
@@ -61,46 +61,46 @@ class QuotasInForce:
         self._enabled = enabled
         self.changes = ChangeLog(kind)
         self.configured = Policy()
-        """What the store held last, in force or not; what stands in for it until it is ``known``."""
+        """The quotas last read from the store, in force or not; their fallback until the store is ``known``."""
         self.policy = Policy()
-        """In force."""
+        """The quotas in force."""
         self.loaded_at_s = 0.0
-        """Wall time of the last good load; 0.0 before the first."""
+        """Wall time of the last successful load; 0.0 before the first."""
         self.loads: Counter[str] = Counter()
         """By outcome: ok, failed."""
         self.error: str | None = None
-        """The first problem of the last load, if it failed; None when it did not."""
+        """The first problem of the last load, if it failed; else None."""
         self._made: dict[tuple[Entity, QuotaKind], Altered] = {}
-        """What was altered by ``alter`` since the last good load, which finds all of that and nothing else changed."""
+        """Limits changed by ``alter`` since the last successful load, to tell them from other edits in the store."""
         self._passed = 0
-        """Requests for changes that brokers were asked, when it was looked last."""
+        """Number of requests for changes passed on to brokers, at the last check."""
         self.known = False
-        """Whether the store was ever read."""
+        """The store has been read at least once."""
         self.decided = asyncio.Event()
-        """It was, or nobody is to wait for that any more."""
+        """Set when it has been read, or is no longer waited for."""
         self.stand_in = ""
-        """What is in force instead until it is: static, unlimited."""
+        """The fallback in force until the store is read: static, unlimited."""
         self._outage = Outage()
         self._started = False
-        """What is wrong from now on is waited for."""
+        """Startup is over: from now on an unreadable store is retried."""
         self._away = False
-        """The store did not answer when it was asked last."""
+        """The store did not answer at the last attempt."""
         self._in_use = asyncio.Lock()
-        """Of the store: one call at a time, and of two loads the one that read first must not come last."""
+        """Lock of the store: one call at a time, so that loads cannot finish out of order."""
 
     async def load(self) -> bool:
-        """Load the quotas and put them in force; what cannot be loaded leaves everything as it was."""
+        """Load the quotas and put them in force; on failure everything stays as it was."""
         async with self._in_use:
             return await self._load()
 
     async def start(self, outage: Outage) -> bool:
-        """Load the quotas for the first time, or do what ``outage`` says where their store is away.
+        """Load the quotas for the first time, or apply ``outage`` if their store is unavailable.
 
-        Returns False where what is configured is wrong. With ``refuse`` nobody may be served before ``known``.
+        Returns False if the configuration is wrong. With ``refuse`` no client may be served before ``known``.
         """
         self._outage = outage
         if await self.load():
-            await self._static(outage)  # what is wrong with it is told now, and not when it is needed
+            await self._static(outage)  # report its errors now, not when it is needed
             return True
         if not self._away or (static := await self._static(outage)) is None:
             return False
@@ -111,7 +111,7 @@ class QuotasInForce:
         return True
 
     async def _static(self, outage: Outage) -> Policy | None:
-        """Return what is in force until the store is read; None where that cannot be read either."""
+        """Return the fallback quotas until the store is read; None if they cannot be read either."""
         if outage.static is None:
             return Policy()
         try:
@@ -122,7 +122,7 @@ class QuotasInForce:
             return None
 
     async def _take(self, policy: Policy) -> PolicyChange:
-        """Put ``policy`` in force, unless nothing is to be."""
+        """Record ``policy`` and put it in force, if quotas are enabled."""
         self.configured = policy
         if self._enabled:
             self.policy = policy
@@ -133,22 +133,22 @@ class QuotasInForce:
         await self.load()
 
     async def enable(self, enabled: bool) -> None:
-        """Put what was loaded last in force from now on, or nothing."""
+        """Put the last loaded quotas in force, or none."""
         async with self._in_use:
             self._enabled = enabled
             self.policy = self.configured if enabled else Policy()
             await self._apply(self.policy)
 
     def watch(self, alterations: Callable[[], Awaitable[int]]) -> None:
-        """Load the quotas again whenever the store has changed.
+        """Load the quotas whenever the store changes.
 
-        ``alterations`` counts the requests for changes that were passed on to brokers, as far as these hold quotas.
+        ``alterations`` returns the number of requests for changes passed on to the brokers, if these hold the quotas.
         """
         self._alterations = alterations
         every(POLL_S, self._look, "watch the quota store")
 
     async def alter(self, alteration: Alteration) -> list[Outcome]:
-        """Have the store make changes, and put them in force. Raises what ``QuotaStore.alter`` raises."""
+        """Change quotas in the store, and put them in force. Raises as ``QuotaStore.alter``."""
         async with self._in_use:
             outcomes = await asyncio.to_thread(self._store.alter, alteration)
             altered = sum(bool(outcome.altered) for outcome in outcomes)
@@ -161,12 +161,12 @@ class QuotasInForce:
         return outcomes
 
     async def close(self) -> None:
-        """Let go of the store; what is in force stays."""
+        """Close the store; the quotas in force stay."""
         async with self._in_use:
             await asyncio.to_thread(self._store.close)
 
     def staleness_s(self) -> float:
-        """Return for how long what is in force may not be what the store holds: 0 if that could be read."""
+        """Return for how long the quotas in force may have differed from the store; 0 if it could be read."""
         return self._store.staleness_ms(now_ms()) / 1000
 
     async def _look(self) -> None:
@@ -199,7 +199,7 @@ class QuotasInForce:
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
-            # After ``alter`` the file's author is who asked for that, and not who edited it before.
+            # After ``alter`` the file's author is the requester of that change, not the previous editor.
             author = "" if self._made else loaded.author
             await asyncio.to_thread(self._tell_of_edits, known, old, author)
         self._made = {}
@@ -222,7 +222,7 @@ class QuotasInForce:
         return True
 
     def _tell_of_edits(self, known: Policy, old: Policy, author: str) -> None:
-        """Tell what is another than ``known``, but for what was altered here; and terms that are not those in force."""
+        """Log and count edits made directly in the store, other than those made by ``alter``; log changed terms."""
         edited = _differences(known, self.configured, self._made)
         self.changes.count("edited", len({each.entity for each in edited}))
         self._tell(edited, Alteration([], author) if author else None, aloud=self._enabled)
@@ -232,7 +232,7 @@ class QuotasInForce:
             log.info("terms of quota changed", quota=label(entity.describe()), new=_said(new.terms.get(entity)))
 
     def _tell(self, altered: Sequence[Altered], by: Alteration | None, *, aloud: bool = True) -> None:
-        """Keep each limit that is another, and say what it was and what it is; of a great many, of the first."""
+        """Record each changed limit, and log old and new values; of very many, only the first ones."""
         self.changes.note(altered, by)
         if not aloud:
             return
@@ -253,7 +253,7 @@ class QuotasInForce:
     def _refuse(self, problems: Sequence[Problem]) -> None:
         self.loads["failed"] += 1
         if self.error == str(problems[0]):
-            return  # a store that is away is tried again and again: said once
+            return  # logged once: an unavailable store is retried again and again
         self.error = str(problems[0])
         event = f"quotas not loaded, {self._meanwhile()}"
         for problem in problems[:_MAX_LOGGED_PROBLEMS]:
@@ -262,7 +262,7 @@ class QuotasInForce:
             log.error("quotas not loaded", further_problems=len(problems) - _MAX_LOGGED_PROBLEMS)
 
     def _meanwhile(self) -> str:
-        """Return what goes on without a load."""
+        """Return the consequence of a failed load, for the log."""
         if self.known:
             return "the old ones stay in force"
         if not (self._away or self._started):
@@ -271,12 +271,14 @@ class QuotasInForce:
 
 
 def _said(terms: Terms | None) -> dict[str, object]:
-    """Return what is said by a rule beside its limits, without what is not."""
+    """Return the terms of a rule that are set."""
     return {name: value for name, value in asdict(terms or Terms()).items() if value}
 
 
 def _differences(old: Policy, new: Policy, made: Mapping[tuple[Entity, QuotaKind], Altered]) -> list[Altered]:
-    """Return the limits that are others, but for those that were ``made`` so: of these, what was changed before."""
+    """Return the limits that differ, except for changes in ``made``; if one of those had been
+    edited before, that edit.
+    """
     found = []
     for entity in {**old.limits, **new.limits}:
         before, after = old.limits.get(entity, {}), new.limits.get(entity, {})

@@ -1,7 +1,7 @@
-"""``sluice.yaml`` while the proxy runs: read again on SIGHUP and when it changes.
+"""``sluice.yaml`` at run time: read again on SIGHUP and when it changes.
 
-The mode of quotas and the addresses that listeners tell clients are put in force at once; of everything else it is
-said what needs a restart.
+A changed quota mode and changed advertised addresses take effect at once; for all other settings, those that need a
+restart are logged.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = structlog.get_logger("sluice")
 
 _MAX_LOGGED: Final = 20
 _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
-"""Of a listener, what needs no restart. Names in TLS and ports cannot take each other's place while it runs."""
+"""Settings of a listener that need no restart. A switch between ports and TLS host names does."""
 
 _CERTIFICATES: Final = re.compile(r"listeners\[\d+\]\.tls\b")
 
@@ -32,10 +32,9 @@ Readdress = Callable[[Sequence[Listener]], Awaitable[None]]
 
 
 class SettingsFile:
-    """The file that the settings in force were read from, and what is done when it says something else.
+    """The configuration file, and the reaction to its changes.
 
-    ``configure(mode, path)`` puts the mode of quotas in force, ``readdress`` listeners that tell clients other
-    addresses.
+    ``configure(mode, path)`` puts the quota mode in force, ``readdress`` the changed addresses of listeners.
     """
 
     def __init__(self, path: Path, running: Settings, configure: Configure, readdress: Readdress) -> None:
@@ -44,14 +43,14 @@ class SettingsFile:
         self._configure = configure
         self._readdress = readdress
         self._told: Sequence[Problem] = ()
-        """What was wrong when the file was read last."""
+        """Problems of the file at the last reading."""
 
     async def compare(self) -> None:
-        """Put in force what can be, and log which other settings need a restart, or what is wrong with the file."""
+        """Apply the changes that can be applied, and log settings that need a restart, or the file's problems."""
         settings, problems = await asyncio.to_thread(self._read)
         told, self._told = self._told, problems
         if settings is None:
-            if problems != told:  # who writes a file and sends SIGHUP is told once
+            if problems != told:  # log once for a write followed by SIGHUP
                 self._log(problems)
             return
         await self._configure(settings.quotas.mode, str(self._path))
@@ -67,7 +66,7 @@ class SettingsFile:
             )
 
     async def _take_addresses(self, listeners: Sequence[Listener]) -> None:
-        """Have the listeners that run, which are known by their names, tell clients what the file says."""
+        """Have running listeners, matched by name, advertise the addresses in the file."""
         written = {listener.name: listener for listener in listeners}
         merged = tuple(_with_addresses(each, written.get(each.name)) for each in self._running.listeners)
         other = [new for old, new in zip(self._running.listeners, merged, strict=True) if new != old]
@@ -83,9 +82,9 @@ class SettingsFile:
             log.error("configuration not usable", further_problems=len(problems) - _MAX_LOGGED)
 
     def _read(self) -> tuple[Settings | None, Sequence[Problem]]:
-        """Return what the file says now; None and what is wrong with it, or with files that it names.
+        """Return the current settings, or None and the problems of the file and of files that it names.
 
-        What is wrong with the certificates that are in use is told where they are loaded again.
+        Problems of certificates in use are reported by their own reload.
         """
         try:
             settings, document = load_with_document(self._path)
@@ -102,7 +101,7 @@ class SettingsFile:
 
 
 def _with_addresses(running: Listener, written: Listener | None) -> Listener:
-    """Return a listener that runs with the addresses that the file has for it, where it can take them."""
+    """Return a running listener with the addresses of the file, if it can take them."""
     if written is None or (written.brokers is None) is not (running.brokers is None):
         return running
     return running.model_copy(update={name: getattr(written, name) for name in _OF_ADDRESSES})

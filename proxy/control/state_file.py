@@ -1,7 +1,6 @@
-"""``cluster.state``: the brokers that are known, kept in a file for the next start.
+"""``cluster.state``: the known brokers, kept in a file for the next start.
 
-The file only ever helps: where it cannot be used it is left out, which is said and counted, and as soon as the brokers
-name themselves they are right and the file is wrong.
+The file is only an aid: an unusable one is ignored, logged and counted, and Metadata from the brokers overrides it.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from typing import Final
 import structlog
 
 from config.settings import Settings
-from proxy.brokers.known import KnownBrokers, NotUsableError, read, write
+from proxy.brokers.known_brokers import KnownBrokers, NotUsableError, read, write
 from proxy.runtime.tasks import every
 
 log = structlog.get_logger("sluice.cluster")
@@ -22,26 +21,26 @@ log = structlog.get_logger("sluice.cluster")
 _OUTCOMES: Final = ("loaded", "not_usable", "other_cluster", "written", "not_written")
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 10.0
-"""After it could not be written."""
+"""Pause after a failed write."""
 
 
 class StateFile:
-    """The file at ``path``, of the cluster that ``settings`` name. ``take`` returns what is known now."""
+    """The file at ``path`` for the cluster in ``settings``. ``take`` returns the currently known brokers."""
 
     def __init__(self, path: Path, settings: Settings, take: Callable[[], Awaitable[list[KnownBrokers]]]) -> None:
         self._path = path
         self._routes = [settings.cluster, *(each.cluster for each in settings.listeners if each.cluster is not None)]
         self._take = take
         self._kept: dict[tuple[str, ...], KnownBrokers] = {}
-        """What the file holds, by the bootstrap addresses of each route."""
+        """The file's content, by the bootstrap addresses of each route."""
         self._other: set[str] = set()
-        """Ids of the clusters that answered and are not the one in the file."""
+        """Ids of clusters that answered but are not the one in the file."""
         self._error = ""
         self.counts = dict.fromkeys(_OUTCOMES, 0)
         """By outcome."""
 
     async def load(self) -> list[KnownBrokers]:
-        """Return what is known of the routes that there are; nothing where the file cannot be used."""
+        """Return the known brokers of the configured routes; none if the file is unusable."""
         try:
             found = await asyncio.to_thread(read, self._path)
         except FileNotFoundError:
@@ -56,17 +55,17 @@ class StateFile:
                 if set(bootstrap) & set(each.bootstrap):
                     self._kept[bootstrap] = KnownBrokers(bootstrap, each.cluster_id, each.brokers)
         if not self._kept:
-            self._not_usable("it is of brokers with other bootstrap addresses")
+            self._not_usable("its brokers have other bootstrap addresses")
             return []
         self.counts["loaded"] += 1
         return list(self._kept.values())
 
     def watch(self) -> None:
-        """Write the file whenever something else is known."""
+        """Write the file whenever the known brokers change."""
         every(lambda: _AGAIN_S if self._error else _LOOK_S, self.keep, "keep the state file")
 
     async def keep(self) -> None:
-        """Write the file if something else is known than it holds."""
+        """Write the file if it is out of date."""
         known = {each.bootstrap: self._with_id(each) for each in await self._take()}
         self._compare(known)
         wanted = self._kept | known
@@ -87,19 +86,19 @@ class StateFile:
         self.counts["written"] += 1
 
     def _with_id(self, known: KnownBrokers) -> KnownBrokers:
-        """Keep the cluster id of the file until Metadata has said one."""
+        """Keep the file's cluster id until Metadata has one."""
         kept = self._kept.get(known.bootstrap)
         return known if known.cluster_id or kept is None else replace(known, cluster_id=kept.cluster_id)
 
     def _compare(self, known: dict[tuple[str, ...], KnownBrokers]) -> None:
-        """Say once of each cluster that it is another than the one in the file."""
+        """Log once for each cluster that it is not the one in the file."""
         for bootstrap, each in known.items():
             kept = self._kept.get(bootstrap)
             if kept is not None and kept.cluster_id and each.cluster_id not in ("", kept.cluster_id, *self._other):
                 self._other.add(each.cluster_id)
                 self.counts["other_cluster"] += 1
                 log.error(
-                    "another cluster answers than the state file is of: its brokers are forgotten",
+                    "the cluster is not that of the state file: the file's brokers are dropped",
                     path=str(self._path),
                     cluster_id=each.cluster_id,
                     in_file=kept.cluster_id,
@@ -108,4 +107,4 @@ class StateFile:
 
     def _not_usable(self, why: str) -> None:
         self.counts["not_usable"] += 1
-        log.error("state file not usable: it is ignored, and written anew", path=str(self._path), error=why)
+        log.error("state file not usable: it is ignored, and rewritten", path=str(self._path), error=why)

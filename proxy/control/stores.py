@@ -1,4 +1,4 @@
-"""The stores of quotas, by the name that ``quotas.store.type`` has for each: the only place that knows one by name."""
+"""The registry of quota stores by ``quotas.store.type``; no other module names a store type."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -24,7 +24,7 @@ def _zookeeper(settings: Any, _: Route | None) -> QuotaStore:
 
 
 def _cluster(settings: Any, cluster: Route | None) -> QuotaStore:
-    from proxy.brokers.kept_connection import access_by
+    from proxy.brokers.persistent_connection import access_by
     from proxy.control.cluster_store import ClusterStore
 
     if cluster is None:
@@ -40,23 +40,23 @@ STORES: Final[Mapping[str, Callable[[Any, Route | None], QuotaStore]]] = {
 
 
 def open_store(store: Store, cluster: Route | None = None) -> QuotaStore:
-    """Return the store that is described; ``cluster`` is the one behind the proxy. Nothing is read yet."""
+    """Return a store; ``cluster`` is the one behind the proxy. Reads no quotas yet."""
     return STORES[store.type](store, cluster)
 
 
 def open_quotas(settings: Settings) -> QuotaStore:
-    """Return what holds the quotas of a configuration. Nothing is read yet."""
+    """Return the store of a configuration's quotas. Reads no quotas yet."""
     layers = [open_store(store, settings.cluster) for store in settings.quotas.layers]
     return layers[0] if len(layers) == 1 else LayeredStore(layers)
 
 
 def outage_of(quotas: Quotas) -> Outage:
-    """Return what to do at the start while the store is away."""
+    """Return the behaviour while the store is unavailable at startup."""
     return Outage(quotas.when_unavailable, None if quotas.static is None else FileStore(quotas.static))
 
 
 def load_quotas(settings: Settings) -> Loaded:
-    """Return what the stores of a configuration hold now, asked once. Raises UnreadableError."""
+    """Return the quotas in a configuration's stores, read once. Raises UnreadableError."""
     store = open_quotas(settings)
     try:
         return store.load(0)

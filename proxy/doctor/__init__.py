@@ -1,5 +1,5 @@
-"""``sluice doctor``: connects as a client would, and says of each step whether it works and, if not, what to do.
+"""``sluice doctor``: connects as a client would, and reports for each step whether it works and, if not, how to fix it.
 
-It is a program of its own that talks to a running proxy from outside, and to the brokers with the proxy's own settings;
-it changes nothing, and prints no secret.
+It runs outside the proxy, and also connects to the brokers with the proxy's own settings; it changes nothing, and
+prints no secret.
 """

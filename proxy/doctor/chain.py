@@ -1,4 +1,4 @@
-"""The certificates that a listener serves."""
+"""Checks the certificates that a listener serves."""
 
 import ssl
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _DER: Final = 2  # _ssl.ENCODING_DER
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a handshake has shown; the listener's own certificate first."""
+    """The result of a TLS handshake; the listener's own certificate comes first."""
 
     version: str
     cipher: str
@@ -28,7 +28,7 @@ class Chain:
 
 
 async def served_chain(address: Address, unverified: ssl.SSLContext) -> Chain:
-    """Shake hands with a context that takes any certificate, to see the one that is wrong. Raises OSError."""
+    """Handshake without verification, to see even an invalid certificate. Raises OSError."""
     async with connect(address.host, address.port, unverified) as connection:
         tls = connection.tls
         if tls is None:
@@ -40,12 +40,12 @@ async def served_chain(address: Address, unverified: ssl.SSLContext) -> Chain:
 def _certificates(tls: ssl.SSLObject) -> list[Certificate]:
     if hasattr(tls, "get_unverified_chain"):  # from Python 3.13 on
         return [load_der_x509_certificate(der) for der in tls.get_unverified_chain()]
-    chain = tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # noqa: SLF001  the same, before it was public
+    chain = tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # noqa: SLF001  the same function, before it was public
     return [load_der_x509_certificate(each.public_bytes(_DER)) for each in chain]
 
 
 def look_at_chain(found: DoctorFindings, chain: Chain, listener: Listener, now_s: float) -> None:
-    """Say of each certificate whose it is and how long it lasts, and of the first whether it fits the hosts."""
+    """Report subject, issuer and expiry of each certificate, and whether the first one covers the hosts."""
     now = datetime.fromtimestamp(now_s, UTC)
     for certificate in chain.certificates:
         days = days_left(certificate, now)
@@ -84,10 +84,10 @@ def _look_at_file(found: DoctorFindings, leaf: Certificate, listener: Listener) 
     try:
         own = read_certificates(listener.tls.certificate)[0] if listener.tls is not None else leaf
     except InvalidValue:
-        return  # the configuration's own line has said so
+        return  # reported with the configuration
     if own != leaf:
-        fix = "compare the address with this configuration, and see the proxy's log for why the file was not loaded"
-        found.warn("certificate", f"{name_of(own)} in the file is another than the one that is served", fix)
+        fix = "compare the address with this configuration, and look in the proxy's log why the file was not loaded"
+        found.warn("certificate", f"{name_of(own)} in the file differs from the served one", fix)
 
 
 def _issuer_of(certificate: Certificate) -> str:

@@ -1,4 +1,4 @@
-"""How the doctor connects: what a file for ``--command-config`` says, as Kafka's own tools would read it."""
+"""Reads how to connect from a file for ``--command-config``, as Kafka's own tools would."""
 
 import ssl
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ OF_CLIENT: Final = Fixes(
     plain="set security.protocol to PLAINTEXT or SASL_PLAINTEXT",
 )
 
-# What says something to Kafka's clients and cannot be done here, with what to do instead.
+# Keys that Kafka clients support and the doctor does not, with the alternative.
 _UNSUPPORTED: Final = {
     "ssl.keystore.key": "write it with the certificate into a PEM file and name that in ssl.keystore.location",
     "ssl.keystore.certificate.chain": "write it with the key into a PEM file and name that in ssl.keystore.location",
@@ -49,23 +49,23 @@ _USED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """How to connect and log in."""
+    """A client's connection settings and login."""
 
     protocol: str
     context: ssl.SSLContext | None = None
     """Verifies as the client would; None without TLS."""
     unverified: ssl.SSLContext | None = None
-    """Takes any certificate: to look at one that is refused, and at what stands behind it."""
+    """Accepts any certificate, to examine a rejected one and the steps behind it."""
     credentials: Credentials | None = None
     bootstrap: str | None = None
     ignored: tuple[str, ...] = ()
-    """Keys of the file that say nothing to the doctor."""
+    """Keys in the file that the doctor ignores."""
     given: bool = True
-    """There is a file: without one, the doctor knows neither whom clients trust nor whom they log in as."""
+    """There is a file; without one, the clients' trusted authorities and login are unknown."""
 
 
 def client_for(listener: Listener) -> Client:
-    """Return what connects to ``listener`` where no file says how."""
+    """Return the connection settings for ``listener`` without a file."""
     if listener.tls is None:
         return Client("PLAINTEXT", given=False)
     return Client("SSL", _context({}), _unverified({}), given=False)
@@ -83,13 +83,13 @@ def load_client(path: Path, now_s: float) -> Client:
 
 
 def client_of(properties: Mapping[str, str], now_s: float) -> Client:
-    """Return what the properties ask for. Raises ClientConfigError."""
+    """Return the connection settings in the properties. Raises ClientConfigError."""
     for key, fix in _UNSUPPORTED.items():
         if key in properties:
             raise ClientConfigError(f"{key} is not supported by the doctor: {fix}")
     for key in _USED & properties.keys():
         if properties[key].startswith("${"):
-            raise ClientConfigError(f"{key} is left to a config provider: write the value itself")
+            raise ClientConfigError(f"{key} uses a config provider: write the value itself")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ClientConfigError(f"security.protocol is none of {', '.join(PROTOCOLS)}")
@@ -107,7 +107,7 @@ def client_of(properties: Mapping[str, str], now_s: float) -> Client:
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # Java trusts what stands in a truststore, root or not
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # Java trusts any certificate of a truststore
     inline, trusted = properties.get("ssl.truststore.certificates"), _store(properties, "truststore")
     try:
         if inline is None and trusted is None:
@@ -142,7 +142,7 @@ def _store(properties: Mapping[str, str], store: str) -> str | None:
     kind = properties.get(f"ssl.{store}.type", "JKS").upper()
     if location is not None and kind != "PEM":
         raise ClientConfigError(
-            f"ssl.{store}.type is {kind}, and the doctor reads PEM alone: convert it (keytool -importkeystore "
+            f"ssl.{store}.type is {kind}, and the doctor supports only PEM: convert it (keytool -importkeystore "
             f"-deststoretype pkcs12, openssl pkcs12 -nodes) and set ssl.{store}.type to PEM"
         )
     return location

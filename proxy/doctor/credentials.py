@@ -1,4 +1,4 @@
-"""What to log in with, as ``sasl.mechanism`` and ``sasl.jaas.config`` say it."""
+"""Reads a login from ``sasl.mechanism`` and ``sasl.jaas.config``."""
 
 import base64
 import json
@@ -22,21 +22,21 @@ _UNSECURED_LIFETIME_S: Final = 3600
 
 
 class ClientConfigError(Exception):
-    """A client configuration that cannot be used; the text names the key and the fix, and quotes no value."""
+    """An unusable client configuration; the text names the key and the fix, and quotes no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What to log in with. The secret is in no repr."""
+    """A login. The secret is not in the repr."""
 
     mechanism: str
     username: str | None
-    """None where it stands in a token that is not read here."""
+    """Absent if it is inside a token, which is not parsed."""
     secret: str = field(repr=False)
-    """A password; of OAUTHBEARER the token."""
+    """A password; for OAUTHBEARER the token."""
 
     def exchange(self) -> Exchange:
-        """Return the mechanism for one login."""
+        """Return a new exchange for one login."""
         from proxy.brokers.exchanges import bearer_exchange, password_exchange
 
         if self.mechanism == "OAUTHBEARER":
@@ -45,7 +45,7 @@ class Credentials:
 
 
 def credentials_of(properties: Mapping[str, str], now_s: float) -> Credentials:
-    """Return what ``sasl.jaas.config`` and its mechanism say. Raises ClientConfigError."""
+    """Return the login in ``sasl.jaas.config`` for the mechanism. Raises ClientConfigError."""
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism != "OAUTHBEARER" and mechanism not in _BY_PASSWORD:
         raise ClientConfigError(
@@ -72,7 +72,7 @@ def credentials_of(properties: Mapping[str, str], now_s: float) -> Credentials:
 
 
 def _bearer(properties: Mapping[str, str], options: Mapping[str, str], now_s: float) -> Credentials:
-    """Return a token from the file that the endpoint's URL names, or one made of claims, which nobody has signed."""
+    """Return a token from the file named by the endpoint's URL, or an unsigned one made from claims."""
     url = urlsplit(properties.get("sasl.oauthbearer.token.endpoint.url", ""))
     if url.scheme == "file":
         try:

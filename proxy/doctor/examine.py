@@ -1,4 +1,4 @@
-"""The whole examination: the configuration, the way of a client, and the brokers behind."""
+"""Runs all checks: the configuration, the steps of a client, and the brokers."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from config.problems import ConfigError, InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.report import check
-from proxy.doctor.behind import Behind, look_behind
+from proxy.doctor.broker_checks import BrokerState, check_brokers
 from proxy.doctor.client import Client, client_for, load_client
+from proxy.doctor.client_checks import BEHIND_TLS, ClientChecks
 from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
-from proxy.doctor.front import BEHIND_TLS, Front
 from proxy.doctor.mechanisms import look_at_mechanisms
 from proxy.doctor.quotas import look_at_quotas
 from proxy.runtime.clock import wall_s
@@ -22,18 +22,18 @@ from proxy.runtime.clock import wall_s
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What the command line asks for."""
+    """The arguments of the command line."""
 
     config_path: Path
     listener: str | None = None
-    """Its name; None: the only one there is."""
+    """A listener's name; None: the only listener."""
     command_config: Path | None = None
     bootstrap: str | None = None
-    """``host:port`` instead of the address that the configuration or the client's file names."""
+    """``host:port`` instead of the address in the configuration or the client's file."""
 
 
 def examine(wanted: Examination) -> DoctorFindings:
-    """Look at everything that is asked for. Raises ValueError for a command line that fits no configuration."""
+    """Run all checks. Raises ValueError if the arguments do not match the configuration."""
     found = DoctorFindings()
     settings = _configuration(found, wanted.config_path)
     if settings is None:
@@ -48,14 +48,14 @@ def examine(wanted: Examination) -> DoctorFindings:
 async def _connect(
     found: DoctorFindings, settings: Settings, listener: Listener, client: Client | None, place: Address | None
 ) -> None:
-    async def look() -> Behind:
+    async def look() -> BrokerState:
         route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
-        behind = await look_behind(found, route, demands_sasl=demands_sasl)
-        if behind.reached and demands_sasl:
+        state = await check_brokers(found, route, demands_sasl=demands_sasl)
+        if state.reached and demands_sasl:
             await look_at_mechanisms(found, listener, route)
-        if behind.reached:
+        if state.reached:
             await look_at_quotas(found, settings, route)
-        return behind
+        return state
 
     if client is None or place is None:
         found.not_tried("client", "tcp", "tls")
@@ -63,9 +63,9 @@ async def _connect(
         found.not_tried("client", *BEHIND_TLS)
         return
     bind = settings.admin.bind
-    # On every interface it is on the one that clients use, too.
+    # An admin port on every interface is reachable at the clients' address too.
     admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
-    await Front(found, listener, place, f"http://{admin}", client, wall_s()).examine(look)
+    await ClientChecks(found, listener, place, f"http://{admin}", client, wall_s()).examine(look)
 
 
 def _configuration(found: DoctorFindings, path: Path) -> Settings | None:
@@ -78,7 +78,8 @@ def _configuration(found: DoctorFindings, path: Path) -> Settings | None:
     except ConfigError:
         return None
     if not report.problems:
-        told = f", and `sluice check` warns of {len(report.warnings)} things" if report.warnings else ""
+        count = len(report.warnings)
+        told = f", and `sluice check` reports {count} warning{'' if count == 1 else 's'}" if count else ""
         found.ok("config", f"{path} can be used{told}")
     return settings
 
@@ -104,15 +105,15 @@ def _client(found: DoctorFindings, listener: Listener, path: Path | None) -> Cli
         return None
     found.ok("client", f"{path}: security.protocol is {client.protocol}")
     if client.ignored:
-        found.warn("client", f"says nothing to the doctor: {', '.join(client.ignored)}", "is each spelled right?")
+        found.warn("client", f"ignored by the doctor: {', '.join(client.ignored)}", "is each spelled correctly?")
     return client
 
 
 def _bootstrap(found: DoctorFindings, listener: Listener, given: str | None, client: Client | None) -> Address | None:
-    """Return where to connect; None, and it is told, where the client's file says nothing that could be used."""
+    """Return the address to connect to; None, and report it, if the client's file has an invalid one."""
     try:
         if given is not None:
-            return parse_reachable(given.split(",")[0])  # as Kafka's tools take it: one that leads to the others
+            return parse_reachable(given.split(",")[0])  # as in Kafka's tools, one address is enough
     except InvalidValue as error:
         raise ValueError(f"--bootstrap {error}; {error.hint}") from None
     try:

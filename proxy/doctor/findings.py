@@ -1,22 +1,22 @@
-"""What the doctor says: one line for each thing looked at."""
+"""The doctor's output: one line per check."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How a thing is. FAIL stands in capitals, to be found in a screenful of lines."""
+    """The result of a check. FAIL is in capitals, to be found in a screenful of lines."""
 
     OK = "ok"
     WARN = "warn"
     FAIL = "FAIL"
     SKIP = "skip"
-    """An earlier failure, or what was not given, makes it pointless to look."""
+    """An earlier failure, or a missing option, makes the check pointless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line; ``fix`` says what to do, and is there in every FAIL."""
+    """One line of output; ``fix`` says what to do, and is present in every FAIL."""
 
     status: Status
     check: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 class DoctorFindings:
-    """All of them, in the order in which they were found."""
+    """All findings, in order."""
 
     def __init__(self) -> None:
         self.all: list[Finding] = []
@@ -44,7 +44,7 @@ class DoctorFindings:
         self._add(Status.FAIL, check, text, fix)
 
     def broken(self, check: str, text: str, why: str, fix: str) -> None:
-        """Fail because of an error: ``why`` is what ``failures.describe`` says of it, often with a better fix."""
+        """Add a FAIL for an error: ``why`` is from ``failures.describe``, often with a better fix."""
         said, _, better = why.partition(": ")
         self.fail(check, f"{text}: {said}", better or fix)
 
@@ -52,7 +52,7 @@ class DoctorFindings:
         self._add(Status.SKIP, check, text)
 
     def not_tried(self, cause: str, *checks: str) -> None:
-        """Skip those of ``checks`` that nothing has been said of: what came of ``cause`` makes them pointless."""
+        """Skip those of ``checks`` without a finding: the result of ``cause`` makes them pointless."""
         skipped = any(finding.check == cause and finding.status is Status.SKIP for finding in self.all)
         for check in checks:
             if not self.seen(check):
@@ -63,7 +63,7 @@ class DoctorFindings:
 
     @property
     def first_failure(self) -> Finding | None:
-        """What to mend first: things are looked at in the order in which one makes the next fail."""
+        """The failure to fix first: checks are ordered so that one failure causes the next."""
         return next((finding for finding in self.all if finding.status is Status.FAIL), None)
 
     @property
@@ -71,12 +71,12 @@ class DoctorFindings:
         return self.first_failure is not None
 
     def summary(self) -> str:
-        """Return the last line: empty where nothing has failed."""
+        """Return the last line; empty if no check has failed."""
         first = self.first_failure
-        return f"mend {first.check} first: {first.text}: {first.fix}" if first is not None else ""
+        return f"Fix {first.check} first: {first.text}: {first.fix}" if first is not None else ""
 
     def as_data(self) -> dict[str, object]:
-        """Return what ``--json`` prints."""
+        """Return the data of ``--json``."""
         first = self.first_failure
         return {
             "ok": first is None,
@@ -89,5 +89,5 @@ class DoctorFindings:
 
 
 def _printable(text: str) -> str:
-    """Return one line that moves no cursor: names and errors come from the other end."""
+    """Return one line without control characters: names and errors may come from the peer."""
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))

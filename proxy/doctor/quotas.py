@@ -1,4 +1,4 @@
-"""The quotas that the brokers enforce, beside those of the proxy: who is held twice, and who for all others."""
+"""Checks the quotas that brokers enforce in addition to the proxy's: clients throttled twice, or as one."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from config.settings import FileStore, Settings
 from protocol.client_quotas import Describing, describe_request, read_described
 from protocol.errors import ProtocolError
 from proxy.brokers import cluster_quotas
-from proxy.brokers.kept_connection import KeptConnection, UnansweredError, access_by
-from proxy.checks import twice
+from proxy.brokers.persistent_connection import PersistentConnection, UnansweredError, access_by
+from proxy.checks import double_enforcement
 from proxy.doctor.findings import DoctorFindings
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -22,13 +22,13 @@ _TIMEOUT_S: Final = 10.0
 
 
 async def look_at_quotas(found: DoctorFindings, settings: Settings, route: Route) -> None:
-    """Say which quotas brokers enforce on what comes through the proxy. Nothing is said where they have none."""
-    asking = KeptConnection(access_by(route))
+    """Report quotas that brokers enforce on traffic of the proxy, if there are any."""
+    asking = PersistentConnection(access_by(route))
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             answer = read_described(await asking.ask(describe_request(Describing())))
     except (UnansweredError, TimeoutError, ProtocolError):
-        return  # what keeps brokers from answering has its own line
+        return  # reported by the checks of brokers
     finally:
         await asking.close()
     if answer.error_code:
@@ -36,19 +36,19 @@ async def look_at_quotas(found: DoctorFindings, settings: Settings, route: Route
         found.warn("quotas", f"the brokers do not tell their quotas (error {answer.error_code})", fix)
         return
     brokers = cluster_quotas.read(answer.entries, "brokers").policy
-    problems = twice.of_address(brokers, "brokers")
+    problems = double_enforcement.of_address(brokers, "brokers")
     if route.tls is not None and route.tls.certificate is not None and route.sasl is None:
-        problems += twice.of_one_user(brokers, "brokers")
+        problems += double_enforcement.of_one_user(brokers, "brokers")
     if settings.quotas.mode == "enforce":
-        in_files = isinstance(settings.quotas.layers[-1], FileStore)  # or where brokers have theirs, too
+        in_files = isinstance(settings.quotas.layers[-1], FileStore)  # or in the brokers themselves
         ours = await asyncio.to_thread(_of_files, settings) if in_files else brokers.limits
-        problems += twice.of_both(ours, brokers, "brokers")
+        problems += double_enforcement.of_both(ours, brokers, "brokers")
     for problem in problems:
         found.warn("quotas", f"{problem.path}: {problem.message}", problem.hint)
 
 
 def _of_files(settings: Settings) -> dict[Entity, Mapping[QuotaKind, float]]:
-    """Return the limits of the quota files; what is wrong with a file, the line `config` has said."""
+    """Return the limits of the quota files; errors in a file are reported with the configuration."""
     limits: dict[Entity, Mapping[QuotaKind, float]] = {}
     for store in settings.quotas.layers:
         if isinstance(store, FileStore):

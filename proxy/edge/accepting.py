@@ -1,8 +1,8 @@
-"""Listening sockets: connections are taken as they come and handed on at once.
+"""Accept loops of the listening sockets.
 
-asyncio's own servers are not used, for three reasons: a PROXY header has to be read before TLS begins, the SSLContext
-has to be another after a certificate was replaced, and out of descriptors uvloop's accepts and closes without a word,
-asyncio's in a busy loop. What that costs, and why there is no second way for plaintext: docs/decisions/0013.
+asyncio's own servers are not used, for three reasons: a PROXY header has to be read before TLS begins; a replaced
+certificate needs a new SSLContext; and when descriptors run out, uvloop's server accepts and closes silently and
+asyncio's spins. docs/decisions/0013 has the cost, and why plaintext takes the same path.
 """
 
 import asyncio
@@ -21,19 +21,20 @@ from proxy.runtime.tasks import later, on_readable
 log = structlog.get_logger("sluice.listener")
 
 _BATCH: Final = 8
-"""Connections taken in one turn of the loop: a storm of them must not stop everybody else's traffic. Each takes some
-60 µs where it is refused, uncompiled."""
+"""Connections accepted per turn of the loop, so that a storm of them does not stop other clients' traffic. A refused
+connection costs some 60 µs, uncompiled."""
 _PAUSE_S = 1.0
 
 Take = Callable[[socket.socket, Address, int | None], None]
-"""(socket, address of its peer, node id it was accepted for): owns the socket from then on."""
+"""(socket, address of its peer, node id of the port) → None. The callee owns the socket."""
 
 
 class Acceptor:
-    """Accepts for one listener. ``on_failure`` is called whenever it could not, as for want of descriptors.
+    """Accepts connections of one listener. ``on_failure`` is called whenever accept fails, for example when descriptors
+    run out.
 
-    ``delay_ms`` is asked about each connection that was accepted. One that has to wait is handed on after that, and
-    until then all others stay in the backlog, at whichever port of the listener they came (Kafka's Acceptor, KIP-612).
+    ``delay_ms`` is asked for each accepted connection. A delayed one is handed on after that time; until then all
+    others wait in the backlog, whichever port of the listener they connected to (Kafka's Acceptor, KIP-612).
     """
 
     def __init__(
@@ -45,28 +46,28 @@ class Acceptor:
         self._delay_ms = delay_ms
         self._listening: set[socket.socket] = set()
         self._delayed: socket.socket | None = None
-        self._left_alone: dict[socket.socket, int | None] = {}
-        """Sockets that were found readable while a connection is delayed, with their node ids: watched again then."""
+        self._paused: dict[socket.socket, int | None] = {}
+        """Listening sockets → node id, not watched while a connection is delayed."""
         self._failing = False
         self.open = True
 
     def listen(self, sockets: Iterable[socket.socket], node_id: int | None) -> None:
-        """Accept from sockets that listen, and own them from now on."""
+        """Accept from listening ``sockets``, and own them from now on."""
         for listening in sockets:
             self._listening.add(listening)
             self._watch(listening, node_id)
 
     def stop_listening(self, sockets: Iterable[socket.socket]) -> None:
-        """Take no further connection from these sockets."""
+        """Stop accepting from ``sockets``, and close them."""
         loop = asyncio.get_running_loop()
         for listening in sockets:
             self._listening.discard(listening)
-            self._left_alone.pop(listening, None)
+            self._paused.pop(listening, None)
             loop.remove_reader(listening)
             listening.close()
 
     def close(self) -> None:
-        """Take no further connection."""
+        """Stop accepting."""
         self.open = False
         self.stop_listening(list(self._listening))
         if self._delayed is not None:
@@ -74,7 +75,7 @@ class Acceptor:
 
     def _watch(self, listening: socket.socket, node_id: int | None) -> None:
         if self._delayed is not None:
-            self._left_alone[listening] = node_id
+            self._paused[listening] = node_id
         elif listening in self._listening:
             on_readable(listening, "accept", self._accept, listening, node_id)
 
@@ -82,7 +83,7 @@ class Acceptor:
         for _ in range(_BATCH):
             if self._delayed is not None:
                 asyncio.get_running_loop().remove_reader(listening)
-                self._left_alone[listening] = node_id
+                self._paused[listening] = node_id
                 return
             try:
                 client, peer = listening.accept()
@@ -108,12 +109,12 @@ class Acceptor:
         later(delay_s, "take a delayed connection", self._go_on, client, peer, node_id, otherwise=once_more)
 
     def _go_on(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
-        """Hand on the connection that was delayed, and accept again."""
+        """Hand on the delayed connection, and accept again."""
         if not self.open:
             return
         self._delayed = None
         contained("take a connection", self._hand_on, client, peer, node_id, otherwise=client.close)
-        waiting, self._left_alone = self._left_alone, {}
+        waiting, self._paused = self._paused, {}
         for listening, of_node in waiting.items():
             self._watch(listening, of_node)
 
@@ -121,7 +122,7 @@ class Acceptor:
         self._take(client, address(peer[0], peer[1]), node_id)
 
     def _pause(self, listening: socket.socket, node_id: int | None, error: OSError) -> None:
-        """Look again in a while: the connection stays where it is, in the backlog."""
+        """Stop accepting for a second; connections wait in the backlog."""
         self._on_failure()
         if not self._failing:
             log.error("cannot accept connections, trying again", listener=self._name, error=str(error))

@@ -1,7 +1,7 @@
-"""From an accepted connection to its first request: the PROXY header, then TLS, then the request, within one deadline.
+"""From an accepted connection to its first request: PROXY header, TLS handshake and request, within one deadline.
 
-The first bytes are looked at before anything is spent on a connection: what is not TLS never reaches OpenSSL, and has
-a cause of its own. Nothing that a client sent is ever quoted: before TLS it may well be a password.
+The first bytes are peeked at before anything is spent on a connection: plaintext never reaches OpenSSL, and has its own
+rejection cause. Client bytes are never quoted in messages: before TLS they may well be a password.
 """
 
 import asyncio
@@ -14,23 +14,23 @@ from typing import Any, Final, cast
 from config.listener import Listener as ListenerSettings
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.connection_places import Place
+from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.handshake import HANDSHAKE, Handshake
 from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
-from proxy.edge.transports import ClientEnd
+from proxy.edge.transports import ClientWire
 from proxy.runtime.tasks import later, on_readable
 from proxy.session.session import Session
 
 _PEEKED_BYTES: Final = 16
 HANDSHAKES_IN_A_TURN: Final = 8
-"""TLS handshakes begun in one turn of the loop."""
+"""TLS handshakes begun per turn of the loop."""
 _LONGER_THAN_OURS_S: Final = 3600.0
-"""The loop's own limit for a handshake: one that never comes before ours."""
+"""The event loop's own handshake timeout, so long that it never fires before the listener's deadline."""
 
 
 class LeftEarly(Exception):  # noqa: N818  no error: health checks do it all day
-    """The client closed the connection before its first request was there."""
+    """The client closed the connection before its first request was complete."""
 
 
 class Arrival(Handshake):
@@ -39,51 +39,51 @@ class Arrival(Handshake):
     __slots__ = (
         "_over",
         "awaited",
+        "connection",
         "deadline_s",
-        "end",
         "is_dismissed",
         "node_id",
         "peer",
-        "place",
         "session",
+        "slot",
         "taken",
         "task",
     )
 
-    place: Place
+    slot: ConnectionSlot
     task: asyncio.Task[None]
-    """What brings it from its socket to its broker."""
+    """The task that takes the connection from its socket to its broker."""
 
     def __init__(self, client: socket.socket, peer: Address, node_id: int | None, deadline_s: float) -> None:
         super().__init__(client)
         self._over: asyncio.Future[None] | None = None
         self.peer = peer
-        """The client: the socket's peer, or whom the PROXY header names."""
+        """The client's address: the socket's peer, or the source in the PROXY header."""
         self.node_id = node_id
-        """The broker that it wants, None for any."""
+        """The broker whose port was connected to; None: any."""
         self.deadline_s = deadline_s
-        """On the loop's clock: when its first request has to be there, and it has to be authenticated."""
+        """Deadline for the first request and for authentication, on the loop's clock."""
         self.awaited = "PROXY protocol header"
         self.is_dismissed = False
         self.taken = False
-        """A transport owns the socket, or who holds it."""
-        self.end: ClientEnd | None = None
+        """The socket is owned by a transport or by ``ConnectionGate``."""
+        self.connection: ClientWire | None = None
         self.session: Session | None = None
 
     async def first_request(self) -> None:
-        """Wait until its session is made, or its socket is closed."""
-        if self.session is None and self.end is not None and self.end.is_open:
+        """Wait until the first request has created the session, or the socket is closed."""
+        if self.session is None and self.connection is not None and self.connection.is_open:
             self._over = asyncio.get_running_loop().create_future()
             await self._over
 
     def begin(self, session: Session) -> None:
-        """Take the session that its first request has made."""
+        """Attach the session that the first request created."""
         self.session = session
         self._wake()
 
-    def end_lost(self) -> None:
-        """Take note that its socket is closed."""
-        self.place.end_lost()
+    def descriptor_closed(self) -> None:
+        """Note that the socket is closed."""
+        self.slot.descriptor_closed()
         self._wake()
 
     def _wake(self) -> None:
@@ -91,19 +91,19 @@ class Arrival(Handshake):
             self._over.set_result(None)
 
     def dismiss(self) -> None:
-        """Cut it off: its task then comes to its end."""
+        """Cut the connection off; its task then ends."""
         self.is_dismissed = True
-        if self.end is not None and self.end.is_open:
-            self.end.abort()
+        if self.connection is not None and self.connection.is_open:
+            self.connection.abort()
         else:
             self.task.cancel()
 
 
 class Arrivals:
-    """What the clients of one listener go through.
+    """The steps that each client of one listener passes.
 
-    ``begin`` is given what a client has said so far: it makes the session, returns None where more has to come first,
-    or raises ProtocolError. ``named`` is told whom a load balancer forwards, and may raise to refuse it.
+    ``begin`` is given the bytes received so far: it creates the session, returns None if more bytes are needed, or
+    raises ProtocolError. ``named`` is given the client's address from a PROXY header, and may raise to refuse it.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Arrivals:
         settings: ListenerSettings,
         tls: ListenerTls | None,
         receive_buffer_bytes: int,
-        begin: Callable[[Arrival, ClientEnd, bytes], Session | None],
+        begin: Callable[[Arrival, ClientWire, bytes], Session | None],
         named: Callable[[Arrival, Address], None],
     ) -> None:
         self._networks = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
@@ -119,12 +119,12 @@ class Arrivals:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._begin = begin
         self._named = named
-        self._handshakes = Pace(HANDSHAKES_IN_A_TURN)
+        self._handshakes = HandshakePacer(HANDSHAKES_IN_A_TURN)
 
     async def receive(self, arrival: Arrival) -> None:
-        """Bring ``arrival`` to its transport, and wait for what its first request brings it to.
+        """Take ``arrival`` to its transport, and wait for its first request.
 
-        Raises ProtocolError, LeftEarly or OSError where it does not come to a transport.
+        Raises ProtocolError, LeftEarly or OSError if it does not get that far.
         """
         if self.is_load_balancer(arrival.peer):
             header = await read_header(arrival.client)
@@ -140,7 +140,7 @@ class Arrivals:
         await arrival.first_request()
 
     def is_load_balancer(self, peer: Address) -> bool:
-        """Whether ``peer`` has to say by a PROXY header whom it forwards."""
+        """Whether ``peer`` is in a network that has to send a PROXY header."""
         if not self._networks:
             return False
         ip = ipaddress.ip_address(peer.host.partition("%")[0])
@@ -165,22 +165,24 @@ class Arrivals:
             raise why_failed(error, arrival) from error
 
     async def _connect(self, arrival: Arrival, **tls: Any) -> None:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: self._end(arrival), arrival.client, **tls)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self._new_connection(arrival), arrival.client, **tls
+        )
 
-    def _end(self, arrival: Arrival) -> asyncio.BaseProtocol:
-        arrival.end = ClientEnd(
-            lambda end, begun: self._begin(arrival, end, begun),
+    def _new_connection(self, arrival: Arrival) -> asyncio.BaseProtocol:
+        arrival.connection = ClientWire(
+            lambda connection, begun: self._begin(arrival, connection, begun),
             arrival,
             self._receive_buffer_bytes,
         )
-        return cast("asyncio.BaseProtocol", arrival.end)
+        return cast("asyncio.BaseProtocol", arrival.connection)
 
 
-class Pace:
-    """Lets so many pass in each turn of the loop, first come, first served.
+class HandshakePacer:
+    """Rate limiter: ``in_a_turn`` callers pass in each turn of the loop, first come, first served.
 
-    A handshake costs the loop a millisecond. All clients come at once where a proxy was started again; those that
-    are served already must not wait until the last of them is through.
+    A handshake takes the loop a millisecond. After a restart all clients reconnect at once; connected clients must not
+    wait until the last handshake is done.
     """
 
     def __init__(self, in_a_turn: int) -> None:
@@ -190,7 +192,7 @@ class Pace:
         self._begun = False
 
     async def turn(self) -> None:
-        """Wait until it is this caller's turn."""
+        """Wait for this caller's turn."""
         if not self._begun:
             self._begun = True
             later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
@@ -213,7 +215,7 @@ class Pace:
             later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
 
     def _restart(self) -> None:
-        """Let the next ones go after all: to let them go has failed."""
+        """Schedule the next batch again after ``_next`` has failed."""
         later(0.0, "begin TLS handshakes", self._next)
 
 
@@ -227,7 +229,7 @@ async def read_header(client: socket.socket) -> Header:
         if not peeked:
             raise LeftEarly
         header = parse(begun + peeked)
-        # Of an incomplete header all is taken: what stays would make the socket readable for ever.
+        # An incomplete header is consumed: left in the socket, it would keep the socket readable for ever.
         client.recv(len(peeked) if header is None else header.length_bytes - len(begun))
         if header is not None:
             return header
@@ -239,7 +241,7 @@ async def _peek(client: socket.socket, most_bytes: int) -> bytes:
     loop = asyncio.get_running_loop()
     while True:
         readable = loop.create_future()
-        on_readable(client, "wake who waits for a first byte", _wake, readable)
+        on_readable(client, "wake a waiter for first bytes", _wake, readable)
         try:
             await readable
         finally:

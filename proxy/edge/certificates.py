@@ -1,7 +1,7 @@
-"""Certificates and keys in PEM files: whether they can be used, until when, and for which names.
+"""Certificates and keys in PEM files: whether they are usable, when they expire, and for which names.
 
-What OpenSSL says of a broken pair is one word; here it is known which of the two files is wrong, and why. Nothing of a
-key stands in a text.
+OpenSSL reports a mismatched pair in one word; these errors say which of the two files is wrong, and why. Key material
+never appears in a message.
 """
 
 import ipaddress
@@ -38,7 +38,7 @@ _PURPOSES: Final = {SERVER: "servers", CLIENT: "clients"}
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file; raise InvalidValue if it cannot be read, or holds nothing."""
+    """Return a file's content; raise InvalidValue if the file is unreadable or empty."""
     try:
         content = read_regular_file(path)
     except OSError as error:
@@ -49,7 +49,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_certificates(path: Path) -> list[Certificate]:
-    """Return the certificates in a PEM file, at least one, in their order; raise InvalidValue."""
+    """Return a PEM file's certificates in order, at least one; raise InvalidValue."""
     content = read_file(path)
     if b"-----BEGIN" not in content:
         raise InvalidValue(
@@ -72,8 +72,8 @@ def read_key(path: Path) -> PrivateKeyTypes:
         return load_pem_private_key(content, password=None)
     except TypeError:
         raise InvalidValue(f"the key in {path} is encrypted", "write it without a password: openssl pkey") from None
-    except (ValueError, UnsupportedAlgorithm):  # no word of the library's: who knows what it quotes
-        raise InvalidValue(f"{path} holds a broken private key, or of an unknown kind") from None
+    except (ValueError, UnsupportedAlgorithm):  # the library's own text may quote the key
+        raise InvalidValue(f"{path} holds a broken private key, or one of an unknown kind") from None
 
 
 def require_match(leaf: Certificate, key: PrivateKeyTypes) -> None:
@@ -81,7 +81,7 @@ def require_match(leaf: Certificate, key: PrivateKeyTypes) -> None:
     try:
         matches = leaf.public_key() == key.public_key()
     except (ValueError, UnsupportedAlgorithm):
-        return  # a kind that only OpenSSL knows, if anybody: it has the last word
+        return  # a kind that only OpenSSL may know: loading decides
     if not matches:
         raise InvalidValue(
             f"is not the key of the first certificate, {name_of(leaf)}",
@@ -90,7 +90,7 @@ def require_match(leaf: Certificate, key: PrivateKeyTypes) -> None:
 
 
 def out_of_order(chain: Sequence[Certificate]) -> str | None:
-    """Return what is wrong with the order of a chain: each certificate is to be followed by its issuer's."""
+    """Return a message about the first certificate in a chain that the next one did not issue; None if all fit."""
     for issued, issuer in pairwise(chain):
         if issued.issuer != issuer.subject:
             return f"{name_of(issued)} is followed by {name_of(issuer)}, which did not issue it"
@@ -98,7 +98,7 @@ def out_of_order(chain: Sequence[Certificate]) -> str | None:
 
 
 def refuses_purpose(leaf: Certificate, purpose: ObjectIdentifier) -> str | None:
-    """Return why a certificate may not be shown as ``purpose`` (SERVER, CLIENT); without the extension it may."""
+    """Return why a certificate is not valid for ``purpose``; None if it is, or lacks the extension."""
     try:
         allowed = leaf.extensions.get_extension_for_class(ExtendedKeyUsage).value
     except _NO_EXTENSION:
@@ -114,10 +114,10 @@ def days_left(certificate: Certificate, now: datetime) -> int:
 
 
 def covers(leaf: Certificate, host: str) -> bool:
-    """Whether clients that connect to ``host``, a name or an address, take the certificate for it (RFC 6125)."""
+    """Whether the certificate is valid for ``host``, a name or an address (RFC 6125)."""
     names = _alternative_names(leaf)
     if names is None:
-        return False  # the common name counts no more
+        return False  # the common name is no longer used
     try:
         return ipaddress.ip_address(host) in names.get_values_for_type(IPAddress)
     except ValueError:
@@ -125,7 +125,7 @@ def covers(leaf: Certificate, host: str) -> bool:
 
 
 def names_in(leaf: Certificate) -> list[str]:
-    """Return the host names and addresses that a certificate is for."""
+    """Return the host names and addresses in a certificate's SAN."""
     names = _alternative_names(leaf)
     if names is None:
         return []
@@ -133,7 +133,7 @@ def names_in(leaf: Certificate) -> list[str]:
 
 
 def name_of(certificate: Certificate) -> str:
-    """Return a certificate's subject, or if that is empty its serial number, in one line for an operator."""
+    """Return a certificate's subject, or its serial number if the subject is empty, printable on one line."""
     subject = certificate.subject.rfc4514_string()
     if not subject:
         return f"serial number {certificate.serial_number:x}"
@@ -148,7 +148,7 @@ def _alternative_names(leaf: Certificate) -> SubjectAlternativeName | None:
 
 
 def _fits(host: str, pattern: str) -> bool:
-    """A ``*`` stands for one whole label, the first."""
+    """Match a host name; a ``*`` matches exactly one label, the first."""
     host, pattern = host.lower().removesuffix("."), pattern.lower().removesuffix(".")
     if pattern.startswith("*."):
         first, _, rest = host.partition(".")

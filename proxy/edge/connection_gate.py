@@ -1,6 +1,7 @@
-"""What is done about connection rates: who accepts waits, and who comes too often is held unread, then closed.
+"""Enforces connection rates: the acceptor waits, and connections of an address over its rate are held unread, then
+closed.
 
-``quotas.connections`` has the arithmetic. In ``shadow`` all is counted and nothing done, in ``off`` nothing is counted.
+``quotas.connections`` has the arithmetic. ``shadow`` counts without enforcing; ``off`` does not count.
 """
 
 import socket
@@ -20,11 +21,11 @@ from quotas.rate import Window
 log = structlog.get_logger("sluice.listener")
 
 MOST_HELD: Final = 1000
-"""Sockets that are held at once: whoever is refused has one for nothing."""
+"""Limit of sockets held at once: a refused client occupies one at no cost to itself."""
 
 
 def rates_of(settings: Settings) -> ConnectionRates:
-    """Return the rates that settings ask for."""
+    """Return the connection rates that the settings configure."""
     window, listeners = settings.quotas.window, settings.listeners
     return ConnectionRates(
         Window(window.samples, window.size_ms),
@@ -35,7 +36,7 @@ def rates_of(settings: Settings) -> ConnectionRates:
 
 
 class ConnectionGate:
-    """Asks the rates, and holds sockets."""
+    """Applies connection rates to new connections, and holds the sockets of refused ones."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class ConnectionGate:
         mode: str,
         addresses: Addresses | None = None,
     ) -> None:
-        """``addresses``: where usage records count who connects."""
+        """``addresses``: counters of connections per address, for usage records."""
         self._rates = rates
         self._addresses = addresses
         self._throttling = throttling
@@ -57,24 +58,24 @@ class ConnectionGate:
         self._enforces = mode == "enforce"
         self._mode = mode
         self.most_held = MOST_HELD
-        """Where there are more, the oldest goes."""
+        """Over this number the oldest is closed."""
         self._imagined: dict[str, ImaginedAcceptor] = {}
-        self._held: dict[_Held, Alarm] = {}
-        """The oldest first."""
+        self._held: dict[_HeldSocket, Alarm] = {}
+        """In the order of arrival."""
 
     def set_mode(self, mode: str) -> None:
-        """Be in another mode from now on. Who is refused already is closed when its time is over."""
+        """Switch the mode. Connections that are held already are closed when their time is over."""
         self._counts = mode != "off"
         self._enforces = mode == "enforce"
         self._mode = mode
         self._imagined.clear()
 
     def apply(self, policy: Policy) -> None:
-        """Put the limits of addresses in force."""
+        """Put the rates of addresses in force."""
         self._rates.apply(policy)
 
     def delay_ms(self, listener: str) -> int:
-        """Count a connection that ``listener`` has taken; return how long it, and what comes after it, has to wait."""
+        """Count a connection accepted by ``listener``; return how long it, and those behind it, have to wait."""
         if not self._counts:
             return 0
         now_ms = self._clock()
@@ -87,8 +88,8 @@ class ConnectionGate:
         return wait_ms
 
     def refuses(self, listener: str, ip: str, client: socket.socket, *, exempt: bool = False) -> str | None:
-        """Count a connection of ``ip``. If that comes too often, own the socket, which is held and then closed, and
-        return why. ``exempt``: no rate holds it.
+        """Count a connection of ``ip``. If ``ip`` is over its rate, take ownership of the socket, which is held and
+        then closed, and return the reason. ``exempt``: no rate applies.
         """
         now_ms = self._clock()
         throttle_ms = self._rates.admit(listener, ip, now_ms) if self._counts and not exempt else 0
@@ -105,32 +106,32 @@ class ConnectionGate:
         return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
 
     def close(self) -> None:
-        """Close all that is held."""
+        """Close all held sockets."""
         for held in list(self._held):
             self._close(held)
 
     def tidy(self, now_ms: int) -> None:
-        """Drop what is idle, and count in shadow what would have happened until now."""
+        """Drop idle rates and, in shadow, count the waits until now."""
         self._rates.expire(now_ms)
         for listener, imagined in self._imagined.items():
             for wait_ms in imagined.settle(now_ms):
                 self._note_wait(listener, wait_ms)
 
     def usage(self) -> list[AcceptRate]:
-        """Return what the rates of the proxy and of its listeners stand at; nothing where none is counted."""
+        """Return the current rates of the proxy and its listeners; none while rates are not counted."""
         return self._rates.usage(self._clock()) if self._counts else []
 
     def usage_of_addresses(self) -> Iterator[IpRate]:
-        """Yield the same of addresses with a limit."""
+        """Yield the current rates of addresses with a limit."""
         return self._rates.usage_of_addresses(self._clock())
 
     def _hold(self, client: socket.socket, end_ms: int) -> None:
-        held = _Held(client, self._held)
+        held = _HeldSocket(client, self._held)
         self._held[held] = self._throttling.mute(KIND, held, end_ms)
         if len(self._held) > self.most_held:
             self._close(next(iter(self._held)))
 
-    def _close(self, held: "_Held") -> None:
+    def _close(self, held: "_HeldSocket") -> None:
         self._throttling.unmute(KIND, self._held[held])
         held.abort()
 
@@ -150,16 +151,16 @@ class ConnectionGate:
             self._addresses.note_wait(listener, wait_ms)
 
 
-class _Held:
-    """A socket in the delay queue of connections."""
+class _HeldSocket:
+    """A socket in the delay queue of refused connections."""
 
     __slots__ = ("_among", "_client")
 
-    def __init__(self, client: socket.socket, among: "dict[_Held, Alarm]") -> None:
+    def __init__(self, client: socket.socket, among: "dict[_HeldSocket, Alarm]") -> None:
         self._client = client
         self._among = among
 
-    def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  when does not matter
+    def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the time does not matter
         self.abort()
 
     def abort(self) -> None:

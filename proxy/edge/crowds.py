@@ -1,68 +1,68 @@
-"""Connections without a request, by the network that they come from: which network has most of them, at no cost.
+"""Connections without a request, grouped by network: finds the network with most of them in constant time.
 
-A network is one IPv4 address, or the 64 bits of an IPv6 address that a provider gives to one customer: who has those
-has as many addresses as he likes.
+A network is one IPv4 address or an IPv6 /64, which providers give to one customer: its owner can connect from any
+address in it.
 """
 
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proxy.edge.connection_places import Place
+    from proxy.edge.connection_slots import ConnectionSlot
 
 
 def network_of(host: str) -> str:
-    """Return what a stranger has to own to come from ``host``: the address, or with IPv6 its /64."""
+    """Return the network of ``host``: the address itself, or its /64 with IPv6."""
     if ":" not in host:
         return host
     return f"{IPv6Address(int(IPv6Address(host)) >> 64 << 64)}/64"
 
 
 class Crowds:
-    """The connections of each network, oldest first, and the networks by how many they have.
+    """The connections of each network, oldest first, and the networks by number of connections.
 
-    To add, to remove and to find the largest take the same few steps, however many there are: it is done for each
-    connection that is accepted, and strangers decide from how many addresses they come.
+    Adding, removing and finding the largest take constant time: this runs for each accepted connection, and strangers
+    decide from how many addresses they connect.
     """
 
     __slots__ = ("_by_network", "_by_size", "_largest", "number")
 
     def __init__(self) -> None:
-        self._by_network: dict[str, dict[Place, None]] = {}
+        self._by_network: dict[str, dict[ConnectionSlot, None]] = {}
         self._by_size: dict[int, dict[str, None]] = {}
-        """Names of networks; those that have come to a size first stand first."""
+        """Number of connections → its networks, in the order in which they reached that number."""
         self._largest = 0
         self.number = 0
 
-    def add(self, place: "Place") -> None:
-        """Count one more."""
-        crowd = self._by_network.setdefault(place.network, {})
-        crowd[place] = None
+    def add(self, slot: "ConnectionSlot") -> None:
+        """Add a connection."""
+        crowd = self._by_network.setdefault(slot.network, {})
+        crowd[slot] = None
         self.number += 1
-        self._moved(place.network, len(crowd) - 1, len(crowd))
+        self._moved(slot.network, len(crowd) - 1, len(crowd))
 
-    def remove(self, place: "Place") -> None:
-        """Count one less, if it was counted."""
-        crowd = self._by_network.get(place.network)
-        if crowd is None or place not in crowd:
+    def remove(self, slot: "ConnectionSlot") -> None:
+        """Remove a connection, if it is there."""
+        crowd = self._by_network.get(slot.network)
+        if crowd is None or slot not in crowd:
             return
-        del crowd[place]
+        del crowd[slot]
         self.number -= 1
-        self._moved(place.network, len(crowd) + 1, len(crowd))
+        self._moved(slot.network, len(crowd) + 1, len(crowd))
         if not crowd:
-            del self._by_network[place.network]
+            del self._by_network[slot.network]
 
-    def largest(self) -> "dict[Place, None]":
-        """Return the largest crowd of one network; none where there is nobody."""
+    def largest(self) -> "dict[ConnectionSlot, None]":
+        """Return the connections of the network with most of them; empty if there are none."""
         networks = self._by_size.get(self._largest)
         return self._by_network[next(iter(networks))] if networks else {}
 
     def of(self, network: str) -> int:
-        """Return how many there are of one network."""
+        """Return the number of connections of one network."""
         return len(self._by_network.get(network, ()))
 
     def _moved(self, network: str, before: int, now: int) -> None:
-        """Note that ``network`` has ``now`` connections: one more, or one less, than ``before``."""
+        """Move ``network`` from size ``before`` to ``now``, which differs by one."""
         if now:
             self._by_size.setdefault(now, {})[network] = None
         if before:

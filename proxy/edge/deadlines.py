@@ -1,4 +1,4 @@
-"""Until when clients have to have come to a session: one timer for all, for few ever come to their deadline."""
+"""Deadlines for the first request: one timer per listener, since few connections ever reach theirs."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,30 +8,32 @@ from proxy.edge.arrivals import Arrival
 from proxy.runtime.tasks import AFTER_FAULT_S, later
 
 _AT_ONCE: Final = 20
-"""Arrivals that are ended in one turn of the loop: each takes some 50 µs."""
+"""Connections closed per turn of the loop: each takes some 50 µs."""
 
 
 class Deadlines:
-    """Those who are arriving at one listener. ``overdue`` is told once of each whose deadline is over, and ends it."""
+    """The connections of one listener that have no session yet. ``overdue`` is called once for each that misses its
+    deadline, and closes it.
+    """
 
     def __init__(self, overdue: Callable[[Arrival], None]) -> None:
         self._overdue = overdue
         self.arriving: dict[Arrival, None] = {}
-        """In the order of their deadlines, which is that in which they came."""
+        """In the order of deadlines, which is the order of arrival."""
         self._next: asyncio.TimerHandle | None = None
 
     def watch(self, arrival: Arrival, left_s: float) -> None:
-        """Tell of it in so many seconds, unless it is forgotten before."""
+        """Call ``overdue`` for it in ``left_s``, unless it is forgotten before."""
         self.arriving[arrival] = None
         if self._next is None:
             self._set(left_s)
 
     def forget(self, arrival: Arrival) -> None:
-        """Take note that it has come to a session, or to its end."""
+        """Drop a connection that got its session, or ended."""
         self.arriving.pop(arrival, None)
 
     def stop(self) -> None:
-        """Tell of nobody any more."""
+        """Call ``overdue`` no more."""
         if self._next is not None:
             self._next.cancel()
 
@@ -39,7 +41,7 @@ class Deadlines:
         self._next = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=self._set_again)
 
     def _set_again(self) -> None:
-        """Look again in a while: to look has failed, and no other connection would set the timer."""
+        """Set the timer again after a failure: no other connection would."""
         self._set(AFTER_FAULT_S)
 
     def _end_overdue(self) -> None:

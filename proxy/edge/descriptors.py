@@ -1,4 +1,4 @@
-"""How many connections the limit of open files leaves room for: each takes two, its client's and its broker's."""
+"""How many connections the limit of open files allows: each takes two descriptors, the client's and the broker's."""
 
 import resource
 from typing import Final, NamedTuple
@@ -7,37 +7,37 @@ from config.settings import Settings
 from proxy.edge.connection_gate import MOST_HELD
 
 _RESERVED: Final = 128
-"""For what is neither a client nor its broker: the admin port (32 connections), files, Metadata."""
+"""Descriptors for other uses: the admin port (32 connections), files, Metadata."""
 _HELD_SHARE: Final = 16
-"""Connections that are held only to be closed may have one in so many descriptors."""
+"""One descriptor in so many may hold a connection that is refused for its rate."""
 
 
-class Room(NamedTuple):
-    """What there is room for."""
+class Capacity(NamedTuple):
+    """Numbers of sockets that fit within the limit of open files."""
 
     connections: int
     held: int
-    """Sockets that wait to be closed, for the rate of their address."""
+    """Sockets that are held unread until they are closed, for the rate of their address."""
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one, and return that.
+    """Raise the soft limit of open files to the hard one, and return it.
 
-    uvloop accepts and closes past the limit without a word, so refusing has to be ours.
+    Past the limit, uvloop accepts and closes silently, so the proxy has to refuse connections itself.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 
 
-def room(settings: Settings, most_files: int) -> Room:
-    """Return how many connections there may be, as configured, or else as many as fit.
+def capacity(settings: Settings, most_files: int) -> Capacity:
+    """Return the configured number of connections, or else as many as fit.
 
-    Raises OSError where fewer fit than are configured.
+    Raises OSError if fewer fit than are configured.
     """
     ports = sum(len(ports.bound) for each in settings.listeners if each.brokers for ports in each.brokers.ranges)
     held = min(MOST_HELD, most_files // _HELD_SHARE)
-    taken = _RESERVED + ports + 2 * len(settings.listeners) + held  # each listens, and may have one that waits
+    taken = _RESERVED + ports + 2 * len(settings.listeners) + held  # a socket each, and a delayed connection
     most = (most_files - taken) // 2
     configured = {"limits.connections": settings.limits.connections}
     configured |= {
@@ -51,4 +51,4 @@ def room(settings: Settings, most_files: int) -> Room:
             )
     if most < 1:
         raise OSError(f"a limit of {most_files} open files leaves no room for connections: raise it (ulimit -n)")
-    return Room(settings.limits.connections or most, held)
+    return Capacity(settings.limits.connections or most, held)

@@ -1,4 +1,4 @@
-"""Stopping without breaking anybody: what is in flight is finished, idle sessions are closed one after the other."""
+"""Graceful shutdown: requests in flight are answered, idle sessions are closed one after the other."""
 
 import asyncio
 from collections.abc import Collection
@@ -9,12 +9,12 @@ from proxy.runtime.faults import contained
 from proxy.session.session import Session
 
 _SPREAD: Final = 0.5
-"""The share of the drain time over which sessions are asked to go, so that they do not all reconnect at once."""
+"""The share of the drain time over which sessions are told to close, so that clients do not all reconnect at once."""
 _STEP_S: Final = 0.05
 
 
 async def drain(sessions: Collection[Session], timeout_s: float) -> int:
-    """Close every session after its last answer; returns how many were cut off when the time was over."""
+    """Close every session after its last answer; return how many were cut off at the deadline."""
     deadline_s = monotonic_s() + timeout_s
     waiting = list(sessions)
     step_s = min(_STEP_S, timeout_s * _SPREAD / max(len(waiting), 1))

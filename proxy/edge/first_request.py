@@ -1,4 +1,4 @@
-"""Whether what a client says first is Kafka: nothing is spent on it before, no session and no broker."""
+"""Checks that a client's first bytes are a Kafka request, before a session or a broker connection is spent on it."""
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.policies.login import GSSAPI_TOKEN
@@ -7,13 +7,13 @@ from proxy.session.serving import API_VERSIONS_KEY
 
 
 def is_request(begun: bytes, rules: Rules, *, authenticated: bool) -> bool:
-    """Whether ``begun`` holds the head of a request that is served; False where more has to come first.
+    """Whether ``begun`` holds the header of a request that is served; False if more bytes are needed.
 
-    Raises ProtocolError if it begins with anything else. On listeners that demand SASL, tokens without a head may
-    come first (GSSAPI of Kafka 0.9).
+    Raises ProtocolError if it begins with anything else. On listeners that demand SASL, tokens without a request header
+    may come first (GSSAPI of Kafka 0.9).
     """
     limit = rules.request_limit if authenticated else rules.unauthenticated_request_limit
-    if len(begun) >= REQUEST_HEAD.size:  # what follows decides the same, and says what is wrong
+    if len(begun) >= REQUEST_HEAD.size:  # the splitter below decides the same, and reports what is wrong
         size, key_version, _, _ = REQUEST_HEAD.unpack_from(begun)
         if key_version in rules.served and REQUEST_HEAD.size - 4 <= size <= limit:
             return True

@@ -1,4 +1,4 @@
-"""Where clients connect: a bootstrap address, and for each broker a port or a host name that clients are told."""
+"""Listeners: a bootstrap address, and for each broker a port or a host name that clients are told."""
 
 import asyncio
 import socket
@@ -15,18 +15,18 @@ from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint
 from proxy.brokers.cluster import Cluster
 from proxy.edge.accepting import Acceptor
-from proxy.edge.advertised import Advertised
+from proxy.edge.advertised_addresses import AdvertisedAddresses
 from proxy.edge.arrivals import Arrival, Arrivals, LeftEarly
+from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_gate import ConnectionGate
-from proxy.edge.connection_places import FullError, Places
+from proxy.edge.connection_slots import ConnectionSlots, FullError
 from proxy.edge.deadlines import Deadlines
 from proxy.edge.first_request import is_request
 from proxy.edge.listening import Bind
 from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
 from proxy.edge.tls import ListenerTls
-from proxy.edge.to_brokers import ToBrokers
-from proxy.edge.transports import ClientEnd
+from proxy.edge.transports import ClientWire
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import later, spawn
@@ -41,14 +41,14 @@ log = structlog.get_logger("sluice.listener")
 
 
 class _HeldError(Exception):
-    """A client is refused for the rate of its address, and its socket is the gate's."""
+    """A client is refused for the rate of its address; the gate owns its socket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What all listeners have in common."""
+    """Limits, counters and ports that all listeners of a worker share."""
 
-    places: Places
+    slots: ConnectionSlots
     gate: ConnectionGate
     limits: Limits
     stats: Stats
@@ -57,9 +57,9 @@ class Admission:
 
 
 class Listener:
-    """One bootstrap address and one address per broker, with the sessions made there.
+    """One bootstrap address and one address per broker, and the sessions that connected there.
 
-    ``name_of`` makes users of certificates (``ListenerTls``). Raises OSError where the files for TLS cannot be loaded.
+    ``name_of`` maps a certificate to its user (``ListenerTls``). Raises OSError if the TLS files cannot be loaded.
     """
 
     def __init__(
@@ -83,40 +83,40 @@ class Listener:
         self._acceptor = Acceptor(
             self.name, self._take, self._not_accepted, partial(admission.gate.delay_ms, self.name)
         )
-        self._advertised = Advertised(settings, self._acceptor, admission.bind)
+        self._advertised = AdvertisedAddresses(settings, self._acceptor, admission.bind)
         self.tls: ListenerTls | None = None
         self._tls_error: str | None = None
-        """Why the certificate was not loaded again, as it was logged."""
+        """Why the last reload of the certificate failed, as logged."""
         if settings.tls is not None:
             hosts = self._advertised.hosts if settings.broker_host is not None else None
             self.tls = ListenerTls(settings.tls, name_of, hosts)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
-        self._to_brokers = ToBrokers(cluster)
+        self._broker_connector = BrokerConnector(cluster)
         limits = admission.limits
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving = Deadlines(self._late)
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
         self.sessions: set[Session] = set()
         self._of_broker: dict[Session, int] = {}
-        """Those that came to a broker's own address, by its node id."""
+        """Sessions that connected to a broker's own address → its node id."""
 
     # ------------------------------------------------------------------------------------------------- addresses
 
     def advertise(self, endpoints: Sequence[Endpoint], cluster_id: str | None) -> Mapping[int, tuple[bytes, int]]:
-        """Learn the brokers of an answer and return what this listener's clients are told instead (``Advertise``)."""
+        """Learn the brokers of an answer; return the addresses that replace theirs (``Advertise``)."""
         self._cluster.learn(endpoints)
         if cluster_id is not None:
             self._cluster.all_named(cluster_id)
         return self._advertised.told
 
     def open_broker(self, node_id: int) -> None:
-        """Be there for ``node_id``: its address takes connections when this returns."""
-        if self._to_brokers.unnamed:
-            spawn(self._to_brokers.name(), "name the brokers of bootstrap sessions")
+        """Open the address of ``node_id``; it accepts connections when this returns."""
+        if self._broker_connector.unnamed:
+            spawn(self._broker_connector.name(), "name the brokers of bootstrap sessions")
         self._advertised.open(node_id)
 
     def change(self, settings: ListenerSettings) -> list[Session]:
-        """Follow other ``settings`` of what clients are told; return the sessions made at ports that are closed."""
+        """Apply changed address ``settings``; return the sessions that came through ports that are now closed."""
         closed = set(self._advertised.change(settings))
         for arrival in list(self._arriving.arriving):
             if arrival.node_id in closed:
@@ -124,12 +124,12 @@ class Listener:
         return [session for session, node_id in self._of_broker.items() if node_id in closed]
 
     def try_ports_again(self) -> None:
-        """Bind the ports that could not be bound when their brokers were found."""
+        """Retry the ports that could not be bound."""
         self._advertised.try_again()
 
     @property
     def brokers_without_port(self) -> int:
-        """How many of the known brokers no client of this listener can reach."""
+        """Number of known brokers that no client of this listener can reach."""
         return len(self._advertised.without_port)
 
     @property
@@ -138,18 +138,18 @@ class Listener:
         return self._advertised.why_not_ready
 
     def open_bootstrap(self, sockets: Iterable[socket.socket]) -> None:
-        """Take connections to the bootstrap address, where ``sockets`` listen."""
+        """Accept connections to the bootstrap address from listening ``sockets``."""
         self._acceptor.listen(sockets, None)
 
     def close(self) -> None:
-        """Take no further connection, and cut off those that have no session yet; sessions go on."""
+        """Stop accepting, and cut off connections without a session; sessions go on."""
         self._acceptor.close()
         self._arriving.stop()
         for arrival in list(self._arriving.arriving):
             self._dismiss(arrival)
 
     async def reload_tls(self) -> None:
-        """Load certificate, key and authorities again; what cannot be loaded leaves the old ones in force."""
+        """Reload certificate, key and authorities; on failure the old ones stay in force."""
         if self.tls is None:
             return
         try:
@@ -176,7 +176,7 @@ class Listener:
         if host and self._holds(arrival, host):
             return
         try:
-            arrival.place = self._admission.places.enter(
+            arrival.slot = self._admission.slots.enter(
                 host, now_s, lambda error: self._crowd_out(arrival, error), self.name
             )
         except (FullError, ProtocolError) as error:
@@ -197,7 +197,7 @@ class Listener:
             self._stats.connections[self.name, error.outcome] += 1
 
     def _holds(self, arrival: Arrival, host: str) -> bool:
-        """Whether a client is refused for the rate of its address: then it is left unread for a while, and closed."""
+        """Whether a client is refused for the rate of its address: its socket is then held unread, and closed later."""
         exempt = self._accounts.exemptions.covers_address(host)
         why = self._admission.gate.refuses(self.name, host, arrival.client, exempt=exempt)
         if why is None:
@@ -215,7 +215,7 @@ class Listener:
         self._stats.connections[self.name, "not_accepted"] += 1
 
     async def _serve(self, arrival: Arrival) -> None:
-        """Bring a client to its transport, and with its first request to its broker."""
+        """Take a client to its first request, and connect its session to the broker."""
         try:
             await self._arrivals.receive(arrival)
         except ProtocolError as error:
@@ -225,19 +225,19 @@ class Listener:
             pass
         if arrival.session is not None and not arrival.session.closed:
             session = arrival.session
-            if not await self._to_brokers.connect(session, arrival.place, arrival.node_id):
+            if not await self._broker_connector.connect(session, arrival.slot, arrival.node_id):
                 self._stats.connections[self.name, "broker_unreachable"] += 1
                 session.close()
 
     def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
-        """End what nobody else would; also where the task was cancelled before it began."""
+        """Release a connection whose task has ended, even one cancelled before it began."""
         if arrival.session is None:
             self._gone(arrival)
         elif task.cancelled() or task.exception() is not None:
             arrival.session.abort()
 
     def _dismiss(self, arrival: Arrival, error: ProtocolError | None = None) -> None:
-        """Close a connection that has no session yet, for ``error`` or because the proxy stops."""
+        """Close a connection without a session, because of ``error`` or because the proxy stops."""
         if arrival.is_dismissed:
             return
         if error is not None:
@@ -245,32 +245,32 @@ class Listener:
         arrival.dismiss()
 
     def _gone(self, arrival: Arrival) -> None:
-        """Forget a connection that came to no session."""
+        """Release a connection that ended without a session."""
         self._arriving.forget(arrival)
         self._stats.sessions[self.name] -= 1
-        if arrival.end is not None:
-            arrival.end.abort()
+        if arrival.connection is not None:
+            arrival.connection.abort()
         elif not arrival.taken:
             arrival.client.close()
-        if arrival.end is not None and arrival.end.refused is not None:
-            self._reject(arrival, arrival.end.refused)
+        if arrival.connection is not None and arrival.connection.refused is not None:
+            self._reject(arrival, arrival.connection.refused)
         elif not arrival.is_dismissed:
             self._stats.connections[self.name, "left_early"] += 1
-        arrival.place.end_lost()
+        arrival.slot.descriptor_closed()
 
     def _named(self, arrival: Arrival, peer: Address) -> None:
         host = counted_as(peer.host)
         if self._holds(arrival, host):
             raise _HeldError
-        self._admission.places.name(arrival.place, host)
+        self._admission.slots.name(arrival.slot, host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
         if arrival in self._arriving.arriving:
             self._accounts.refused += 1
             self._dismiss(arrival, error)
 
-    def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
-        """Make the session of a client whose first request has come, and was nothing else than that."""
+    def _begin(self, arrival: Arrival, end: ClientWire, begun: bytes) -> Session | None:
+        """Create the session of a client once its first request is there; None if more bytes are needed."""
         by_sasl = self.settings.authentication == "sasl"
         if arrival.is_dismissed or not is_request(begun, self._rules, authenticated=not by_sasl):
             return None
@@ -278,7 +278,7 @@ class Listener:
         if self.tls is not None and end.tls is not None:
             if arrival.server_name is not None:
                 arrival.node_id = self._advertised.hosts.get(arrival.server_name.lower(), arrival.node_id)
-            # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
+            # As in Kafka: with SASL the login names the user, and a certificate only lets the client in.
             user = user if by_sasl else self.tls.user_of(end.tls)
         session = Session(
             self._rules,
@@ -299,8 +299,8 @@ class Listener:
             )
         arrival.begin(session)
         self._arriving.forget(arrival)
-        end.holder = arrival.place
-        self._admission.places.settle(arrival.place)
+        end.owner = arrival.slot
+        self._admission.slots.settle(arrival.slot)
         self.sessions.add(session)
         if arrival.node_id is not None:
             self._of_broker[session] = arrival.node_id
@@ -315,7 +315,7 @@ class Listener:
             self.sessions.discard(session)
             self._of_broker.pop(session, None)
             self._stats.sessions[self.name] -= 1
-            self._to_brokers.unnamed.pop(session, None)
+            self._broker_connector.unnamed.pop(session, None)
             deadline = self._deadlines.pop(session, None)
             if deadline is not None:
                 deadline.cancel()

@@ -1,4 +1,4 @@
-"""Sockets that listen: bound by whoever owns the ports, and handed to those who accept."""
+"""Listening sockets: bound by the process that owns the ports, and handed to acceptors."""
 
 import errno
 import socket
@@ -10,14 +10,14 @@ from proxy.brokers.failures import describe
 from proxy.edge.kernel import prepare_listening
 
 Bind = Callable[[str, int], list[socket.socket]]
-"""(host, port) → the sockets that listen there, whose owner the caller is. Raises OSError. It does not wait."""
+"""(host, port) → listening sockets, owned by the caller. Does not block. Raises OSError."""
 
 _BACKLOG: Final = 1024
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def bind(host: str, port: int, send_buffer_bytes: int = -1) -> list[socket.socket]:
-    """Listen on every address of ``host``, at once: bind and listen do not wait. Raises OSError."""
+    """Listen on every address of ``host``. Does not block. Raises OSError."""
     failure: OSError | None = None
     bound: list[socket.socket] = []
     for family, kind, protocol, _, where in socket.getaddrinfo(
@@ -30,14 +30,14 @@ def bind(host: str, port: int, send_buffer_bytes: int = -1) -> list[socket.socke
                 for each in bound:
                     each.close()
                 raise
-            failure = error  # a name with an IPv6 address too, on a machine without IPv6
+            failure = error  # the name has an IPv6 address too, and the machine has no IPv6
     if failure is not None and not bound:
         raise failure
     return bound
 
 
 def bind_bootstrap(listener: ListenerSettings, bind: Bind) -> list[socket.socket]:
-    """Listen on the bootstrap address of a listener. Raises OSError with its name and the address in its text."""
+    """Listen on a listener's bootstrap address. Raises OSError that names the listener and the address."""
     try:
         return bind(listener.bind.host, listener.bind.port)
     except OSError as error:

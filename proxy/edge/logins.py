@@ -1,4 +1,4 @@
-"""Who clients are, by their listener's settings: what reads their SASL and their certificates, and counts logins."""
+"""Client authentication by the settings of each listener: SASL observers, names in certificates, counts of logins."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,10 +14,10 @@ from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.identity.certificates.ssl_mapping import parse_rules
 from proxy.identity.credentials import Credentials
 from proxy.identity.failed_logins import FailedLogins
-from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
-from proxy.identity.mechanisms.known import Mechanisms
+from proxy.identity.kerberos.gssapi import GssapiAcceptor, UnreadableCause, acceptor
 from proxy.identity.mechanisms.oauthbearer import Names
-from proxy.identity.principal import unread
+from proxy.identity.mechanisms.registry import Mechanisms
+from proxy.identity.principal import of_mechanism
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 
@@ -25,7 +25,7 @@ log = structlog.get_logger("sluice")
 
 
 class Logins:
-    """The logins of all listeners."""
+    """SASL rules and login counters of all listeners."""
 
     def __init__(self, stats: Stats) -> None:
         self._stats = stats
@@ -33,7 +33,7 @@ class Logins:
         self._acceptors: dict[str, GssapiAcceptor] = {}
 
     def rules_of(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
-        """Return how SASL is read there. Raises InvalidValue as ``gssapi.acceptor``."""
+        """Return the SASL rules of a listener. Raises InvalidValue as ``gssapi.acceptor``."""
 
         def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:
             outcome = "succeeded" if succeeded else "failed"
@@ -50,31 +50,33 @@ class Logins:
         return SaslRules(mechanisms.begin, view.owner_of, ended, credentials)
 
     def _shared(self, listener: str, mechanism: str, has_credential: bool) -> None:
-        """Count a client that shares a counter with all others of its mechanism, and say so once."""
+        """Count a client that shares its counter with all others of its mechanism; log it once."""
         why = "no_room" if has_credential else "no_credential"
         if not self._stats.shared_logins[listener, mechanism, why]:
             log.warning(
-                "clients share one counter, and a quota of the default user holds them all together",
+                "clients share one counter: a quota of the default user limits them all together",
                 listener=listener,
                 mechanism=mechanism,
-                user=unread(mechanism),
-                why="more credentials from one address than sasl.credentials_per_address, or than there is room for"
+                user=of_mechanism(mechanism),
+                why="more credentials from one address than sasl.credentials_per_address, or too many in all"
                 if has_credential
                 else "the mechanism shows neither user nor credential",
             )
         self._stats.shared_logins[listener, mechanism, why] += 1
 
     def unread(self) -> dict[tuple[str, str], int]:
-        """Return the tokens that no keytab opened, by listener and cause."""
-        return {(name, cause): each.unread[cause] for name, each in self._acceptors.items() for cause in Unread}
+        """Return the number of tokens that no keytab could decrypt, by listener and cause."""
+        return {
+            (name, cause): each.unread[cause] for name, each in self._acceptors.items() for cause in UnreadableCause
+        }
 
     def flush(self, now_ms: int) -> None:
-        """Log what is due of logins that failed."""
+        """Log the failed logins that are due."""
         self._failed.flush(now_ms)
 
 
 def _names(sasl: ListenerSasl) -> Names:
-    """Return which claims name the users of bearer tokens."""
+    """Return the claims that name the user of a bearer token."""
     oauth = sasl.oauth
     if oauth is None:
         return Names((sasl.sub_claim,))
@@ -83,6 +85,6 @@ def _names(sasl: ListenerSasl) -> Names:
 
 
 def certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:
-    """Return what makes the user of a client certificate's DER; it raises ValueError where no rule does."""
+    """Return a function from a client certificate's DER to its user; it raises ValueError if no rule matches."""
     rules = parse_rules(listener.tls.principal_mapping_rules if listener.tls is not None else "")
     return lambda der: rules.user(rfc2253(der))

@@ -1,8 +1,7 @@
-"""The PROXY protocol, versions 1 and 2: whom a load balancer forwards, told before the first byte of the client.
+"""The PROXY protocol, versions 1 and 2: a load balancer sends the client's address before the client's first byte.
 
-Sans-I/O, after the specification that HAProxy publishes (proxy-protocol.txt, 2020/03/05). Type-length-values behind
-the addresses are skipped unread: they repeat what TLS or SASL tells better. That goes for the checksum too (CRC32C),
-which guards against nothing that TCP does not.
+Sans-I/O, after HAProxy's specification (proxy-protocol.txt, 2020/03/05). TLVs after the addresses are skipped: they
+repeat what TLS or SASL tells better. So is the checksum (CRC32C), which guards against nothing that TCP does not.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ V1_SIGNATURE: Final = b"PROXY "
 V2_SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
 
 MAX_HEADER_BYTES: Final = 16 * 1024
-"""The longest header that is taken; version 2 would allow 64 KiB, and load balancers send some hundred bytes."""
+"""The longest accepted header; version 2 would allow 64 KiB, and load balancers send some hundred bytes."""
 
 _V1_MAX_BYTES: Final = 107
 _V2_HEAD: Final = Struct(">12sBBH")
@@ -31,19 +30,20 @@ _IPV4_STREAM, _IPV6_STREAM = 0x11, 0x21
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A complete header, at the beginning of what was parsed."""
+    """A complete header at the beginning of the parsed bytes."""
 
     length_bytes: int
     source: Address | None
-    """Who connected to the load balancer. None: the connection is its own (LOCAL), or of a kind without an IP address
-    and port (UNKNOWN, Unix sockets, datagrams); then the socket's own address counts."""
+    """The address that connected to the load balancer. None: the connection is the load balancer's own (LOCAL), or
+    without IP address and port (UNKNOWN, Unix sockets, datagrams); then the socket's own address counts."""
 
 
 def parse(data: bytes) -> Header | None:
-    """Read the header that ``data`` begins with; None while it is not complete, so that all of ``data`` belongs to it.
+    """Parse the header at the beginning of ``data``; None while it is incomplete, so that all of ``data`` belongs to
+    it.
 
-    Raises ProtocolError for what cannot become a header (PROXY_PROTOCOL_MISSING) and for a wrong one
-    (PROXY_PROTOCOL_INVALID), as soon as that shows.
+    Raises ProtocolError as soon as ``data`` cannot be a header (PROXY_PROTOCOL_MISSING) or is a malformed one
+    (PROXY_PROTOCOL_INVALID).
     """
     if _begins(data, V1_SIGNATURE):
         return _version_1(data)
@@ -57,14 +57,14 @@ def parse(data: bytes) -> Header | None:
 
 
 def is_header(data: bytes) -> bool:
-    """Tell whether ``data``, the first bytes of a connection, are those of a header."""
+    """Whether ``data``, the first bytes of a connection, begin a header."""
     return data.startswith((V1_SIGNATURE, V2_SIGNATURE))
 
 
 def address(host: str, port: int) -> Address:
-    """Return a client's address; an IPv4 address in IPv6 clothes (``::ffff:192.0.2.1``) is the IPv4 address."""
+    """Return a client's address; an IPv4-mapped IPv6 address (``::ffff:192.0.2.1``) becomes the IPv4 address."""
     if ":" in host:
-        bare, _, _ = host.partition("%")  # a link-local address comes with its scope
+        bare, _, _ = host.partition("%")  # a link-local address has a scope
         mapped = IPv6Address(bare).ipv4_mapped
         if mapped is not None:
             return Address(str(mapped), port)
@@ -101,15 +101,15 @@ def _ip_of(family: str, text: str) -> str:
     try:
         ip = IPv4Address(text) if family == "TCP4" else IPv6Address(text)
     except AddressValueError:
-        raise _invalid(f"version 1 has no {family} address where one is due") from None
+        raise _invalid(f"version 1 has no {family} address in its place") from None
     if "%" in text:
-        raise _invalid("version 1 has an address with a scope, which means nothing elsewhere")
+        raise _invalid("version 1 has an address with a scope, which has no meaning on another machine")
     return str(ip)
 
 
 def _port_of(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 5 or (text[0] == "0" and text != "0"):
-        raise _invalid("version 1 has no port where one is due")
+        raise _invalid("version 1 has no port in its place")
     port = int(text)
     if port > 65535:
         raise _invalid(f"version 1 has the port {port}")
@@ -122,7 +122,7 @@ def _version_2(data: bytes) -> Header | None:
     if version_command >> 4 != 2 or command not in (_LOCAL, _PROXY):
         raise _invalid(f"version and command are 0x{version_command:02x} instead of 0x20 or 0x21")
     if family_transport >> 4 > _MAX_FAMILY or family_transport & 0xF > _MAX_TRANSPORT:
-        raise _invalid(f"address family and transport are 0x{family_transport:02x}, which nothing stands for")
+        raise _invalid(f"address family and transport are 0x{family_transport:02x}, which is undefined")
     length_bytes = _V2_HEAD.size + following_bytes
     if length_bytes > MAX_HEADER_BYTES:
         raise _invalid(f"version 2 has {length_bytes} bytes, the limit is {MAX_HEADER_BYTES}")

@@ -1,4 +1,4 @@
-"""Requests about quotas, as a worker answers them: it asks the supervisor, which has the store, and waits."""
+"""Describe and Alter of client quotas in a worker: relayed to the supervisor, which owns the quota store."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
@@ -9,17 +9,18 @@ from proxy.session.local_answers import Done, LocalRequest
 from quotas.names import configured_as
 
 Ask = Callable[[bytes, str, str, str], Awaitable[bytes]]
-"""(request, size included; user; client-id; peer) → the whole answer. Raises ProtocolError for what is no request."""
+"""(request with its size, user, client-id, peer) → the complete answer. Raises ProtocolError if the request is
+malformed."""
 
 
 MOST_BYTES: Final = 1 << 20
-"""Some 8,000 quotas in one Alter."""
+"""Largest request of an admin: some 8,000 quotas in one Alter."""
 MOST_BYTES_OF_OTHERS: Final = 8 * 1024
-"""Of who is no admin: enough for each entity to be refused by name. What is longer is not gathered."""
+"""Largest request of any other user: enough to refuse each entity by name. A longer one is not buffered."""
 
 
 class QuotaRequests:
-    """Has requests answered by ``ask``, one of each connection at a time. ``admins`` are users by their names."""
+    """Relays requests to ``ask``, one per connection at a time. ``admins``: user names."""
 
     def __init__(self, ask: Ask, admins: Collection[str]) -> None:
         self._ask = ask
@@ -29,7 +30,7 @@ class QuotaRequests:
         return MOST_BYTES if user in self._admins else MOST_BYTES_OF_OTHERS
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:
-        spawn(self._relay(request, done), "answer a request about quotas")
+        spawn(self._relay(request, done), "answer a quota request")
         return None
 
     async def _relay(self, request: LocalRequest, done: Done) -> None:
@@ -37,7 +38,7 @@ class QuotaRequests:
             answer = await self._ask(request.frame, request.user, request.client_id, request.peer)
         except ProtocolError as refusal:
             done(refusal)
-        except BaseException:  # and where the worker stops: a client is never left waiting
+        except BaseException:  # also when the worker stops: a client never waits in vain
             done(None)
             raise
         else:

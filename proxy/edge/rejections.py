@@ -1,4 +1,4 @@
-"""What was refused, counted each time and logged once in a while: a flood must not become one of log lines."""
+"""Rejected requests and connections: each is counted, and logged at a limited rate."""
 
 import structlog
 
@@ -12,9 +12,9 @@ _Key = tuple[str, Cause, str]
 
 
 class Rejections:
-    """Counts every rejection; of the same cause and the same host one line is written, then one that counts the rest.
+    """Counts every rejection; logs the first of each cause and host, then one line with the number of the rest.
 
-    Call ``flush`` every now and then: it writes those counts and forgets.
+    ``flush`` has to be called now and then: it writes those lines.
     """
 
     def __init__(self, stats: Stats) -> None:
@@ -22,14 +22,14 @@ class Rejections:
         self._lines = OnceAMinute(_say_more)
 
     def note(self, side: str, error: ProtocolError, peer: str, now_ms: int, *, about: str | None = None) -> None:
-        """Count ``error``, and log it unless it is one of many. ``about``: what is the same in them, else the host."""
+        """Count ``error``, and log it unless the same was logged just now. ``about`` replaces the host as the key."""
         self._stats.rejected[side, error.cause] += 1
         same = peer.rpartition(":")[0] if about is None else about
         if self._lines.admits((side, error.cause, same), (side, error.cause, OTHERS), now_ms):
             log.warning("connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer)
 
     def flush(self, now_ms: int) -> None:
-        """Write how many more there were, where the interval is over."""
+        """Log how many more there were, for intervals that are over."""
         self._lines.flush(now_ms)
 
 

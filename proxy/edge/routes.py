@@ -1,4 +1,4 @@
-"""How each listener sees the brokers: most often one view for all, sometimes one of a listener's own."""
+"""Each listener's view of the cluster: usually one route for all, sometimes a listener has its own."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from proxy.identity.delegation_tokens import TokenOwners
 from proxy.runtime.faults import contained
 
 
-class Listening(Protocol):
-    """A listener of ours, to which a broker is announced."""
+class BrokerListener(Protocol):
+    """A listener to which new brokers are announced."""
 
     def open_broker(self, node_id: int) -> None: ...
 
@@ -24,23 +24,23 @@ class ClusterView:
 
     cluster: Cluster
     owners: TokenOwners | None
-    """Of delegation tokens; None without a login that could ask for them."""
-    listeners: list[Listening] = field(default_factory=list)
+    """Looks up owners of delegation tokens; None without a login that may describe them."""
+    listeners: list[BrokerListener] = field(default_factory=list)
 
     def owner_of(self, token_id: str, then: Callable[[str], None]) -> str | None:
-        """Return the owner of a delegation token if he is known; if not, ``then`` is told when he is."""
+        """Return the owner of a delegation token; if he is not known yet, None, and ``then`` is called once he is."""
         return None if self.owners is None else self.owners.owner(token_id, then)
 
 
 class Routes:
-    """One ``ClusterView`` for each distinct route of the configuration that a listener uses."""
+    """One ``ClusterView`` for each distinct route that a listener uses."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._views: dict[Route, ClusterView] = {}
 
     def of(self, listener: ListenerSettings) -> ClusterView:
-        """Return the view that a listener has. Raises OSError where its TLS files cannot be loaded."""
+        """Return a listener's view. Raises OSError if its TLS files cannot be loaded."""
         route = listener.cluster or self._settings.cluster
         if route not in self._views:
             self._views[route] = self._open(route, listener)
@@ -51,7 +51,7 @@ class Routes:
         return (view.cluster for view in self._views.values())
 
     def reachable(self) -> dict[int, bool]:
-        """Return by node id whether the last connection could be made, on every route that knows the broker."""
+        """Return node id → whether the last connection succeeded, on every route that knows the broker."""
         reachable: dict[int, bool] = {}
         for cluster in self.clusters:
             for node_id, broker in cluster.brokers.items():

@@ -1,7 +1,7 @@
-"""Plain counters that the data path raises, and the snapshot of them that metrics are rendered from.
+"""Plain counters raised by the data path, and the snapshots from which metrics are rendered.
 
-Counting is adding to an int on the loop; rendering happens elsewhere, from a ``Snapshot`` that shares nothing
-mutable with the loop.
+The data path adds to ints on the loop; metrics are rendered elsewhere, from a ``Snapshot`` that shares nothing mutable
+with the loop.
 """
 
 from bisect import bisect_left
@@ -22,19 +22,19 @@ LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 
 @dataclass(slots=True)
 class Throttles:
-    """How many there were, and how long they were together."""
+    """Number of throttles and their total time."""
 
     number: int = 0
     ms: int = 0
 
     def note(self, throttle_ms: int) -> None:
-        """Count one."""
+        """Count one throttle."""
         self.number += 1
         self.ms += throttle_ms
 
 
 class Stats:
-    """Everything a worker counts, by the labels it is exported with."""
+    """Everything that a worker counts, by the labels of its metric."""
 
     __slots__ = (
         "accept_throttles",
@@ -52,60 +52,60 @@ class Stats:
 
     def __init__(self) -> None:
         self.sessions: Counter[str] = Counter()
-        """Open now, by listener; those whose TLS handshake is under way are among them."""
+        """Open now, by listener; including those in their TLS handshake."""
         self.connections: Counter[tuple[str, str]] = Counter()
-        """By (listener, outcome): accepted, refused_limit, refused_listener_limit, not_accepted; of the accepted also
-        left_early, broker_unreachable."""
+        """By (listener, outcome): accepted, refused_limit, refused_listener_limit, not_accepted; of the accepted ones
+        also left_early, broker_unreachable."""
         self.accept_throttles: dict[str, Throttles] = {}
-        """By listener: waits of its acceptor, for its rate or that of the proxy."""
+        """By listener: waits of its acceptor, for its own rate or the proxy's."""
         self.ip_throttles: dict[str, Throttles] = {}
-        """By listener: connections of addresses that came too often."""
+        """By listener: connections refused for the rate of their address."""
         self.authentications: Counter[tuple[str, str, str]] = Counter()
-        """Seen to end, by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
+        """Finished logins by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
         self.shared_logins: Counter[tuple[str, str, str]] = Counter()
-        """That share a counter with all of their mechanism, by (listener, mechanism, why: no_credential, no_room)."""
+        """Logins that share one counter per mechanism, by (listener, mechanism, reason: no_credential, no_room)."""
         self.rejected: Counter[tuple[str, Cause]] = Counter()
-        """Frames, and what came before the first one, by (side: client or broker, cause)."""
+        """Rejected frames, and connections before their first frame, by (side: client or broker, cause)."""
         self.certificate_expiry_s: dict[str, float] = {}
-        """Unix time by listener: when the first certificate of its chain expires."""
+        """Unix time by listener: the first expiry in its certificate chain."""
         self.certificate_reloads: Counter[tuple[str, str]] = Counter()
-        """Loads of a listener's TLS files after the first one, by (listener, outcome: ok, failed)."""
+        """Reloads of a listener's TLS files, by (listener, outcome: ok, failed)."""
         self.lag_counts = [0] * (len(LAG_BUCKETS_S) + 1)
         self.lag_sum_s = 0.0
 
     def observe_lag(self, lag_s: float) -> None:
-        """Count one measurement of how late the event loop called back."""
+        """Count one measurement of the event loop's lag."""
         self.lag_counts[bisect_left(LAG_BUCKETS_S, lag_s)] += 1
         self.lag_sum_s += lag_s
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSnapshot:
-    """What a worker shows: plain data, copied, that shares nothing mutable with its loop."""
+    """A worker's metrics: plain copied data that shares nothing mutable with its loop."""
 
     usage: list[tuple[CounterState, Counted]]
-    """What counters stand at, and what they have counted since the last snapshot."""
+    """The state of each counter, and what it has counted since the last snapshot."""
     gone: list[Gone]
-    """What counters have counted since then that are there no more."""
+    """Counts since the last snapshot of counters that were removed."""
     clients: list[ClientState]
-    """What went through since the last snapshot, of some clients more than once."""
+    """Traffic of clients since the last snapshot; a client may occur more than once."""
     delay_queue: dict[QuotaKind, int]
     unseen_users: list[str]
-    """Whom quotas are for, and whom no client has been yet."""
+    """Users that have quotas and that no client has used yet."""
     fetches_answered_empty: int
     requests_dropped: int
     requests: list[int]
-    """By api key."""
+    """Number of requests, by api key."""
     latencies: Mapping[tuple[int, int], Times]
-    """Of brokers' answers, by api key and node id."""
+    """Latencies of brokers' answers, by (api key, node id)."""
     proxy_latencies: Mapping[tuple[int, int], Times]
-    """For how long the proxy held these requests and answers, likewise."""
+    """Time in the proxy of those requests and their answers, by (api key, node id)."""
     response_errors: Mapping[tuple[int, int], int]
-    """How often each API, by its key, was answered with an error code."""
+    """Answers with an error code, by (api key, error code)."""
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
     accept_rates: list[AcceptRate]
-    """Of the proxy and of every listener; nothing while quotas are off."""
+    """Accept rates of the proxy and every listener; empty while quotas are off."""
     accept_throttles: dict[str, Throttles]
     """By listener."""
     ip_rates: list[IpRate]
@@ -114,7 +114,7 @@ class WorkerSnapshot:
     authentications: dict[tuple[str, str, str], int]
     shared_logins: dict[tuple[str, str, str], int]
     gssapi_unread: dict[tuple[str, str], int]
-    """By listener, of those with a keytab, and cause."""
+    """Kerberos tokens that could not be decrypted, by (listener with a keytab, cause)."""
     rejected: dict[tuple[str, Cause], int]
     certificate_expiry_s: dict[str, float]
     certificate_reloads: dict[tuple[str, str], int]
@@ -123,54 +123,54 @@ class WorkerSnapshot:
     brokers_without_port: dict[str, int]
     """By listener: known brokers that its clients cannot reach."""
     brokers_ignored: int
-    """How often answers named a broker beyond those that a cluster may have."""
+    """Brokers in answers beyond the limit of a cluster."""
     gathered_bytes: int
-    """Kept of clients' requests that are not whole yet."""
+    """Bytes of incomplete client requests in memory."""
     connections_limit: int
     exempt_request_us: int
-    """Of threads, for requests that no request_percentage holds."""
+    """Thread time of requests exempt from request_percentage."""
     lag_counts: list[int]
     lag_sum_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(WorkerSnapshot):
-    """What one scrape shows: a worker's part, and that of the process around it."""
+    """Everything that one scrape shows: the worker's metrics and those of its process."""
 
     mode: str
-    """Of quotas, in force now: enforce, shadow, off."""
+    """The quota mode in force: enforce, shadow, off."""
     reloads: dict[str, int]
-    """Loads of the store of quotas, by outcome: ok, failed."""
+    """Loads of the quota store, by outcome: ok, failed."""
     reload_error: str | None
-    """The first problem of the last load, if it failed; None when it did not."""
+    """The first problem of the last load; None if it succeeded."""
     quotas_configured: int
     quotas_loaded_at_s: float
-    """Wall time of the last good load; 0.0 before the first."""
+    """Wall time of the last successful load; 0.0 before the first."""
     quotas_staleness_s: float
-    """For how long what is in force may not be what the store holds."""
+    """How long the quotas in force may have differed from the store."""
     quotas_stand_in: str
-    """What is in force because the store was never read: static, unlimited; "" where it was."""
+    """The fallback in force because the store was never read: static, unlimited; else ""."""
     ready: bool
     internal_errors: dict[str, int]
-    """Faults of our own, by the place in the program."""
+    """Internal errors, by the place in the program."""
     log_dropped: dict[str, int]
-    """Lines, by cause."""
+    """Dropped log lines, by cause."""
     mode_changes: int = 0
-    """How often the mode was changed since the start."""
+    """Mode changes since the start."""
     quota_changes: dict[str, int] = field(default_factory=dict)
-    """Entities whose quotas somebody meant to change, by outcome (``proxy.control.change_log``)."""
+    """Entities in requests to change quotas, by outcome (``proxy.control.change_log``)."""
     state_file: dict[str, int] | None = None
     """Loads and writes of ``cluster.state``, by outcome; None without it."""
     shipping: Shipping | None = None
-    """Of usage records; None where none are taken."""
+    """Shipping of usage records; None without records."""
     info: dict[str, str] = field(default_factory=dict)
     """Labels of ``sluice_build_info``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
-    """What became of the sessions that were open."""
+class DrainResult:
+    """The result of draining."""
 
     sessions: int
     cut_off: int
-    """Of them, those that were not done when the time was over."""
+    """Sessions among them that were cut off at the deadline."""

@@ -1,4 +1,4 @@
-"""TLS to clients: what they are shown, whom they are believed to be, and why a handshake failed."""
+"""TLS to clients: contexts, users from client certificates, and the causes of failed handshakes."""
 
 import asyncio
 import ssl
@@ -21,9 +21,9 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 HANDSHAKE_RECORD: Final = b"\x16\x03"
-"""How every TLS connection begins: a record of the type handshake, version 3.x."""
+"""First bytes of every TLS connection: a record of the type handshake, version 3.x."""
 
-# OpenSSL's reasons, by what they say about the client. Alerts are what it said itself.
+# OpenSSL's reason → cause. Alerts are the client's own.
 _CAUSES: Final = {
     "UNSUPPORTED_PROTOCOL": Cause.TLS_VERSION,
     "VERSION_TOO_LOW": Cause.TLS_VERSION,
@@ -40,10 +40,10 @@ _CAUSES: Final = {
 
 
 class ListenerTls:
-    """The SSLContext of one listener. ``load`` replaces it: for handshakes to come, those made stay as they are.
+    """The SSLContext of one listener. ``load`` replaces it for new handshakes; open connections keep theirs.
 
-    ``name_of`` makes the user of a certificate's DER, or raises ValueError where it names none. ``hosts`` is what
-    clients may call the listener (SNI), in lower case; None: anything. It may grow. Raises OSError as ``load`` does.
+    ``name_of`` maps a certificate's DER to its user, or raises ValueError. ``hosts``: host names that clients may use
+    (SNI), in lower case; None: any. It may grow. Raises OSError as ``load`` does.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class ListenerTls:
         ca = (settings.client_ca,) if settings.client_ca is not None else ()
         self.files: tuple[Path, ...] = (settings.certificate, settings.key, *ca)
         self.context, self.expires_at_s = self._made()
-        """What new handshakes use; and when the first certificate of its chain expires, in Unix time."""
+        """The context of new handshakes, and the first expiry in its certificate chain in Unix time."""
 
     async def load(self) -> None:
-        """Read the files again. Raises OSError with the file and the reason; then the old context stays in force."""
+        """Reload the files. Raises OSError with the file and the reason; the old context then stays in force."""
         self.context, self.expires_at_s = await asyncio.to_thread(self._made)
 
     def user_of(self, tls: ssl.SSLObject) -> str:
-        """Return the user whom the client's certificate names. Raises ProtocolError if it names none."""
+        """Return the user that the client's certificate names. Raises ProtocolError if it names none."""
         der = tls.getpeercert(binary_form=True)
         if der is None:
             return ANONYMOUS
@@ -72,7 +72,7 @@ class ListenerTls:
             raise ProtocolError(Cause.PRINCIPAL_MAPPING, f"no user for the client's certificate: {error}") from error
 
     def _made(self) -> tuple[ssl.SSLContext, float]:
-        from cryptography import x509  # 9 MB, which a proxy without TLS does not need
+        from cryptography import x509  # 9 MB, loaded for TLS only
 
         context = client_context(self._settings)
         if self._hosts is not None:
@@ -89,11 +89,11 @@ class ListenerTls:
 
 
 def client_context(settings: ClientTls) -> ssl.SSLContext:
-    """Return a context to serve clients with. Raises OSError with the setting and the file in its text.
+    """Return a context to serve clients with. Raises OSError that names the setting and the file.
 
-    Sessions are resumed by tickets whose keys are this context's own: none outlives a change of the authorities. What
-    is resumed has the certificate that was verified, and its user (RFC 5077: a ticket holds the whole session). With
-    TLS 1.2 it keeps its host name too: RFC 6066 §3 forbids clients to resume under another.
+    Sessions are resumed by tickets whose keys belong to this context, so no ticket outlives a change of the
+    authorities. A resumed session keeps the verified certificate, and thus its user (RFC 5077). With TLS 1.2 it keeps
+    its host name too: RFC 6066 §3 forbids clients to resume under another.
     """
     context = _Context(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = _ServerSide
@@ -113,16 +113,16 @@ def client_context(settings: ClientTls) -> ssl.SSLContext:
         except OSError as error:
             said = "holds no certificate in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
             raise OSError(f"tls.client_ca {settings.client_ca}: {said}") from error
-        # Java takes every certificate of a truststore for an anchor, OpenSSL by itself only roots.
+        # As Java does, trust every certificate of the truststore as an anchor; by default OpenSSL trusts only roots.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = _VERIFY[settings.client_authentication]
     return context
 
 
 def ignore_undecodable_names() -> None:
-    """Keep quiet about host names (SNI) that are not ASCII: each would be a traceback on stderr, from any stranger.
+    """Silence errors about non-ASCII host names (SNI), which any stranger could print as tracebacks on stderr.
 
-    ssl hands what it cannot decode to ``sys.unraisablehook``, and fails the handshake: that is counted and logged.
+    ssl passes an undecodable name to ``sys.unraisablehook`` and fails the handshake, which is counted and logged.
     """
     otherwise = sys.unraisablehook
 
@@ -134,7 +134,7 @@ def ignore_undecodable_names() -> None:
 
 
 class _ServerSide(ssl.SSLObject):
-    """Sends the alert that says why a handshake failed: asyncio and uvloop close without sending it."""
+    """Sends the alert of a failed handshake: asyncio and uvloop close without it."""
 
     outgoing: ssl.MemoryBIO
 
@@ -144,7 +144,7 @@ class _ServerSide(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError:
-            with suppress(OSError):  # it is gone, or takes nothing any more
+            with suppress(OSError):  # the client is gone, or reads nothing
                 HANDSHAKE.get().client.send(self.outgoing.read())
             raise
 
@@ -164,7 +164,7 @@ class _Context(ssl.SSLContext):
 
 
 def why_failed(error: OSError | ValueError, handshake: Handshake) -> ProtocolError:
-    """Return whose fault a failed handshake was and what is wrong with it."""
+    """Return the cause of a failed handshake as a ProtocolError."""
     if not isinstance(error, ssl.SSLError):
         if isinstance(error, OSError):
             return ProtocolError(Cause.TLS_HANDSHAKE, "the client closed the connection during the TLS handshake")

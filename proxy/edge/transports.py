@@ -1,26 +1,27 @@
-"""The two ends of a session: they move bytes and know nothing of Kafka."""
+"""A session's two connections: they move bytes and know nothing of Kafka."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import ProtocolError
-from proxy.edge.end import Behind, End, Holder, alone
+from proxy.edge.asyncio_wire import AsyncioWire, DescriptorOwner, SessionHandle, contain_fault
 from proxy.edge.kernel import bound_receive_buffer, keep_alive
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
 from proxy.session.wires import BROKER, CLIENT
 
 TLS_WRITE_BYTES: Final = 48 * 1024
-"""How much is encrypted at once: three records. Of 250 kB the encrypted ones have left the cache before they are sent,
-and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in parts)."""
+"""Plaintext encrypted at once: three records. With 250 kB at once the first records have left the cache before they
+are sent, and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in
+parts)."""
 
 
-class ClientEnd(End):
-    """What a client is connected to.
+class ClientWire(AsyncioWire):
+    """The connection to a client.
 
-    ``begin`` is given all that came so far and makes the session, or returns None where more has to come first. It
-    raises ProtocolError to refuse the client, which ``refused`` then tells.
+    ``begin`` is given all bytes so far and creates the session, or returns None if more are needed. It raises
+    ProtocolError to refuse the client; ``refused`` keeps that.
     """
 
     __deletable__ = ("_begin", "_begun")  # for mypyc
@@ -28,18 +29,18 @@ class ClientEnd(End):
 
     def __init__(
         self,
-        begin: Callable[["ClientEnd", bytes], Behind | None],
-        holder: Holder,
+        begin: Callable[["ClientWire", bytes], SessionHandle | None],
+        owner: DescriptorOwner,
         receive_buffer_bytes: int = -1,
     ) -> None:
-        super().__init__(holder)
+        super().__init__(owner)
         self._begin = begin
         self._begun = b""
         self._session = None
         self._receive_buffer_bytes = receive_buffer_bytes
         self.refused: ProtocolError | None = None
 
-    @alone
+    @contain_fault
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made(transport)
         self._feed = self._greet
@@ -55,8 +56,8 @@ class ClientEnd(End):
             else:
                 self.refused = error
                 self.abort()
-        except Exception as fault:  # noqa: BLE001  as ``alone`` does, without a call for each chunk
-            self.failed("ClientEnd.data_received", fault)
+        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
+            self.failed("ClientWire.data_received", fault)
 
     def _greet(self, data: bytes, now_ms: int) -> None:
         if self.refused is not None:
@@ -66,45 +67,45 @@ class ClientEnd(End):
         if session is None:
             self._begun = begun
             return
-        del self._begin, self._begun  # they hold what brought the client here, which is over
+        del self._begin, self._begun  # they refer to the arrival, which is over
         self._feed = session.requests.feed
         self._feed(begun, now_ms)
 
     def bound_receive_buffer(self) -> None:
-        """Have the kernel receive no more than ``limits.socket_receive_buffer`` ahead of what is read, from now on."""
+        """Limit the kernel's receive buffer to ``limits.socket_receive_buffer`` from now on."""
         if self._receive_buffer_bytes > 0 and (connection := self._socket) is not None:
             bound_receive_buffer(connection, self._receive_buffer_bytes)
             self._receive_buffer_bytes = -1
 
     def has_finished(self) -> bool:
-        """Whether the client has closed its side, as the kernel sees it: also while it is not read."""
+        """Whether the client has closed its side, as the kernel sees it: known even while paused."""
         return self.look().peer_finished
 
-    @alone
+    @contain_fault
     def eof_received(self) -> bool:
         self._finished()
         if self.tls is not None and self._cut_off is None:
             self._linger()
-        # Without TLS answers may still be on their way, and the session closes this end. With TLS the transport is
-        # closing already: asyncio's knows no half-close.
+        # Without TLS answers may still follow, and the session closes this connection. With TLS the transport is
+        # closing already: asyncio has no TLS half-close.
         return self.tls is None and self._session is not None and not self._session.closed
 
-    @alone
+    @contain_fault
     def pause_writing(self) -> None:
         if self._session is not None:
             self._session.client_blocked(True)
 
-    @alone
+    @contain_fault
     def resume_writing(self) -> None:
         if self._session is not None:
             self._session.client_blocked(False)
 
-    @alone
+    @contain_fault
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
         if self.tls is not None and exc is None:
             if self._session is not None and not self._session.closed:
-                self._session.client_blocked(False)  # what is written now goes nowhere
+                self._session.client_blocked(False)  # output from now on goes nowhere
             self._finished()
         elif self._session is not None:
             self._session.close()
@@ -112,12 +113,12 @@ class ClientEnd(End):
             self._part(self._session)
 
     def _finished(self) -> None:
-        """The client has sent all that it wants to: what is held back of it is still worked on."""
+        """Note that the client has finished sending; its held requests are still worked on."""
         if self._session is not None and not self._session.closed:
             self._session.client_finished()
 
     def _write_encrypted(self, data: bytes) -> None:
-        """Write, unless TLS is over: then the answers of a client that has finished have nowhere to go."""
+        """Write, unless TLS is over: a client that has finished cannot get its answers then."""
         if self._transport.is_closing():
             return
         if len(data) <= TLS_WRITE_BYTES:
@@ -128,30 +129,30 @@ class ClientEnd(End):
             self._transport.write(parts[start : start + TLS_WRITE_BYTES])
 
 
-class BrokerEnd(End):
-    """What connects a session to its broker."""
+class BrokerWire(AsyncioWire):
+    """The connection to a broker."""
 
     __slots__ = ("_is_kept_alive",)
 
-    def __init__(self, session: Behind, holder: Holder) -> None:
-        super().__init__(holder)
+    def __init__(self, session: SessionHandle, owner: DescriptorOwner) -> None:
+        super().__init__(owner)
         self._session = session
         self._feed = session.answers.feed
         self._is_kept_alive = False
 
     def keep_alive(self) -> None:
-        """Have the kernel ask whether the broker is there: not from the beginning, for most that is short is busy."""
+        """Turn on keepalive: late, since most short-lived connections are busy."""
         if not self._is_kept_alive and (connection := self._socket) is not None:
             self._is_kept_alive = True
             keep_alive(connection)
 
-    @alone
+    @contain_fault
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made(transport)
 
     @property
     def peer(self) -> tuple[str, int]:
-        """Host and port that it is connected to, as numbers."""
+        """Host and port of the peer, as numbers."""
         name = self._transport.get_extra_info("peername")
         return name[0], name[1]
 
@@ -161,24 +162,24 @@ class BrokerEnd(End):
         except ProtocolError as error:
             if self._session is not None:
                 contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
-        except Exception as fault:  # noqa: BLE001  as ``alone`` does, without a call for each chunk
-            self.failed("BrokerEnd.data_received", fault)
+        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
+            self.failed("BrokerWire.data_received", fault)
 
     def eof_received(self) -> bool:
-        return False  # a broker that has closed its side has closed: connection_lost says so
+        return False  # a half-close of the broker is a close: connection_lost follows
 
-    @alone
+    @contain_fault
     def pause_writing(self) -> None:
         if self._session is not None:
             self._session.broker_blocked(True)
 
-    @alone
+    @contain_fault
     def resume_writing(self) -> None:
         if self._session is not None:
             self._session.broker_blocked(False)
 
-    @alone
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
+    @contain_fault
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset counts as a close
         self._gone()
         if self._session is not None:
             self._session.broker_lost()  # the client learns it by its own close

@@ -1,4 +1,4 @@
-"""Whom the proxy takes the client of a connection for."""
+"""Looks up the user and the login of an open client connection."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,21 +10,21 @@ from quotas.entities import ANONYMOUS
 
 
 class Identity(TypedDict):
-    """Of one client connection: what its quotas are looked up by, and how that came to be known."""
+    """The identity of one client connection, by which its quotas are looked up, and how it was established."""
 
     listener: str
     peer: str
     user: str
     authenticated: bool
-    """The user was proved, by SASL or by a certificate; else it is ANONYMOUS."""
+    """The user was proved, by SASL or by a certificate; if not, it is ANONYMOUS."""
     mechanism: str | None
-    """Of SASL, as the broker accepted it; None where there was none."""
+    """The SASL mechanism that the broker accepted; None without SASL."""
 
 
 async def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
-    """Return who ``peer`` (``host:port``, as the proxy sees it) is, None if no such connection is open.
+    """Return the identity of ``peer`` (``host:port``, as the proxy sees it), None if there is no such connection.
 
-    Looks at every session, some at a time: for people who ask, not for programs that poll.
+    Scans every session in slices: meant for people, not for programs that poll.
     """
     wanted = peer.replace("[", "").replace("]", "")
     looked_at = 0

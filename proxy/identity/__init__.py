@@ -1,5 +1,5 @@
-"""Who a client is: certificates, SASL as it passes by, the PROXY protocol.
+"""The identity of clients: certificates, and SASL as it passes by.
 
-Sans-I/O but for the parts that say so. A name that a client gives is a claim; it becomes the user of a connection
-when the broker has accepted it, and not a byte sooner (docs/security.md).
+Sans-I/O, apart from the modules that say otherwise. A name given by a client is a claim; it becomes the user of a
+connection only once the broker has accepted it (docs/security.md).
 """

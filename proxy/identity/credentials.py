@@ -1,8 +1,8 @@
-"""Names for clients whose mechanism shows no user, but a credential by which one can be told from another.
+"""Names for clients whose mechanism shows no user, but a credential that tells clients apart.
 
-Such a name says "the same as before", not who. It is a pseudo principal, ``sluice:<mechanism>:<credential>``, and no
-more: whoever can get new credentials at will would have a new counter with each, so the names of one address have a
-bound, and so have all. Who finds no place is one of those who share ``sluice:<mechanism>``.
+Such a name is a pseudo principal, ``sluice:<mechanism>:<credential>``: it identifies a client across connections
+without naming its user. A client that can obtain new credentials at will would get a new counter with each, so the
+number of names per address and in all is limited. Clients beyond the limit share ``sluice:<mechanism>``.
 """
 
 import ipaddress
@@ -10,82 +10,82 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.identity.principal import of_credential, unread
+from proxy.identity.principal import of_credential, of_mechanism
 
 MOST: Final = 1024
-"""Names of one listener."""
+"""Limit of names per listener."""
 KEPT_MS: Final = 3_600_000
-"""For how long a name keeps its place behind its last connection: else each connection could bring another one."""
+"""How long a name is kept after its last connection; otherwise each connection could bring another one."""
 _IPV6_BITS: Final = 64
-"""What one customer has of IPv6 addresses."""
+"""Prefix length of IPv6 addresses that belong to one customer."""
 
 
 @dataclass(slots=True)
-class _Place:
+class _NamedCredential:
     address: str
     connections: int
     left_ms: int
 
 
 class Credentials:
-    """The credentials that have names, of one listener.
+    """The named credentials of one listener.
 
-    ``on_shared(mechanism, credential is known)`` is told of each login that is one of those who share a counter.
+    ``on_shared(mechanism, has_credential)`` is called for each login that shares its mechanism's counter.
     """
 
     def __init__(self, most_of_address: int, clock: Callable[[], int], on_shared: Callable[[str, bool], None]) -> None:
         self._most_of_address = most_of_address
         self._clock = clock
         self._on_shared = on_shared
-        self._places: dict[str, _Place] = {}
+        self._named: dict[str, _NamedCredential] = {}
         self._of_address: dict[str, set[str]] = {}
 
     def user(self, mechanism: str, credential: str | None, peer: str) -> str:
-        """Return the user of a client at ``peer`` that the broker has authenticated. Its connection gives it back."""
+        """Return the user of an authenticated client at ``peer``. Its connection has to give it back."""
         if credential is None:
             self._on_shared(mechanism, False)
-            return unread(mechanism)
+            return of_mechanism(mechanism)
         user = of_credential(mechanism, credential)
-        place = self._places.get(user) or self._take(user, network_of(peer))
-        if place is None:
+        named = self._named.get(user) or self._take(user, network_of(peer))
+        if named is None:
             self._on_shared(mechanism, True)
-            return unread(mechanism)
-        place.connections += 1
+            return of_mechanism(mechanism)
+        named.connections += 1
         return user
 
     def give_back(self, user: str) -> None:
-        """Take note that a connection of ``user`` is over, if it is one of these."""
-        place = self._places.get(user)
-        if place is not None:
-            place.connections -= 1
-            place.left_ms = self._clock()
+        """Note that a connection of ``user`` is closed, if the user is one of these."""
+        named = self._named.get(user)
+        if named is not None:
+            named.connections -= 1
+            named.left_ms = self._clock()
 
-    def _take(self, user: str, address: str) -> _Place | None:
+    def _take(self, user: str, address: str) -> _NamedCredential | None:
         taken = self._of_address.get(address, set())
         if len(taken) >= self._most_of_address:
             self._drop_old(taken)
-        if len(self._places) >= MOST:
-            self._drop_old(self._places)
-        if len(self._of_address.get(address, ())) >= self._most_of_address or len(self._places) >= MOST:
+        if len(self._named) >= MOST:
+            self._drop_old(self._named)
+        if len(self._of_address.get(address, ())) >= self._most_of_address or len(self._named) >= MOST:
             return None
         self._of_address.setdefault(address, set()).add(user)
-        place = self._places[user] = _Place(address, 0, 0)
-        return place
+        named = self._named[user] = _NamedCredential(address, 0, 0)
+        return named
 
-    def _drop_old(self, users: "set[str] | dict[str, _Place]") -> None:
+    def _drop_old(self, users: "set[str] | dict[str, _NamedCredential]") -> None:
         since_ms = self._clock() - KEPT_MS
         for user in [*users]:
-            place = self._places[user]
-            if not place.connections and place.left_ms < since_ms:
-                del self._places[user]
-                of_address = self._of_address[place.address]
+            named = self._named[user]
+            if not named.connections and named.left_ms < since_ms:
+                del self._named[user]
+                of_address = self._of_address[named.address]
                 of_address.discard(user)
                 if not of_address:
-                    del self._of_address[place.address]
+                    del self._of_address[named.address]
 
 
 def network_of(peer: str) -> str:
-    """Return the address of ``host:port``, of IPv6 its network."""
+    """Return the address in ``host:port``; for IPv6, its network."""
     host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
     if ":" not in host:
         return host

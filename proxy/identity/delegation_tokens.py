@@ -1,7 +1,8 @@
-"""Whose a delegation token is (KIP-48): on the wire is its id alone, so the cluster is asked.
+"""Looks up the owners of delegation tokens (KIP-48): only a token's id is on the wire, so a broker is asked.
 
-The broker accepts a token before anybody is asked here, so the answer decides no access: it only says whose quotas
-count. Until it is there, and where there is none, the holder has a user of his own (``principal.token_holder``).
+The broker authenticates a token before its owner is looked up here, so the answer does not grant access: it only
+selects the quotas that apply. Until it is known, and if there is none, the client has a user per token
+(``principal.token_holder``).
 """
 
 import asyncio
@@ -24,7 +25,7 @@ log = structlog.get_logger("sluice.identity")
 MAX_TOKENS: Final = 10_000
 ASK_EVERY_S: Final = 5.0
 ATTEMPTS: Final = 3
-"""How often one connection's token is asked for: a new one takes a moment to reach all brokers."""
+"""Attempts per connection's token: a new token takes a moment to reach all brokers."""
 
 _REASONS: Final = {
     61: "the brokers have no delegation tokens (delegation.token.secret.key)",
@@ -33,11 +34,11 @@ _REASONS: Final = {
 }
 
 
-class Asks(Protocol):
-    """Puts a question to a broker: ``proxy.brokers.cluster.Cluster``."""
+class BrokerClient(Protocol):
+    """Sends a question to a broker: ``proxy.brokers.cluster.Cluster``."""
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        """Raises OSError where no broker answers."""
+        """Raises OSError if no broker answers."""
         ...
 
 
@@ -48,27 +49,27 @@ class _Waiting(NamedTuple):
 
 
 class TokenOwners:
-    """The owners of the tokens that the proxy's own user may describe.
+    """Owners of the tokens that the proxy's own user may describe.
 
-    One question is under way at a time, and the next follows ``ASK_EVERY_S`` later at the soonest, whatever comes.
+    One question is in flight at a time, at most one every ``ASK_EVERY_S``.
     """
 
-    def __init__(self, cluster: Asks, *, ask_every_s: float = ASK_EVERY_S) -> None:
+    def __init__(self, cluster: BrokerClient, *, ask_every_s: float = ASK_EVERY_S) -> None:
         self._cluster = cluster
         self._ask_every_s = ask_every_s
         self._known: dict[str, str] = {}
-        """Owner by token id. Each answer replaces it: what has expired is gone from there."""
+        """Token id → owner, replaced by each answer, so expired tokens disappear."""
         self._waiting: list[_Waiting] = []
         self._asking: asyncio.Task[None] | None = None
         self._asked_at_s = -ask_every_s
         self.error: str | None = None
-        """Why the last question failed; None when it did not."""
+        """Why the last question failed; None if it succeeded."""
         self.failures = 0
 
     def owner(self, token_id: str, then: Callable[[str], None]) -> str | None:
-        """Return whose token it is; if that is not known, ask, and call ``then`` on the loop if there is an answer.
+        """Return a token's owner; if unknown, None, and ``then`` is called on the loop once a broker has named him.
 
-        To be called when the broker has accepted the token: an id is never given twice, so an owner stays right.
+        To be called after the broker has accepted the token: ids are never reused, so an owner stays valid.
         """
         known = self._known.get(token_id)
         if known is not None:
@@ -92,7 +93,7 @@ class TokenOwners:
         self._take(await self._described(), waiting)
 
     async def _described(self) -> list[Token]:
-        """Return the tokens that may be described; none, and why is logged once, where the cluster does not say."""
+        """Return the tokens that may be described. On failure return none, and log the reason once."""
         try:
             error_code, tokens = await self._cluster.ask(_which_tokens)
         except OSError as error:
@@ -111,7 +112,7 @@ class TokenOwners:
     def _take(self, tokens: list[Token], waiting: list[_Waiting]) -> None:
         if self.error is None:
             wanted = {each.token_id for each in waiting}
-            # The ones that connections wait for are known in any case, of the others as many as there is room for.
+            # Tokens that connections wait for are kept in any case, and as many others as fit.
             tokens.sort(key=lambda token: token.token_id not in wanted)
             self._known = {token.token_id: token.owner for token in tokens[:MAX_TOKENS]}
         for token_id, then, attempts_left in waiting:

@@ -1,4 +1,4 @@
-"""What the rules for certificate names and those for Kerberos names have in common."""
+"""Shared parts of the rules for certificate names and for Kerberos names."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from typing import Final
 from config.problems import InvalidValue
 
 _MAX_NAME: Final = 200
-"""Of a name that is told: it is the client's."""
+"""Limit of characters of a name in a message: clients choose it."""
 
 
 class NoMatchingRule(ValueError):  # noqa: N818  Kafka's word
-    """The rules make no user of a name: to Kafka, its authentication has failed."""
+    """No rule maps a name to a user: for Kafka, authentication has failed."""
 
     def __init__(self, name: str, why: str = "no rule applies to it") -> None:
         shown = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
@@ -20,7 +20,7 @@ class NoMatchingRule(ValueError):  # noqa: N818  Kafka's word
 
 
 class Case(StrEnum):
-    """The letter that a rule ends with: what becomes of its result."""
+    """The letter at the end of a rule: how its result is converted."""
 
     KEPT = ""
     LOWER = "L"
@@ -37,8 +37,8 @@ class Case(StrEnum):
 
 
 @contextmanager
-def telling(rule: str) -> Iterator[None]:
-    """Put in front of what is wrong within one of several rules which one it is."""
+def naming_rule(rule: str) -> Iterator[None]:
+    """Prefix an InvalidValue raised inside with the rule that it is about."""
     try:
         yield
     except InvalidValue as invalid:

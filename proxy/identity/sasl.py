@@ -1,16 +1,16 @@
-"""Follows SASL as it passes between a client and its broker, and says who the client is once the broker has agreed.
+"""Observes SASL between a client and its broker, and determines the user once the broker has accepted the login.
 
-Nothing is ended here and nothing judged: tokens pass as they come, and the broker's success, in the order of the
-answers, is the one thing that makes a claim the user. The requests arrive one at a time, each after the answer to the
-one before (``RequestStream`` sees to it), so no answer can be taken for that of another token.
+The observer neither ends nor judges anything: tokens pass unchanged, and only the broker's success turns a claim into
+the user. The client's requests arrive one at a time, each after the answer to the one before (``RequestStream``
+ensures that), so an answer cannot be mistaken for that of another token.
 
-| state          | what is seen                                    | becomes                                       |
+| state          | event                                           | new state                                     |
 |----------------|-------------------------------------------------|-----------------------------------------------|
 | any            | answer to SaslHandshake without error           | an exchange is open; IN_PROGRESS at the first |
-| any            | error 34 to SaslHandshake, not re-authenticating| as it was: this connection has no SASL        |
+| any            | error 34 to SaslHandshake, not re-authenticating| unchanged: this connection has no SASL        |
 | exchange open  | the mechanism's success                         | AUTHENTICATED as the claim                    |
-| IN_PROGRESS    | no end that can be read, and the broker, asked  | AUTHENTICATED (see ``proven``)                |
-|                | whether it serves the client, does              |                                               |
+| IN_PROGRESS    | no recognizable end, and the broker, when       | AUTHENTICATED (see ``proven``)                |
+|                | asked, serves the client                        |                                               |
 | exchange open  | an error, or any other error to SaslHandshake   | FAILED, anonymous                             |
 
 A re-authentication (KIP-368) is an exchange that opens while AUTHENTICATED: the user stays until it has succeeded.
@@ -38,24 +38,24 @@ from quotas.entities import ANONYMOUS
 from quotas.names import counted_as
 
 MAX_RAW_TOKENS: Final = 32
-"""GSSAPI, the longest known, has three."""
+"""GSSAPI, the longest known exchange, has three."""
 
 MAX_READ_BYTES: Final = 64 * 1024
-"""Longer tokens pass, and claim nothing. To read half a megabyte holds everybody up for 80 ms."""
+"""Longer tokens are forwarded, and claim nothing: parsing half a megabyte would block the loop for 80 ms."""
 
 _REAUTHENTICATION_MS: Final = 2000
-"""What is left of a session's lifetime for its re-authentication; of a short lifetime, a twentieth.
+"""Reserve for re-authentication at the end of a session's lifetime; for a short lifetime, a twentieth of it.
 
-Clients begin theirs at 85 to 95 % of it (KIP-368), at the first request they can send: not much earlier than that do
-they have to be let go, and what passes before they begin passes without a throttle.
-"""
+Clients re-authenticate after 85 to 95 % of the lifetime (KIP-368), with the first request that they can send. Mutes
+have to end by then, but not much earlier: until the client re-authenticates its requests are not throttled."""
 
 _ANSWERED: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
-"""Mechanisms whose every raw token is answered, and whose end is known. GSSAPI's last token gets no raw answer."""
+"""Mechanisms in which every raw token is answered, and the last one is recognized. GSSAPI's last token gets no
+answer."""
 
 
 class State(StrEnum):
-    """How far the authentication of a connection is."""
+    """The authentication state of a connection."""
 
     NONE = "none"
     IN_PROGRESS = "in progress"
@@ -64,12 +64,12 @@ class State(StrEnum):
 
 
 class SaslRules:
-    """What the observers of one listener share.
+    """Parts that the observers of one listener share.
 
-    ``begin(name)`` makes the observer of a mechanism, None if it cannot be followed; ``owner_of(token id, then)``
-    returns the owner of a delegation token, or None and calls ``then`` when it is known; ``on_outcome(mechanism,
-    succeeded, peer, claimed)`` counts: ``claimed`` is the name that the client gave, None where none could be read.
-    ``credentials`` names those whose mechanism does not.
+    ``begin(name)`` creates the observer of a mechanism, None if it cannot be followed. ``owner_of(token id, then)``
+    returns the owner of a delegation token, or None and calls ``then`` once he is known. ``on_outcome(mechanism,
+    succeeded, peer, claimed)`` counts a login; ``claimed`` is the name that the client gave, None if none could be
+    read. ``credentials`` names clients whose mechanism shows no user.
     """
 
     __slots__ = ("begin", "credentials", "on_outcome", "owner_of")
@@ -87,20 +87,20 @@ class SaslRules:
         self.on_outcome = on_outcome
 
 
-class Observed(Protocol):
-    """The connection that an observer follows."""
+class ObservedConnection(Protocol):
+    """The connection that an observer is attached to."""
 
     def identified(self, user: str) -> None:
-        """Take another user from now on."""
+        """Switch to another user."""
         ...
 
     def read_tokens(self, raw: bool) -> None:
-        """Read SASL tokens without headers from now on, or requests again."""
+        """Switch to reading SASL tokens without headers, or back to requests."""
         ...
 
 
 class SaslObserver:
-    """One connection's SASL. ``observed`` is told of each change of the user and of raw framing."""
+    """Observer of one connection's SASL. ``observed`` is called for each change of the user and of raw framing."""
 
     __slots__ = (
         "_accepted",
@@ -122,7 +122,7 @@ class SaslObserver:
         "token_id",
     )
 
-    def __init__(self, rules: SaslRules, peer: str, observed: Observed) -> None:
+    def __init__(self, rules: SaslRules, peer: str, observed: ObservedConnection) -> None:
         self._rules = rules
         self._peer = peer
         self._observed = observed
@@ -130,23 +130,23 @@ class SaslObserver:
         self._asked_raw = False
         self._began_raw = False
         self._open = False
-        """The broker has accepted a mechanism, and neither success nor failure has been seen since."""
+        """The broker has accepted a mechanism, and neither success nor failure has followed yet."""
         self._accepted = False
-        """The broker has answered a token of that exchange without an error."""
+        """The broker has answered a token of this exchange without an error."""
         self._exchange: Mechanism | None = None
         self._raw_tokens = 0
         self._by_credential: str | None = None
-        """The user that ``Credentials`` made of the last success."""
+        """The user from ``Credentials`` for the last success."""
         self.state = State.NONE
         self.mechanism: str | None = None
-        """The one that the broker accepted last."""
+        """The mechanism that the broker accepted last."""
         self.raw = False
-        """Tokens come without Kafka's headers: after SaslHandshake v0, until the exchange is over."""
+        """Tokens come without Kafka's headers: after SaslHandshake v0, until the exchange ends."""
         self.token_id: str | None = None
-        """Of the delegation token that authenticated the connection."""
+        """The id of the delegation token that authenticated the connection."""
         self.session_lifetime_ms = 0
         self.deadline_ms = NEVER_MS
-        """When no mute may last any more: the client then needs to re-authenticate."""
+        """The time by which every mute has to end, so that the client can re-authenticate."""
 
     @property
     def authenticated(self) -> bool:
@@ -155,7 +155,7 @@ class SaslObserver:
     # ----------------------------------------------------------------------------- requests and answers as they pass
 
     def request(self, spec: ApiSpec, frame: bytes) -> None:
-        """Take a whole SaslHandshake or SaslAuthenticate request. Raises ProtocolError if it is broken."""
+        """Read a complete SaslHandshake or SaslAuthenticate request. Raises ProtocolError if it is malformed."""
         if spec.api_key == SASL_HANDSHAKE:
             self._asked = counted_as(handshake_mechanism(spec, frame))
             self._asked_raw = spec.api_version == 0
@@ -163,8 +163,8 @@ class SaslObserver:
         self._read(authenticate_token(spec, frame))
 
     def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> int:
-        """Take the whole answer to the last request taken; returns its error code. Raises ProtocolError if it is
-        broken.
+        """Read the complete answer to the last request, and return its error code. Raises ProtocolError if it is
+        malformed.
         """
         if spec.api_key == SASL_HANDSHAKE:
             error_code = handshake_error(spec, frame)
@@ -172,7 +172,7 @@ class SaslObserver:
             return error_code
         error_code, token, lifetime_ms = authenticate_answer(spec, frame)
         if error_code:
-            # Outside an exchange, 34 only says that this connection has none (a listener without SASL).
+            # Outside an exchange, error 34 only means that the connection has none (a listener without SASL).
             if self._open or error_code != ILLEGAL_SASL_STATE:
                 self._fail()
             return error_code
@@ -181,17 +181,17 @@ class SaslObserver:
         return error_code
 
     def proven(self) -> None:
-        """Take note that the broker serves the client: the exchange, whose end could not be seen, has succeeded.
+        """Note that the broker serves the client: an exchange without a recognizable end has succeeded.
 
-        A claim then counts where tokens are raw, for a broker reads no requests before that exchange is done. Of
-        others success is seen, or it is not known what the broker made of it.
+        The claim counts if tokens are raw, because a broker reads no requests before such an exchange is done. In other
+        exchanges success is recognized, or the broker's result is unknown.
         """
         if self._open and self.state is State.IN_PROGRESS:
             self._succeed(with_claim=self._began_raw)
 
     @property
     def may_be_over(self) -> bool:
-        """The broker has accepted the last token of an exchange that cannot be followed: it may have been the last."""
+        """The broker has accepted a token of an exchange that cannot be followed: it may have been the last one."""
         return self._open and self._accepted and self._exchange is None
 
     def _handshake_answered(self, error_code: int) -> None:
@@ -215,7 +215,7 @@ class SaslObserver:
     def _answered(self, token: bytes, now_ms: int) -> None:
         self._accepted = True
         lifetime_ms = self.session_lifetime_ms
-        # Of an exchange that cannot be followed, a lifetime is the end: a broker tells none before.
+        # In an exchange that cannot be followed, a lifetime marks the end: a broker sends none before.
         if self._exchange.from_broker(token) if self._exchange is not None else self._open and lifetime_ms > 0:
             self.deadline_ms = NEVER_MS
             if lifetime_ms > 0:
@@ -223,7 +223,7 @@ class SaslObserver:
             self._succeed()
 
     def refused(self) -> None:
-        """Take note that the broker has closed: with an exchange open, that is how it refuses raw tokens."""
+        """Note that the broker has closed: with an exchange open, that is how it refuses raw tokens."""
         if self._open and self.mechanism is not None:
             self._open = False
             self._rules.on_outcome(self.mechanism, False, self._peer, self._claimed)
@@ -232,18 +232,18 @@ class SaslObserver:
 
     @property
     def raw_is_answered(self) -> bool:
-        """Every raw token of this mechanism gets a raw answer, and the last of them is known when it comes.
+        """Every raw token of this mechanism gets a raw answer, and the last one is recognized.
 
-        Of other mechanisms neither is: a frame that can be an ordinary request then ends the exchange.
+        Neither holds for other mechanisms: there, a frame that can be an ordinary request ends the exchange.
         """
         return self.mechanism in _ANSWERED
 
     def begin_without_handshake(self) -> None:
-        """Take the next frames as GSSAPI, as clients of Kafka 0.9 send it: raw, and without SaslHandshake."""
+        """Read the next frames as raw GSSAPI tokens without SaslHandshake, as clients of Kafka 0.9 send them."""
         self._begin("GSSAPI", raw=True)
 
     def raw_request(self, token: bytes) -> None:
-        """Take a raw token of the client. Raises ProtocolError if there are too many."""
+        """Read a client's raw token. Raises ProtocolError if there are too many."""
         self._raw_tokens += 1
         if self._raw_tokens > MAX_RAW_TOKENS:
             raise ProtocolError(Cause.BAD_BODY, f"more than {MAX_RAW_TOKENS} raw SASL tokens")
@@ -251,15 +251,15 @@ class SaslObserver:
 
     def _read(self, token: bytes) -> None:
         if self._exchange is not None:
-            self._exchange.from_client(token if len(token) <= MAX_READ_BYTES else b"")  # which claims nothing
+            self._exchange.from_client(token if len(token) <= MAX_READ_BYTES else b"")  # an empty one claims nothing
 
     def raw_answer(self, token: bytes, now_ms: int) -> None:
-        """Take the broker's raw answer. There are no errors: a broker that refuses closes."""
+        """Read the broker's raw answer. It is never an error: a broker that refuses closes."""
         self.session_lifetime_ms = 0
         self._answered(token, now_ms)
 
     def raw_over(self) -> None:
-        """Take note that an ordinary request has come: the exchange waits for the proof that it succeeded."""
+        """Note that an ordinary request has come: raw framing ends, and ``proven`` is still to come."""
         self._set_raw(raw=False)
 
     def _set_raw(self, *, raw: bool) -> None:
@@ -282,13 +282,13 @@ class SaslObserver:
         if claim is not None and claim.name and not claim.is_credential:
             self.leave()
             return self._holder(claim.name) if claim.is_token else confirmed(claim.name)
-        if self._by_credential is None:  # else it is a re-authentication, and a broker takes no other user (KIP-368)
+        if self._by_credential is None:  # a re-authentication may not change the user (KIP-368)
             credential = claim.name if claim is not None and claim.name else None
             self._by_credential = self._rules.credentials.user(mechanism, credential, self._peer)
         return self._by_credential
 
     def leave(self) -> None:
-        """Take note that the connection is over, or somebody else's."""
+        """Note that the connection is closed, or has another user."""
         if self._by_credential is not None:
             self._rules.credentials.give_back(self._by_credential)
             self._by_credential = None
@@ -305,7 +305,7 @@ class SaslObserver:
 
     @property
     def _claimed(self) -> str | None:
-        """Who the client says it is, in the exchange that is open."""
+        """The user that the client claims in the open exchange."""
         claim = self._exchange.claim if self._exchange is not None else None
         return None if claim is None or claim.is_credential else claim.name
 
@@ -316,7 +316,7 @@ class SaslObserver:
         self._set_raw(raw=False)
 
     def _holder(self, token_id: str) -> str:
-        """Return the owner of a delegation token if he is known already; if not, ``observed`` is told when he is."""
+        """Return the owner of a delegation token, or a user per token until ``observed`` is given the owner."""
         self.token_id = token_id
 
         def found(owner: str) -> None:

@@ -1,1 +1,1 @@
-"""``sluice quotas``: what operators do with quotas, wherever they are kept."""
+"""``sluice quotas``: commands that show and change quotas in any store."""

@@ -1,4 +1,4 @@
-"""Changes that commands make in a store: checked, made in batches where a store takes them so, and told of."""
+"""Changes that commands make in a store: checked, applied in batches where the store needs them, and reported."""
 
 import getpass
 import os
@@ -19,27 +19,27 @@ from quotas.stores.file_store import FileStore
 from quotas.stores.filters import is_of_kafka
 
 BATCH: Final = 1_000
-"""Entities of one request to a cluster, or of one look at ZooKeeper."""
+"""Entities per request to a cluster, or per pass over ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What one entity is to be given: limits by the names of their quotas, None for no limit."""
+class EntityChange:
+    """New limits of one entity, by quota name; None removes a limit."""
 
     entity: Entity
     limits: Mapping[str, float | None]
     named: Mapping[str, Named] = field(default_factory=dict)
-    """As somebody named it, who may know a long name whole; otherwise as it is known here."""
+    """The names as they were typed, which may be longer than the store keeps; else those of ``entity``."""
 
 
 def require_of_kafka(entity: Entity) -> None:
-    """Refuse what no store can alter. Raises StoreError."""
+    """Raise StoreError for an entity that no store can alter."""
     if not is_of_kafka(entity):
-        raise StoreError(f"{entity.describe()}: groups, prefixes and caps are changed in the quota file, by hand")
+        raise StoreError(f"{entity.describe()}: groups, prefixes and caps are changed by hand, in the quota file")
 
 
-def require_set(loaded: Loaded, wanted: Wanted) -> None:
-    """Refuse to remove a limit that is not there, as kafka-configs does. Raises StoreError."""
+def require_set(loaded: Loaded, wanted: EntityChange) -> None:
+    """Raise StoreError for the removal of a limit that is not set, as kafka-configs does."""
     there = {str(kind) for kind in loaded.policy.limits.get(wanted.entity, {})}
     if missing := [key for key, limit in wanted.limits.items() if limit is None and key not in there]:
         has = f"it has {', '.join(sorted(there))}" if there else "it has no quota"
@@ -48,21 +48,21 @@ def require_set(loaded: Loaded, wanted: Wanted) -> None:
 
 
 def problems_of(loaded: Loaded, entities: Collection[Entity]) -> list[Problem]:
-    """Return what keeps the limits of some of these entities from being known."""
+    """Return the problems that keep the limits of these entities from being read."""
     return [each.problem for each in loaded.unread if each.entity in entities]
 
 
-def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_run: bool) -> list[Outcome]:
-    """Make the changes, or only see what would become of them, and return that in their order.
+def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, dry_run: bool) -> list[Outcome]:
+    """Make the changes, or only validate them, and return their outcomes in order.
 
-    Nothing is changed if the store holds something else by now than what was ``loaded``. A file is changed all at once;
-    other stores in batches, and a line on the terminal says how far it is. Raises StoreError.
+    If the store has changed since ``loaded``, it stays as it is. A file is changed at once; other stores in batches,
+    with the progress shown on a terminal. Raises StoreError.
     """
     size = len(wanted) if isinstance(store, FileStore) else BATCH
     outcomes: list[Outcome] = []
     for start in range(0, len(wanted), max(size, 1)):
         changes = [_change(each) for each in wanted[start : start + size]]
-        version = None if start else loaded.version  # which is another one after the first batch of our own
+        version = None if start else loaded.version  # after the first batch it is that of our own change
         try:
             outcomes += store.alter(Alteration(changes, _who(), validate_only=dry_run, version=version))
         except StoreError as error:
@@ -74,9 +74,9 @@ def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_ru
     return outcomes
 
 
-def carry_out(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_run: bool) -> bool:
-    """Make the changes that somebody has typed, and print what became of them; return whether all were made. Raises
-    StoreError, before anything is changed where one of them cannot be.
+def carry_out(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, dry_run: bool) -> bool:
+    """Make the changes that a user has typed, and print the outcomes; return whether all succeeded. Raises StoreError
+    before anything is changed if a change is impossible.
     """
     for each in wanted:
         require_of_kafka(each.entity)
@@ -84,10 +84,10 @@ def carry_out(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dr
     return report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
 
 
-def report(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], *, dry_run: bool) -> bool:
-    """Print what became of each change, and return whether all were made (or could be).
+def report(wanted: Sequence[EntityChange], outcomes: Sequence[Outcome], *, dry_run: bool) -> bool:
+    """Print the outcome of each change; return whether all succeeded (or would).
 
-    What was made is told in the words of kafka-configs; with ``dry_run`` each limit is, old and new.
+    Changes are reported in the words of kafka-configs; with ``dry_run`` each limit is shown, old and new.
     """
     for each, outcome in zip(wanted, outcomes, strict=True):
         if outcome.refused is not None:
@@ -101,8 +101,8 @@ def report(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], *, dry_run: bo
     return not refusals(wanted, outcomes)
 
 
-def refusals(wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> int:
-    """Print what was refused, and return how many were."""
+def refusals(wanted: Sequence[EntityChange], outcomes: Sequence[Outcome]) -> int:
+    """Print the refused changes; return their number."""
     refused = [(each, outcome.refused) for each, outcome in zip(wanted, outcomes, strict=True) if outcome.refused]
     for each, why in refused:
         click.echo(f"error: {each.entity.describe()}: {why}", err=True)
@@ -111,14 +111,14 @@ def refusals(wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> int:
     return len(refused)
 
 
-def _change(wanted: Wanted) -> Change:
+def _change(wanted: EntityChange) -> Change:
     named = wanted.named or names(wanted.entity)
     of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in named.items()}
     return Change(of_entity, list(wanted.limits.items()))
 
 
 def _who() -> str:
-    """Return who makes the changes, for the record: whom SLUICE_BY names, for pipelines, or the user of the system."""
+    """Return the author of the changes, for the record: SLUICE_BY, for pipelines, or the system's user."""
     if by := os.environ.get("SLUICE_BY") or os.environ.get("SUDO_USER"):
         return f"{by} by sluice quotas"
     try:

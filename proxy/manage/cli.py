@@ -1,6 +1,6 @@
-"""``sluice quotas …``. A command is a module of ``proxy.manage.commands`` with a ``command``.
+"""``sluice quotas …``. Each command is a module of ``proxy.manage.commands`` that defines ``command``.
 
-Its name is that of the module, without the ``_`` behind one that Python keeps for itself (``import_``).
+A command is named after its module, without a trailing ``_`` that avoids a Python keyword (``import_``).
 """
 
 import pkgutil
@@ -19,7 +19,7 @@ EXIT_CONFIG: Final = 2
 
 
 class _Commands(click.Group):
-    """Knows commands by the names of their modules, and imports one when it is asked for."""
+    """A group that imports a command's module when the command is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's face
         return sorted(_modules())
@@ -29,7 +29,7 @@ class _Commands(click.Group):
         if module is None:
             return None
         command = import_module(f"{proxy.manage.commands.__name__}.{module}").command
-        assert isinstance(command, click.Command)  # noqa: S101  a module of ours without its command
+        assert isinstance(command, click.Command)  # noqa: S101  every module there defines one
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -41,11 +41,11 @@ class _Commands(click.Group):
 
 
 def _modules() -> dict[str, str]:
-    """Return the modules of all commands, by the names of these."""
+    """Return command name → module name."""
     modules = pkgutil.iter_modules(proxy.manage.commands.__path__)
     return {module.name.removesuffix("_"): module.name for module in modules}
 
 
 @click.group(cls=_Commands)
 def quotas() -> None:
-    """See and change quotas, wherever they are kept (docs/managing-quotas.md)."""
+    """Show and change quotas in any store (docs/managing-quotas.md)."""

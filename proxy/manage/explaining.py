@@ -1,26 +1,26 @@
-"""What holds for a client, for people: each limit, the walk that led to it, and who shares its counter."""
+"""An explanation of a client's limits in text: each limit, the levels that led to it, and who shares its counter."""
 
 from collections.abc import Iterator
 
 from config.settings import Quotas
-from proxy.checks.explain import Explanation, Looked, Rule, Verdict, amount, scope, written
+from proxy.checks.explain import Explanation, Level, Rule, Verdict, amount, scope, written
 from quotas.kinds import QuotaKind
 
 _NOTHING = "-"
 
 
 def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
-    """Yield the lines of an explanation; ``settings``, where the configuration is known, hold for all."""
+    """Yield the lines of an explanation; ``settings``: those of the configuration, if known."""
     client = explanation.client
     yield explanation.title()
     if settings is not None and settings.mode != "enforce":
-        yield f"quotas.mode is {settings.mode}: nobody is held at all"
+        yield f"quotas.mode is {settings.mode}: no client is limited"
     if settings is not None and settings.max_delay_ms is not None:
         yield f"quotas.max_delay: no throttle is longer than {settings.max_delay_ms} ms, unless a rule says so"
     if explanation.exempt:
-        yield f"exempt by its {explanation.exempt} (quotas.exempt): nothing below holds it"
+        yield f"exempt by its {explanation.exempt} (quotas.exempt): none of the limits below applies"
     if not client.client_id:
-        yield "without a client-id there are the levels of users alone: it forms no pair, and is no default client-id"
+        yield "without a client-id only the levels of users apply: not those of pairs or of the default client-id"
     for verdict in explanation.verdicts:
         yield ""
         yield from _verdict(verdict)
@@ -38,7 +38,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     if any(each.limit is not None for each in verdict.levels):
         yield from _table(verdict.levels)
     for cap in verdict.caps:
-        yield f"  and besides: {amount(kind, cap.limit)} {scope(kind)}, of {_at(cap.entity.describe(), cap.where)}"
+        yield f"  also: {amount(kind, cap.limit)} {scope(kind)}, of {_at(cap.entity.describe(), cap.where)}"
         yield f"    counter: one for {cap.counted}"
         yield from (f"  {line}" for line in _terms(kind, cap))
 
@@ -46,17 +46,17 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
 def _terms(kind: QuotaKind, rule: Rule) -> Iterator[str]:
     terms = rule.terms
     if terms.shadow:
-        yield "  mode: shadow: it is measured, and holds nobody"
+        yield "  mode: shadow: measured, not enforced"
     if terms.proposed is not None:
-        yield f"  proposed: {amount(kind, terms.proposed)}: measured beside it, and holding nobody"
+        yield f"  proposed: {amount(kind, terms.proposed)}: measured beside it, not enforced"
     if terms.burst_ms is not None:
         yield f"  burst: {terms.burst_ms} ms' worth at once"
     if terms.max_delay_ms is not None:
         yield f"  max_delay: no throttle is longer than {terms.max_delay_ms} ms"
 
 
-def _table(levels: tuple[Looked, ...]) -> Iterator[str]:
-    """Yield a line for each level: whom it is for, what stands there and where."""
+def _table(levels: tuple[Level, ...]) -> Iterator[str]:
+    """Yield a line for each level: its entity, its limit and where that is defined."""
     names = [level.entity.describe() for level in levels]
     limits = [_NOTHING if level.limit is None else written(level.limit) for level in levels]
     name_width, limit_width = max(map(len, names)), max(map(len, limits))

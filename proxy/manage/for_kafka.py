@@ -17,7 +17,7 @@ _NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True)
 class KafkaQuota:
-    """The limits of one entity, and the terms that its rule had beside them."""
+    """The limits of one entity, and the terms of its rule."""
 
     entity: Entity
     limits: Mapping[QuotaKind, float]
@@ -25,10 +25,10 @@ class KafkaQuota:
 
 
 def for_kafka(policy: Policy, there: Policy) -> tuple[list[KafkaQuota], list[str]]:
-    """Return the quotas for a store that now holds ``there``, and what is left out of the policy, in words.
+    """Return the quotas for a store that now holds ``there``, and messages about parts of the policy that are left out.
 
-    Rules that the store has just so are skipped. A rule in shadow is left out whole: it would begin to hold clients,
-    unless the store has the same terms.
+    Rules that the store already has are skipped. A rule in shadow is left out entirely, unless the store has the same
+    terms: without its terms it would be enforced.
     """
     quotas: list[KafkaQuota] = []
     left_out: list[str] = []
@@ -45,7 +45,7 @@ def for_kafka(policy: Policy, there: Policy) -> tuple[list[KafkaQuota], list[str
         if taken:
             quotas.append(KafkaQuota(entity, taken, terms))
             if not kept and (written := terms_written(terms)):
-                left_out.append(f"{entity.describe()}: {', '.join(written)}: its limits alone are taken")
+                left_out.append(f"{entity.describe()}: {', '.join(written)}: only its limits are imported")
     return quotas, left_out
 
 
@@ -71,7 +71,7 @@ def _beyond_kafka(entity: Entity, terms: Terms, *, kept: bool) -> str:
 
 
 def _checked(entity: Entity, limits: Mapping[QuotaKind, float]) -> tuple[dict[QuotaKind, float], list[str]]:
-    """Return the limits that Kafka takes, and why it does not take the others."""
+    """Return the limits that Kafka accepts, and the reasons for the others."""
     taken: dict[QuotaKind, float] = {}
     refused: list[str] = []
     of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(entity).items()}

@@ -1,8 +1,8 @@
-"""Whom and which limits a command is about: by the flags of kafka-configs, or in a short form of words.
+"""The grammar of commands: entities and limits, by the flags of kafka-configs or as short words.
 
 ``--entity-type users --entity-name alice --entity-type clients --entity-default``, ``--user alice --client-defaults``
-and ``user=alice client-id-default`` are the same entity. Two names of a kind are two entities: ``user=alice user=bob``.
-A kind without a name (``--entity-type users``, ``user``) is any, where a command looks for quotas.
+and ``user=alice client-id-default`` are the same entity. Two names of a type are two entities: ``user=alice user=bob``.
+A type without a name (``--entity-type users``, ``user``) matches any, for commands that search.
 """
 
 import re
@@ -22,7 +22,7 @@ from quotas.stores.alteration import canonical_ip
 from quotas.stores.filters import Specified
 
 Named = str | Default | Specified | Group | Prefix
-"""A name, the default entity, any; or what Kafka does not have and a quota file does."""
+"""A name, the default entity, any name; or a group or prefix, which quota files have and Kafka has not."""
 
 _TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 _FLAGS: Final = {"user": "user", "client": "client-id", "ip": "ip"}
@@ -40,24 +40,24 @@ _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
 _MOST_SHOWN: Final = 60
 _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
-"""Between configs: not within brackets, as ConfigCommand splits them."""
+"""A comma between configs: not within brackets, as in ConfigCommand."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What somebody wrote behind a command. Nothing of it has been checked against what a store knows."""
+class QuotaArguments:
+    """Parsed arguments of a command, not yet checked against a store."""
 
     targets: tuple[Mapping[str, Named], ...] = ()
-    """Each by the kinds of its names (user, client-id, ip), in that order."""
+    """Each maps its entity types (user, client-id, ip), in that order, to names."""
     added: Mapping[str, float] = field(default_factory=dict)
-    """Limits to set, by the names of their quotas."""
+    """Limits to set, by quota name."""
     removed: tuple[str, ...] = ()
-    """Names of quotas that are to have no limit."""
+    """Names of limits to remove."""
 
     def entities(self) -> list[Entity]:
-        """Return the entities that are named. Raises UsageError if there is none, or a dimension without a name."""
+        """Return the named entities. Raises UsageError if there is none, or if a type has no name."""
         if not self.targets:
-            raise click.UsageError("whose quota? Name it, as in --user alice or user=alice client-id=web")
+            raise click.UsageError("no entity given: name one, as in --user alice or user=alice client-id=web")
         return [_entity(target) for target in self.targets]
 
 
@@ -67,7 +67,7 @@ def _entity(target: Mapping[str, Named]) -> Entity:
         if isinstance(name, Specified):
             flag = next(kind for kind, known in _TYPES.items() if known == dimension)
             raise click.UsageError(
-                f"which {dimension}? Give a name, or the default: --entity-name or --entity-default behind "
+                f"{dimension} without a name: give one, or the default: --entity-name or --entity-default behind "
                 f"--entity-type {flag}, {dimension}=NAME or {dimension}-default"
             )
         names[dimension] = name
@@ -77,19 +77,19 @@ def _entity(target: Mapping[str, Named]) -> Entity:
         raise click.UsageError(str(error)) from None
 
 
-def read(flags: Sequence[tuple[str, str]], words: Sequence[str] = ()) -> Asked:
-    """Return what flags (names of parameters with their values, in their order) and words say. Raises UsageError."""
-    wanted = _Wanted()
+def read(flags: Sequence[tuple[str, str]], words: Sequence[str] = ()) -> QuotaArguments:
+    """Parse flags (parameter names with values, in order) and words. Raises UsageError."""
+    collector = _ArgumentCollector()
     styles = {_style(name) for name, _ in flags} - {None}
     if len(styles) > 1:
         raise click.UsageError("--entity-type and --user, --client, --ip are two styles: use one of them")
     if "types" in styles:
-        wanted.read_types([(name, value) for name, value in flags if _style(name) == "types"])
+        collector.read_types([(name, value) for name, value in flags if _style(name) == "types"])
     for name, value in flags:
-        wanted.read_flag(name, value)
+        collector.read_flag(name, value)
     for word in words:
-        wanted.read_word(word)
-    return Asked(wanted.targets(), wanted.added, tuple(wanted.removed))
+        collector.read_word(word)
+    return QuotaArguments(collector.targets(), collector.added, tuple(collector.removed))
 
 
 def _style(name: str) -> str | None:
@@ -98,8 +98,8 @@ def _style(name: str) -> str | None:
     return "types" if name.startswith("entity_") else None
 
 
-class _Wanted:
-    """Collects what is asked for."""
+class _ArgumentCollector:
+    """Collects parsed arguments."""
 
     def __init__(self) -> None:
         self.names: dict[str, list[Named]] = {"user": [], "client-id": [], "ip": []}
@@ -115,7 +115,7 @@ class _Wanted:
         return tuple(dict(zip(names, combined, strict=True)) for combined in product(*names.values()))
 
     def read_types(self, flags: Sequence[tuple[str, str]]) -> None:
-        """Read ``--entity-type`` with the names that go with them in their order; those behind the last one are any."""
+        """Read ``--entity-type`` and the names that follow in order; types without a name match any."""
         types = [value for name, value in flags if name == "entity_type"]
         names = [(name, value) for name, value in flags if name != "entity_type"]
         if len(names) > len(types):
@@ -145,7 +145,7 @@ class _Wanted:
             self.removed += (each.strip() for each in value.split(","))
 
     def read_word(self, word: str) -> None:
-        """Read one word of the short form."""
+        """Parse one word of the short form."""
         key, equals, value = word.partition("=")
         shown = word if key in (*_KINDS, *_WORDS) and "=" not in value else without_secrets(key)[:_MOST_SHOWN]
         with _of(shown):
@@ -161,7 +161,7 @@ class _Wanted:
                 self.names[dimension].append(_short(key, value) if equals else _any(key))
             else:
                 known = [*_WORDS, *_DEFAULT_WORDS, *_KINDS]
-                raise InvalidValue(f"{key!r} is neither whom a quota is for nor a quota", suggestion(key, known))
+                raise InvalidValue(f"{key!r} is neither an entity nor a quota name", suggestion(key, known))
 
     def _add(self, flag: str, key: str, text: str) -> None:
         with _of(flag):
@@ -170,16 +170,16 @@ class _Wanted:
                     f"{key[:_MOST_SHOWN]!r} is not the name of a quota", f"known here: {', '.join(_KINDS)}"
                 )
             if key in self.added:
-                raise InvalidValue(f"{key} stands twice", "give it once")
+                raise InvalidValue(f"{key} is given twice", "give it once")
             self.added[key] = limit(key, text)
 
 
 def _name(dimension: str, name: str, default: str) -> str:
-    """Return a name. Kafka's tool takes an empty one as the default: a variable that is not set would be everybody."""
+    """Return a valid name. Kafka's tool takes an empty name for the default: an unset variable would mean everybody."""
     if not name:
         raise InvalidValue("is empty", f"give a name, or {default} for the default")
-    if any("\ud800" <= character <= "\udfff" for character in name):  # as bytes of a command line that are none
-        raise InvalidValue("is no text in UTF-8", "write the name anew")
+    if any("\ud800" <= character <= "\udfff" for character in name):  # undecodable bytes of the command line
+        raise InvalidValue("is not UTF-8", "type the name again")
     if dimension != "ip":
         return name
     try:
@@ -213,18 +213,18 @@ def _configs(text: str) -> Iterator[tuple[str, str]]:
     for number, pair in enumerate(_COMMA.split(text) if "[" in text else text.split(","), 1):
         key, equals, value = pair.partition("=")
         with _of("--add-config"):
-            if not equals:  # and who knows what it is a part of
+            if not equals:  # the part may belong to a secret
                 said = repr(pair) if pair in _KINDS else f"part {number} of it"
                 raise InvalidValue(f"{said} is no pair", "write it like producer_byte_rate=1MiB")
         yield key.strip(), re.sub(r"[\[\]]", "", value).strip()
 
 
 def limit(key: str, text: str) -> float:
-    """Return a limit as it is written: a double of Java's, or with the units of a quota file. Raises InvalidValue."""
+    """Parse a limit: a Java double, or a number with the units of a quota file. Raises InvalidValue."""
     if _DOUBLE.fullmatch(text):
         return float(text.replace("Infinity", "inf"))
     kind = _KINDS.get(key)
-    if kind is None:  # what is no quota may be a password: only its name is quoted
+    if kind is None:  # an unknown key may come with a password: only the key is quoted
         credentials = "set credentials with kafka-configs, at the brokers" if key.startswith("SCRAM-") else ""
         raise InvalidValue(f"{key[:_MOST_SHOWN]} is no quota", credentials or f"known here: {', '.join(_KINDS)}")
     if any(sign in text for sign in ",=["):  # more than the value of a quota
@@ -237,7 +237,7 @@ def limit(key: str, text: str) -> float:
 
 @contextmanager
 def _of(flag: str) -> Iterator[None]:
-    """Make an InvalidValue raised within an error of the command line that names the flag."""
+    """Turn an InvalidValue raised inside into a UsageError that names the flag."""
     try:
         yield
     except InvalidValue as invalid:

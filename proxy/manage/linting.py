@@ -1,7 +1,8 @@
-"""What is most likely not meant as it stands: findings about quotas as a whole, proved by the engine.
+"""Findings about quotas that are probably mistakes, verified with the engine.
 
-Of a rule the engine is asked about a *witness*: the client that the rule is most likely to hold. A user or a client-id
-that nobody has named ("somebody else") stands for all of those; where not even it gets the rule, nobody does.
+To judge a rule the engine is asked about a *witness*: the client to which the rule most probably applies. A user or
+client-id that no rule names ("somebody else") represents all such; if the rule does not apply even to it, it applies to
+none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,10 +11,10 @@ from itertools import chain
 from typing import Final
 
 from config.settings import FileStore, Quotas
+from proxy.checks.double_enforcement import of_same_quotas
 from proxy.checks.explain import Explainer, written
-from proxy.checks.twice import of_same_quotas
-from proxy.manage import surprises
-from proxy.manage.surprises import Said, Witnesses
+from proxy.manage import precedence_findings
+from proxy.manage.precedence_findings import Said, Witnesses
 from proxy.manage.unseen import never_seen
 from quotas.entities import Entity, Group
 from quotas.exemptions import Exemptions
@@ -25,39 +26,39 @@ from quotas.stores.base import Loaded
 from quotas.stores.layers import Layers
 
 NAMES: Final = {
-    "never-matches": "a rule that holds for nobody: others come first for all whom it is for",
-    "precedence-surprise": "a user with a larger quota of its own, which comes before the one for a client-id",
-    "empty-client-id-escapes": "a quota of the default client-id, which clients without a client-id do not have",
-    "client-id-multiplies": "a quota that each client-id has for itself, and clients choose theirs",
+    "never-matches": "a rule without clients: other rules take precedence for all of them",
+    "precedence-surprise": "a user with a larger quota of its own, which takes precedence over that of a client-id",
+    "empty-client-id-escapes": "a quota of the default client-id, which does not apply to clients without a client-id",
+    "client-id-multiplies": "a quota for each client-id separately, although clients choose their client-ids",
     "group-member-has-own": "a user with a quota of its own, which does not count towards the quota of its group",
-    "shadow-hides-limit": "a rule in shadow, which wins over a limit that would be in force without it",
-    "cap-never-holds": "a cap that is not below what quotas allow all together",
-    "hidden-by-layer": "a limit in a store of `quotas.stores`, that one above it has too",
+    "shadow-hides-limit": "a rule in shadow that takes precedence over an enforced limit",
+    "cap-never-holds": "a cap that is not below the sum of the quotas under it",
+    "hidden-by-layer": "a limit in a store of `quotas.stores` that a store above overrides",
     "enforced-twice": "quotas of the brokers that Sluice enforces as well",
-    "exempt-has-quota": "a quota of a user, client-id or address that `quotas.exempt` frees of all quotas",
+    "exempt-has-quota": "a quota of a user, client-id or address that is exempt (`quotas.exempt`)",
     "lets-nothing-through": "a limit of 0",
     "below-one-batch": "a byte rate below 16 KiB, the default of `batch.size`",
     "below-one-request": "a `request_percentage` that is less than one small request in ten seconds",
     "below-one-partition": "a `controller_mutation_rate` of less than one partition in its burst",
     "default-is-a-name": "a user or client-id called `default`, `<default>` or `*`",
-    "glob-is-a-name": "a name with a wildcard or a regular expression, which is taken as it stands",
+    "glob-is-a-name": "a name with a wildcard or a regular expression, which is taken literally",
     "several-in-one-name": "a list of names in one",
     "principal-type-in-name": "`User:alice`, as ACLs write it",
-    "anonymous-misspelt": "`anonymous`, and not `ANONYMOUS`",
-    "variable-in-name": "`${NAME}`, which nobody expands",
+    "anonymous-misspelt": "`anonymous` instead of `ANONYMOUS`",
+    "variable-in-name": "`${NAME}`, which is not expanded",
     "whitespace-in-name": "a name that begins or ends with whitespace",
-    "invisible-in-name": "a name with a character that cannot be seen",
-    "differs-in-case": "two names that differ in upper and lower case alone",
-    "unused-group": "a group that no quota is for",
-    "user-never-seen": "a user with a quota whom no client has been, as a running proxy says (`--admin`)",
-    "of-the-store": "what the store itself says, as of a node in ZooKeeper that is no quota",
+    "invisible-in-name": "a name with an invisible character",
+    "differs-in-case": "two names that differ only in case",
+    "unused-group": "a group without a quota",
+    "user-never-seen": "a user with a quota that no client has used, according to a running proxy (`--admin`)",
+    "of-the-store": "a warning of the store itself, as about a ZooKeeper node that is not a quota",
 }
-"""Every kind of finding, and what it is about. Names stay as they are: others' pipelines know them."""
+"""Name of each finding → its description. The names are stable: users' pipelines refer to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is doubtful, about whom, where, and what to do; ``kinds`` of quotas that it is said of, if any."""
+    """A probable mistake: entity, place, message and fix; ``kinds``: the quotas that it concerns, if any."""
 
     name: str
     where: str
@@ -83,8 +84,8 @@ class Finding:
 
 
 def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) -> list[Finding]:
-    """Return what is doubtful about what a store holds, in the order of its rules; ``settings`` say who is exempt,
-    ``unseen`` whom a running proxy has never seen.
+    """Return the findings about a store's quotas, in the order of its rules. ``settings`` has the exemptions,
+    ``unseen`` the users that a running proxy has never seen.
     """
     policy = loaded.policy
     explainer = Explainer(policy, where=loaded.where)
@@ -92,13 +93,13 @@ def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) ->
     said = chain(
         _names(policy),
         _limits(policy),
-        surprises.never_matching(witnesses),
-        surprises.before_client_ids(witnesses),
-        surprises.empty_client_ids(witnesses),
-        surprises.multiplied(witnesses),
-        surprises.members(witnesses),
-        surprises.shadows(witnesses),
-        surprises.idle_caps(witnesses),
+        precedence_findings.never_matching(witnesses),
+        precedence_findings.before_client_ids(witnesses),
+        precedence_findings.empty_client_ids(witnesses),
+        precedence_findings.multiplied(witnesses),
+        precedence_findings.members(witnesses),
+        precedence_findings.shadows(witnesses),
+        precedence_findings.idle_caps(witnesses),
         _exempt(policy, settings),
         _hidden(loaded),
         never_seen(policy, unseen),
@@ -122,7 +123,9 @@ def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) ->
         for (name, entity, message, fix), of in kinds.items()
     ]
     found.sort(key=lambda each: each[0])
-    of_store = [("of-the-store", problem) for problem in loaded.warnings if not problem.name]  # the others are doubts'
+    of_store = [
+        ("of-the-store", problem) for problem in loaded.warnings if not problem.name
+    ]  # named ones are found above too
     if settings is not None and settings.mode == "enforce" and not isinstance(settings.layers[-1], FileStore):
         of_store += [("enforced-twice", problem) for problem in of_same_quotas(loaded)]
     return [each for _, each in found] + [
@@ -171,7 +174,7 @@ def _limits(policy: Policy) -> Iterator[Said]:
 
 
 def _hidden(loaded: Loaded) -> Iterator[Said]:
-    """Yield the limits of a layer that one above it has too, so that only that one counts."""
+    """Yield the limits of a layer that a layer above overrides."""
     parts = loaded.parts if isinstance(loaded, Layers) else ()
     for place, below in enumerate(parts):
         for entity, limits in below.policy.limits.items():
@@ -179,7 +182,7 @@ def _hidden(loaded: Loaded) -> Iterator[Said]:
                 above = next((part for part in parts[:place] if kind in part.policy.limits.get(entity, {})), None)
                 if above is not None:
                     wins = above.policy.limits[entity][kind]
-                    message = f"{written(limit)} at {below.where(entity)} counts for nothing: a layer above says " + (
+                    message = f"{written(limit)} at {below.where(entity)} has no effect: a layer above sets " + (
                         "the same" if wins == limit else written(wins)
                     )
                     yield "hidden-by-layer", entity, kind, message, "leave it in one of them"

@@ -1,10 +1,10 @@
-"""Quotas that somebody asks to see: which, and as text, as a table, or as data."""
+"""Selects configured quotas, and renders them as text, as a table or as data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from proxy.manage.grammar import Asked, Named
+from proxy.manage.grammar import Named, QuotaArguments
 from proxy.manage.wording import described, names, plain, shown, terms_described, terms_written
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
@@ -20,8 +20,8 @@ _DIMENSIONS: Final = ("user", "client-id", "ip")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A rule, with where it stands ("" if the store does not say)."""
+class ListedRule:
+    """A rule and where it is defined ("" if the store does not say)."""
 
     entity: Entity
     limits: Mapping[QuotaKind, float]
@@ -29,20 +29,21 @@ class Listed:
     where: str
 
 
-def select(loaded: Loaded, asked: Asked) -> list[Listed]:
-    """Return what is asked for, in the order of the store: all of it, or as kafka-configs does by a strict filter.
+def select(loaded: Loaded, arguments: QuotaArguments) -> list[ListedRule]:
+    """Return the requested rules in the order of the store: all, or those that kafka-configs' strict filter selects.
 
-    Of what Kafka does not have, the same: a cap is shown beside the quota of its entity. Raises FilterError.
+    Caps and other rules that Kafka lacks are included: a cap is listed with the quota of its entity. Raises
+    FilterError.
     """
     policy = loaded.policy
-    chosen = set(policy.limits) if not asked.targets else set[Entity]()
-    for target in asked.targets:
+    chosen = set(policy.limits) if not arguments.targets else set[Entity]()
+    for target in arguments.targets:
         chosen.update(entity for entity in policy.limits if not is_of_kafka(entity) and _matches(target, entity))
         wanted = [(kind, name) for kind, name in target.items() if not isinstance(name, Group | Prefix)]
         if len(wanted) == len(target):
             chosen.update(entity for entity, _ in Filter.of(wanted, strict=True).select(policy))
     return [
-        Listed(
+        ListedRule(
             entity,
             limits,
             policy.terms.get(entity, _NO_TERMS),
@@ -53,11 +54,11 @@ def select(loaded: Loaded, asked: Asked) -> list[Listed]:
     ]
 
 
-def unread_among(loaded: Loaded, asked: Asked) -> list[Unread]:
-    """Return what could not be read, and is or may be of what is asked for. Raises FilterError."""
+def unread_among(loaded: Loaded, arguments: QuotaArguments) -> list[Unread]:
+    """Return the requested entities that could not be read. Raises FilterError."""
     whose = {each.entity: {QuotaKind.PRODUCER_BYTE_RATE: 1.0} for each in loaded.unread if each.entity is not None}
-    among = {each.entity for each in select(replace(loaded, policy=Policy(whose)), asked)}
-    return [each for each in loaded.unread if each.entity in among or not (asked.targets or each.entity)]
+    among = {each.entity for each in select(replace(loaded, policy=Policy(whose)), arguments)}
+    return [each for each in loaded.unread if each.entity in among or not (arguments.targets or each.entity)]
 
 
 def _matches(target: Mapping[str, Named], entity: Entity) -> bool:
@@ -67,16 +68,16 @@ def _matches(target: Mapping[str, Named], entity: Entity) -> bool:
     )
 
 
-def as_text(listed: Sequence[Listed]) -> Iterator[str]:
-    """Yield lines in the words of kafka-configs. Those that it would not print begin with "Sluice"."""
+def as_text(listed: Sequence[ListedRule]) -> Iterator[str]:
+    """Yield lines in the words of kafka-configs; lines that it would not print begin with "Sluice"."""
     for each in listed:
         yield described(each.entity, each.limits)
         if each.terms != _NO_TERMS:
             yield terms_described(each.entity, each.terms)
 
 
-def as_table(listed: Sequence[Listed]) -> Iterator[str]:
-    """Yield the lines of a table: a row for each rule, a column for each kind of limit that there is."""
+def as_table(listed: Sequence[ListedRule]) -> Iterator[str]:
+    """Yield the lines of a table: one row per rule, one column per kind of limit that occurs."""
     dimensions = [each for each in _DIMENSIONS if any(each in names(row.entity) for row in listed)]
     kinds = [kind for kind in QuotaKind if any(kind in row.limits for row in listed)]
     caps = any(row.entity.cap for row in listed)
@@ -96,7 +97,7 @@ def as_table(listed: Sequence[Listed]) -> Iterator[str]:
 
 
 def table(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield rows as aligned lines; the first has the names of the columns, those in ``right`` are numbers."""
+    """Yield rows as aligned lines; the first is the header, columns named in ``right`` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = zip(rows[0], row, widths, strict=True)
@@ -128,8 +129,8 @@ def _terms_cell(terms: Terms) -> str:
 # ------------------------------------------------------------------------------------------------------------ as data
 
 
-def as_data(loaded: Loaded, listed: Sequence[Listed]) -> dict[str, Any]:
-    """Return what JSON shows: entities and terms as a quota file has them, limits as numbers, places."""
+def as_data(loaded: Loaded, listed: Sequence[ListedRule]) -> dict[str, Any]:
+    """Return the data for JSON: entities and terms as in a quota file, limits as numbers, and places."""
     data: dict[str, Any] = {
         "source": loaded.source,
         "quotas": [_datum(each) for each in listed if not each.entity.cap],
@@ -142,14 +143,14 @@ def as_data(loaded: Loaded, listed: Sequence[Listed]) -> dict[str, Any]:
     return data
 
 
-def _datum(each: Listed) -> dict[str, Any]:
+def _datum(each: ListedRule) -> dict[str, Any]:
     limits = {str(kind): _number(as_described(kind, limit)) for kind, limit in each.limits.items()}
     datum = {"entity": entity_data(each.entity), "limits": limits, **terms_written(each.terms)}
     return {**datum, "where": each.where} if each.where else datum
 
 
 def entity_data(entity: Entity) -> dict[str, Any]:
-    """Return an entity as a quota file has it: ``{"user": "alice", "client-id": {"default": true}}``."""
+    """Return an entity as in a quota file: ``{"user": "alice", "client-id": {"default": true}}``."""
     data: dict[str, Any] = {}
     for kind, name in names(entity).items():
         match name:
@@ -165,7 +166,7 @@ def entity_data(entity: Entity) -> dict[str, Any]:
 
 
 def _number(limit: float) -> int | float | str:
-    if limit in (float("inf"), float("-inf")):  # no number in JSON
+    if limit in (float("inf"), float("-inf")):  # JSON has no such number
         return java_double(limit)
     if limit.is_integer():
         return int(number(limit) or limit)

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Helpers for options that several commands share."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def with_options(command: Command, *options: Callable[[Command], Command]) -> Command:
-    """Give a command options, and show them in their order."""
+    """Add options to a command, shown in this order."""
     for option in reversed(options):
         command = option(command)
     return command

@@ -1,4 +1,4 @@
-"""Writes quotas as a quota file (docs/quotas.md), which can hold all that Sluice knows."""
+"""Writes quotas as a quota file (docs/quotas.md), which can hold everything that Sluice supports."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ from quotas.stores.unlimited import taken_over
 
 
 def write(policy: Policy) -> tuple[str, list[str]]:
-    """Return a quota file, and the limits that are left out because a quota file cannot hold them, in words."""
+    """Return a quota file, and messages about limits that it cannot hold."""
     left_out: list[str] = []
     sections: dict[str, list[str]] = {"quotas": [], "caps": []}
     for entity, of_entity in policy.limits.items():

@@ -1,7 +1,7 @@
-"""What was applied last, and where it is kept: a quota file that ``sluice quotas apply`` writes.
+"""The record of last applied quotas: a quota file that ``sluice quotas apply`` writes.
 
-Kafka's quotas have no place for it, as Kubernetes has in an annotation. It stands beside the desired quotas by default,
-and says of which target it is.
+Kafka's quotas have no annotations to keep it in, as Kubernetes has. By default it is beside the desired quotas, and it
+names its target.
 """
 
 import json
@@ -25,26 +25,26 @@ _FIRST_LINE: Final = re.compile(
 
 
 class RecordError(StoreError):
-    """A record cannot be used; the text says why and what to do."""
+    """A record is unusable; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a file says was applied; without a policy where there is no file."""
+    """A record file; without a policy if there is no file."""
 
     path: Path
     policy: Policy | None
     is_ours: bool
-    """It may be written: there is none, or apply has written it."""
+    """It may be written: there is no file, or apply has written it."""
 
 
 def beside(desired: Path) -> Path:
-    """Return where the record of a desired file is by default."""
+    """Return the default path of the record of a desired file."""
     return desired.with_name(f"{desired.stem}.applied{desired.suffix or '.yaml'}")
 
 
 def _target(text: str) -> object:
-    """Return what a first line names; the text itself where somebody has edited it."""
+    """Return the target named in a first line; the text itself if someone has edited it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -52,21 +52,21 @@ def _target(text: str) -> object:
 
 
 def read(path: Path, source: str) -> Record:
-    """Return the record at ``path``, of what was applied to ``source``. Raises ConfigError, RecordError."""
+    """Return the record at ``path`` of quotas applied to ``source``. Raises ConfigError, RecordError."""
     if not path.exists():
         return Record(path, None, is_ours=True)
     text = read_text(path)
     found = _FIRST_LINE.match(text)
     if found is not None and _target(found[1]) != _named(source, path):
         raise RecordError(
-            f"{path}:1: is what was applied to {found[1]}, and not to {_quoted(source, path)}; "
+            f"{path}:1: records what was applied to {found[1]}, not to {_quoted(source, path)}; "
             "keep a record for each target (--last-applied)"
         )
     return Record(path, parse(str(path), text).policy, is_ours=found is not None)
 
 
 def require_writable(record: Record) -> None:
-    """Make sure before anything is applied that the record can be written then. Raises RecordError."""
+    """Check before an apply that the record can be written afterwards. Raises RecordError."""
     if record.is_ours and not os.access(record.path.absolute().parent, os.W_OK):
         raise RecordError(
             f"{record.path}: cannot be written: let this user write to the folder, or give --last-applied"
@@ -74,7 +74,7 @@ def require_writable(record: Record) -> None:
 
 
 def write(record: Record, source: str, policy: Policy) -> bool:
-    """Write what is applied now, whole or not at all; return whether it was another one. Raises RecordError."""
+    """Write the applied quotas atomically; return whether they differ from the record. Raises RecordError."""
     if record.policy is not None and record.policy.limits == policy.limits:
         return False
     text, _ = quota_file.write(policy)
@@ -104,7 +104,7 @@ def _quoted(source: str, path: Path) -> str:
 
 
 def _named(source: str, path: Path) -> str:
-    """Return a target's name as it is on every machine: a file by its path from the record."""
+    """Return a target's name independent of the machine: a file by its path relative to the record."""
     if "://" in source:
         return source
     return os.path.relpath(source, path.absolute().parent)

@@ -1,4 +1,4 @@
-"""Which quotas a command is about: those of a configuration, a file, a ZooKeeper, or a running cluster or proxy."""
+"""The target of a command: the quotas of a configuration, a file, a ZooKeeper, or a running cluster or proxy."""
 
 from pathlib import Path
 from typing import Final
@@ -9,8 +9,8 @@ from config.problems import InvalidValue
 from config.stores import FileStore
 from config.units import parse_reachable
 from proxy.brokers.connection import BrokerConnection
-from proxy.brokers.kept_connection import Access, access_by
 from proxy.brokers.login import log_in
+from proxy.brokers.persistent_connection import Access, access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
 from proxy.doctor.client import OF_CLIENT, Client, load_client
@@ -24,7 +24,7 @@ _POLL_MS: Final = 5_000
 
 
 def target_options(command: Command) -> Command:
-    """Give a command the options that ``open_target`` takes: exactly one of them says which quotas it is about."""
+    """Add the options of ``open_target`` to a command; exactly one of them selects the target."""
     return with_options(
         command,
         click.option(
@@ -36,9 +36,11 @@ def target_options(command: Command) -> Command:
             help="The quotas of the store that this configuration file (sluice.yaml) names.",
         ),
         click.option(
-            "--file", "quota_file", metavar="FILE", type=click.Path(path_type=Path), help="Those of a quota file."
+            "--file", "quota_file", metavar="FILE", type=click.Path(path_type=Path), help="The quotas of a quota file."
         ),
-        click.option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Those in the ZooKeeper of brokers up to 3.9."),
+        click.option(
+            "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="The quotas in the ZooKeeper of brokers up to 3.9."
+        ),
         click.option(
             "--zookeeper-config",
             metavar="FILE",
@@ -48,7 +50,7 @@ def target_options(command: Command) -> Command:
         click.option(
             "--bootstrap-server",
             metavar="HOST:PORT",
-            help="Those of a running cluster, or of the proxy that answers there.",
+            help="The quotas of a running cluster, or of a proxy at that address.",
         ),
         click.option(
             "--command-config",
@@ -88,7 +90,7 @@ def open_target(
 
 
 def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
-    """Return how a file for --command-config comes to a cluster. Raises click.UsageError."""
+    """Return how to connect to a cluster with a file for --command-config. Raises click.UsageError."""
     try:
         addresses = tuple(parse_reachable(each.strip()) for each in bootstrap_server.split(","))
     except InvalidValue as error:
@@ -109,7 +111,7 @@ def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
 
 
 def source_options(command: Command) -> Command:
-    """Give a command the options that ``open_source`` takes: a cluster or a ZooKeeper to take quotas from."""
+    """Add the options of ``open_source`` to a command: a cluster or a ZooKeeper to import from."""
     return with_options(
         command,
         click.option(
@@ -135,7 +137,7 @@ def source_options(command: Command) -> Command:
 
 
 def open_source(kind: str, address: str | None, config: Path | None, *, of: Path | None) -> QuotaStore:
-    """Return the store to take quotas from; ``of`` is the configuration that names the cluster without an address.
+    """Return the store to import from; ``of``: the configuration that names the cluster if there is no address.
 
     Raises click.UsageError, ConfigError.
     """

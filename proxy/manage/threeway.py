@@ -1,8 +1,8 @@
-"""What has to become of quotas: what is desired, what is live, and what was applied last, side by side.
+"""Three-way comparison of quotas: desired, live and last applied.
 
-As ``kubectl apply`` does it. What was applied last tells what somebody has taken out of the desired quotas, which is
-removed, from what somebody else has made live, which is left; and a limit that nobody has touched since from one that
-somebody has, which is a conflict.
+As in ``kubectl apply``, the last applied quotas tell apart a limit taken out of the desired quotas, which is removed,
+from one that someone else has added, which stays; and a limit unchanged since from one that someone else has changed,
+which is a conflict.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,33 +20,33 @@ from quotas.stores.unlimited import taken_over
 _PLAIN = Terms()
 
 
-class Fate(StrEnum):
-    """What becomes of one limit."""
+class Action(StrEnum):
+    """The outcome for one limit."""
 
     ADD = "add"
     CHANGE = "change"
     REMOVE = "remove"
     CONFLICT = "conflict"
-    """It would be changed or removed, and is not what was applied: only by force."""
+    """It would be changed or removed, but is not what was applied: changed only with force."""
     FOREIGN = "foreign"
-    """It is live, and none of ours: it is left."""
+    """It is live but not managed by the desired quotas: it stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One limit that is not what is desired, or not ours. None: there is none."""
+    """One limit that differs from the desired one, or is not managed. None: no limit."""
 
     entity: Entity
     kind: QuotaKind
-    fate: Fate
+    action: Action
     live: float | None
     desired: float | None
     applied: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
-    """What is desired and cannot be applied: Kafka's quotas have no words for it, and it is not live already."""
+class Unsupported:
+    """A desired rule that cannot be applied: Kafka has no such quota, and it is not live already."""
 
     entity: Entity
     what: str
@@ -54,28 +54,30 @@ class Beyond:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All differences: those of what is desired in its order, then those of what is live."""
+    """All differences: first desired rules in their order, then live ones."""
 
     differences: list[Difference] = field(default_factory=list)
-    beyond: list[Beyond] = field(default_factory=list)
+    beyond: list[Unsupported] = field(default_factory=list)
 
-    def of(self, *fates: Fate) -> list[Difference]:
-        return [each for each in self.differences if each.fate in fates]
+    def of(self, *actions: Action) -> list[Difference]:
+        return [each for each in self.differences if each.action in actions]
 
     @property
     def to_make(self) -> list[Difference]:
-        """What an apply changes without force."""
-        return self.of(Fate.ADD, Fate.CHANGE, Fate.REMOVE)
+        """The changes that an apply makes without force."""
+        return self.of(Action.ADD, Action.CHANGE, Action.REMOVE)
 
     def differs(self, *, skip_extras: bool = False) -> bool:
-        """Whether anything of what is desired is not live; ``skip_extras``: of what can be."""
-        return bool(self.beyond and not skip_extras) or any(each.fate is not Fate.FOREIGN for each in self.differences)
+        """Whether any desired rule is not live; ``skip_extras``: among those that can be applied."""
+        return bool(self.beyond and not skip_extras) or any(
+            each.action is not Action.FOREIGN for each in self.differences
+        )
 
 
 def compare(desired: Policy, live: Policy, applied: Policy | None) -> Plan:
-    """Return what has to become of ``live``; ``applied`` is None where nobody knows what was applied last.
+    """Return the changes for ``live``; ``applied`` is None if there is no record.
 
-    Then nothing is removed, and nothing is a conflict.
+    Without a record nothing is removed, and nothing is a conflict.
     """
     beyond = [*_beyond(desired, live)]
     left_out = {each.entity for each in beyond}
@@ -95,37 +97,37 @@ def _of_entity(
 ) -> Iterator[Difference]:
     wanted, there, before = (policy.limits.get(entity, {}) for policy in (desired, live, applied))
     if not is_of_kafka(entity):
-        before = {}  # never was one applied
+        before = {}  # Kafka never had it
     for kind in dict.fromkeys([*wanted, *there, *before]):
         want, have, had = (_float(kind, limits.get(kind)) for limits in (wanted, there, before))
         if want == have:
             continue
         if want is None and had is None:
-            fate = Fate.FOREIGN
+            action = Action.FOREIGN
         elif is_known and have != had:
-            fate = Fate.CONFLICT
+            action = Action.CONFLICT
         elif have is None:
-            fate = Fate.ADD
+            action = Action.ADD
         else:
-            fate = Fate.REMOVE if want is None else Fate.CHANGE
+            action = Action.REMOVE if want is None else Action.CHANGE
         if want is not None or have is not None:
-            yield Difference(entity, kind, fate, have, want, had)
+            yield Difference(entity, kind, action, have, want, had)
 
 
 def _float(kind: QuotaKind, limit: float | None) -> float | None:
     return None if limit is None else taken_over(kind, limit)
 
 
-def _beyond(desired: Policy, live: Policy) -> Iterator[Beyond]:
+def _beyond(desired: Policy, live: Policy) -> Iterator[Unsupported]:
     for entity, limits in desired.limits.items():
         terms, live_terms = desired.terms.get(entity, _PLAIN), live.terms.get(entity, _PLAIN)
         if is_of_kafka(entity):
             if entity not in live.limits and any(map(_is_cut, (entity.user, entity.client_id))):
-                yield Beyond(entity, "a name of more than 256 bytes, of which only the beginning is known")
+                yield Unsupported(entity, "a name of more than 256 bytes, of which only the beginning is known")
             elif not all(limit > 0 and number(float(limit)) for limit in limits.values()):
-                yield Beyond(entity, "a limit that a quota file, and so the record, cannot hold")
+                yield Unsupported(entity, "a limit that a quota file, and so the record, cannot hold")
             elif terms != live_terms:
-                yield Beyond(entity, _terms(terms) or f"no {_terms(live_terms)}, which is live")
+                yield Unsupported(entity, _terms(terms) or f"no {_terms(live_terms)}, which is live")
             continue
         same = {kind: float(limit) for kind, limit in limits.items()} == {
             kind: float(limit) for kind, limit in live.limits.get(entity, {}).items()
@@ -136,7 +138,7 @@ def _beyond(desired: Policy, live: Policy) -> Iterator[Beyond]:
         if not same or terms != live_terms:
             kinds = (entity.cap, "a cap"), (isinstance(entity.user, Group), "a group of users")
             several = (isinstance(entity.client_id, Prefix), "a prefix of client-ids")
-            yield Beyond(entity, ", ".join(what for is_one, what in (*kinds, several) if is_one))
+            yield Unsupported(entity, ", ".join(what for is_one, what in (*kinds, several) if is_one))
 
 
 def _is_cut(name: Name) -> bool:
@@ -144,7 +146,7 @@ def _is_cut(name: Name) -> bool:
 
 
 def _terms(terms: Terms) -> str:
-    """Return the names of what a rule says beside its limits."""
+    """Return the names of a rule's terms."""
     said = {
         "mode: shadow": terms.shadow,
         "proposed": terms.proposed,
@@ -155,8 +157,8 @@ def _terms(terms: Terms) -> str:
 
 
 def now_applied(desired: Policy, live: Policy, applied: Policy | None, refused: Collection[Entity]) -> Policy:
-    """Return what is applied after a plan was carried out, but for what was ``refused`` or left out: that is what it
-    was before, as far as it is live still.
+    """Return the applied quotas after a plan was carried out. Those in ``refused`` stay as they were applied before, as
+    far as they are still live.
     """
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     for entity, of_entity in desired.limits.items():

@@ -1,4 +1,4 @@
-"""Users with quotas whom no client has been, as a running proxy says on its admin port."""
+"""Users with quotas that no client has used, from the admin port of a running proxy."""
 
 import re
 import urllib.error
@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from proxy.manage.surprises import Said
+from proxy.manage.precedence_findings import Said
 from quotas.policy import Policy
 
 NAME: Final = "user-never-seen"
@@ -15,17 +15,17 @@ _LINE: Final = re.compile(r'sluice_quota_user_unseen\{user="(?P<user>(?:[^"\\]|\
 _LINES: Final = b"sluice_quota_user"
 _ESCAPED: Final = re.compile(r"\\(.)")
 _FIX: Final = (
-    "see in sluice_client_connections_opened_total how its client is called: sasl.oauth, mapping rules and "
-    "principal_to_local_rules make names"
+    "look up the client's actual name in sluice_client_connections_opened_total: sasl.oauth, mapping rules and "
+    "principal_to_local_rules determine names"
 )
 
 
 class NoAnswerError(Exception):
-    """The admin port does not say it; the message says why."""
+    """The admin port does not answer the question; the message says why."""
 
 
 def ask(url: str) -> list[str]:
-    """Return those users, up to a hundred. Raises NoAnswerError."""
+    """Return those users, at most a hundred. Raises NoAnswerError."""
     page = f"{url.rstrip('/')}/metrics"
     if not url.startswith("http://"):
         raise NoAnswerError(f"{url!r} is not a URL like http://127.0.0.1:9404")
@@ -37,7 +37,7 @@ def ask(url: str) -> list[str]:
             error.close()
         raise NoAnswerError(f"{page} does not answer: {error}") from None
     if not any(line.startswith("sluice_quota_users_unseen ") for line in lines):
-        raise NoAnswerError(f"{page} does not say which users were never seen: is it this version of Sluice?")
+        raise NoAnswerError(f"{page} lacks sluice_quota_users_unseen: is it this version of Sluice?")
     return [_unescaped(match["user"]) for line in lines if (match := _LINE.fullmatch(line)) is not None]
 
 
@@ -46,12 +46,12 @@ def _unescaped(value: str) -> str:
 
 
 def never_seen(policy: Policy, users: Sequence[str]) -> Iterator[Said]:
-    """Yield a finding for each rule that is for one of ``users``, by name or as a member of a group."""
+    """Yield a finding for each rule for one of ``users``, by name or as a member of a group."""
     unseen = set(users)
     for entity in policy.limits:
         if entity.user in unseen:
-            yield NAME, entity, None, "no client has been this user since the proxy has the quota", _FIX
+            yield NAME, entity, None, "no client has used this user name since the proxy has had the quota", _FIX
     for group, members in policy.groups.items():
         for user in members:
             if user in unseen:
-                yield NAME, None, None, f"in the group {group}: no client has been user {user}", _FIX
+                yield NAME, None, None, f"in the group {group}: no client has used the name {user}", _FIX

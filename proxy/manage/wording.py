@@ -1,4 +1,4 @@
-"""Quotas in the words of kafka-configs (ConfigCommand); what Sluice alone knows is told in lines that begin so."""
+"""Quotas in the words of kafka-configs (ConfigCommand); lines about features of Sluice begin with "Sluice"."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,25 +22,25 @@ _FEW: Final = (
     QuotaKind.PRODUCER_BYTE_RATE,
     QuotaKind.CONNECTION_CREATION_RATE,
 )
-"""The order of limits on a line: that of Java's HashMap, of four places for up to three limits ..."""
+"""The order of limits on a line: that of Java's HashMap with four buckets, for up to three limits ..."""
 _ALL: Final = (
     QuotaKind.PRODUCER_BYTE_RATE,
     QuotaKind.CONSUMER_BYTE_RATE,
     QuotaKind.CONTROLLER_MUTATION_RATE,
     QuotaKind.REQUEST_PERCENTAGE,
 )
-"""... and of eight for four."""
+"""... and with eight buckets, for four."""
 _UNITS: Final = [(unit, size) for unit, size in reversed(BYTE_UNITS.items()) if unit.endswith("iB")]
 
 
 def names(entity: Entity) -> dict[str, Name]:
-    """Return the names of an entity by their kinds."""
+    """Return entity type → name."""
     of_entity = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
     return {kind: name for kind, name in of_entity.items() if name is not None}
 
 
 def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
-    """Return the line that kafka-configs --describe prints, or one of Sluice's own."""
+    """Return the line of kafka-configs --describe, or one of Sluice's own."""
     order = _ALL if len(limits) == len(_ALL) else _FEW
     pairs = ", ".join(f"{kind}={java_double(as_described(kind, limits[kind]))}" for kind in order if kind in limits)
     whose = "Quota" if is_of_kafka(entity) else "Sluice cap" if entity.cap else "Sluice quota"
@@ -48,7 +48,7 @@ def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
 
 
 def terms_described(entity: Entity, terms: Terms) -> str:
-    """Return a line about what a rule says beside its limits."""
+    """Return a line about a rule's terms."""
     said = ", ".join(f"{key}={value}" for key, value in terms_written(terms).items() if not isinstance(value, dict))
     proposed = ", ".join(f"proposed.{kind}={java_double(limit)}" for kind, limit in terms.proposed.items())
     cap = "the cap of " if entity.cap else ""
@@ -56,7 +56,7 @@ def terms_described(entity: Entity, terms: Terms) -> str:
 
 
 def terms_written(terms: Terms) -> dict[str, str | dict[str, str]]:
-    """Return what a rule says beside its limits, as a quota file has it."""
+    """Return a rule's terms as in a quota file."""
     written: dict[str, str | dict[str, str]] = {}
     if terms.shadow:
         written["mode"] = "shadow"
@@ -72,7 +72,7 @@ def terms_written(terms: Terms) -> dict[str, str | dict[str, str]]:
 
 
 def completed(entity: Entity) -> str:
-    """Return what kafka-configs --alter prints when it is done; of pairs it names the first alone, and this both."""
+    """Return the final line of kafka-configs --alter, which names only the first of a pair; this one names both."""
     of_entity = names(entity)
     if set(of_entity.values()) == {Default.DEFAULT}:
         kinds = " and ".join(f"{_ALTERED[kind]}s" for kind in of_entity)
@@ -109,12 +109,12 @@ def _named(kind: str, name: Name) -> str:
 
 
 def shown(name: str) -> str:
-    """Return a name without what would move a cursor."""
+    """Return a name with control characters escaped."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
 
 
 def plain(kind: QuotaKind, limit: float | None) -> str:
-    """Return a limit for people: bytes with the largest unit that says them exactly."""
+    """Return a readable limit: bytes in the largest unit that is exact."""
     if limit is None:
         return "-"
     if kind.row.written is Written.BYTES:

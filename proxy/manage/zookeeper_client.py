@@ -1,6 +1,6 @@
-"""How to connect to ZooKeeper, from a file: as kafka-configs takes it for ``--zk-tls-config-file``, or a broker's own.
+"""Reads ZooKeeper connection settings from a file, as for kafka-configs' ``--zk-tls-config-file`` or as of a broker.
 
-The login, for which Kafka has a JAAS file and a property of Java, is ``sasl.jaas.config`` here.
+The login, which Kafka reads from a JAAS file and a Java property, is ``sasl.jaas.config`` here.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ WORDS: Final = {
     " and .tls": " and --zookeeper-config",
     " and .key": "",
 }
-"""What is a setting of the proxy, in the words of the command line."""
+"""Names of the proxy's settings → those of the command line."""
 
 
 def open_zookeeper(connect: str, config: Path | None) -> QuotaStore:
@@ -43,11 +43,11 @@ def open_zookeeper(connect: str, config: Path | None) -> QuotaStore:
 
 
 def settings_of(connect: str, config: Path) -> tuple[Settings, str | None]:
-    """Return what a file says, and the password in it. Raises ConfigError."""
+    """Return the settings and the password in a file. Raises ConfigError."""
     properties = parse_properties(read_text(config))
     login = _login(config, properties)
     tls = _tls(config, properties)
-    # kafka-configs protects what it writes where it logs in, by either means; brokers do where they are told to.
+    # kafka-configs protects nodes if it logs in, by either means; brokers do if they are configured to.
     secure = login is not None or (tls is not None and tls.certificate is not None)
     sections: dict[str, Any] = {} if tls is None else {"tls": tls}
     if login is not None:

@@ -1,7 +1,7 @@
-"""Noticing that files have another content: written in place, renamed over, or behind a swapped symlink (Kubernetes).
+"""Detects changed files: written in place, renamed over, or behind a swapped symlink (Kubernetes).
 
-It asks for the file's identity four times a second, which follows every symlink and works on any file system;
-docs/decisions/0005 says why not inotify.
+It polls the file's identity four times a second, which follows symlinks and works on any file system;
+docs/decisions/0005 explains why not inotify.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _Identity = tuple[int, int, int, int, int] | None
 
 
 class FileWatch:
-    """Calls ``reload`` once whenever a file behind ``paths`` is another, or says something else, than before."""
+    """Calls ``reload`` once for each change of a file behind ``paths``."""
 
     def __init__(self, paths: Sequence[Path], reload: Callable[[], Awaitable[None]]) -> None:
         self._paths = paths
@@ -24,11 +24,11 @@ class FileWatch:
         self._seen = self._identities()
 
     def run(self, name: str) -> None:
-        """Look from now on; ``name`` is the job's."""
+        """Start polling; ``name`` is the job's."""
         every(POLL_S, self.check, name)
 
     async def check(self) -> None:
-        """Look once. Files that are still being written are left to the next look."""
+        """Check once. Files that are still being written are left to the next check."""
         identities = self._identities()
         if identities == self._seen:
             return

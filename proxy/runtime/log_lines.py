@@ -1,6 +1,5 @@
-"""Log lines on their way out: written by a thread, so that a pipe that nobody reads holds up nothing but the log.
-
-And how many there may be of one event: whatever anybody can cause, it does not become a flood of lines.
+"""Writes log lines by a thread, so that an unread pipe blocks nothing but the log, and limits the
+rate of each event.
 """
 
 import os
@@ -14,22 +13,22 @@ from structlog import DropEvent
 from structlog.typing import EventDict, WrappedLogger
 
 MAX_WAITING_CHARS: Final = 2**20
-"""What may wait for its reader; then lines are dropped."""
+"""Limit of buffered characters; further lines are dropped."""
 _AT_ONCE_CHARS: Final = 2**16
 _LAST_WORDS_S: Final = 1.0
 
 BURST: Final = 100
 EVERY_MS: Final = 600
-"""Lines of one event: so many at once, and then one each time this has passed, a hundred a minute."""
+"""Rate limit of one event: BURST lines at once, then one per interval, a hundred a minute."""
 MAX_EVENTS: Final = 1000
-"""Events that are told apart; all others are one."""
+"""Limit of distinct events; all others share one rate."""
 
 
 class LogWriter:
-    """Writes lines to ``stream``: at once, or between ``start`` and ``stop`` by a thread of its own.
+    """Writes lines to ``stream``: directly, or by its own thread between ``start`` and ``stop``.
 
-    ``say_dropped(number, error)`` is to log how many were dropped, when lines are taken again: for want of a reader, or
-    because of the error that writing them met.
+    ``say_dropped(number, error)`` is called once writing works again, to log how many lines were dropped: because
+    nobody read them, or because of a write error.
     """
 
     def __init__(self, stream: TextIO, say_dropped: Callable[[int, str], None]) -> None:
@@ -42,14 +41,14 @@ class LogWriter:
         self._stopping = False
         self._unsaid = 0
         self._error = ""
-        """Why lines could not be written, since it was said last."""
+        """The last write error that is not logged yet."""
         self.unread = 0
-        """Lines that were dropped because nobody took those before them."""
+        """Lines dropped because the reader did not keep up."""
         self.unwritten = 0
-        """Lines that were dropped because writing them failed: the disk is full, the reader has gone."""
+        """Lines dropped because writing failed: the disk is full, or the reader has gone."""
 
     def write(self, line: str) -> None:
-        """Take a line. Never waits for its reader while there is a thread."""
+        """Write or enqueue a line. Never blocks while there is a thread."""
         line += "\n"
         if self._thread is None:
             self._put([line])
@@ -64,12 +63,12 @@ class LogWriter:
             self._changed.notify()
 
     def start(self) -> None:
-        """Begin to write by a thread."""
+        """Start the thread."""
         self._thread = Thread(target=self._run, name="write the log", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits; give up after a second. Whoever does not read now gets no further line."""
+        """Write the remaining lines, for at most a second."""
         if self._thread is None:
             return
         with self._changed:
@@ -83,7 +82,7 @@ class LogWriter:
     def _run(self) -> None:
         while lines := self._take():
             if not self._put(lines):
-                continue  # to say so would fail, too
+                continue  # logging it would fail too
             with self._changed:
                 unsaid, self._unsaid = self._unsaid, 0
                 error, self._error = self._error, ""
@@ -91,7 +90,7 @@ class LogWriter:
                 self._say_dropped(unsaid, error)
 
     def _take(self) -> list[str]:
-        """Wait for lines and return some; none when it is time to stop and all are written."""
+        """Wait for lines and return some; none once the writer is stopping and all are written."""
         taken: list[str] = []
         chars = 0
         with self._changed:
@@ -104,19 +103,19 @@ class LogWriter:
         return taken
 
     def _put(self, lines: list[str]) -> bool:
-        """Write lines; False where that failed."""
+        """Write lines; return False if that failed."""
         text = "".join(lines)
         try:
             try:
                 descriptor = self._stream.fileno()
-            except OSError:  # a stream in memory
+            except OSError:  # an in-memory stream
                 self._stream.write(text)
                 self._stream.flush()
                 return True
-            # Past the stream's own buffer: a thread that still waits there would abort the interpreter when it ends.
+            # Bypass the stream's own buffer: a thread that blocks there would abort the interpreter at exit.
             _write_all(descriptor, text.encode(self._stream.encoding or "utf-8", "backslashreplace"))
         except (OSError, ValueError) as error:
-            # A full disk, or a reader that went away, must not stop the proxy, and there is nowhere to say so yet.
+            # A full disk or a closed pipe must not stop the proxy, and cannot be logged yet.
             with self._changed:
                 self.unwritten += len(lines)
                 self._unsaid += len(lines)
@@ -129,7 +128,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
     while data:
         try:
             data = data[os.write(descriptor, data) :]
-        except BlockingIOError:  # another process that has it too may have made it so
+        except BlockingIOError:  # another process that shares it may have made it non-blocking
             select.select((), (descriptor,), ())
 
 
@@ -142,19 +141,19 @@ class _Event:
         self.left_out = 0
 
 
-class Seldom:
-    """A processor of structlog that lets no event through too often: the next line of it says ``left_out``."""
+class EventLimiter:
+    """A structlog processor that limits the rate of each event; the next admitted line has ``left_out``."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._events: dict[tuple[str, str], _Event] = {}
-        self._lock = RLock()  # what is collected in between may have something to say itself
+        self._lock = RLock()  # an object's destructor may log meanwhile
         self.left_out = 0
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
         """Return the event, or raise DropEvent."""
         del method
-        # What libraries say is one event each: their texts have no end.
+        # A library is one event: the number of its texts is unlimited.
         key = (logger.name, event["event"] if logger.name.startswith("sluice") else "")
         with self._lock:
             left_out = self._admit(key)
@@ -163,7 +162,7 @@ class Seldom:
         return {**event, "left_out": left_out} if left_out else event
 
     def _admit(self, key: tuple[str, str]) -> int:
-        """Return how many were left out before this one, -1 if it is itself."""
+        """Return how many lines were left out before this one, or -1 if this one is left out."""
         now_ms = self._clock()
         seen = self._events.get(key)
         if seen is None:
@@ -182,9 +181,9 @@ class Seldom:
         return left_out
 
     def take_left_out(self, *, of_all: bool = False) -> list[tuple[str, str, int]]:
-        """Return (logger, event, number) of what was left out and has had no line since, and forget those events.
+        """Return (logger, event, number) of lines left out without a later line, and forget those events.
 
-        That is of events that have not come for a minute, or ``of_all``.
+        It covers events that have not occurred for a minute, or ``of_all``.
         """
         now_ms = self._clock()
         with self._lock:

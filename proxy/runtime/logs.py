@@ -1,7 +1,7 @@
-"""Logs on stderr: one event a line, whatever a client-id contains, of bounded length, and not too many of one event.
+"""Logs on stderr: one event per line, whatever a client-id contains, with limited length and rate.
 
-JSON for machines, and a form of its own for people: structlog's console and logfmt renderers let escape sequences and
-bidirectional controls through, with which a client's name could rewrite the terminal it is shown on.
+JSON for machines, and a renderer of its own for people: structlog's console and logfmt renderers pass escape sequences
+and bidirectional controls, with which a client's name could rewrite the terminal.
 """
 
 import json
@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from proxy.runtime.clock import now_ms, wall_s
-from proxy.runtime.log_lines import LogWriter, Seldom
+from proxy.runtime.log_lines import EventLimiter, LogWriter
 from proxy.runtime.names import label
 
 LEVELS: Final = {
@@ -27,19 +27,19 @@ LEVELS: Final = {
 }
 MAX_VALUE_BYTES: Final = 1024
 MAX_EXCEPTION_BYTES: Final = 16 * 1024
-"""What is longer is cut, and a digest shows what is the same."""
-_CONTINUED: Final = "\n    | "  # what begins a line that is not an event of its own
+"""A longer value is cut, and ends in a digest by which it can be compared."""
+_CONTINUED: Final = "\n    | "  # prefix of continuation lines
 
 
-class _Current:
-    """Where lines go now, and how many they may be."""
+class _Output:
+    """The current output of the log, and its rate limiter."""
 
     def __init__(self, stream: TextIO) -> None:
         self.writer = LogWriter(stream, _say_dropped)
-        self.seldom = Seldom(now_ms)
+        self.limiter = EventLimiter(now_ms)
 
 
-_current: _Current | None = None
+_current: _Output | None = None
 
 
 def configure(
@@ -47,14 +47,14 @@ def configure(
     format: Literal["auto", "json", "console"],  # noqa: A002  the setting's name
     stream: TextIO | None = None,
 ) -> None:
-    """Send what structlog and the logging of libraries have to say to ``stream``, stderr unless given."""
+    """Send the logs of structlog and of libraries to ``stream``, by default stderr."""
     global _current  # noqa: PLW0603  as structlog's own configuration, there is one for the process
     stream = stream or sys.stderr
     people = format == "console" or (format == "auto" and stream.isatty())
-    _current = current = _Current(stream)
+    _current = current = _Output(stream)
     structlog.configure(
         processors=[
-            current.seldom,
+            current.limiter,
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
             _bounded,
@@ -65,14 +65,14 @@ def configure(
         logger_factory=lambda name="sluice": _Logger(name, current.writer),
         cache_logger_on_first_use=True,
     )
-    # Libraries speak up from warning on: their info is about requests, and the proxy has metrics for those.
+    # Libraries log from warning on: their info is about single requests, for which the proxy has metrics.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_FromLibraries()], force=True)
     logging.captureWarnings(capture=True)
 
 
 @contextmanager
-def written_apart() -> Iterator[None]:
-    """Write lines by a thread meanwhile: no reader of theirs can hold up the event loop."""
+def writer_thread() -> Iterator[None]:
+    """Write lines by a thread within this context, so that no reader can block the event loop."""
     if (current := _current) is None:
         yield
         return
@@ -85,18 +85,18 @@ def written_apart() -> Iterator[None]:
 
 
 def flush(*, of_all: bool = False) -> None:
-    """Say of events that came too often and then no more how many were left out. To be called every now and then."""
+    """Log how many lines were left out, for events that no longer occur. To be called now and then."""
     if _current is not None:
-        for name, event, number in _current.seldom.take_left_out(of_all=of_all):
+        for name, event, number in _current.limiter.take_left_out(of_all=of_all):
             structlog.get_logger("sluice.log").warning("lines left out", of=name, said=event, number=number)
 
 
 def dropped() -> dict[str, int]:
-    """Return how many lines were not written, by cause: nobody took them, writing failed, or too many of one event."""
+    """Return the number of dropped lines by cause: no reader, write error, or rate limit."""
     if _current is None:
         return {"unread": 0, "unwritten": 0, "repeated": 0}
     writer = _current.writer
-    return {"unread": writer.unread, "unwritten": writer.unwritten, "repeated": _current.seldom.left_out}
+    return {"unread": writer.unread, "unwritten": writer.unwritten, "repeated": _current.limiter.left_out}
 
 
 def _say_dropped(number: int, error: str) -> None:
@@ -104,21 +104,23 @@ def _say_dropped(number: int, error: str) -> None:
     if error:
         log.warning("lines dropped: they could not be written", number=number, error=error)
     else:
-        log.warning("lines dropped: nobody took them", number=number)
+        log.warning("lines dropped: the reader did not keep up", number=number)
 
 
 def render_json(logger: WrappedLogger, method: str, event: EventDict) -> str:
-    """One JSON object; everything outside ASCII is escaped."""
+    """Render one JSON object in ASCII."""
     del logger, method
     try:
         return json.dumps(event, default=str, allow_nan=False)
     except (TypeError, ValueError):
-        # A key that is no text, a number that is no JSON number: better shown as Python shows it than not at all.
+        # For keys that are not strings, and numbers that JSON lacks: Python's repr.
         return json.dumps({key: value if isinstance(value, str) else repr(value) for key, value in event.items()})
 
 
 def render_console(logger: WrappedLogger, method: str, event: EventDict) -> str:
-    """``12:34:56.789 warning  sluice.cluster  no broker answers  cluster=demo``; texts as Python quotes them."""
+    """Render ``12:34:56.789 warning  sluice.cluster  no broker answers  cluster=demo``, with texts
+    quoted as in Python.
+    """
     del logger, method
     head = (event.pop(key) for key in ("timestamp", "level", "logger", "event"))
     exception = event.pop("exception", None)
@@ -131,7 +133,7 @@ def render_console(logger: WrappedLogger, method: str, event: EventDict) -> str:
 
 
 def _bounded(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Cut what is long. Texts of what is no text are looked at too, and left as they are where they are short."""
+    """Shorten long values. Other objects are measured by their text, and kept if that is short."""
     del logger, method
     for key, value in event.items():
         if value is None or isinstance(value, int | float):
@@ -146,7 +148,7 @@ def _bounded(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
 
 
 def _stamped(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Put what every event has in front: time (ISO 8601, UTC), level, logger, event."""
+    """Put the common fields first: time (ISO 8601, UTC), level, logger, event."""
     del method
     stamp = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"timestamp": stamp, "level": event.pop("level"), "logger": logger.name, "event": event.pop("event")}
@@ -160,12 +162,12 @@ def _shown(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return the text with what moves a cursor, ends a line or turns its direction written as an escape."""
+    """Return the text with control characters, line ends and bidirectional controls escaped."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class _Logger:
-    """What rendered lines are given to; structlog calls the method of the level."""
+    """Passes rendered lines to the writer; structlog calls the method of the level."""
 
     __slots__ = ("critical", "debug", "error", "info", "name", "warning")
 
@@ -175,7 +177,7 @@ class _Logger:
 
 
 class _FromLibraries(logging.Handler):
-    """Passes on what libraries say through ``logging``."""
+    """Forwards log records of libraries to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(record.name)

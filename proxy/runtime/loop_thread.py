@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own: for who asks a network from code that waits, off the proxy's own loop."""
+"""An event loop on its own thread, for blocking code that needs the network off the proxy's own loop."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """The thread begins with the first work for it. ``close`` cancels what is not done, and then awaits ``at_end``."""
+    """Starts with the first work. ``close`` cancels unfinished work, then awaits ``at_end``."""
 
     def __init__(self, name: str, at_end: Callable[[], Awaitable[object]]) -> None:
         self._name = name
@@ -20,7 +20,7 @@ class LoopThread:
         self._starting = threading.Lock()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run ``work`` there, and return at once."""
+        """Run ``work`` on the thread; returns immediately."""
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -29,7 +29,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """End the thread, and wait for that. It begins anew with the next work."""
+        """End the thread and wait for it. The next ``submit`` starts a new one."""
         with self._starting:
             if self._thread is not None:
                 asyncio.run_coroutine_threadsafe(self._end(), self._loop)

@@ -1,4 +1,4 @@
-"""Names as they come off the wire and as they are shown: neither is ever too long."""
+"""Names from the wire, and names as shown: both limited in length."""
 
 from hashlib import sha256
 from typing import Final
@@ -14,16 +14,16 @@ _DIGEST_CHARS: Final = 12
 def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
     """Return the client-id of the request at ``start``, whose header is complete, as it is counted; null is "".
 
-    The one place where client-ids come off the wire.
+    Client-ids are read from the wire only here.
     """
     return counted_as(headers.client_id(spec, data, start))
 
 
 def label(text: str, max_bytes: int = MAX_LABEL_BYTES) -> str:
-    """Return ``text`` as a label value: encodable, and at most ``max_bytes`` long.
+    """Return ``text`` as a label value: valid UTF-8, and at most ``max_bytes`` long.
 
-    A lone surrogate becomes its escape; what is cut off is replaced by a digest, so that two long names with
-    one beginning stay two.
+    A lone surrogate becomes its escape; a cut end is replaced by a digest, so that long names with a common beginning
+    stay distinct.
     """
     if text.isascii():
         if len(text) <= max_bytes:

@@ -1,11 +1,11 @@
-"""What may be logged, and what is one of many: a flood must not become one of log lines."""
+"""Limits log lines to one per key and minute, so that a flood of events does not flood the log."""
 
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 INTERVAL_MS: Final = 60_000
 MAX_KEPT: Final = 1000
-"""Keys with a line of their own in one interval; the others share one."""
+"""Keys with a line of their own in one interval; all others share one."""
 
 OTHERS: Final = "others"
 
@@ -21,9 +21,9 @@ class _Suppressed:
 
 
 class OnceAMinute(Generic[Key]):
-    """Admits one line for each key and minute; ``say_more(key, number)`` writes the one that counts the rest.
+    """Admits one line per key and minute; ``say_more(key, number)`` logs the number of the rest.
 
-    Call ``flush`` every now and then: it has those counts written, and forgets.
+    ``flush`` has to be called now and then: it logs those numbers.
     """
 
     def __init__(self, say_more: Callable[[Key, int], None]) -> None:
@@ -31,7 +31,7 @@ class OnceAMinute(Generic[Key]):
         self._suppressed: dict[Key, _Suppressed] = {}
 
     def admits(self, key: Key, others: Key, now_ms: int) -> bool:
-        """Say whether a line may be written for ``key``, or where there are too many of them, for ``others``."""
+        """Return whether a line may be logged for ``key``, or for ``others`` if there are too many keys."""
         if key not in self._suppressed and len(self._suppressed) >= MAX_KEPT:
             key = others
         suppressed = self._suppressed.get(key)
@@ -44,7 +44,7 @@ class OnceAMinute(Generic[Key]):
         return True
 
     def flush(self, now_ms: int) -> None:
-        """Have written how many more there were, where the interval is over."""
+        """Log how many more there were, for intervals that are over."""
         for key in [key for key, suppressed in self._suppressed.items() if now_ms >= suppressed.until_ms]:
             count = self._suppressed.pop(key).count
             if count:

@@ -1,4 +1,4 @@
-"""Long walks over what clients have made many of, a little at a time: others get their turn in between."""
+"""Long iterations in slices, so that other tasks get a turn in between."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 SLICE: Final = 500
-"""Counters or meters looked at in one go: one or two milliseconds."""
+"""Items processed at a time: one or two milliseconds of counters or meters."""
 
 
 async def in_slices(items: Iterable[T]) -> list[T]:
-    """Return all items, which are made as they are asked for."""
+    """Return all items of an iterable, which is consumed in slices."""
     made = []
     for number, item in enumerate(items, 1):
         made.append(item)

@@ -1,6 +1,6 @@
-"""The one place that asks the loop to run something: tasks, recurring jobs, timers, sockets and signals.
+"""The only module that schedules work on the loop: tasks, recurring jobs, timers, sockets and signals.
 
-What they raise is noted (``proxy.runtime.faults``), never lost, and stops nothing but itself.
+Exceptions are noted (``proxy.runtime.faults``), never lost, and end only the work that raised them.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ Ts = TypeVarTuple("Ts")
 Job = Callable[[], Awaitable[object] | None]
 
 AFTER_FAULT_S: Final = 1.0
-"""The least pause after a job has failed, so that one without a pause of its own does not spin."""
+"""The shortest pause after a failed job, so that a job without a pause does not spin."""
 
 log = structlog.get_logger("sluice.tasks")
 
@@ -34,17 +34,17 @@ def spawn(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
 
 
 def every(period_s: float | Callable[[], float], job: Job, name: str) -> asyncio.Task[None]:
-    """Run ``job`` now, and again ``period_s`` after each end of it, whatever it raises, until the task is cancelled."""
+    """Run ``job`` now, and again ``period_s`` after each run, whatever it raises, until the task is cancelled."""
     return spawn(_repeat(period_s, job, name), name)
 
 
 async def attempt(where: str, job: Job) -> bool:
-    """Run ``job`` once; return whether it came to its end, with what it raised noted."""
+    """Run ``job`` once; return whether it succeeded; an exception is noted."""
     try:
         waiting = job()
         if waiting is not None:
             await waiting
-    except Exception as error:  # noqa: BLE001  that nothing gets past is what this is for
+    except Exception as error:  # noqa: BLE001  all errors are contained here
         note(where, error)
         return False
     return True
@@ -59,7 +59,7 @@ def later(
 
 
 def on_readable(readable: socket.socket, where: str, call: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call ``call``, contained, whenever there is something to read, until the reader is removed from the loop."""
+    """Call ``call``, contained, whenever ``readable`` has data, until the reader is removed from the loop."""
     asyncio.get_running_loop().add_reader(readable, lambda: contained(where, call, *args))
 
 
@@ -69,9 +69,11 @@ def on_signal(number: int, where: str, call: Callable[[*Ts], object], *args: *Ts
 
 
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Take what reached the loop itself (``set_exception_handler``): from libraries, for ours is contained before."""
+    """Handle errors that reach the loop (``set_exception_handler``): those of libraries, since our
+    own are contained.
+    """
     error, said = context.get("exception"), str(context.get("message"))
-    if isinstance(error, OSError):  # of a connection: its end is told to whoever has it
+    if isinstance(error, OSError):  # of a connection, whose owner is told separately
         log.debug("connection failed", loop=type(loop).__name__, message=said, error=str(error))
     else:
         note("event loop", error if isinstance(error, BaseException) else RuntimeError(said))

@@ -1,7 +1,7 @@
-"""Whom a request belongs to: what is counted for a client, and the counters that it is charged to.
+"""Accounts: a client's meter and the quota counters that its requests are charged to.
 
-An account is found once for each listener, broker, user and client-id, and shared by all connections that are theirs.
-It lasts as long as one of them holds it; its meter lasts until what was counted is in a usage record.
+There is one account for each listener, broker, user and client-id, shared by all of that client's connections. It lives
+while one of them holds it; its meter lives until its counts are in a usage record.
 """
 
 from proxy.usage.meter import Meter, MeterKey
@@ -13,7 +13,7 @@ from quotas.names import shared_name
 
 
 class Account:
-    """What a client uses through one listener at one broker."""
+    """A client's usage through one listener at one broker."""
 
     __slots__ = (
         "_all",
@@ -33,9 +33,9 @@ class Account:
         self._meters = meters
         self.key = key
         self.meter = meters.find(key)
-        """Where those who hold the account count. Shared with others where there are more clients than meters."""
+        """The meter of the account's holders. Shared with other clients if there are more clients than meters."""
         self.holders = 0
-        """Sessions that may still count or charge here."""
+        """Number of sessions that may still count or charge here."""
         self._generation = engine.generation
         self._bounds: dict[QuotaKind, Bound] = {}
         self._caps: dict[QuotaKind, tuple[Bound, ...]] = {}
@@ -43,7 +43,7 @@ class Account:
         self._limited: dict[QuotaKind, tuple[Bound, ...]] = {}
 
     def bound(self, kind: QuotaKind) -> Bound:
-        """Return the counter of the quota that wins, right for ``Engine.generation``."""
+        """Return the counter of the quota that applies, valid for the current ``Engine.generation``."""
         if self._generation != self._engine.generation:
             self._renew()
         bound = self._bounds.get(kind)
@@ -52,7 +52,7 @@ class Account:
         return bound
 
     def caps(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        """Return the counters that it is charged to besides, likewise, the narrowest first: most often none."""
+        """Return the counters of caps that apply as well, narrowest first; usually none."""
         if not self._engine.has_caps:
             return ()
         if self._generation != self._engine.generation:
@@ -63,7 +63,7 @@ class Account:
         return caps
 
     def bounds(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        """Return all counters that it is charged to, that of the quota that wins first."""
+        """Return all counters that it is charged to, the quota's before the caps'."""
         if self._generation != self._engine.generation:
             self._renew()
         found = self._all.get(kind)
@@ -72,7 +72,7 @@ class Account:
         return found
 
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        """Return those that have a limit in force."""
+        """Return the counters that have a limit in force."""
         if self._generation != self._engine.generation:
             self._renew()
         limited = self._limited.get(kind)
@@ -82,7 +82,7 @@ class Account:
         return limited
 
     def charge(self, kind: QuotaKind, value: float, now_ms: int) -> int:
-        """Charge all of them; returns the longest throttle time that one of them asks for."""
+        """Charge all counters; return the longest throttle time of any."""
         throttle_ms = self.bound(kind).charge(value, now_ms)
         if self._engine.has_caps:
             for cap in self.caps(kind):
@@ -90,7 +90,7 @@ class Account:
         return throttle_ms
 
     def has_shadow(self, kind: QuotaKind) -> bool:
-        """Whether one of them has a limit in shadow."""
+        """Whether a counter has a limit in shadow."""
         if self.bound(kind).shadow_limit is not None:
             return True
         return self._engine.has_caps and any(cap.shadow_limit is not None for cap in self.caps(kind))
@@ -104,18 +104,18 @@ class Account:
 
     @property
     def live_meter(self) -> Meter:
-        """Where to count now, for one who does not hold the account: its meter may be gone."""
+        """The meter to count on without holding the account, whose own meter may be gone."""
         return self.meter if self.holders else self._meters.find(self.key)
 
     @property
     def exempt(self) -> bool:
-        """No quota holds it, of no kind: it is charged to nobody's counter."""
+        """No quota of any kind applies, and no counter is charged."""
         return self.key.exempt
 
     @property
     def _counted_user(self) -> str:
-        """Whose counters these are. A quota for all clients of a mechanism holds also those that have a name within it,
-        all together, unless there is one for that name.
+        """The user whose counters are charged. A quota for all clients of a mechanism applies also to those with a name
+        within it, all together, unless that name has a quota itself.
         """
         user = self.key.user
         shared = shared_name(user)
@@ -132,15 +132,15 @@ class Account:
         return self._engine.resolve_caps(self._counted_user, self.key.client_id, kind, self.key.broker)
 
 
-class Nobody(Account):
-    """The account of connections whose client is not known yet, or has not proved who it is: no limit holds for it."""
+class UnlimitedAccount(Account):
+    """The account of connections whose client is not known or not authenticated yet: no limit applies."""
 
     __slots__ = ()
 
     def _resolve(self, kind: QuotaKind) -> Bound:
         return self._engine.unlimited(kind)
 
-    def _resolve_caps(self, kind: QuotaKind) -> tuple[Bound, ...]:  # noqa: ARG002  the face of Account
+    def _resolve_caps(self, kind: QuotaKind) -> tuple[Bound, ...]:  # noqa: ARG002  the signature of Account
         return ()
 
 
@@ -155,9 +155,9 @@ class Accounts:
         self._listener = listener
         self.exemptions = exemptions
         self._accounts: dict[MeterKey, Account] = {}
-        self.nobody: Account = Nobody(engine, Meters(1), MeterKey(listener, -1, "", ""))
+        self.nobody: Account = UnlimitedAccount(engine, Meters(1), MeterKey(listener, -1, "", ""))
         self.refused = 0
-        """Connections refused since the last record, before anything was known of their clients."""
+        """Connections refused since the last record, before their client was known."""
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -166,9 +166,9 @@ class Accounts:
         return bool(self._accounts)
 
     def hold(self, broker: int, user: str, client_id: str, *, exempt: bool = False) -> Account:
-        """Return the account of a client (node id of its broker, -1: not known yet), for the caller to give back.
+        """Return a client's account, to be given back (``broker``: node id, -1 if not known yet).
 
-        ``exempt``: its connection is, whoever the client is.
+        ``exempt``: the connection is exempt, whichever client it is.
         """
         key = MeterKey(self._listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
         account = self._accounts.get(key)
@@ -179,7 +179,7 @@ class Accounts:
         return account
 
     def give_back(self, account: Account) -> None:
-        """Take note that one who held ``account`` counts and charges there no more."""
+        """Note that a holder of ``account`` will no longer count or charge there."""
         account.holders -= 1
         if not account.holders and account is not self.nobody:
             account.meter.holders -= 1

@@ -1,7 +1,7 @@
-"""Which addresses connected: what usage records say of connections before anybody knows whose they are.
+"""Counts connections by address, for usage records: before the client of a connection is known.
 
-Strangers choose their addresses, an IPv6 host from 2^64. So few are told apart: first those with a limit of their own
-name, then those that were refused, then those that came most. All others of a listener are summed up in one row.
+Strangers choose their addresses, an IPv6 host from 2^64 of them, so few have rows of their own: first addresses with a
+limit of their own, then refused ones, then the busiest. The others of a listener share one row.
 """
 
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 
 MOST_COUNTED: Final = 5000
-"""Addresses without a limit of their own name that are counted apart within an interval: a megabyte, and to choose the
-busiest of them takes some milliseconds."""
+"""Addresses counted separately within an interval, besides those with a limit of their own: a megabyte of memory, and
+some milliseconds to select the busiest."""
 _SLICE: Final = 200
-"""Addresses looked at before others get their turn."""
+"""Addresses processed before other tasks get a turn."""
 _OF_KIND: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 COLUMNS: Final = (
     *(_OF_KIND.used, _OF_KIND.limit, _OF_KIND.rule, _OF_KIND.throttled, _OF_KIND.throttle_ms, _OF_KIND.muted_ms),
     *("accept_waits", "accept_wait_ms"),
 )
-"""Of an address: what came, the limit, its rule, and of what came how much was refused, and how long it was held. Of a
-listener: how often accepting waited."""
+"""Columns of an address: connections, the limit, its rule, refused connections and how long they were held. Columns of
+a listener: number and duration of accept waits."""
 NOTHING: Final = (0, None, None, 0, 0, 0, 0, 0)
 
 
 class AddressRow(NamedTuple):
-    """What came from one address to one listener within an interval, or from all that are not told apart; or the waits
-    of a listener, without an address.
+    """A row of usage records: connections of one address (or of all the others) to one listener in an interval, or,
+    without an address, the accept waits of a listener.
     """
 
     listener: str
@@ -47,14 +47,14 @@ class _Key(NamedTuple):
 
 
 class _Address:
-    """What came from one address."""
+    """Counters of one address."""
 
     __slots__ = ("attempts", "limit", "rule", "throttles")
 
     def __init__(self) -> None:
         self.attempts = 0
         self.limit: float | None = None
-        """At the last attempt."""
+        """As of the last attempt."""
         self.rule: Entity | None = None
         self.throttles: Throttles | None = None
 
@@ -65,7 +65,9 @@ class _Address:
 
 
 class Addresses:
-    """Counts attempts; of each interval ``most`` addresses have a row, and the others one for each listener."""
+    """Counts attempts to connect; in each interval ``most`` addresses have their own row, the
+    others one per listener.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -73,7 +75,7 @@ class Addresses:
         self._waits: dict[str, list[int]] = {}
 
     def note_wait(self, listener: str, wait_ms: int) -> None:
-        """Count a wait of accepting, for the rate of a listener or of the proxy."""
+        """Count an accept wait, for the rate of the listener or of the proxy."""
         waits = self._waits.setdefault(listener, [0, 0])
         waits[0] += 1
         waits[1] += wait_ms
@@ -89,7 +91,7 @@ class Addresses:
         throttle_ms: int = 0,
         exempt: bool = False,
     ) -> None:
-        """Count an attempt to connect; ``throttle_ms`` above 0: it is refused, and held for so long."""
+        """Count an attempt to connect. With ``throttle_ms`` above 0 it is refused and held for that time."""
         key = _Key(listener, ip, exempt)
         address = self._addresses.get(key)
         if address is None:
@@ -106,9 +108,9 @@ class Addresses:
             address.throttles.note(throttle_ms, now_ms)
 
     def take(self, now_ms: int) -> Iterator[AddressRow | None]:
-        """Yield what was counted since this was called last, and count from zero again; None: let others have a turn.
+        """Yield the rows since the last call, and reset the counters; None: let other tasks have a turn.
 
-        What is noted while this runs belongs to the next interval.
+        Attempts during the iteration count for the next interval.
         """
         taken, self._addresses = self._addresses, {}
         chosen = dict(nlargest(self._most, taken.items(), key=lambda each: each[1].rank))
@@ -135,7 +137,7 @@ class Addresses:
             yield AddressRow(listener, None, False, (*NOTHING[:-2], *sums))
 
     def _hold_on(self, key: _Key, address: _Address) -> None:
-        """Keep what holds connections of an address into the next interval, which counts the rest of its mute."""
+        """Carry a mute that is not over into the next interval, which counts the rest of it."""
         later = self._addresses.setdefault(key, _Address())
         if later.throttles is None:
             later.throttles, later.limit, later.rule = address.throttles, address.limit, address.rule

@@ -13,12 +13,12 @@ from quotas.rate import Window
 
 VERSION: Final = 1
 KAFKAS: Final = Window()
-"""As brokers have it where nobody says otherwise."""
+"""The default of brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document, ready to be shipped."""
+    """A usage record in JSON, ready to be shipped."""
 
     seq: int
     rows: int
@@ -27,18 +27,18 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is the same in all documents of one process; the mode, until it is changed."""
+    """Fields that are the same in all documents of one process; the mode until it is switched."""
 
     cluster: str
     instance: str
     mode: str
     window: Window
     controller_window: Window = KAFKAS
-    """Of token buckets; documents say it where it is another than Kafka's own."""
+    """The window of controller mutations; written only if it differs from Kafka's default."""
 
 
 class Documents:
-    """Makes documents of columns. ``dropped()`` says how many (documents, rows) were lost."""
+    """Creates documents from columns. ``dropped()`` returns how many (documents, rows) were lost so far."""
 
     def __init__(self, origin: Origin, dropped: Callable[[], tuple[int, int]]) -> None:
         self.boot = str(uuid4())
@@ -47,11 +47,11 @@ class Documents:
         self._seq = 0
 
     def set_mode(self, mode: str) -> None:
-        """Say from the next document on that quotas were in this mode."""
+        """Write another mode from the next document on."""
         self._origin = replace(self._origin, mode=mode)
 
     def document(self, columns: Columns, begin_ms: int, interval_ms: int) -> Document:
-        """Return the next document: what was counted in the interval that began at ``begin_ms`` (Unix time)."""
+        """Return the next document, for the interval that began at ``begin_ms`` (Unix time)."""
         origin = self._origin
         dropped_documents, dropped_rows = self._dropped()
         seq = self._seq
@@ -81,5 +81,5 @@ def _encoded(document: dict[str, object]) -> bytes:
     try:
         return orjson.dumps(document)
     except orjson.JSONEncodeError:
-        # A name with half a surrogate pair is no text in UTF-8: json can write it, and what it writes is repaired.
+        # A name with a lone surrogate cannot be encoded in UTF-8: json can write it, and ``replace`` makes it valid.
         return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")

@@ -1,5 +1,5 @@
-"""Usage records in files: one document a line. A file takes its name when it is complete, so that whoever reads by
-name never sees half of one.
+"""Usage records in files, one document per line. A file gets its final name once it is complete, so a reader that goes
+by name never sees a partial one.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ _FINISHED: Final = ".jsonl"
 _BLOCK_BYTES: Final = 64 * 1024
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
-"""Who uses what is for nobody else's eyes, whatever the umask says."""
+"""Usage is nobody else's business, whatever the umask."""
 
 
 class FileSink:
     """Files ``<instance>-<boot>-<number>.jsonl`` in a directory.
 
-    A file is complete at ``rotate_bytes`` or ``rotate_s``, whichever is first; of the instance's own files the oldest
-    go when all of them exceed ``keep_bytes``. All work on the disk is done in a thread.
+    A file is complete at ``rotate_bytes`` or ``rotate_s``, whichever comes first. The instance's oldest files are
+    deleted when all of them exceed ``keep_bytes``. Disk I/O runs in a thread.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class FileSink:
         self._prepared = False
         self._lock = asyncio.Lock()
         self._due: asyncio.TimerHandle | None = None
-        """When the file under way is complete by its age; also when nothing more is written."""
+        """Timer that completes the current file by its age, also when nothing more is written."""
 
     async def write(self, document: Document) -> None:
         """Append a line. Raises SinkError."""
@@ -63,7 +63,7 @@ class FileSink:
                 self._due = later(self._rotate_s, "a usage file is due", self._complete, otherwise=self._forget_age)
 
     async def close(self) -> None:
-        """Complete the file under way."""
+        """Complete the current file."""
         async with self._lock:
             self._forget_age()
             try:
@@ -94,7 +94,7 @@ class FileSink:
             while left:
                 left = left[self._file.write(left) :]
         except OSError:
-            # Half a line, on a full disk, would be half a document: it is tried again from where it began.
+            # A partial line, from a full disk, is cut off: the document is written again from its start.
             with suppress(OSError):
                 self._file.seek(at)
                 self._file.truncate()
@@ -103,7 +103,7 @@ class FileSink:
             self._finish()
 
     def _prepare(self) -> None:
-        """Make the directory, and complete what a process that was killed has left."""
+        """Create the directory, and complete the files of a process that was killed."""
         if not self._directory.is_dir():
             self._directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
             self._directory.chmod(_DIRECTORY_MODE)
@@ -114,7 +114,7 @@ class FileSink:
     def _finish(self) -> None:
         if self._file is None:
             return
-        with self._file:  # locked until it has its name
+        with self._file:  # locked until it is renamed
             self._file = None
             self._path.rename(self._path.with_suffix(_FINISHED))
         self._remove_oldest()
@@ -136,19 +136,19 @@ class FileSink:
 
 
 def _create(path: str, flags: int) -> int:
-    """Open a file that its owner alone reads and writes: from its first moment on, and whatever the umask leaves."""
+    """Create a file that only its owner can read and write, from the first moment on, whatever the umask."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
     os.fchmod(descriptor, _FILE_MODE)
     return descriptor
 
 
 def _complete(left: Path) -> None:
-    """Give a file its name if nobody writes it any more, without the half line that a kill may have left."""
+    """Complete a file that no process writes any more, without the partial line that a kill may have left."""
     with left.open("r+b") as file:
         try:
             flock(file, LOCK_EX | LOCK_NB)
         except OSError:
-            return  # of a process that is still stopping
+            return  # a process that is still stopping has it
         file.truncate(_whole_lines_bytes(file))
     left.rename(left.with_suffix(_FINISHED))
 

@@ -1,6 +1,6 @@
-"""What one client used since the last usage record: counters that the sessions raise.
+"""Meters: counters of one client's usage since the last usage record, raised by its sessions.
 
-Counting is adding to an int; what a record shows is worked out when it is taken (docs/usage-records.md).
+Counting is adding to an int; derived figures are computed when a record is taken (docs/usage-records.md).
 """
 
 from typing import Final, NamedTuple
@@ -13,28 +13,26 @@ from proxy.usage.by_kind import (
     ByKind,
     Caps,
     Further,
+    KindUsage,
     Shadows,
-    Use,
 )
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
 
 class MeterKey(NamedTuple):
-    """Whom a meter is for. ``client_id`` "" is also that of clients without one; ``broker`` -1: not known yet."""
+    """The key of a meter. ``client_id`` "" also means no client-id; ``broker`` -1: not known yet."""
 
     listener: str
     broker: int
     user: str
     client_id: str
     exempt: bool = False
-    """Of the traffic that no quota holds."""
+    """Traffic to which no quota applies."""
 
 
 class Traffic(NamedTuple):
-    """What went through, sizes included, and how many connections came with it; of the bytes, those that no quota
-    holds.
-    """
+    """Bytes with size fields, requests and connections; and the bytes to which no quota applies."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -58,7 +56,7 @@ NO_TRAFFIC: Final = Traffic()
 
 
 class Client(NamedTuple):
-    """Whose traffic it is, through which listener."""
+    """A client by its names, and the listener that it used."""
 
     listener: str
     user: str
@@ -66,23 +64,23 @@ class Client(NamedTuple):
 
 
 class ClientState(NamedTuple):
-    """What a client had since it was asked for last, and how it stands now."""
+    """A client's traffic since the last call, and its current state."""
 
     client: Client
     traffic: Traffic
     connections: int = 0
     is_muted: bool = False
-    """A request of it waits for its turn now, or one of its connections for the end of a throttle."""
+    """A request of it waits, or one of its connections is muted."""
 
 
 Limits = tuple[float | None, str | None, float | None, str | None]
-"""Of the first of ``by_kind.BY_HAND`` and the rule that set it, of the second and its rule."""
+"""(limit, rule) of the first kind in ``by_kind.BY_HAND``, then of the second."""
 
 
 class Meter:
-    """What one client used through one listener at one broker.
+    """A client's usage through one listener at one broker.
 
-    Raised by hand on the hot path, each request and each answer with two additions.
+    The hot path adds to its attributes directly: two additions for each request and each answer.
     """
 
     __slots__ = (
@@ -109,66 +107,67 @@ class Meter:
         self.key = key
         self.produce_requests = 0
         self.produce_bytes = 0
-        """Sizes of Produce requests, as they are charged: without the size field."""
+        """Sizes of Produce requests as charged: without the size field."""
         self.fetch_requests = 0
         self.fetch_bytes = 0
-        """Of Fetch responses, as they are charged."""
+        """Sizes of Fetch responses as charged."""
         self.other_requests = 0
-        """All but Produce."""
+        """All requests but Produce."""
         self.other_bytes = 0
-        """Of these requests, size fields included."""
+        """Their sizes, size fields included."""
         self.bytes_out = 0
         self.request_time_ms = 0
         self.connections = 0
         self.connections_opened = 0
         self.by_kind: ByKind | None = None
-        """Throttles of any kind, and whatever else there is of kinds without an attribute here; mostly nothing."""
+        """Throttles of all kinds, and the figures of kinds without an attribute here; usually None."""
         self.limits: Limits = (None, None, None, None)
-        """In force when the engine had that generation."""
+        """The limits as of ``generation`` of the engine."""
         self.name_bytes = 0
-        """The most that the names in a row take, those of the rules included."""
+        """The most bytes that the names in a row take, rules included."""
         self.generation = -1
         self.holders = 0
-        """Accounts on whose behalf something may still be counted here."""
+        """Accounts that may still count here."""
         self.unshown = NO_TRAFFIC
-        """What ``take_traffic`` has to return beyond what stands above; below 0 where it has returned that already."""
+        """Traffic for ``take_traffic`` in addition to the current counters; negative as far as it has returned those
+        already."""
 
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
-        """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
+        """Count a throttle of a request of this client; ``at_ms``: when it began, if not now."""
         self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
 
     def note_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
-        """Count a throttle that a limit in shadow would have given, from ``at_ms`` on."""
+        """Count a throttle that a limit in shadow would have given from ``at_ms`` on."""
         self._by_kind().shadow_of(kind).note(throttle_ms, now_ms, at_ms)
 
     def set_shadow_limits(self, limits: dict[QuotaKind, float]) -> None:
-        """Take note of the limits that are measured and hold nobody."""
+        """Set the limits that are measured without being enforced."""
         if limits or self.by_kind is not None:
             self._by_kind().shadow_limits = limits
 
     def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
-        """Count a throttle that a cap gave, which is counted as any other too."""
+        """Count a throttle given by a cap; it is counted with the other throttles too."""
         self._by_kind().caps_of(kind).note(rule, throttle_ms, now_ms, at_ms)
 
     def note_cap_wait(self, kind: QuotaKind, rule: Entity, change: int, now_ms: int, waited_ms: int = 0) -> None:
-        """Take note that one more request waits for its turn under a cap, or one fewer, likewise."""
+        """Count one more, or one fewer, request that waits under a cap, as ``note_wait``."""
         self._by_kind().caps_of(kind).wait(rule, change, now_ms, waited_ms)
 
     def set_caps(self, rules: dict[QuotaKind, tuple[str, str]]) -> None:
-        """Take note of the caps that hold, and of their limits."""
+        """Set the caps in force, and their limits."""
         if rules or self.by_kind is not None:
             self._by_kind().cap_rules = rules
 
     def take_caps(self, now_ms: int) -> Caps:
-        """Return what caps have done, and count from zero again. To be called before ``take``."""
+        """Return the figures of caps, and reset the counters. To be called before ``take``."""
         return NO_CAPS if self.by_kind is None else self.by_kind.take_caps(now_ms)
 
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
-        """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
+        """Count one more request of this client that waits, or one fewer, which has waited ``waited_ms``."""
         self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
 
-    def use_of(self, kind: QuotaKind) -> Use:
-        """Return where charges of a kind that has no attribute here are counted: always the same."""
+    def use_of(self, kind: QuotaKind) -> KindUsage:
+        """Return the counter of charges of a kind without an attribute here: always the same object."""
         return self._by_kind().use_of(kind)
 
     def _by_kind(self) -> ByKind:
@@ -178,7 +177,7 @@ class Meter:
 
     @property
     def active(self) -> bool:
-        """Something has been counted since the last record, or a mute may still be on."""
+        """Something was counted since the last record, or a mute may be under way."""
         return bool(
             self.produce_requests
             or self.other_requests
@@ -189,7 +188,7 @@ class Meter:
         )
 
     def take_traffic(self) -> Traffic:
-        """Return what went through since this was called last, whenever records were taken."""
+        """Return the traffic since the last call, independent of when records are taken."""
         counted = self._counted
         grown = self.unshown.plus(counted)
         self.unshown = Traffic(*(-each for each in counted))
@@ -197,22 +196,24 @@ class Meter:
 
     @property
     def _counted(self) -> Traffic:
-        """What stands here since the last record."""
+        """The traffic since the last record."""
         bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
         requests = self.produce_requests + self.other_requests
         exempt = (bytes_in, self.bytes_out) if self.key.exempt else (0, 0)
         return Traffic(bytes_in, self.bytes_out, requests, self.connections_opened, *exempt)
 
     def is_muted(self, now_ms: int) -> bool:
-        """Whether a request of this client waits for its turn, or a connection for the end of a throttle."""
+        """Whether a request of this client waits, or a connection is muted."""
         return self.by_kind is not None and self.by_kind.is_muted(now_ms)
 
     def take_shadows(self, now_ms: int) -> Shadows:
-        """Return what limits in shadow would have done, and count from zero again. To be called before ``take``."""
+        """Return the figures of limits in shadow, and reset the counters. To be called before ``take``."""
         return NO_SHADOWS if self.by_kind is None else self.by_kind.take_shadows(now_ms)
 
     def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
-        """Return a row in the order of ``usage_records.COLUMNS`` and what else there is, and count from zero again."""
+        """Return a row in the order of ``usage_records.COLUMNS`` and the figures of further kinds;
+        reset the counters.
+        """
         listener, broker, user, client_id, _ = self.key
         counted = self._counted
         self.unshown = self.unshown.plus(counted)

@@ -1,4 +1,4 @@
-"""The meters of a worker: for its listeners to count on, and for others to take what they have counted."""
+"""The meters of a worker: raised by its listeners, read by usage records and metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,12 +17,12 @@ from quotas.engine import Engine
 from quotas.exemptions import NOBODY, Exemptions
 
 _MAX_CLIENTS: Final = 10_000
-"""Clients that are told apart where no records are taken: metrics show fewer."""
+"""Limit of clients counted separately without usage records: metrics show fewer."""
 _SWEEP_EVERY_S: Final = 10.0
 
 
 class Metering:
-    """Accounts for the listeners; without ``usage`` they are for metrics."""
+    """Creates the accounts of listeners; without ``usage`` they serve metrics only."""
 
     def __init__(self, usage: Usage | None, engine: Engine, exemptions: Exemptions = NOBODY) -> None:
         self._taken = usage is not None
@@ -31,7 +31,7 @@ class Metering:
         self._meters = Meters(usage.max_clients if usage is not None else _MAX_CLIENTS)
         self._listeners: list[tuple[str, Accounts]] = []
         self.addresses = Addresses(usage.max_addresses) if usage is not None else None
-        """Who connected; None where no records are taken."""
+        """Connections by address; None without usage records."""
         self._recorder = Recorder(self._meters, self._listeners, engine, self.addresses)
 
     def accounts_of(self, listener: str) -> Accounts:
@@ -41,19 +41,19 @@ class Metering:
         return accounts
 
     def watch(self) -> None:
-        """Forget clients that are gone, where nobody takes records."""
+        """Drop clients that are gone, if no usage records do that."""
         if not self._taken:
             every(_SWEEP_EVERY_S, self._sweep, "forget clients that are gone")
 
     async def take_usage(self) -> AsyncIterator[Columns]:
-        """Yield what usage records say since this was called last, a document's at a time."""
+        """Yield the rows of usage records since the last call, one document at a time."""
         for columns in self._recorder.take(now_ms()):
             if columns is not None:
                 yield columns
             await asyncio.sleep(0)
 
     async def take_traffic(self) -> list[ClientState]:
-        """Return what went through since this was called last, by client, of some of them more than once."""
+        """Return the traffic since the last call by client; a client may occur more than once."""
         return await in_slices(self._meters.take_traffic(now_ms()))
 
     async def _sweep(self) -> None:
@@ -61,6 +61,6 @@ class Metering:
 
 
 def protected_topics(usage: Usage | None) -> frozenset[bytes]:
-    """Return the topics that no client may produce to: whoever writes usage records writes the bill."""
+    """Return the topics that clients may not produce to: usage records are what clients are billed by."""
     topic = usage.topic if usage is not None else None
     return frozenset((topic.name.encode(),)) if topic is not None and topic.protect else frozenset()

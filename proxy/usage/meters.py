@@ -1,4 +1,4 @@
-"""The meters of all clients, taken once an interval. Every client has one, with or without a quota."""
+"""The meters of all clients, with or without a quota; read once an interval."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -8,15 +8,15 @@ from quotas.counted import FOLDED
 from quotas.names import OTHER, NameBudget
 
 MAX_GONE = 10_000
-"""Clients whose meters are gone, and whose last traffic nobody has taken yet, by name; the others are summed up."""
+"""Clients without a meter any more whose last traffic is still to be taken by name; the others are summed up."""
 
 _NAME_BYTES_EACH: Final = 512
-"""What the names of one client may take, on average, in memory."""
+"""Average memory for the names of one client."""
 
 
 class Meters:
-    """The meters of a worker. ``most`` bounds them, and what their names take: clients beyond share one for each user,
-    listener and broker.
+    """The meters of a worker. ``most`` limits their number and the memory of their names: clients beyond it share one
+    meter per user, listener and broker.
     """
 
     def __init__(self, most: int) -> None:
@@ -26,7 +26,7 @@ class Meters:
         self._gone: dict[Client, Traffic] = {}
 
     def find(self, key: MeterKey) -> Meter:
-        """Return the meter of a client."""
+        """Return the meter of a client, created on first use."""
         meter = self._meters.get(key)
         if meter is None and (len(self._meters) >= self._most or self._names.full):
             key = key._replace(client_id=OTHER)
@@ -49,10 +49,10 @@ class Meters:
         return self._meters[key]
 
     def drop_unused(self, keys: Iterable[MeterKey]) -> None:
-        """Of these meters, forget those of which no account is held: nothing can be counted on them any more.
+        """Drop those of the meters that no account holds: nothing can count on them any more.
 
-        No count of connections says as much: of a client-id that a connection has left for another, answers may still
-        be under way.
+        A meter without connections may still be held: when a connection has changed its client-id, answers for the old
+        one may be under way.
         """
         for key in keys:
             if not self._meters[key].holders:
@@ -69,9 +69,9 @@ class Meters:
         self._gone[client] = self._gone.get(client, NO_TRAFFIC).plus(traffic)
 
     def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
-        """Yield what went through since it was taken last, of all meters (one for each broker), then of those gone.
+        """Yield the traffic since the last call: of all meters (one per broker), then of those dropped.
 
-        It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
+        The iteration may pause at any point: clients that come or go meanwhile are counted exactly once.
         """
         for meter in list(self._meters.values()):
             client = Client(meter.key.listener, meter.key.user, meter.key.client_id)
@@ -81,9 +81,9 @@ class Meters:
             yield ClientState(client, traffic)
 
     def sweep(self, now_ms: int) -> Iterator[None]:
-        """Forget the meters on which nothing has been counted since the last sweep; yields after each.
+        """Drop the meters on which nothing was counted since the last sweep; yields after each.
 
-        To be called now and then where nobody takes records.
+        To be called now and then if there are no usage records.
         """
         for key in self:
             if self._meters[key].active:

@@ -1,4 +1,4 @@
-"""Usage records: what the meters counted, as columns (docs/usage-records.md)."""
+"""Usage records: the counts of all meters, as columns (docs/usage-records.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -16,34 +16,34 @@ from quotas.entities import BETWEEN, Entity
 from quotas.kinds import METERED, QuotaKind
 
 MAX_ROWS: Final = 1000
-"""Rows of one document."""
+"""Limit of rows in one document."""
 MAX_NAME_BYTES: Final = 512 * 1024
-"""Names of one document, with which it still is smaller than the largest batch that brokers take by default."""
+"""Limit of names in one document: it then fits into the largest batch that brokers accept by default."""
 SLICE: Final = 100
-"""Meters looked at before others get their turn: a tenth of a millisecond."""
+"""Meters processed before other tasks get a turn: a tenth of a millisecond."""
 
-# In the order of Meter.take.
+# in the order of Meter.take
 COLUMNS: Final = (
     *("listener", "broker", "user", "client_id", "bytes_in", "bytes_out", "requests", "request_time_ms"),
     *("connections", "connections_opened", "connections_refused"),
     *(name for kind in BY_HAND for name in kind.row.columns[:4]),
     *(name for kind in BY_HAND for name in kind.row.columns[4:]),
 )
-"""Of every document. Behind them come those of each further kind of which any of its rows has something to say."""
+"""Columns of every document, followed by those of each further kind that has figures in any row."""
 _REFUSED: Final = COLUMNS.index("connections_refused")
 _NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.columns.limit, kind.row.columns.rule)]
-"""What a row without a client has no value of."""
+"""Columns that are null in a row without a client."""
 _FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in CLIENT_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
 NamedCaps = Mapping[QuotaKind, Row]
-"""``by_kind.Caps`` with names: ``Row.cap_columns``."""
+"""``by_kind.Caps`` with the cap's name: ``Row.cap_columns``."""
 Columns = dict[str, Row]
-"""Rows, by the names of their columns."""
+"""Column name → values."""
 
 
 class Recorder:
-    """Takes what was used, one interval after the other."""
+    """Reads the meters and yields rows of usage records, interval after interval."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class Recorder:
         self._listeners = listeners
         self._engine = engine
         self._rules: dict[Entity, str] = {}
-        """How rules are described, as of one generation of the engine."""
+        """Entity → description, for the current generation of the engine."""
         self._rules_generation = -1
 
     def take(self, now_ms: int) -> Iterator[Columns | None]:
-        """Yield what an interval had that ends now, a document's at a time; None: let others have a turn.
+        """Yield the rows of the interval that ends now, one document at a time; None: let other tasks have a turn.
 
-        ``now_ms`` is on the clock of the sessions. What is counted while this runs belongs to the next interval
-        where its meter has been taken already.
+        ``now_ms`` is on the sessions' clock. Counts during the iteration belong to the next interval once their meter
+        is done.
         """
         page = _Page(list(self._refused()))
         for address in self._addresses.take(now_ms) if self._addresses is not None else ():
@@ -93,7 +93,7 @@ class Recorder:
             yield page.columns()
 
     def _take(self, key: MeterKey, now_ms: int, page: "_Page") -> bool:
-        """Put what was counted on a meter on the page; False if that is nothing."""
+        """Add a meter's counts to the page; return False if there are none."""
         meter = self._meters[key]
         if not meter.active:
             return False
@@ -140,7 +140,7 @@ class Recorder:
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
-        """Return the limit in force and the rule that set it."""
+        """Return a meter's limit in force and its rule."""
         if meter.key.exempt:
             return None, None
         limit, entity = self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
@@ -153,7 +153,7 @@ class Recorder:
         return rule
 
     def _named(self, caps: Caps) -> NamedCaps:
-        """Return the figures of caps with the name of the one that held for longest."""
+        """Return the figures of caps, with the cap that throttled longest by name."""
         return {
             kind: (names, limits, most if most is None else self._rule(most), *figures)
             for kind, (names, limits, most, *figures) in caps.items()
@@ -161,7 +161,7 @@ class Recorder:
 
 
 def _of_nobody(listener: str, refused: int = 0) -> Row:
-    """Return a row of connections whose clients nobody knows."""
+    """Return a row of connections whose client is unknown."""
     row: list[object] = [0] * len(COLUMNS)
     row[:4] = listener, -1, None, None
     row[_REFUSED] = refused
@@ -171,7 +171,7 @@ def _of_nobody(listener: str, refused: int = 0) -> Row:
 
 
 class _Page:
-    """The rows of one document to be."""
+    """The rows of one document under construction."""
 
     __slots__ = ("_addresses", "_caps", "_exempt", "_further", "_shadows", "name_bytes", "rows")
 
@@ -179,18 +179,18 @@ class _Page:
         self.rows = rows
         self.name_bytes = 0
         self._exempt: set[int] = set()
-        """The numbers of rows that no quota holds."""
+        """Numbers of the rows to which no quota applies."""
         self._further: dict[QuotaKind, dict[int, Row]] = {}
-        """Of each further kind by the number of the row."""
+        """Further kinds: kind → row number → figures."""
         self._shadows: dict[QuotaKind, dict[int, Row]] = {}
-        """Of each kind with limits in shadow, likewise."""
+        """Limits in shadow: kind → row number → figures."""
         self._caps: dict[QuotaKind, dict[int, Row]] = {}
-        """Of each kind with caps, likewise."""
+        """Caps: kind → row number → figures."""
         self._addresses: dict[int, AddressRow] = {}
-        """Of connections by address, likewise."""
+        """Row number → connections of an address."""
 
     def add(self, row: Row, further: Further, shadows: Shadows, caps: NamedCaps, exempt: bool) -> None:
-        """Put a row on it, and what it has of further kinds, of limits in shadow and of caps."""
+        """Add a row and its figures of further kinds, limits in shadow and caps."""
         if exempt:
             self._exempt.add(len(self.rows))
         for kind, figures in further.items():
@@ -202,7 +202,7 @@ class _Page:
         self.rows.append(row)
 
     def add_address(self, address: AddressRow) -> None:
-        """Put a row on it of who connected."""
+        """Add a row of an address."""
         if address.exempt:
             self._exempt.add(len(self.rows))
         self._addresses[len(self.rows)] = address
@@ -212,7 +212,7 @@ class _Page:
         )
 
     def columns(self) -> Columns:
-        """Return the columns by name."""
+        """Return column name → values."""
         columns: Columns = dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
         for kind in (kind for kind in QuotaKind if kind in self._further):
             of_kind = self._further[kind]
@@ -239,5 +239,5 @@ class _Page:
 
 
 def _json_bytes(name: str) -> int:
-    """Return the most bytes that a name takes in JSON: escaped, a character takes up to six."""
+    """Return an upper bound of a name's size in JSON: an escaped character takes up to six bytes."""
     return len(name) if name.isascii() and name.isprintable() else 6 * len(name)

@@ -1,5 +1,5 @@
-"""How much broker thread time each request is charged under request_percentage: a table, because a proxy cannot see a
-broker's threads (docs/request-percentage.md). Costs are in microseconds.
+"""The broker thread time charged for each request under request_percentage: a table in microseconds, because a proxy
+cannot see a broker's threads (docs/request-percentage.md).
 """
 
 from typing import Final
@@ -16,11 +16,11 @@ _API_KEYS: Final = 128
 _ZSTD: Final = 4
 
 PERCENT_S_PER_US: Final = 1e-4
-"""A second of one thread is 100 percent-seconds."""
+"""Percent-seconds in a microsecond: a second of one thread is 100 percent-seconds."""
 
 
 class RequestCosts:
-    """The table of a worker."""
+    """The cost table of a worker."""
 
     __slots__ = (
         "_produce_byte_us",
@@ -36,13 +36,13 @@ class RequestCosts:
     def __init__(self, prices: Prices = Prices()) -> None:  # noqa: B008  it never changes
         scale = prices.scale
         self.on = False
-        """A request_percentage is configured for somebody: only then are requests charged."""
+        """True if a request_percentage is configured: only then are requests charged."""
         self.exempt_us = 0
-        """Cost of the requests that no quota holds: Produce with acks=0."""
+        """Total cost of exempt requests: Produce with acks=0."""
         self.of_request = [prices.other_us * scale] * _API_KEYS
-        """By api key: cost of a request, before what its content adds."""
+        """Base cost of a request, by api key."""
         self.of_answer_byte = [0.0] * _API_KEYS
-        """By api key: cost of each byte of a response."""
+        """Cost of each response byte, by api key."""
         for api_key, request_us, kib_us in (
             (PRODUCE, prices.produce_us, 0.0),
             (FETCH, prices.fetch_us, prices.fetch_kib_us),
@@ -58,10 +58,10 @@ class RequestCosts:
         self._zstd_us = prices.produce_zstd_us * scale
 
     def of_produce(self, batch: FirstBatch) -> float:
-        """Return the cost of a Produce, before its size: a broker decompresses zstd to look at the records."""
+        """Return the base cost of a Produce: a broker decompresses zstd to validate the records."""
         return self.of_request[PRODUCE] + (self._zstd_us if batch[2] == _ZSTD else 0.0)
 
     def of_produce_byte(self, batch: FirstBatch) -> float:
-        """Return the cost of each byte of a Produce: the first batch stands for how densely records are packed."""
+        """Return the cost of each byte of a Produce, estimated from the record density of its first batch."""
         records, size, _ = batch
         return self._produce_byte_us + (self._record_us * records / size if size else 0.0)

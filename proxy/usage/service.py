@@ -1,4 +1,4 @@
-"""The shipping of usage records: from the settings to a shipper that runs, or to nothing."""
+"""Ships usage records, if the settings have a section ``usage``."""
 
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -15,11 +15,11 @@ from proxy.usage.topic_login import Brokers
 from quotas.rate import Window
 
 TakeUsage = Callable[[], AsyncIterator[Columns]]
-"""Yields the rows since it was called last (``Metering.take_usage``)."""
+"""Yields the rows since the last call (``Metering.take_usage``)."""
 
 
 class UsageService:
-    """Ships what ``take_usage`` yields; nothing without a section ``usage``."""
+    """Ships the rows of ``take_usage``; idle without a section ``usage``."""
 
     def __init__(self, settings: Settings, take_usage: TakeUsage) -> None:
         self._settings = settings
@@ -29,7 +29,7 @@ class UsageService:
         self.shipping = Shipping()
 
     def start(self) -> None:
-        """Ship from now on."""
+        """Begin shipping."""
         usage, settings = self._settings.usage, self._settings
         if usage is None:
             return
@@ -55,12 +55,12 @@ class UsageService:
         self._shipper.start()
 
     async def set_mode(self, mode: str) -> None:
-        """Say that quotas are in this mode from now on: the interval under way ends here, with the mode before."""
+        """Switch the recorded mode: the current interval ends here, with the old mode."""
         if self._shipper is not None and self._documents is not None:
             await self._shipper.cut(partial(self._documents.set_mode, mode))
 
     async def stop(self, timeout_s: float) -> None:
-        """Ship the last record, if that takes no longer."""
+        """Ship the last record, within ``timeout_s``."""
         if self._shipper is not None:
             await self._shipper.stop(timeout_s)
 
@@ -71,7 +71,7 @@ class UsageService:
 def _sink(usage: Usage, cluster: ClusterSettings, instance: str, boot: str) -> Sink:
     if usage.topic is None:
         files = usage.files
-        assert files is not None  # noqa: S101  one of the two is there: config.usage
+        assert files is not None  # noqa: S101  config.usage requires one of the two
         return FileSink(
             files.directory,
             instance,

@@ -1,7 +1,7 @@
-"""Usage records on their way: taken every interval, buffered within a bound, handed to a sink one after the other.
+"""Ships usage records: takes one every interval, buffers within a limit, and writes to a sink one after the other.
 
-Nothing here is waited for by the data path. While the sink is down the buffer fills, and then the oldest documents
-go, exactly counted.
+The data path never waits for any of this. While the sink is down the buffer fills; then the oldest documents are
+dropped, and counted exactly.
 """
 
 import asyncio
@@ -23,35 +23,35 @@ log = structlog.get_logger("sluice.usage")
 _FIRST_RETRY_S: Final = 0.5
 _LAST_RETRY_S: Final = 15.0
 _LONGEST_INTERVAL_MS: Final = 86_400_000
-"""As long as readers believe: what a process counted that stood still for longer is of its last day."""
+"""The longest interval that readers accept: a process that was suspended longer reports only the last day."""
 
 
 TakeDocuments = Callable[[int, int], AsyncIterator[Document]]
-"""Yields what was counted since it was called last, of the interval that began at (Unix time, lasted) in ms."""
+"""(interval's begin in Unix time, duration), in ms → the documents since the last call."""
 
 
 class SinkError(Exception):
-    """A document could not be kept; the text says why and what to do. The same document may be tried again."""
+    """A document could not be written; the text says why and what to do. A retry may succeed."""
 
 
 class RefusedError(SinkError):
-    """A document that will never be kept, however often it is tried."""
+    """A document that no retry can write."""
 
 
 class Sink(Protocol):
-    """Where documents are kept."""
+    """Storage for documents."""
 
     async def write(self, document: Document) -> None:
-        """Return when the document is kept. Raises SinkError, RefusedError."""
+        """Return once the document is stored. Raises SinkError, RefusedError."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything, soon and without an error; what was written stays."""
+        """Release all resources soon and without an error; written documents stay."""
         ...
 
 
 class Shipping:
-    """How shipping stands, for the metrics."""
+    """State of shipping, for metrics."""
 
     __slots__ = ("buffered_bytes", "dropped_documents", "dropped_rows", "error", "shipped_documents", "shipped_rows")
 
@@ -62,16 +62,16 @@ class Shipping:
         self.dropped_rows = 0
         self.buffered_bytes = 0
         self.error: str | None = None
-        """Why the last attempt failed; None when it did not."""
+        """Why the last attempt failed; None if it succeeded."""
 
     def drop(self, document: Document) -> None:
-        """Count a document that is lost."""
+        """Count a lost document."""
         self.dropped_documents += 1
         self.dropped_rows += document.rows
 
 
 class Buffer:
-    """Documents that wait, oldest first: at most ``most_bytes`` of them, or else the oldest are dropped."""
+    """Documents to be shipped, oldest first; beyond ``most_bytes`` the oldest are dropped."""
 
     def __init__(self, most_bytes: int, shipping: Shipping) -> None:
         self._most_bytes = most_bytes
@@ -83,7 +83,7 @@ class Buffer:
         self._under_way: Document | None = None
 
     def put(self, document: Document) -> None:
-        """Add the newest."""
+        """Add the newest document."""
         self._documents.append(document)
         self._shipping.buffered_bytes += len(document.value)
         while self._shipping.buffered_bytes > self._most_bytes and len(self._documents) > 1:
@@ -92,7 +92,7 @@ class Buffer:
         self._empty.clear()
 
     async def get(self) -> Document:
-        """Wait for the oldest and take it out; ``done`` says that it is settled."""
+        """Wait for the oldest document and remove it; ``done`` has to follow."""
         while not self._documents:
             self._filled.clear()
             await self._filled.wait()
@@ -100,17 +100,17 @@ class Buffer:
         return self._under_way
 
     def done(self) -> None:
-        """The document that was taken out is kept elsewhere, or lost and counted."""
+        """Note that the removed document is stored, or lost and counted."""
         self._under_way = None
         if not self._documents:
             self._empty.set()
 
     async def emptied(self) -> None:
-        """Wait until all are settled."""
+        """Wait until all documents are done."""
         await self._empty.wait()
 
     def give_up(self) -> None:
-        """Drop, and count, whatever is not settled."""
+        """Drop and count the documents that are not done."""
         left = [*self._documents] if self._under_way is None else [self._under_way, *self._documents]
         for document in left:
             self._shipping.drop(document)
@@ -122,7 +122,7 @@ class Buffer:
 
 
 class Shipper:
-    """Takes a record every ``interval_s`` and ships what there is."""
+    """Takes a record every ``interval_s`` and ships it."""
 
     def __init__(
         self, take: TakeDocuments, sink: Sink, shipping: Shipping, *, interval_s: float, buffer_bytes: int
@@ -138,25 +138,23 @@ class Shipper:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin; ``stop`` ends it."""
+        """Start the tasks; ``stop`` ends them."""
         self._taken_ms = now_ms()
         self._tasks = [spawn(self._collect(), "take usage records"), spawn(self._pump(), "ship usage records")]
 
     async def cut(self, then: Callable[[], None]) -> None:
-        """End the interval here, and call ``then`` before anything is taken of the next one."""
+        """End the current interval, and call ``then`` before the next one begins."""
         async with self._taking:
             await attempt("take usage records", self._take)
             then()
 
     async def stop(self, timeout_s: float) -> None:
-        """Take the last record and ship what there is, for at most ``timeout_s``; the rest is lost, and is counted."""
+        """Take the last record and ship everything within ``timeout_s``; the rest is lost and counted."""
         collecting, pumping = self._tasks
         self._stopping.set()
         try:
             async with asyncio.timeout(timeout_s):
-                await asyncio.wait(
-                    (collecting,)
-                )  # not cancelled: in the middle it has taken what is in no document yet
+                await asyncio.wait((collecting,))  # not cancelled: midway, taken counts are in no document yet
                 await self._buffer.emptied()
         except TimeoutError:
             shipping, lost = self._shipping, copy(self._shipping)
@@ -172,7 +170,7 @@ class Shipper:
     async def _collect(self) -> None:
         due_s = monotonic_s()
         while True:
-            # After a stall one longer interval, not many empty ones; and the old beat again.
+            # A stall makes one longer interval, not many empty ones; after it the old schedule continues.
             due_s += self._interval_s * max(1, ceil((monotonic_s() - due_s) / self._interval_s))
             with suppress(TimeoutError):
                 async with asyncio.timeout(due_s - monotonic_s()):
@@ -216,7 +214,7 @@ class Shipper:
                 raise
             except SinkError as error:
                 self._failed(str(error))
-            except Exception as error:  # noqa: BLE001  whatever a client library makes of a broker, records wait
+            except Exception as error:  # noqa: BLE001  whatever error a client library raises, records wait
                 self._failed(f"{type(error).__name__}: {error}")
             else:
                 if self._shipping.error is not None:

@@ -1,8 +1,8 @@
-"""How long one client was throttled: mutes and waits of several connections overlap, and count once."""
+"""How long one client was throttled: overlapping mutes and waits of its connections count once."""
 
 
 class Throttles:
-    """What was given to one client under one quota kind."""
+    """Throttles of one client under one quota kind."""
 
     __slots__ = ("_muted_ms", "_seen_ms", "muted_until_ms", "throttle_ms", "throttled", "waiting")
 
@@ -10,15 +10,15 @@ class Throttles:
         self.throttled = 0
         self.throttle_ms = 0
         self.waiting = 0
-        """Requests that wait in line now."""
+        """Requests that wait now."""
         self.muted_until_ms = 0
-        """When the last of its mutes is over."""
+        """End of the last mute."""
         self._muted_ms = 0
-        """Of the union of its mutes and waits, what has been counted: all until ``_seen_ms``."""
+        """Length of the union of mutes and waits, counted until ``_seen_ms``."""
         self._seen_ms = 0
 
     def note(self, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
-        """Count a throttle that begins now, or began at ``at_ms``. Those of several connections may overlap."""
+        """Count a throttle that begins now, or began at ``at_ms``; it may overlap with others."""
         self._see(now_ms)
         self.throttled += 1
         self.throttle_ms += throttle_ms
@@ -29,7 +29,7 @@ class Throttles:
         self.muted_until_ms = max(self.muted_until_ms, end_ms)
 
     def wait(self, change: int, now_ms: int, waited_ms: int = 0) -> None:
-        """Take note that one more request waits, or one fewer that has waited so long."""
+        """Count one more request that waits, or one fewer, which has waited ``waited_ms``."""
         self._see(now_ms)
         self.waiting += change
         if waited_ms:
@@ -37,14 +37,14 @@ class Throttles:
             self.throttle_ms += waited_ms
 
     def take(self, now_ms: int) -> tuple[int, int, int]:
-        """Return (throttled, throttle_ms, muted_ms) until now and count from now on."""
+        """Return (throttled, throttle_ms, muted_ms) until now, and reset the counters."""
         self._see(now_ms)
         taken = (self.throttled, self.throttle_ms, self._muted_ms)
         self.throttled = self.throttle_ms = self._muted_ms = 0
         return taken
 
     def over(self, now_ms: int) -> bool:
-        """Whether nothing is left to be counted later."""
+        """Whether no mute or wait is left to count later."""
         return not self.waiting and self.muted_until_ms <= now_ms
 
     def _see(self, now_ms: int) -> None:

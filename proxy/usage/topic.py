@@ -1,6 +1,6 @@
-"""Usage records in a topic, by aiokafka: keyed by instance, zstd, acknowledged by all replicas in sync.
+"""Usage records in a topic, by aiokafka: keyed by instance, zstd, acknowledged by all in-sync replicas.
 
-The brokers are asked directly, so no quota of the proxy ever holds its own records up.
+It connects to the brokers directly, so no quota of the proxy throttles it.
 """
 
 import asyncio
@@ -18,14 +18,13 @@ from proxy.usage.topic_login import Brokers
 
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
-"""Before compression, of one row at the least: with the longest names there are it comes to a quarter of that."""
+"""Limit before compression, for at least one row: a row of the longest names takes a quarter of it."""
 
 
 class TopicSink:
-    """A producer that is made when it is needed, and anew after a failure.
+    """A producer that is created on first use, and again after a failure.
 
-    ``brokers`` are asked first, for the topic: of a broker that cannot be used, aiokafka says no more than that it is
-    "unable to bootstrap".
+    ``brokers`` are asked for the topic first: for an unusable broker, aiokafka says only "unable to bootstrap".
     """
 
     def __init__(self, topic: Topic, brokers: Brokers, instance: str) -> None:
@@ -33,7 +32,7 @@ class TopicSink:
         self._brokers = brokers
         self._key = instance.encode("utf-8", "replace")
         self._producer: AIOKafkaProducer | None = None
-        # Ten lines a second while a broker is down; what they say is in the errors here.
+        # It logs ten lines a second while a broker is down; the errors here say the same.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
     async def write(self, document: Document) -> None:
@@ -47,7 +46,7 @@ class TopicSink:
                 f"topic {self._topic.name}: a document of {len(document.value)} bytes is too large for it: "
                 "raise its max.message.bytes"
             ) from error
-        except NotImplementedError as error:  # aiokafka's word for what no version of the brokers' and its own has
+        except NotImplementedError as error:  # aiokafka: no common API version
             await self.close()
             raise SinkError(
                 f"topic {self._topic.name}: the brokers are too old for aiokafka ({error}): write usage records to "
@@ -58,7 +57,7 @@ class TopicSink:
             raise SinkError(f"topic {self._topic.name}: {_described(error)}") from error
 
     async def close(self) -> None:
-        """Close the producer; what it could not send by then is still in the buffer."""
+        """Close the producer; unsent documents are still in the buffer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await _stop(producer)
@@ -69,8 +68,8 @@ class TopicSink:
         producer = AIOKafkaProducer(
             **login.options(),
             acks="all",
-            # Not idempotent: then aiokafka would retry for ever and never say so. The order is kept because one is
-            # under way at a time, and a document that comes twice is told by its number.
+            # Not idempotent: aiokafka would retry for ever silently. Order is kept by one document in flight at a time,
+            # and a duplicate is recognized by its number.
             enable_idempotence=False,
             compression_type="zstd",
             max_request_size=_MAX_DOCUMENT_BYTES,

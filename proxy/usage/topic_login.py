@@ -1,7 +1,7 @@
-"""How the brokers of the usage topic are reached: TLS and login, for each try as the files then are.
+"""Connection settings of the usage topic's brokers: TLS and login, from the files as they are at each attempt.
 
-What is slow about it is done in a thread, and once for each change of the files: a topic that is away is tried again
-every few seconds, and no client has to wait for that.
+Slow work is done in a thread, and once per change of the files: an unavailable topic is retried every few seconds, and
+no client may be delayed by that.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _RETRY_MS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class TopicLogin:
-    """How the brokers are reached."""
+    """Addresses, TLS and credentials for the brokers."""
 
     bootstrap: tuple[str, ...]
     tls: ssl.SSLContext | None
@@ -40,7 +40,7 @@ class TopicLogin:
         return f"TopicLogin({self.bootstrap}, {self.mechanism}, {self.username})"
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments that clients of aiokafka take."""
+        """Return the arguments of aiokafka's clients."""
         options: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap),
             "client_id": _CLIENT_ID,
@@ -59,7 +59,7 @@ class TopicLogin:
 
 
 class Brokers:
-    """The brokers that the proxy's own login leads to."""
+    """The brokers, as the proxy's own login reaches them."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
@@ -67,7 +67,9 @@ class Brokers:
         self._watch: FileWatch | None = None
 
     async def login(self) -> TopicLogin:
-        """Return how to reach them now. Raises OSError where files cannot be read; who renews them restarts nothing."""
+        """Return the current connection settings; renewed files take effect. Raises OSError if a
+        file cannot be read.
+        """
         settings = self._settings
         tls, sasl = await self._renewed(), settings.sasl
         context = tls.context if tls is not None else None
@@ -78,9 +80,9 @@ class Brokers:
         return TopicLogin(bootstrap, context, sasl.mechanism, sasl.username, password)
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]], at: Address | None = None) -> T:
-        """Put a question to a broker that can be used, or to the one at an address.
+        """Ask a usable broker, or the one at an address.
 
-        Raises SinkError with what is wrong and what to do, and OSError as ``login``.
+        Raises SinkError with the cause and the fix, and OSError as ``login``.
         """
         settings = self._settings if at is None else self._settings.model_copy(update={"bootstrap": (at,)})
         cluster = Cluster(
@@ -97,13 +99,13 @@ class Brokers:
             raise SinkError(f"no broker can be used: {error}") from error
 
     async def _renewed(self) -> BrokerTls | None:
-        """Return what verifies brokers, by the files as they are now; files that are broken change nothing."""
+        """Return the TLS context for the current files; broken files leave the old one in use."""
         settings = self._settings.tls
         if settings is None:
             return None
         if self._tls is None:
             paths = [path for path in (settings.ca, settings.certificate, settings.key) if path is not None]
-            watch = FileWatch(paths, self._load)  # before they are read: what comes later is a change
+            watch = FileWatch(paths, self._load)  # before the files are read: a later change is noticed
             self._tls = await asyncio.to_thread(BrokerTls, settings)
             self._watch = watch
         elif self._watch is not None:

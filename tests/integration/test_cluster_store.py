@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from config.units import Address
-from proxy.brokers.kept_connection import Access
+from proxy.brokers.persistent_connection import Access
 from proxy.control.cluster_store import ClusterStore
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind

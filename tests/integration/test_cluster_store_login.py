@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.cluster import Route
-from proxy.brokers.kept_connection import access_by
+from proxy.brokers.persistent_connection import access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.manage.target import open_target
 from quotas.stores.base import UnreadableError

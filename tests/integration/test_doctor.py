@@ -165,7 +165,7 @@ def test_clients_that_are_led_past_the_proxy(sluice: SluiceProcess, tmp_path: Pa
     ports = {"7": str(sluice.broker_addresses[7].port + 1)}
     run = Doctor(changed(sluice, tmp_path, "PLAIN", brokers=ports), "PLAIN", None, tmp_path)
     assert any(
-        f"broker 7 is told as {sluice.broker_addresses[7]}, which leads past" in line for line in run.lines("FAIL")
+        f"broker 7 is advertised as {sluice.broker_addresses[7]} instead of" in line for line in run.lines("FAIL")
     )
     run = Doctor(changed(sluice, tmp_path, "PLAIN", brokers={"1": "9999"}), "PLAIN", None, tmp_path)
     assert "broker 7 has no port, clients cannot reach it: add the node id to brokers" in run.text

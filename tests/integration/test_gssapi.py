@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from config.listener import Kerberos
-from proxy.identity.kerberos.gssapi import Unread, acceptor
+from proxy.identity.kerberos.gssapi import UnreadableCause, acceptor
 from proxy.identity.kerberos.token import is_ap_req
 from tests.harness import sasl
 from tests.harness.broker import BrokerListener
@@ -157,7 +157,7 @@ def test_token_names_its_principal(kdc: Kdc, settings: Kerberos) -> None:
         assert accept.user_of(token) == named
         assert accept.user_of(token) == named, "no replay cache"
     assert accept.user_of(GssapiClient(kdc.keytab("a/b/c")).first()) is None
-    assert accept.unread == {Unread.NO_RULE: 1}
+    assert accept.unread == {UnreadableCause.NO_RULE: 1}
 
 
 def test_keytab_that_changes_is_in_force_with_the_next_token(kdc: Kdc, settings: Kerberos) -> None:
@@ -169,7 +169,7 @@ def test_keytab_that_changes_is_in_force_with_the_next_token(kdc: Kdc, settings:
     assert accept.user_of(token) == "alice"
     settings.keytab.unlink()
     assert accept.user_of(token) is None
-    assert accept.unread == {Unread.NO_KEY: 2}
+    assert accept.unread == {UnreadableCause.NO_KEY: 2}
 
 
 def test_ticket_under_another_version_of_the_key(kdc: Kdc, settings: Kerberos) -> None:
@@ -178,14 +178,14 @@ def test_ticket_under_another_version_of_the_key(kdc: Kdc, settings: Kerberos) -
     kdc.change_key("kafka/renewed")
     accept = acceptor(settings)
     assert accept.user_of(GssapiClient(kdc.keytab("alice"), "renewed").first()) is None
-    assert accept.unread == {Unread.NO_KEY: 1}
+    assert accept.unread == {UnreadableCause.NO_KEY: 1}
 
 
 def test_token_that_was_changed_is_refused(kdc: Kdc, settings: Kerberos) -> None:
     accept = acceptor(settings)
     token = GssapiClient(kdc.keytab("alice")).first()
     assert accept.user_of(token[:-1] + bytes([token[-1] ^ 1])) is None
-    assert accept.unread == {Unread.REFUSED: 1}
+    assert accept.unread == {UnreadableCause.REFUSED: 1}
     assert accept.user_of(token) == "alice"
 
 
@@ -205,13 +205,13 @@ def test_what_the_library_alone_would_forgive(kdc: Kdc, settings: Kerberos) -> N
     request = token[token.index(b"\x01\x00\x6e") + 2 :]
     assert framed(request) == token
     assert accept.user_of(framed(request + request)) is None
-    assert accept.unread == {Unread.NOT_KERBEROS: 1}
+    assert accept.unread == {UnreadableCause.NOT_KERBEROS: 1}
 
 
 def test_other_mechanism_is_not_read(kdc: Kdc, settings: Kerberos) -> None:
     accept = acceptor(settings)
     assert accept.user_of(GssapiClient(kdc.keytab("alice"), spnego=True).first()) is None
-    assert accept.unread == {Unread.NOT_KERBEROS: 1}
+    assert accept.unread == {UnreadableCause.NOT_KERBEROS: 1}
 
 
 # ----------------------------------------------------------------------------------------- real brokers, real clients

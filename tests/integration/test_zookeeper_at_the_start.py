@@ -113,7 +113,7 @@ def test_a_tree_that_is_not_there_yet_is_waited_for(old_cluster: KafkaCluster) -
         empty.crash()
         started.sluice.start()
         empty.start()
-        failed = "quotas not loaded, nobody is limited until then"
+        failed = "quotas not loaded, no client is limited until then"
         wait_until(
             lambda: any("no tree of Kafka's" in str(line) for line in started.sluice.logs()), "it is told", TIMEOUT_S
         )

@@ -13,10 +13,10 @@ from config.settings import Listener as ListenerSettings
 from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
 from proxy.edge.connection_gate import ConnectionGate
-from proxy.edge.connection_places import Places
-from proxy.edge.endings import Endings
+from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import bind, bind_bootstrap
+from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
 from proxy.identity.certificates.distinguished_name import rfc2253
@@ -71,7 +71,7 @@ class Front:
         rejections = Rejections(self.stats)
         self.play.rules.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
-        self.places = Places(
+        self.slots = ConnectionSlots(
             most=limit,
             most_of_ip=self.limits.connections_per_ip or limit + 1,
             overrides=dict(self.limits.connections_per_ip_overrides.pairs),
@@ -81,7 +81,7 @@ class Front:
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
         self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
         self.gate.apply(policy)
-        admission = Admission(self.places, self.gate, self.limits, self.stats, rejections, bind)
+        admission = Admission(self.slots, self.gate, self.limits, self.stats, rejections, bind)
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.listener = Listener(
             self._settings,
@@ -92,7 +92,7 @@ class Front:
             name_of or rfc2253,
             admission,
         )
-        self.endings = Endings([self.listener], self.limits, self.stats, self.play.loop.clock)
+        self.reaper = SessionReaper([self.listener], self.limits, self.stats, self.play.loop.clock)
 
     def _on_broker(self, node_id: int) -> None:
         self.listener.open_broker(node_id)

@@ -11,8 +11,8 @@ from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from proxy.identity.credentials import Credentials
-from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.mechanisms.oauthbearer import Names
+from proxy.identity.mechanisms.registry import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules

@@ -137,7 +137,7 @@ def test_check_of_a_quota_file_that_is_to_take_the_place_of_another(config: Path
     done = sluice("check", "-c", config, proposed)
     assert done.exit_code == 0
     warning, ok = done.output.splitlines()
-    assert warning.startswith(f"warning: {proposed}:2:1: quotas: a quota of a user, where no listener authenticates")
+    assert warning.startswith(f"warning: {proposed}:2:1: quotas: a quota of a user, but no listener authenticates")
     assert ok == f"{config} with {proposed}: ok (1 quota, 1 listener)"
     proposed.unlink()
     assert sluice("check", "-c", config, proposed).output == f"{proposed}: no such file\n"

@@ -19,7 +19,7 @@ from config.loader import load_settings
 from proxy import worker
 from proxy.brokers import cluster
 from proxy.control import quotas
-from proxy.edge import endings
+from proxy.edge import reaper
 from proxy.runtime import file_watch as reload
 from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.asyncio
 
 ELSEWHERE = {
     "watch the quotas of the cluster": "control/test_cluster_store.py::test_a_look_that_fails_is_not_the_last",
-    "look for a change that passed by": "control/test_cluster_store.py::test_a_look_that_fails_is_not_the_last",
+    "look for a passing change": "control/test_cluster_store.py::test_a_look_that_fails_is_not_the_last",
     "throttle over": "session/test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
     "delay queue": "test_containment.py::test_a_delay_queue_that_fails_is_looked_at_again",
     "event loop": "runtime/test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
@@ -57,14 +57,14 @@ ELSEWHERE = {
     "name the broker of a session": (
         "edge/test_listeners.py::test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named"
     ),
-    "look at a session": "edge/test_endings.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
+    "look at a session": "edge/test_reaper.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
     "a turn": "runtime/test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
     "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
-    "answer a request about quotas": "edge/test_quota_requests.py::test_one_that_fails_is_cut_off_and_counted",
+    "answer a quota request": "edge/test_quota_requests.py::test_one_that_fails_is_cut_off_and_counted",
     "receive a connection to the admin port": (
         "admin/test_connections.py::test_one_that_cannot_be_received_or_cut_off_is_alone_in_that"
     ),
@@ -121,7 +121,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "forget clients that are gone",
     "ask how many partitions topics have",
     "watch the quotas of the cluster",
-    "look for a change that passed by",
+    "look for a passing change",
     "name the broker of a session",
 }
 CONFIG = """\
@@ -195,7 +195,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(worker, "_TIDY_EVERY_S", 0.02)
     monkeypatch.setattr(cluster, "_PROBE_S", 0.02)
-    monkeypatch.setattr(endings, "ROUND_S", 0.02)
+    monkeypatch.setattr(reaper, "ROUND_S", 0.02)
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
     monkeypatch.setattr(quotas, "POLL_S", 0.02)

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from proxy.brokers.cluster import NoAnswerError
 from proxy.edge import accepting
 from proxy.edge.arrivals import Arrival
-from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.edge.transports import BrokerWire, ClientWire
 from proxy.session.session import Session
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import Client, Front, client, front
@@ -104,13 +104,13 @@ async def first_byte(scene: Scene) -> None:
 
 
 async def lingering(scene: Scene) -> None:
-    scene.monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.0)
+    scene.monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.0)
     before = set(scene.proxy.listener.sessions)
     async with client(scene.proxy.port_1) as slow:
         await slow.ask(list_offsets(1))
         (session,) = scene.proxy.listener.sessions - before
         end = session._client
-        assert isinstance(end, ClientEnd)
+        assert isinstance(end, ClientWire)
         while not end._transport.get_write_buffer_size():
             end.write(bytes(1 << 20))
         session.close()
@@ -140,8 +140,8 @@ SCENES: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "Session.close": Scene.newcomer,
     "authentication is overdue": overdue,
     "arrivals are overdue": arrivals_overdue,
-    "wake who waits for a first byte": first_byte,
-    "cut off what lingers": lingering,
+    "wake a waiter for first bytes": first_byte,
+    "abort a lingering connection": lingering,
     "ask a broker": asked_in_vain,
     "probe a broker": probed,
 }
@@ -200,24 +200,24 @@ async def test_a_client_whose_arrival_fails_after_its_transport_was_there_is_cut
 
 CALLBACKS = {
     f"{end.__name__}.{name}": getattr(end, name)
-    for end in (ClientEnd, BrokerEnd)
+    for end in (ClientWire, BrokerWire)
     for name in (*vars(asyncio.Protocol), *vars(asyncio.BaseProtocol))
     if name in vars(end) and not name.startswith("_")
 }
 # The method of the session that each of them calls; None: the session is not made.
 CALLED = {
-    "ClientEnd.connection_made": None,
-    "ClientEnd.data_received": "feed",
-    "ClientEnd.eof_received": "client_finished",
-    "ClientEnd.pause_writing": "client_blocked",
-    "ClientEnd.resume_writing": "client_blocked",
-    "ClientEnd.connection_lost": "close",
-    "BrokerEnd.connection_made": None,
-    "BrokerEnd.data_received": "feed",
-    "BrokerEnd.eof_received": None,
-    "BrokerEnd.pause_writing": "broker_blocked",
-    "BrokerEnd.resume_writing": "broker_blocked",
-    "BrokerEnd.connection_lost": "broker_lost",
+    "ClientWire.connection_made": None,
+    "ClientWire.data_received": "feed",
+    "ClientWire.eof_received": "client_finished",
+    "ClientWire.pause_writing": "client_blocked",
+    "ClientWire.resume_writing": "client_blocked",
+    "ClientWire.connection_lost": "close",
+    "BrokerWire.connection_made": None,
+    "BrokerWire.data_received": "feed",
+    "BrokerWire.eof_received": None,
+    "BrokerWire.pause_writing": "broker_blocked",
+    "BrokerWire.resume_writing": "broker_blocked",
+    "BrokerWire.connection_lost": "broker_lost",
 }
 
 
@@ -233,7 +233,7 @@ async def test_no_protocol_has_callbacks_that_are_missed() -> None:
             or any(isinstance(each, ast.FunctionDef) and each.name == "data_received" for each in node.body)
         )
     }
-    ends = {("edge/transports.py", "ClientEnd"), ("edge/transports.py", "BrokerEnd")}
+    ends = {("edge/transports.py", "ClientWire"), ("edge/transports.py", "BrokerWire")}
     assert subclasses == {*ends, ("admin/connections.py", "_Connection")}  # the latter wraps one of aiohttp's
 
 
@@ -246,7 +246,7 @@ async def test_a_callback_that_fails_ends_its_own_session(
         async with client(played.proxy.port_1) as victim:
             await victim.ask(list_offsets(1))
             (session,) = played.proxy.listener.sessions - before
-            ends: dict[str, Any] = {"ClientEnd": session._client, "BrokerEnd": session._broker}
+            ends: dict[str, Any] = {"ClientWire": session._client, "BrokerWire": session._broker}
             end = ends[where.partition(".")[0]]
             with monkeypatch.context() as patch:
                 _break(patch, session, end, str(CALLED[where]))
@@ -288,4 +288,4 @@ async def test_a_session_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, pk
         with monkeypatch.context() as patch:
             patch.setattr(played.proxy.listener._arrivals, "_begin", fail)
             await played.refused()
-        assert played.sabotage.counted("ClientEnd.data_received") == 1
+        assert played.sabotage.counted("ClientWire.data_received") == 1

@@ -26,9 +26,9 @@ from protocol.client_quotas import (
 )
 from protocol.requests import Request
 from proxy import supervisor
-from proxy.brokers.known import KnownBrokers
+from proxy.brokers.known_brokers import KnownBrokers
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import Drained, WorkerSnapshot
+from proxy.edge.stats import DrainResult, WorkerSnapshot
 from proxy.edge.whoami import Identity
 from proxy.usage.records import Columns
 from proxy.worker import Worker
@@ -79,7 +79,7 @@ class Elsewhere(Worker):
     async def readdress(self, listeners: Sequence[Listener]) -> None:
         await super().readdress(across(listeners))
 
-    async def drain(self, timeout_s: float) -> Drained:
+    async def drain(self, timeout_s: float) -> DrainResult:
         return across(await super().drain(across(timeout_s)))
 
     async def not_ready(self) -> list[str]:
@@ -127,7 +127,7 @@ async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, m
     rows = [json.loads(line)["rows"] for line in lines]
     assert sum(sum(each["requests"]) for each in rows) == 2
     assert {rule for each in rows for rule in each["produce_rule"]} >= {"client-id=app"}
-    assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "Drained", "dict", "list"} <= CROSSED
+    assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "DrainResult", "dict", "list"} <= CROSSED
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Reads the few values of DER (X.690) that stand on the way to a certificate's subject, and in it."""
+"""Reads the parts of DER (X.690) that lead to a certificate's subject, and the subject itself."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ _HIGH_TAG_NUMBER: Final = 0x1F
 _LONG_FORM: Final = 0x80
 _MAX_LENGTH_BYTES: Final = 4
 _MAX_IDENTIFIER_BYTES: Final = 1024
-"""To write a number in decimal takes the square of its length."""
+"""The time to write a number in decimal grows with the square of its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value within ``data``; ``start`` is where its tag is, ``begin`` and ``end`` bound its content."""
+    """A value within ``data``: ``start`` is the offset of its tag, ``begin`` and ``end`` bound its content."""
 
     data: bytes
     tag: int
@@ -35,7 +35,7 @@ class Value:
         return self.data[self.start : self.end]
 
     def members(self) -> Iterator["Value"]:
-        """Yield the values in the content of a SEQUENCE or SET. Raises ValueError if it is not made of such."""
+        """Yield the values in the content of a SEQUENCE or SET. Raises ValueError if the content is malformed."""
         position = self.begin
         while position < self.end:
             value = read(self.data, position, self.end)
@@ -43,14 +43,14 @@ class Value:
             position = value.end
 
     def expect(self, tag: int, what: str) -> "Value":
-        """Return the value if its tag is ``tag``. Raises ValueError that calls it ``what``."""
+        """Return the value if its tag is ``tag``; otherwise raise ValueError, which names the value ``what``."""
         if self.tag != tag:
             raise ValueError(f"{what} at byte {self.start} has tag 0x{self.tag:02x} instead of 0x{tag:02x}")
         return self
 
 
 def read(data: bytes, start: int, end: int) -> Value:
-    """Read the value that begins at ``start`` and ends at ``end`` or before. Raises ValueError if it is not DER."""
+    """Read the value that begins at ``start`` and ends by ``end``. Raises ValueError if it is not DER."""
     if end - start < 2:
         raise ValueError(f"the value at byte {start} is cut off")
     tag, length = data[start], data[start + 1]

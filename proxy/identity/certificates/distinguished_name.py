@@ -1,11 +1,12 @@
-r"""A certificate's subject as Java writes it, which is the user it names: ``X500Principal.getName()``, RFC 2253.
+r"""A certificate's subject as a string, as Java's ``X500Principal.getName()`` writes it (RFC 2253); it is the user
+name.
 
-The last part comes first, parts are separated by a comma without a space, what has several values keeps their order.
-Nine attributes have a name; of any other the type is written in numbers and the value as ``#`` and its DER in hex.
+The last part comes first; parts are separated by a comma without a space; a part with several values keeps their order.
+Nine attributes have a keyword; any other has its OID, and its value as ``#`` and the DER in hex.
 
-This is Java 17 to the letter. It takes the bytes of every kind of string for UTF-8 and puts U+FFFD for what is not; so
-a BMPString shows its zero bytes, as ``\00``, and two subjects in Latin-1 can show as one. Names in UTF-8 never do.
-Java 25 reads Latin-1 and UTF-16 where those are meant.
+This is Java 17 exactly. It decodes every kind of string as UTF-8 and replaces invalid bytes by U+FFFD; so a BMPString
+shows its zero bytes, as ``\00``, and two subjects in Latin-1 may become one string. Names in UTF-8 never do. Java 25
+decodes Latin-1 and UTF-16 properly.
 """
 
 import re
@@ -34,7 +35,7 @@ _STRINGS: Final = frozenset(
         0x1E,  # BMPString
     )
 )
-"""``AVA.isDerString``. NumericString, VisibleString and UniversalString are none to it."""
+"""``AVA.isDerString``; it does not include NumericString, VisibleString and UniversalString."""
 
 _ESCAPED: Final = re.compile(r'[,=+<>#;"\\]')
 _BLANK_ENDS: Final = re.compile(r"\A[ \r]+|[ \r]+\Z")
@@ -44,7 +45,7 @@ _FIELDS_BEFORE_SUBJECT: Final = ("serial number", "signature", "issuer", "validi
 
 
 def rfc2253(certificate: bytes) -> str:
-    """Return the subject of a certificate in DER, empty if it is empty. Raises ValueError that says where it breaks."""
+    """Return the subject of a certificate in DER; may be empty. Raises ValueError that says where the DER breaks."""
     return _name(_subject(certificate))
 
 
@@ -82,5 +83,7 @@ def _escaped(text: str) -> str:
 
 
 def _java_text(content: bytes) -> str:
-    """Decode UTF-8 as ``new String(content, UTF_8)`` does: to Java an encoded surrogate is one error, not three."""
+    """Decode UTF-8 as ``new String(content, UTF_8)`` does: Java replaces an encoded surrogate by
+    one U+FFFD, not three.
+    """
     return _SURROGATE.sub("\ufffd".encode(), content).decode("utf-8", "replace")

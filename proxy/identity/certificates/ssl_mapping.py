@@ -1,8 +1,9 @@
-r"""``ssl.principal.mapping.rules`` (KIP-371): from a certificate's subject to the user, as ``SslPrincipalMapper``.
+r"""``ssl.principal.mapping.rules`` (KIP-371): maps a certificate's subject to a user, as ``SslPrincipalMapper``.
 
-Rules are separated by commas. ``DEFAULT`` takes any subject and keeps it; ``RULE:pattern/replacement/``, with ``L`` or
-``U`` behind it, takes a subject that the whole pattern matches. The first that takes it decides. As in Kafka, all
-matches in the subject are then replaced: ``RULE:(.*)/$1x/`` appends twice, the second time for the empty one behind it.
+Rules are separated by commas. ``DEFAULT`` matches any subject and keeps it; ``RULE:pattern/replacement/``, with an
+optional ``L`` or ``U``, applies if the pattern matches the whole subject. The first rule that matches decides. As in
+Kafka, all matches within the subject are then replaced: ``RULE:(.*)/$1x/`` appends twice, the second time for the empty
+match at the end.
 """
 
 import re
@@ -12,9 +13,9 @@ from typing import Final
 from config.problems import InvalidValue
 from proxy.identity.java_regex import JavaPattern, compiled
 from proxy.identity.java_replacement import Replacement, parse_replacement, replaced
-from proxy.identity.mapping_rule import Case, NoMatchingRule, telling
+from proxy.identity.mapping_rule import Case, NoMatchingRule, naming_rule
 
-# RULE_SPLITTER of SslPrincipalMapper. A dot of Java's ends at more line ends than one of Python's.
+# RULE_SPLITTER of SslPrincipalMapper. A dot in Java excludes more line terminators than in Python.
 _DOT: Final = r"[^\n\r\x85\u2028\u2029]"
 _TEXT: Final = rf"(?:\\{_DOT}|[^\\/])*"
 _RULE: Final = re.compile(
@@ -53,11 +54,11 @@ class Rules:
 
     @property
     def patterns(self) -> list[JavaPattern]:
-        """What the rules take, but for DEFAULT, which takes all."""
+        """The patterns of all rules but DEFAULT."""
         return [rule.pattern for rule in self._rules if isinstance(rule, _Rule)]
 
     def user(self, name: str) -> str:
-        """Return the user for a distinguished name as RFC 2253 writes it. Raises NoMatchingRule."""
+        """Return the user for a distinguished name in RFC 2253 form. Raises NoMatchingRule."""
         for rule in self._rules:
             user = rule.user(name)
             if user is not None:
@@ -66,26 +67,26 @@ class Rules:
 
 
 def texts(text: str) -> list[str]:
-    """Return the rules of the setting, each as it stands."""
+    """Return the rules in the setting, as they are written."""
     return [match["rule"] for match in _RULE.finditer(text.strip()) if match["rule"]]
 
 
 def parse_rules(text: str) -> Rules:
-    """Read the setting. Raises InvalidValue for what Kafka refuses, at its start or at the first name that matches.
+    """Parse the setting. Raises InvalidValue for rules that Kafka refuses, at startup or when they first match.
 
-    An empty text is no rule at all, and refuses every name.
+    An empty setting has no rule, and refuses every name.
     """
     rules: list[_Rule | _Default] = []
     at = 0
     text = text.strip()
     for match in _RULE.finditer(text):
-        if match.start() != at:  # Kafka passes over it in silence
+        if match.start() != at:  # Kafka skips it silently
             raise InvalidValue(f"there is no comma behind {text[at : match.start()]!r}", "separate rules by commas")
         at = match.end()
         if match["default"] is not None:
             rules.append(_Default())
         elif match["pattern"] is not None and not match["more"]:
-            with telling(match["rule"]):
+            with naming_rule(match["rule"]):
                 rules.append(_rule(match["pattern"], match["to"], Case(match["case"])))
         elif match["rule"]:
             raise InvalidValue(
@@ -100,10 +101,10 @@ def _rule(pattern: str, replacement: str, case: Case) -> _Rule:
 
 
 def _literal_references(replacement: str, groups: int) -> str:
-    r"""Put a backslash before each ``$n`` that names no group, as ``escapeLiteralBackReferences`` does.
+    r"""Put a backslash before each ``$n`` without a group, as ``escapeLiteralBackReferences`` does.
 
-    It does nothing if there is no group, and looks for the second and later ones where they stood before: what then
-    comes out is Kafka's, and mostly an error.
+    Without any group nothing is escaped. The second and later references are looked for at their old offsets: the
+    result is Kafka's, and usually an error.
     """
     if not groups:
         return replacement

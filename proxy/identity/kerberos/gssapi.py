@@ -1,10 +1,10 @@
-"""GSSAPI (Kerberos 5), observed: a client's first token holds its ticket, and the service's key opens it.
+"""GSSAPI (Kerberos 5), observed: a client's first token contains its ticket, which the service's key decrypts.
 
-A copy of that token goes to the Kerberos library as if it were the broker, and what the library would answer is thrown
-away; docs/decisions/0010-gssapi.md says why that gives the broker's own reading and nothing else. The name is a claim,
-as that of any mechanism: who has stolen the token shows it too, and cannot do the broker's next step.
+A copy of that token is passed to the Kerberos library as if it were the broker, and the library's answer is discarded;
+docs/decisions/0010-gssapi.md explains why this yields what the broker reads, and nothing else. The name is a claim, as
+with any mechanism: a stolen token shows it too, but its thief cannot complete the exchange with the broker.
 
-Needs the extra ``kafka-sluice[gssapi]``, which is imported where a keytab is configured and nowhere else.
+Needs the extra ``kafka-sluice[gssapi]``, which is imported only if a keytab is configured.
 """
 
 from collections import Counter
@@ -21,8 +21,8 @@ from proxy.identity.kerberos.keytab import principals
 from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.kerberos.token import is_ap_req
 from proxy.identity.mapping_rule import NoMatchingRule
-from proxy.identity.mechanisms.known import UnreadGssapi
 from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.registry import UnreadGssapi
 
 if TYPE_CHECKING:
     from gssapi.raw import GSSError
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sluice.gssapi")
 
 _MAX_LOGGED: Final = 32
-"""Different reasons that are logged: some quote what a client has sent, and there is no end to what that can be."""
+"""Limit of distinct reasons logged: some quote what a client has sent, so their number is unlimited."""
 _MAX_REASON_CHARS: Final = 300
 
-# RFC 4120 §7.5.9, as krb5 numbers its errors: the ticket is for a service, or for a version of its key, not held here.
+# RFC 4120 §7.5.9, as krb5 numbers its errors: the ticket is for another service, or for another version of its key.
 _KRB5_ERRORS: Final = 2529638912
 _NO_KEY: Final = frozenset(_KRB5_ERRORS + code for code in (35, 44, 45))
 
 
-class Unread(StrEnum):
-    """Why a client's first token shows no user."""
+class UnreadableCause(StrEnum):
+    """Why a client's first token yields no user."""
 
     NOT_KERBEROS = "not_kerberos"
     NO_KEY = "no_key"
@@ -49,16 +49,16 @@ class Unread(StrEnum):
 
 
 class UnreadableToken(Exception):  # noqa: N818  it is what the token is
-    """A token that names nobody; the text says why, and quotes at most names."""
+    """A token that yields no user; the text says why, and quotes at most names."""
 
-    def __init__(self, cause: Unread, reason: str) -> None:
+    def __init__(self, cause: UnreadableCause, reason: str) -> None:
         super().__init__(reason)
         self.cause = cause
         self.reason = reason[:_MAX_REASON_CHARS]
 
 
 class Gssapi(UnreadGssapi):
-    """One exchange, with the principal of its first token: the broker takes it from no other."""
+    """One exchange; the principal is that of its first token, as for the broker."""
 
     __slots__ = ("_acceptor",)
 
@@ -67,7 +67,7 @@ class Gssapi(UnreadGssapi):
         self._acceptor: GssapiAcceptor | None = acceptor
 
     def from_client(self, token: bytes) -> None:
-        """Read the first token; the others are about layers of security that Kafka does not use."""
+        """Read the first token; later ones negotiate security layers, which Kafka does not use."""
         if self._acceptor is not None:
             user = self._acceptor.user_of(token)
             self._acceptor = None
@@ -75,12 +75,12 @@ class Gssapi(UnreadGssapi):
 
 
 class GssapiAcceptor:
-    """Makes the observers of one listener. ``open_token`` returns the principal of a token as krb5 writes it, or
-    raises UnreadableToken; ``name_of`` makes the user of it, or raises NoMatchingRule.
+    """Creates the observers of one listener. ``open_token`` returns a token's principal as krb5 writes it, or raises
+    UnreadableToken; ``name_of`` maps it to the user, or raises NoMatchingRule.
     """
 
     def __init__(self, keytab: Path, open_token: Callable[[bytes], bytes], name_of: Callable[[str], str]) -> None:
-        self.unread: Counter[Unread] = Counter()
+        self.unread: Counter[UnreadableCause] = Counter()
         self._keytab = keytab
         self._open_token = open_token
         self._name_of = name_of
@@ -90,7 +90,9 @@ class GssapiAcceptor:
         return Gssapi(self)
 
     def user_of(self, token: bytes) -> str | None:
-        """Return the user whom a first token names; None, counted and once for each reason logged, if it does not."""
+        """Return the user that a first token names; None if it cannot be read, which is counted, and logged once per
+        reason.
+        """
         try:
             return self._read(token)
         except UnreadableToken as unreadable:
@@ -102,12 +104,12 @@ class GssapiAcceptor:
 
     def _read(self, token: bytes) -> str:
         if not is_ap_req(token):
-            raise UnreadableToken(Unread.NOT_KERBEROS, "the first token is not an AP-REQ of Kerberos 5")
+            raise UnreadableToken(UnreadableCause.NOT_KERBEROS, "the first token is not an AP-REQ of Kerberos 5")
         principal = _plain_text(self._open_token(token))
         try:
             return self._name_of(principal)
         except NoMatchingRule as error:
-            raise UnreadableToken(Unread.NO_RULE, str(error)) from None
+            raise UnreadableToken(UnreadableCause.NO_RULE, str(error)) from None
 
     def _log(self, unreadable: UnreadableToken) -> None:
         try:
@@ -124,9 +126,9 @@ class GssapiAcceptor:
 
 
 def acceptor(settings: Kerberos) -> GssapiAcceptor:
-    """Return what makes the observers of a listener. A keytab that changes is in force with the next token.
+    """Return the acceptor of a listener. A changed keytab is used from the next token on.
 
-    Raises InvalidValue if the keytab, the rules or the extra is not what it takes.
+    Raises InvalidValue if the keytab, the rules or the extra is unusable.
     """
     rules = parse_rules(settings.principal_to_local_rules, settings.default_realm)
     principals(settings.keytab)
@@ -134,18 +136,20 @@ def acceptor(settings: Kerberos) -> GssapiAcceptor:
 
 
 def _plain_text(principal: bytes) -> str:
-    """Return a principal that krb5 and Java write alike: Java does not escape a slash within a component."""
+    """Return a principal that krb5 and Java write the same way: Java does not escape a slash within a component."""
     try:
         text = principal.decode("utf-8")
     except UnicodeDecodeError:
-        raise UnreadableToken(Unread.UNUSUAL_NAME, "a principal that is not UTF-8") from None
+        raise UnreadableToken(UnreadableCause.UNUSUAL_NAME, "a principal that is not UTF-8") from None
     if "\\" in text:
-        raise UnreadableToken(Unread.UNUSUAL_NAME, f"a principal that must be escaped: {text}")
+        raise UnreadableToken(UnreadableCause.UNUSUAL_NAME, f"a principal that must be escaped: {text}")
     return text
 
 
 def _opener(keytab: Path) -> Callable[[bytes], bytes]:
-    """Return what decrypts first tokens. krb5 reads the file at every token, asks no server and writes nothing."""
+    """Return a function that decrypts first tokens. krb5 rereads the keytab for each token, contacts no server and
+    writes nothing.
+    """
     try:
         from gssapi import MechType, raw
     except ImportError as error:
@@ -153,7 +157,7 @@ def _opener(keytab: Path) -> Callable[[bytes], bytes]:
             f"GSSAPI cannot be read: {error}",
             "install the extra, kafka-sluice[gssapi], or leave out kerberos: its users are then sluice:GSSAPI",
         ) from None
-    # No replay cache: that is the broker's, and this one would be a file of the machine's, shared with whom it may be.
+    # No replay cache: the broker has one, and here it would be a file shared with other users of the machine.
     store = {b"keytab": b"FILE:" + bytes(keytab), b"rcache": b"none:"}
     try:
         held = raw.acquire_cred_from(store, mechs=[MechType.kerberos], usage="accept").creds
@@ -168,7 +172,7 @@ def _opener(keytab: Path) -> Callable[[bytes], bytes]:
             name: bytes = raw.display_name(accepted.initiator_name, name_type=False).name
         except raw.GSSError as error:
             raise UnreadableToken(
-                Unread.NO_KEY if error.min_code in _NO_KEY else Unread.REFUSED, _said(error)
+                UnreadableCause.NO_KEY if error.min_code in _NO_KEY else UnreadableCause.REFUSED, _said(error)
             ) from None
         return name
 
@@ -176,7 +180,7 @@ def _opener(keytab: Path) -> Callable[[bytes], bytes]:
 
 
 def _said(error: "GSSError") -> str:
-    """Return what krb5 says of an error of its own, which names the service and the key; else all there is."""
+    """Return krb5's own message, which names the service and the key; for other errors, the full text."""
     if error.min_code < _KRB5_ERRORS:
         return str(error)
     return "; ".join(error.get_all_statuses(error.min_code, False))

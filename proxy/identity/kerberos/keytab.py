@@ -1,7 +1,7 @@
-"""Whose keys a keytab holds. The keys themselves are not kept: to decrypt is the Kerberos library's.
+"""Lists the principals in a keytab. The keys are not read: the Kerberos library does the decryption.
 
-The format is MIT's, version 2 (krb5's doc/formats/keytab_file_format.rst): each entry is a size, the count of its
-components, realm and components as counted texts, and then what is not read here. A negative size is a hole.
+The format is MIT's version 2 (krb5's doc/formats/keytab_file_format.rst): each entry has a size, the number of its
+components, realm and components as counted strings, and fields not read here. A negative size marks a hole.
 """
 
 import struct
@@ -18,9 +18,9 @@ _INT32: Final = Struct(">i")
 
 
 def principals(path: Path) -> list[str]:
-    """Return the principals that have a key in the file, each once, as ``kafka/host@REALM``.
+    """Return the principals with a key in the file, without duplicates, as ``kafka/host@REALM``.
 
-    Raises InvalidValue if there is none, or the file cannot be read or is no keytab.
+    Raises InvalidValue if there is none, or the file is unreadable or not a keytab.
     """
     try:
         content = read_file(path)
@@ -44,7 +44,7 @@ def _entries(content: bytes) -> list[str]:
         (size,) = _INT32.unpack_from(content, offset)
         offset += 4
         if size == 0:
-            break  # as krb5 does: what follows has been given up
+            break  # as krb5 does: the rest is unused
         if size > 0:
             found.append(_principal(_part(content, offset, size)))
         offset += abs(size)

@@ -1,9 +1,10 @@
-"""``sasl.kerberos.principal.to.local.rules``: from a Kerberos principal to the user, as ``KerberosShortNamer``.
+"""``sasl.kerberos.principal.to.local.rules``: maps a Kerberos principal to a user, as ``KerberosShortNamer``.
 
-A principal is ``first[/second]@REALM``. ``DEFAULT`` takes the first component if the realm is the default realm.
-``RULE:[n:format](match)s/from/to/g`` with ``/L`` or ``/U`` behind it takes principals of n components: in the format
-``$0`` is the realm and ``$1`` the first component; what it gives must match as a whole; then ``from`` is replaced, with
-``g`` everywhere. The first rule that takes it decides. A result with ``/`` or ``@`` in it refuses the principal.
+A principal is ``first[/second]@REALM``. ``DEFAULT`` returns the first component if the realm is the default realm.
+``RULE:[n:format](match)s/from/to/g``, with an optional ``/L`` or ``/U``, applies to principals of n components. In the
+format ``$0`` is the realm and ``$1`` the first component; ``match`` has to match the whole result; then ``from`` is
+replaced, with ``g`` everywhere. The first rule that applies decides. A result with ``/`` or ``@`` in it refuses the
+principal.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import Final
 from config.problems import InvalidValue
 from proxy.identity.java_regex import JavaPattern, compiled
 from proxy.identity.java_replacement import Replacement, parse_replacement, replaced
-from proxy.identity.mapping_rule import Case, NoMatchingRule, telling
+from proxy.identity.mapping_rule import Case, NoMatchingRule, naming_rule
 
 _PRINCIPAL: Final = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
 _RULE: Final = re.compile(
@@ -38,13 +39,13 @@ class _Substitution:
 class _Rule:
     components: int
     format: tuple[str | int, ...]
-    """Literal texts, and numbers of components; 0 is the realm."""
+    """Literal text, or the number of a component; 0 is the realm."""
     match: JavaPattern | None
     substitution: _Substitution | None
     case: Case
 
     def user(self, parts: Sequence[str]) -> str | None:
-        """Return the user for the realm and the components, None if the rule does not take them."""
+        """Return the user for realm and components, None if the rule does not apply."""
         if len(parts) - 1 != self.components:
             return None
         name = "".join(part if isinstance(part, str) else parts[part] for part in self.format)
@@ -72,7 +73,7 @@ class Rules:
     _rules: tuple[_Rule | _Default, ...]
 
     def user(self, principal: str) -> str:
-        """Return the user for a principal; one without a realm is kept as it is. Raises NoMatchingRule."""
+        """Return the user for a principal; one without a realm is the user itself. Raises NoMatchingRule."""
         if "@" not in principal:
             return principal
         match = _PRINCIPAL.fullmatch(principal)
@@ -87,9 +88,9 @@ class Rules:
 
 
 def parse_rules(rules: Sequence[str], default_realm: str) -> Rules:
-    """Read the setting, one rule a text. Raises InvalidValue for what Kafka refuses, then or whenever it is applied.
+    """Parse the rules. Raises InvalidValue for rules that Kafka refuses, at startup or when they are applied.
 
-    Kafka has DEFAULT for no setting at all; no rule here refuses every principal with a realm.
+    Kafka falls back to DEFAULT if the setting is absent; here, no rules refuse every principal with a realm.
     """
     return Rules(tuple(_rule(rule, default_realm) for rule in rules))
 
@@ -100,7 +101,7 @@ def _rule(text: str, default_realm: str) -> _Rule | _Default:
         raise InvalidValue(f"{text!r} is no rule", "write DEFAULT or RULE:[n:format](match)s/from/to/g, and /L or /U")
     if match["format"] is None:
         return _Default(default_realm)
-    with telling(text):
+    with naming_rule(text):
         if not match["components"]:
             raise InvalidValue("says not for how many components it is", "write [1:…] or [2:…]")
         components = int(match["components"])

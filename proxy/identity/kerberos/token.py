@@ -1,8 +1,8 @@
-"""Whether a token is the first one of Kerberos 5, built so that every reader finds the same ticket in it.
+"""Recognizes a first token of Kerberos 5 that every reader parses the same way.
 
-RFC 4121 §4.1 frames an AP-REQ of RFC 4120 §5.5.1. Libraries forgive much: fields behind the last, a second AP-REQ
-behind the first, BER where DER is due, other mechanisms that wrap this one (SPNEGO). What two of them could read
-differently is not read here at all. What is encrypted is not looked into: it proves itself when it is decrypted.
+RFC 4121 §4.1 frames an AP-REQ of RFC 4120 §5.5.1. Libraries tolerate deviations: extra fields, a second AP-REQ behind
+the first, BER instead of DER, mechanisms that wrap this one (SPNEGO). A token that two libraries may parse differently
+is not read at all. Encrypted parts are not checked: decryption does that.
 """
 
 from typing import Final
@@ -12,14 +12,14 @@ from proxy.identity.certificates.der import OBJECT_IDENTIFIER, SEQUENCE, Value, 
 _KERBEROS_5: Final = "1.2.840.113554.1.2.2"
 _FRAME: Final = 0x60
 _TOKEN_ID: Final = 0x01
-"""The two bytes 01 00 that say AP-REQ are not DER; they look like an empty value of tag 1."""
+"""The two bytes 01 00 that mean AP-REQ are not DER; they parse as an empty value of tag 1."""
 _AP_REQ: Final = 0x6E
 _TICKET: Final = 0x61
 _FIELD: Final = 0xA0
 
 
 def is_ap_req(token: bytes) -> bool:
-    """Whether ``token`` is one AP-REQ with one ticket and one authenticator, in DER, and nothing besides."""
+    """Whether ``token`` is exactly one AP-REQ with one ticket and one authenticator, in DER."""
     try:
         frame = read(token, 0, len(token)).expect(_FRAME, "the frame")
         mechanism, token_id, request = _parts(frame, OBJECT_IDENTIFIER, _TOKEN_ID, _AP_REQ)
@@ -43,13 +43,13 @@ def _is_encrypted_data(field: Value) -> bool:
 
 
 def _fields(value: Value, *numbers: int) -> list[Value]:
-    """Return the fields of the sequence that ``value`` holds; ValueError unless it has just these."""
+    """Return the fields of the sequence in ``value``. Raises ValueError if their numbers differ."""
     (sequence,) = _parts(value, SEQUENCE)
     return _parts(sequence, *(_FIELD + number for number in numbers))
 
 
 def _parts(value: Value, *tags: int) -> list[Value]:
-    """Return the values that ``value`` is made of; ValueError unless these are just their tags."""
+    """Return the members of ``value``. Raises ValueError if their tags differ."""
     parts = list(value.members())
     if [part.tag for part in parts] != list(tags):
         raise ValueError(f"the value at byte {value.start} has other parts")

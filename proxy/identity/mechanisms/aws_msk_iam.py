@@ -1,6 +1,7 @@
-"""SASL AWS_MSK_IAM (aws-msk-iam-auth): one message, a signed request in JSON. Whom the broker makes of it is not in it.
+"""SASL AWS_MSK_IAM (aws-msk-iam-auth): one message, a signed request in JSON. It does not contain the broker's
+principal.
 
-What is in it is whose key signed it: the id of an access key, which the signature covers, and AWS gives to one user or
+It contains the id of the access key that signed it, which the signature covers, and which AWS assigns to one user or to
 one session of a role.
 """
 
@@ -19,7 +20,7 @@ _MOST_PARAMETERS: Final = 32
 
 
 def access_key_of(message: bytes) -> str | None:
-    """Return the id of the access key in the client's message; None if it is not one, or could be read in two ways."""
+    """Return the access key id in the client's message; None if the message is malformed or ambiguous."""
     try:
         pairs = json.loads(message, object_pairs_hook=list)
     except (ValueError, RecursionError):
@@ -28,7 +29,9 @@ def access_key_of(message: bytes) -> str | None:
 
 
 def access_key_of_url(token: str) -> str | None:
-    """Return the same of a signed URL in base64, as aws-msk-iam-sasl-signer makes a bearer token; None likewise."""
+    """Return the access key id in a signed URL in base64, which aws-msk-iam-sasl-signer uses as a bearer token, or
+    None.
+    """
     try:
         url = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii"))
         pairs = parse_qsl(url.query, strict_parsing=True, max_num_fields=_MOST_PARAMETERS)
@@ -44,7 +47,7 @@ def _access_key(pairs: Sequence[object]) -> str | None:
 
 
 class AwsMskIam:
-    """A ``Mechanism``. Of the message it keeps the id of the access key."""
+    """The ``Mechanism`` AWS_MSK_IAM; it keeps only the access key id."""
 
     __slots__ = ("_has_begun", "claim")
 
@@ -53,13 +56,13 @@ class AwsMskIam:
         self._has_begun = False
 
     def from_client(self, token: bytes) -> None:
-        """Take the first message: the broker judges no second one."""
+        """Read the first message; the broker never evaluates a second one."""
         access_key = None if self._has_begun else access_key_of(token)
         self._has_begun = True
         if access_key is not None:
             self.claim = Claim(access_key, is_credential=True)
 
     def from_broker(self, token: bytes) -> bool:
-        """Any answer without an error is success: there is one message, and the broker has judged it."""
+        """Return True: there is one message, and an answer without an error accepts it."""
         del token
         return True

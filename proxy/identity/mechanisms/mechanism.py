@@ -1,4 +1,4 @@
-"""What the observer of SASL asks of a mechanism."""
+"""The interface of SASL mechanisms for the observer."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,32 +8,32 @@ from quotas.names import counted_as
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whom a client says it is; it counts when the broker has agreed, and until then for nothing."""
+    """The name that a client claims; it has no effect until the broker has accepted it."""
 
     name: str
-    """As it is counted: a name of half a megabyte may be claimed, and is not kept."""
+    """Shortened as for counting: a client may claim a name of half a megabyte."""
     is_token: bool = False
-    """``name`` is the id of a delegation token (KIP-48): the user is its owner, who is not on the wire."""
+    """``name`` is the id of a delegation token (KIP-48); the user is its owner, who is not on the wire."""
     is_credential: bool = False
-    """``name`` tells the client from others and names no user (``proxy.identity.credentials``)."""
+    """``name`` tells clients apart without naming the user (``proxy.identity.credentials``)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", counted_as(self.name))
 
 
 class Mechanism(Protocol):
-    """One exchange of one mechanism, seen from between the two who hold it.
+    """One exchange of a mechanism between a client and its broker, observed.
 
-    It keeps of the tokens what it needs for the claim, never a secret, and quotes none of them.
+    It keeps only what the claim needs, never a secret, and quotes nothing from the tokens.
     """
 
     claim: Claim | None
-    """What the client has claimed so far; None: nothing that could be read."""
+    """The client's claim so far; None if none could be read."""
 
     def from_client(self, token: bytes) -> None:
-        """Take a token of the client. Never raises: to judge it is the broker's; what is unreadable claims nothing."""
+        """Read a client's token. Never raises: the broker judges it, and an unreadable token claims nothing."""
         ...
 
     def from_broker(self, token: bytes) -> bool:
-        """Take the token of an answer without an error; True if with it the exchange has succeeded."""
+        """Read the token of an answer without an error; return True if it completes the exchange successfully."""
         ...

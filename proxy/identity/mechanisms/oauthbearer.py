@@ -1,6 +1,6 @@
 """SASL OAUTHBEARER (RFC 7628), as Kafka's ``OAuthBearerClientInitialResponse`` reads it, and the name in its token.
 
-The token's signature is not verified here: what it says is a claim, and it is the broker that verifies it.
+The token's signature is not verified here: its content is a claim, which the broker verifies.
 """
 
 import json
@@ -21,20 +21,20 @@ _AUTH: Final = re.compile(rb"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.A-Za-z0
 _ABSENT: Final = object()
 _DIGEST_CHARS: Final = 16
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What ``String.trim`` takes away."""
+"""The characters that ``String.trim`` removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFirst:
-    """What the client's first message says."""
+    """The client's first message."""
 
     token: str = field(repr=False)
     authzid: str
-    """As it was sent, empty if it was not."""
+    """As sent; empty if absent."""
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
-    """Read the client's first message. Raises ValueError where Kafka does, and quotes nothing of it."""
+    """Parse the client's first message. Raises ValueError if Kafka does, and quotes nothing from it."""
     match = _CLIENT_FIRST.fullmatch(message)
     if match is None:
         raise ValueError("not an OAUTHBEARER client first message")
@@ -51,20 +51,21 @@ def parse_client_first(message: bytes) -> ClientFirst:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Which claims of a token name the user, each by the way to it, and what stands before what they say."""
+    """Paths of the token claims that name the user, and the prefixes of the user's name."""
 
     user: tuple[str, ...] = ("sub",)
     user_prefix: str = ""
     fallback: tuple[str, ...] = ()
-    """Where the first is not in the token: Strimzi's ``oauth.fallback.username.claim``."""
+    """Used if the first is absent: Strimzi's ``oauth.fallback.username.claim``."""
     fallback_prefix: str = ""
 
 
 def principal_name(token: str, names: Names) -> str | None:
-    """Return the user that a JWT names; None if it is not a JWT, or says no name.
+    """Return the user that a JWT names; None if it is not a JWT, or names none.
 
-    Names are trimmed as Kafka's ``BrokerJwtValidator`` does, but for unsecured tokens: ``OAuthBearerUnsecuredJws``
-    takes those as they are. What it makes of names that are no strings, and of lone surrogates, are no names here.
+    Names are trimmed as Kafka's ``BrokerJwtValidator`` does, except in unsecured tokens, which
+    ``OAuthBearerUnsecuredJws`` keeps as they are. Names that are not strings, or contain lone surrogates, are ignored,
+    whatever Kafka makes of them.
     """
     sections = token.split(".")
     if len(sections) != 3:
@@ -82,19 +83,19 @@ def principal_name(token: str, names: Names) -> str | None:
 
 
 def _at(claims: object, way: tuple[str, ...]) -> object:
-    """Return what stands in the claims at the end of a way, ``_ABSENT`` if nothing does: null is something."""
+    """Return the value at a path in the claims, ``_ABSENT`` if there is none; null is a value."""
     for step in way:
         claims = claims.get(step, _ABSENT) if isinstance(claims, dict) else _ABSENT
     return claims
 
 
 def credential_of(token: str) -> str:
-    """Return what tells the holder of a token that names nobody from others: whose key signed it, or a digest of it."""
+    """Return an identifier for the holder of a token without a name: the access key that signed it, or a digest."""
     return access_key_of_url(token) or sha256(token.encode("ascii")).hexdigest()[:_DIGEST_CHARS]
 
 
 def _json_object(section: str) -> dict[str, object]:
-    """Return the JSON object that a section of a JWT is, an empty one if it is none."""
+    """Return the JSON object in a section of a JWT; an empty one if it is malformed."""
     try:
         text = b64decode(section + "=" * (-len(section) % 4), altchars=b"-_", validate=True).decode()
         value = json.loads(text)
@@ -112,10 +113,10 @@ def _is_unicode(name: str) -> bool:
 
 
 class OAuthBearer:
-    """A ``Mechanism``. Of a token it keeps the name in the claim, or a digest of it, and nothing else.
+    """The ``Mechanism`` OAUTHBEARER; it keeps only the name in the token's claim, or a digest of the token.
 
-    A refusal leaves the exchange open, and the broker's ``OAuthBearerSaslServer`` then takes another first message:
-    the claim is always that of the one token that is being answered.
+    After a refusal the exchange stays open, and the broker's ``OAuthBearerSaslServer`` accepts another first message:
+    the claim is always that of the token being answered.
     """
 
     __slots__ = ("_names", "_unanswered", "claim")
@@ -126,12 +127,12 @@ class OAuthBearer:
         self.claim: Claim | None = None
 
     def from_client(self, token: bytes) -> None:
-        """Take a message; while another one is unanswered, whose answer comes next is not for us to guess."""
+        """Read a message. If another one is still unanswered there is no claim, as the next answer may be to either."""
         self._unanswered += 1
         self.claim = self._claim_in(token) if self._unanswered == 1 else None
 
     def from_broker(self, token: bytes) -> bool:
-        """Success is an empty token; one that is not is the refusal, in JSON and without an error code."""
+        """Return True for an empty token; a non-empty one is a refusal, in JSON and without an error code."""
         self._unanswered -= 1
         return not token
 

@@ -4,9 +4,9 @@ from proxy.identity.mechanisms.mechanism import Claim
 
 
 def claimed_user(token: bytes) -> str | None:
-    """Return the user that a token names, None if a broker could not take it (Kafka's ``PlainSaslServer``).
+    """Return the user that a token names, None if a broker would refuse it (Kafka's ``PlainSaslServer``).
 
-    It takes exactly three parts, a user and a password that are not empty, and no authorization id but the user's own.
+    It requires exactly three parts, a non-empty user and password, and no authorization id but the user's own.
     """
     parts = token.split(b"\0", 3)
     if len(parts) != 3:
@@ -16,12 +16,12 @@ def claimed_user(token: bytes) -> str | None:
         return None
     try:
         return user.decode()
-    except UnicodeDecodeError:  # Java would put U+FFFD for it, and give several users one name
+    except UnicodeDecodeError:  # Java would replace it by U+FFFD and merge several users
         return None
 
 
 class Plain:
-    """A ``Mechanism``. Of the token it keeps the user alone."""
+    """The ``Mechanism`` PLAIN; it keeps only the user."""
 
     __slots__ = ("_has_begun", "claim")
 
@@ -30,7 +30,7 @@ class Plain:
         self._has_begun = False
 
     def from_client(self, token: bytes) -> None:
-        """Take the first token; the broker judges no second one."""
+        """Read the first token; the broker never evaluates a second one."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -39,6 +39,6 @@ class Plain:
             self.claim = Claim(user)
 
     def from_broker(self, token: bytes) -> bool:
-        """Any answer without an error is success: a broker that refuses answers with one, or closes."""
+        """Return True: a broker refuses with an error, or closes."""
         del token
         return True

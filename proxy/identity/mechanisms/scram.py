@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from proxy.identity.mechanisms import sasl_name
 from proxy.identity.mechanisms.mechanism import Claim
 
-# The grammar of ScramMessages.ClientFirstMessage: the only gs2 flag is n, and everything is ASCII.
+# The grammar of ScramMessages.ClientFirstMessage: the gs2 flag is n, and everything is ASCII.
 _VALUE: Final = rb"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE: Final = rb"[\x21-\x2b\x2d-\x7e]+"
 _CLIENT_FIRST: Final = re.compile(
@@ -17,17 +17,17 @@ _CLIENT_FIRST: Final = re.compile(
 
 
 class ClientFirst(NamedTuple):
-    """What the client's first message says."""
+    """The client's first message."""
 
     username: str
     """Unescaped; with ``token_auth`` the id of a delegation token."""
     authzid: str
-    """As it was sent, empty if it was not."""
+    """As sent; empty if absent."""
     token_auth: bool
 
 
 def parse_client_first(token: bytes) -> ClientFirst:
-    """Read the client's first message. Raises ValueError where Kafka does, and quotes nothing of it."""
+    """Parse the client's first message. Raises ValueError if Kafka does, and quotes nothing from it."""
     match = _CLIENT_FIRST.fullmatch(token)
     if match is None:
         raise ValueError("not a SCRAM client first message")
@@ -39,13 +39,13 @@ def parse_client_first(token: bytes) -> ClientFirst:
 
 
 def _token_auth(extensions: bytes) -> bool:
-    """Return whether the last extension ``tokenauth`` says true in any case, as ``ScramExtensions`` reads it."""
+    """Return whether the last extension ``tokenauth`` is true, ignoring case, as in ``ScramExtensions``."""
     pairs = dict(pair.split(b"=", 1) for pair in extensions.split(b",") if pair)
     return pairs.get(b"tokenauth", b"").lower() == b"true"
 
 
 class Scram:
-    """A ``Mechanism``. Of the first token it keeps the name, of those that carry a proof nothing."""
+    """The ``Mechanism`` SCRAM; it keeps the name in the first message, and nothing of those with a proof."""
 
     __slots__ = ("_answers", "_has_begun", "claim")
 
@@ -55,7 +55,7 @@ class Scram:
         self._answers = 0
 
     def from_client(self, token: bytes) -> None:
-        """Take the first message, and look at no other: the broker reads the name nowhere else."""
+        """Read the first message only: the broker takes the name from nowhere else."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -63,10 +63,10 @@ class Scram:
             first = parse_client_first(token)
         except ValueError:
             return
-        if first.authzid in ("", first.username):  # the one as sent, the other unescaped: so Kafka compares them
+        if first.authzid in ("", first.username):  # Kafka too compares the one as sent with the other unescaped
             self.claim = Claim(first.username, first.token_auth)
 
     def from_broker(self, token: bytes) -> bool:
-        """Success is the server's final message with its signature, the second of its two; ``e=`` is an error."""
+        """Return True for the server's final message with its signature, the second answer; ``e=`` is an error."""
         self._answers += 1
         return self._answers == 2 and token.startswith(b"v=")

@@ -1,4 +1,4 @@
-"""``sluice quotas diff``: what an apply would change."""
+"""``sluice quotas diff``: show the changes that an apply would make."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from proxy.manage.planning import EXIT_FAILED, desired_options, sides
-from proxy.manage.seen import failing_with, seen
+from proxy.manage.planning import EXIT_FAILED, desired_options, read_sides
+from proxy.manage.target_store import failing_with, load_target
 
 EXIT_DIFFERENT: Final = 1
 
@@ -19,8 +19,8 @@ EXIT_DIFFERENT: Final = 1
 def command(desired: Path, last_applied: Path | None, output: str, *, skip_extras: bool, **target: Any) -> None:
     """Print how the quotas of a target differ from a quota file, DESIRED.
 
-    + is added, ~ changed, - removed; ! is in conflict (somebody has changed it since it was applied), x cannot be
-    applied, ? is none of ours and left.
+    + is added, ~ changed, - removed; ! is in conflict (changed by someone else since it was applied), x cannot be
+    applied, ? is not managed by DESIRED and left unchanged.
 
     \b
     sluice quotas diff quotas.yaml --bootstrap-server broker:9092
@@ -29,7 +29,7 @@ def command(desired: Path, last_applied: Path | None, output: str, *, skip_extra
     Exit status: 0 for no difference, 1 for differences, 2 for an error.
     """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED):
-        found = sides(desired, last_applied, seen(**target))
+        found = read_sides(desired, last_applied, load_target(**target))
     if output == "json":
         click.echo(json.dumps(found.as_data(), indent=2, ensure_ascii=False))
     else:

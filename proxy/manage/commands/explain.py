@@ -1,4 +1,4 @@
-"""``sluice quotas explain``: which limits hold for a client, and why."""
+"""``sluice quotas explain``: show which limits apply to a client, and why."""
 
 import json
 from typing import Any
@@ -7,23 +7,23 @@ import click
 
 from proxy.checks.explain import Client, Explainer
 from proxy.manage.explaining import pages
-from proxy.manage.seen import seen, settings_of
 from proxy.manage.target import target_options
+from proxy.manage.target_store import load_target, settings_of
 from quotas.entities import ANONYMOUS
 from quotas.stores.alteration import canonical_ip
 
 
-@click.command(short_help="Show which limits hold for a client, and why.")
+@click.command(short_help="Show which limits apply to a client, and why.")
 @target_options
-@click.option("--user", metavar="NAME", help=f"Who has logged in so. Default: {ANONYMOUS}.")
-@click.option("--client-id", "--client", metavar="NAME", help="What calls itself so. Default: no client-id.")
-@click.option("--ip", metavar="ADDRESS", help="What connects from there.")
+@click.option("--user", metavar="NAME", help=f"The client's user. Default: {ANONYMOUS}.")
+@click.option("--client-id", "--client", metavar="NAME", help="The client's client-id. Default: none.")
+@click.option("--ip", metavar="ADDRESS", help="The client's IP address.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(user: str | None, client_id: str | None, ip: str | None, output: str, **target: Any) -> None:
-    """Print which limits hold for a client, and why these.
+    """Print which limits apply to a client, and why.
 
-    For each kind of quota: every level of precedence in its order, which of them has a limit and where that stands,
-    which wins, and who shares its counter. It is what a proxy with these quotas does, by the code that does it.
+    For each kind of quota: every level of precedence in order, its limit and where that is defined,
+    which one wins, and who shares its counter. A proxy with these quotas decides by the same code.
 
     \b
     sluice quotas explain -c sluice.yaml --user alice --client-id web --ip 10.0.0.1
@@ -31,7 +31,7 @@ def command(user: str | None, client_id: str | None, ip: str | None, output: str
     Exit status: 0, or 1 if the quotas cannot be read, 2 for a wrong command line.
     """  # noqa: D301  \b is click's
     if user is None and client_id is None and ip is None:
-        raise click.UsageError("say which client: --user, --client-id, --ip, or several of them")
+        raise click.UsageError("name a client: --user, --client-id, --ip, or several of them")
     if user == "":
         raise click.UsageError(f"--user is empty: leave it out for {ANONYMOUS}")
     if ip is not None:
@@ -39,7 +39,7 @@ def command(user: str | None, client_id: str | None, ip: str | None, output: str
             ip = canonical_ip(ip)
         except ValueError:
             raise click.UsageError(f"--ip: {ip!r} is not an IP address; host names are not resolved") from None
-    loaded, settings = seen(**target), settings_of(target)
+    loaded, settings = load_target(**target), settings_of(target)
     for unread in loaded.unread:
         click.echo(f"warning: {unread.problem}", err=True)
     explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)

@@ -1,4 +1,4 @@
-"""``sluice quotas import``: quotas of a quota file, a cluster or a ZooKeeper, into a store."""
+"""``sluice quotas import``: take over quotas from a quota file, a cluster or a ZooKeeper into a store."""
 
 import sys
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from config.problems import ConfigError, Problem
 from proxy.manage.altering import alter, refusals, report
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.importing import plan
-from proxy.manage.seen import opened
 from proxy.manage.target import open_source, source_options, target_options
+from proxy.manage.target_store import opened
 from proxy.runtime.clock import now_ms
 from quotas.policy import Policy
 from quotas.stores.base import StoreError, Unread
@@ -28,8 +28,8 @@ _STDIN: Final = "-"
 @click.argument("source", metavar="[FILE]", required=False)
 @source_options
 @target_options
-@click.option("--replace", is_flag=True, help="Remove what is not in the source; by default it stays.")
-@click.option("--strict", is_flag=True, help="Change nothing if not all of the source can be taken.")
+@click.option("--replace", is_flag=True, help="Remove quotas that are not in the source; by default they stay.")
+@click.option("--strict", is_flag=True, help="Change nothing unless the whole source can be imported.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; print each limit, old → new.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(source: str | None, **options: Any) -> None:
@@ -41,7 +41,7 @@ def command(source: str | None, **options: Any) -> None:
     sluice quotas import --from zookeeper --from-address zk:2181/kafka --file quotas.yaml
     sluice quotas import quotas.yaml --bootstrap-server broker:9092 --replace
 
-    Exit status: 0 if all was taken, or nobody wanted it; 1 if anything was refused; 2 for a file that is wrong.
+    Exit status: 0 if all was imported, or you declined; 1 if anything was refused; 2 for an invalid file.
     """  # noqa: D301  \b is click's
     replace, strict, dry_run, yes = (options.pop(flag) for flag in ("replace", "strict", "dry_run", "yes"))
     coming, unread = _coming(source, options)
@@ -56,7 +56,7 @@ def command(source: str | None, **options: Any) -> None:
         outcomes = alter(store, loaded, found.wanted, dry_run=True)
         complete = report(found.wanted, outcomes, dry_run=True)
         if strict and (unread or left_out or not complete):
-            click.echo("error: not all of it can be taken, and nothing has been changed", err=True)
+            click.echo("error: not all of it can be imported; nothing was changed", err=True)
             sys.exit(EXIT_FAILED)
         wanted = [each for each, outcome in zip(found.wanted, outcomes, strict=True) if outcome.altered]
         if not wanted:
@@ -73,10 +73,10 @@ def command(source: str | None, **options: Any) -> None:
 
 
 def _coming(source: str | None, options: dict[str, Any]) -> tuple[Policy, Sequence[Unread]]:
-    """Take the options of the source out of ``options``; return its quotas, and what of them could not be read."""
+    """Pop the source's options from ``options``; return its quotas, and those that could not be read."""
     kind, address, config = (options.pop(f"source_{each}") for each in ("kind", "address", "config"))
     if (source is None) == (kind is None):
-        raise click.UsageError("import what? Give --from cluster, --from zookeeper or a quota FILE")
+        raise click.UsageError("give a source: --from cluster, --from zookeeper or a quota FILE")
     if source is not None:
         if address is not None or config is not None:
             raise click.UsageError("--from-address and --from-command-config are for --from cluster | zookeeper")

@@ -1,4 +1,4 @@
-"""``sluice quotas lint``: what is most likely not meant."""
+"""``sluice quotas lint``: show quotas that are probably mistakes."""
 
 import json
 import sys
@@ -8,17 +8,17 @@ from typing import Any, Final
 import click
 
 from proxy.manage.linting import NAMES, Finding, lint
-from proxy.manage.seen import failing_with, seen, settings_of
 from proxy.manage.target import target_options
+from proxy.manage.target_store import failing_with, load_target, settings_of
 from proxy.manage.unseen import NoAnswerError, ask
 
 EXIT_FOUND: Final = 1
 EXIT_FAILED: Final = 2
 _MOST_SHOWN: Final = 20
-"""Of one kind, on a terminal."""
+"""Findings shown of each kind, on a terminal."""
 
 
-@click.command(short_help="Show what is most likely not meant.")
+@click.command(short_help="Show quotas that are probably mistakes.")
 @target_options
 @click.option("--strict", is_flag=True, help=f"Exit {EXIT_FOUND} if anything is found.")
 @click.option(
@@ -31,11 +31,11 @@ _MOST_SHOWN: Final = 20
 @click.option(
     "--admin",
     metavar="URL",
-    help="Also ask this admin port, as in http://127.0.0.1:9404, which users with quotas no client has been.",
+    help="Also ask this admin port, as in http://127.0.0.1:9404, which users with quotas no client has ever been.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: bool, **target: Any) -> None:
-    """Print what is most likely not meant: rules that hold for nobody, limits below one batch, surprises of precedence.
+    """Print quotas that are probably mistakes: rules without clients, limits below one batch, surprising precedence.
 
     Each finding has a name (docs/managing-quotas.md lists them), a place and a fix.
 
@@ -46,7 +46,7 @@ def command(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: 
     Exit status: 0, with --strict 1 if anything is found; 2 if the quotas cannot be read.
     """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED):
-        loaded, settings = seen(**target), settings_of(target)
+        loaded, settings = load_target(**target), settings_of(target)
     try:
         unseen = ask(admin) if admin is not None else []
     except NoAnswerError as error:

@@ -1,7 +1,7 @@
 """What is shown by name, what is summed up, and that no counter goes backwards."""
 
 from proxy.admin.entity_series import EntitySeries, ShownEntity
-from proxy.admin.places import OTHER, Names
+from proxy.admin.named_series import OTHER, Names
 from quotas.engine import Counted, CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind

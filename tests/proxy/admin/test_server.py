@@ -145,7 +145,7 @@ async def test_who_a_client_is() -> None:
 async def test_nobody_is_told_so(query: str, said: str) -> None:
     async with serving() as (_, client), client.get(f"/whoami{query}") as answer:
         assert answer.status == 404
-        assert (await answer.text()).startswith(f"{said}: ask for /whoami?peer=HOST:PORT")
+        assert (await answer.text()).startswith(f"{said}: use /whoami?peer=HOST:PORT")
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz"])

@@ -16,7 +16,7 @@ from config.units import Address
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
 from proxy.brokers.cluster import MOST_BROKERS, UNKNOWN, Broker, Cluster, NoAnswerError, which_brokers
-from proxy.brokers.known import KnownBroker, KnownBrokers
+from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import end_background
 from tests.proxy.secure_broker import (
@@ -145,7 +145,7 @@ async def test_a_host_name_need_not_be_verified_but_the_authority_always(certifi
         await trusted.refresh()
         assert trusted.error is None
         other = cluster_of(broker.port, tls=BrokerTls(verify_hostname=False))
-        assert "not signed by an authority that is trusted here: name that authority in tls.ca" in await refused(other)
+        assert "not signed by an authority trusted here: name that authority in tls.ca" in await refused(other)
 
 
 async def test_tls_and_plaintext_do_not_meet(certificates: Certificates) -> None:

@@ -26,9 +26,9 @@ def tls_error(reason: str) -> ssl.SSLError:
             ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('10.0.0.1', 9092)"),
             "[Errno 111] Connection refused",
         ),
-        (socket.gaierror(-2, "Name or service not known"), "not known: correct the name, or what resolves it here"),
+        (socket.gaierror(-2, "Name or service not known"), "not known: correct the name, or the name resolution"),
         (tls_error("WRONG_VERSION_NUMBER"), "does not speak TLS on this port: connect to its TLS listener"),
-        (tls_error("TLSV1_ALERT_PROTOCOL_VERSION"), "no version and cipher of TLS in common"),
+        (tls_error("TLSV1_ALERT_PROTOCOL_VERSION"), "no common TLS version and cipher"),
         (
             tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"),
             "or demands one",

@@ -74,7 +74,7 @@ def test_a_store_that_is_away_is_a_problem(folder: Path) -> None:
 @pytest.mark.parametrize(("mode", "told"), [("enforce", 1), ("shadow", 0)])
 def test_quotas_that_brokers_enforce_too_are_told(folder: Path, mode: str, told: int) -> None:
     warnings = check(folder, f"{{mode: {mode}, store: {{type: cluster}}}}", load).warnings
-    assert sum("the brokers enforce the quotas that they hold as well" in str(each) for each in warnings) == told
+    assert sum("the brokers enforce these quotas as well" in str(each) for each in warnings) == told
 
 
 def test_a_rate_of_all_addresses_is_one_of_the_proxy_s_at_the_brokers(folder: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_rate_of_all_addresses_is_one_of_the_proxy_s_at_the_brokers(folder: Pa
         return Loaded(Policy(limits), "1", "kafka://b:9092", dict.fromkeys(limits, ""))
 
     [_, warning] = check(folder, "{store: {type: cluster}}", rates).warnings
-    assert "ip=<default>: connection_creation_rate of ip=<default> holds for the proxy's address" in str(warning)
+    assert "ip=<default>: connection_creation_rate of ip=<default> applies to the proxy's address" in str(warning)
     assert "set 2147483647 at the brokers" in str(warning)
 
 

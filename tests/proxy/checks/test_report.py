@@ -225,7 +225,7 @@ def test_a_password_in_the_clear(folder: Path) -> None:
     tls = CONFIG[CONFIG.index("  tls:") : CONFIG.index("  sasl:")]
     assert found(folder, CONFIG.replace("SCRAM-SHA-512", "PLAIN").replace(tls, "")) == [
         (
-            "warning: sluice.yaml:5:16: cluster.sasl.mechanism: sends the password to the brokers in the clear; "
+            "warning: sluice.yaml:5:16: cluster.sasl.mechanism: sends the password to the brokers in cleartext; "
             "add tls to the cluster, or use SCRAM"
         )
     ]
@@ -239,17 +239,17 @@ def test_an_ipv6_address_that_may_have_been_meant_to_end_in_a_port(folder: Path,
     plain += f'  - {{name: A, bind: ":9092", advertise: "{host}", brokers: {{"1": "9101"}}}}\n'
     said = [line for line in found(folder, plain + CONFIG[CONFIG.index("quotas:") :]) if "advertise" in line]
     assert [line.partition("advertise: ")[2] for line in said] == [
-        "2001:db8::1:443 is an IPv6 address without a port; if its end was meant to be one, write [2001:db8::1]:443"
+        "2001:db8::1:443 is an IPv6 address without a port; if its end is meant as the port, write [2001:db8::1]:443"
     ] * warns
 
 
 NO_LOGIN = (
-    "the brokers ask for a login, and the proxy has none: after a start it knows no broker but those of bootstrap, "
+    "the brokers ask for a login, and the proxy has none: after startup it knows only the brokers of bootstrap, "
     "until a client has logged in there"
 )
 
 
-OR_KEEP = "or write cluster.state: a file that keeps the brokers for the next start"
+OR_KEEP = "or set cluster.state: a file that keeps the brokers for the next start"
 
 
 def test_a_state_file_says_who_the_brokers_are(folder: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_state_file_says_who_the_brokers_are(folder: Path) -> None:
     (folder / "brokers.json").write_text("{")
     (problem,) = found(folder, kept)
     assert "cluster.state: " in problem
-    assert problem.endswith("brokers.json is ignored: it is not JSON; delete it: it is written anew")
+    assert problem.endswith("brokers.json is ignored: it is not JSON; delete it: it will be rewritten")
     (folder / "brokers.json").unlink()
     (folder / "brokers.json").mkdir()
     (problem,) = found(folder, kept)
@@ -289,7 +289,7 @@ def test_the_route_of_a_listener_is_looked_at_too(folder: Path) -> None:
 
 
 def test_variables_are_not_expanded(folder: Path) -> None:
-    expected = "is taken as it stands; no variables are expanded: write the value itself"
+    expected = "is taken literally; no variables are expanded: write the value itself"
     named = CONFIG.replace("(.*?)", "(?<name>.*?)").replace("$1/L", "${name}/L")
     assert found(folder, named.replace("name: demo", 'name: "${CLUSTER}"')) == [
         f"warning: sluice.yaml:2:9: cluster.name: '${{CLUSTER}}' {expected}"
@@ -336,7 +336,7 @@ def test_quotas_of_users_whom_nobody_authenticates(folder: Path) -> None:
     (folder / "quotas.yaml").write_text(USERS)
     (line,) = found(folder, NOBODY)
     assert line.startswith(
-        "warning: quotas.yaml:4:1: quotas: a quota of a user, and 1 more, where no listener authenticates: "
+        "warning: quotas.yaml:4:1: quotas: a quota of a user, and 1 more, but no listener authenticates: "
         "clients that do not log in are ANONYMOUS; write authentication: sasl "
     )
     sasl = NOBODY.replace("advertise: h", "advertise: h, authentication: sasl")
@@ -375,8 +375,8 @@ def test_byte_rates_below_a_batch_a_second_are_one_warning(folder: Path) -> None
     ("exempt", "expected"),
     [
         ("users: [mirror], networks: [10.0.0.0/8]", None),
-        ("client_ids: [tool]", "quotas.exempt.client_ids: a client-id is a claim that any client can make"),
-        ("users: [ANONYMOUS]", "quotas.exempt.users[0]: exempts everybody who does not log in"),
+        ("client_ids: [tool]", "quotas.exempt.client_ids: any client can claim any client-id"),
+        ("users: [ANONYMOUS]", "quotas.exempt.users[0]: exempts every client that does not log in"),
         ("users: [User:mirror]", "quotas.exempt.users[0]: 'User:mirror' begins with the type of a principal"),
         ("networks: [0.0.0.0/0]", "quotas.exempt.networks[0]: 0.0.0.0/0 is every address"),
         ("networks: [10.0.0.1/8]", "quotas.exempt.networks[0]: '10.0.0.1/8' is an address in a network"),
@@ -393,9 +393,9 @@ def test_who_is_exempt(folder: Path, exempt: str, expected: str | None) -> None:
     [
         ("[]", None),
         ("[alice, CN=ops]", None),
-        ("[alice, ANONYMOUS]", "quotas.admins[1]: lets everybody change all quotas who does not log in; name users"),
+        ("[alice, ANONYMOUS]", "quotas.admins[1]: lets any unauthenticated client change all quotas; name users"),
         ("[User:alice]", "quotas.admins[0]: 'User:alice' begins with the type of a principal"),
-        ('["sluice:GSSAPI"]', "quotas.admins[0]: 'sluice:GSSAPI' is many clients at once"),
+        ('["sluice:GSSAPI"]', "quotas.admins[0]: 'sluice:GSSAPI' stands for many clients"),
         ("alice", "quotas.admins: must be a list"),
     ],
 )

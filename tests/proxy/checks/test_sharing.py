@@ -19,7 +19,7 @@ def shared(folder: Path, config: str, quotas: str) -> list[str]:
 def test_where_the_default_user_has_a_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.checks.configuration.acceptor", lambda _: None)
     (line,) = shared(tmp_path, CONFIG, DEFAULT)
-    assert line.startswith("listener SASL_SSL: the quota of the default user holds all clients of GSSAPI together")
+    assert line.startswith("listener SASL_SSL: the quota of the default user limits all clients of GSSAPI together")
     (line,) = shared(tmp_path, KERBEROS, DEFAULT)
     assert "GSSAPI" not in line
     assert "of a mechanism that Sluice cannot follow, all clients together" in line

@@ -17,7 +17,7 @@ from protocol.client_quotas import (
     read_described,
 )
 from protocol.requests import Request
-from proxy.brokers.kept_connection import Access
+from proxy.brokers.persistent_connection import Access
 from proxy.control.cluster_store import ClusterStore
 from quotas.entities import Entity
 from tests.harness.gate import Gate

@@ -9,7 +9,7 @@ import pytest
 
 from config.units import Address
 from protocol.client_quotas import Described, Result
-from proxy.brokers.kept_connection import Access
+from proxy.brokers.persistent_connection import Access
 from proxy.control import cluster_store
 from proxy.control.cluster_store import ClusterStore
 from proxy.runtime import faults, tasks
@@ -161,13 +161,13 @@ async def test_what_is_no_quota_here_is_skipped_and_said() -> None:
         assert {(warning.path, warning.message) for warning in loaded.warnings} == {
             ("user=nan", "request_percentage: nan is no limit; it is skipped"),
             ("user=negative", "consumer_byte_rate: -1.0 is no limit; it is skipped"),
-            ("user=newer", "some_rate is no quota that Sluice knows; it is skipped"),
-            ("tenant=a", "means nobody to Sluice: tenant is no kind of entity; it is skipped"),
+            ("user=newer", "some_rate is not a quota in Sluice; it is skipped"),
+            ("tenant=a", "is no entity in Sluice: tenant is no kind of entity; it is skipped"),
             (
                 "ip=localhost",
-                "means nobody to Sluice: 'localhost' does not appear to be an IPv4 or IPv6 address; it is skipped",
+                "is no entity in Sluice: 'localhost' does not appear to be an IPv4 or IPv6 address; it is skipped",
             ),
-            ("ip=2001:db8::1", "is for whom another one is for, too; it is skipped"),
+            ("ip=2001:db8::1", "has the same entity as another one; it is skipped"),
         }
 
 
@@ -272,7 +272,7 @@ async def test_who_alters_without_end_asks_for_a_bounded_number_of_looks(monkeyp
 async def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(cluster_store, "_SOON_S", (0.01, 0.02))
-    watch, soon = "watch the quotas of the cluster", "look for a change that passed by"
+    watch, soon = "watch the quotas of the cluster", "look for a passing change"
     sabotage = Sabotage(monkeypatch, watch, soon)
     async with quota_broker() as broker, store_of(broker, poll_ms=20) as store:
         await load(store)

@@ -130,7 +130,7 @@ async def test_how_stale_quotas_are(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("policy", "meanwhile"), [("refuse", "no client is accepted without them"), ("unlimited", "nobody is limited")]
+    ("policy", "meanwhile"), [("refuse", "no client is accepted without them"), ("unlimited", "no client is limited")]
 )
 async def test_what_is_wrong_after_a_start_without_the_store_does_not_end_the_proxy(
     tmp_path: Path, policy: str, meanwhile: str

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
-from proxy.brokers.known import KnownBroker, KnownBrokers
+from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from proxy.control.state_file import StateFile
 
 pytestmark = pytest.mark.asyncio

@@ -90,7 +90,7 @@ def test_tls_as_a_client_verifies(tmp_path: Path) -> None:
         ({"sasl__mechanism": "PLAIN", "sasl__jaas__config": SCRAM}, "is not of PlainLoginModule, which PLAIN needs"),
         ({"sasl__mechanism": "PLAIN", "sasl__jaas__config": PLAIN[:-1]}, "sasl.jaas.config does not end with one `;`"),
         ({"sasl__mechanism": "PLAIN", "sasl__jaas__config": PLAIN.replace("password", "pass")}, "has no password"),
-        ({"sasl__mechanism": "PLAIN", "sasl__jaas__config": "${file:/secret:jaas}"}, "left to a config provider"),
+        ({"sasl__mechanism": "PLAIN", "sasl__jaas__config": "${file:/secret:jaas}"}, "uses a config provider"),
         (
             {"sasl__mechanism": "SCRAM-SHA-256", "sasl__jaas__config": SCRAM.replace(";", ' tokenauth="true";')},
             "log in as a user, not by a delegation token",

@@ -40,11 +40,11 @@ def test_nobody_answers(config: Path) -> None:
         ["skip", "tls"],
         ["FAIL", "brokers"],
         *(["skip", check] for check in ("versions", "login", "whoami", "advertised")),
-        ["mend", "tcp"],
+        ["Fix", "tcp"],
     ]
     assert "127.0.0.1:1 cannot be reached" in done.output
     assert done.output.count("not tried, because tcp failed") == 5
-    assert done.output.splitlines()[-1].startswith("mend tcp first: 127.0.0.1:1 cannot be reached: ")
+    assert done.output.splitlines()[-1].startswith("Fix tcp first: 127.0.0.1:1 cannot be reached: ")
     told = json.loads(doctor("-c", config, "--json").output)
     assert (told["ok"], told["first_failure"]) == (False, "tcp")
 
@@ -65,7 +65,7 @@ def test_a_configuration_that_is_away() -> None:
         1,
         [
             "FAIL  config       missing.yaml: no such file: name the file with --config",
-            "mend config first: missing.yaml: no such file: name the file with --config",
+            "Fix config first: missing.yaml: no such file: name the file with --config",
         ],
     )
 
@@ -88,10 +88,10 @@ def test_a_client_s_file_that_cannot_be_used(config: Path) -> None:
     assert "canary" not in done.output
     assert done.output.count("not tried, because client failed") == 6
     assert "FAIL  brokers      " in done.output
-    assert done.output.splitlines()[-1].startswith("mend client first: ")
+    assert done.output.splitlines()[-1].startswith("Fix client first: ")
     client.write_text("acks=all\nbootstrap.servers=127.0.0.1:3,127.0.0.1:4\n")
     done = doctor("-c", config, "--command-config", client)
-    assert "warn  client       says nothing to the doctor: acks" in done.output
+    assert "warn  client       ignored by the doctor: acks" in done.output
     assert "127.0.0.1:3 cannot be reached" in done.output
     client.write_text("bootstrap.servers=PLAINTEXT://h:9092\n")
     done = doctor("-c", config, "--command-config", client)

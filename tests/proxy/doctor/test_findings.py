@@ -35,7 +35,7 @@ def test_the_first_failure_is_named_in_the_end() -> None:
     assert found.summary() == ""
     found.fail("tls", "bad", "mend it")
     found.fail("brokers", "away", "look for them")
-    assert found.summary() == "mend tls first: bad: mend it"
+    assert found.summary() == "Fix tls first: bad: mend it"
 
 
 def test_what_the_other_end_says_moves_no_cursor() -> None:

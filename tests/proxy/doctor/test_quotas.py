@@ -42,7 +42,7 @@ async def test_a_quota_that_both_sides_hold_is_told_once(tmp_path: Path) -> None
         assert await said(tmp_path, broker) == []
         broker.quotas = [OF_BOB, OF_ALICE]
         [line] = await said(tmp_path, broker)
-        assert line.startswith("user=alice: producer_byte_rate is held by the brokers and by Sluice: a client is")
+        assert line.startswith("user=alice: producer_byte_rate is enforced by the brokers and by Sluice: a client gets")
         [line] = await said(tmp_path, broker, "{store: {type: cluster}}")
         assert "and by Sluice, and 2 more" in line
         assert await said(tmp_path, broker, "{mode: shadow, store: {type: cluster}}") == []
@@ -52,7 +52,7 @@ async def test_a_rate_of_all_addresses_is_one_of_the_proxy_s(tmp_path: Path) -> 
     async with quota_broker() as broker:
         broker.quotas = [OF_ALL_ADDRESSES]
         [line] = await said(tmp_path, broker, "{mode: shadow, store: {path: quotas.yaml}}")
-        assert "holds for the proxy's address at the brokers, for all its clients together" in line
+        assert "applies to the proxy's address at the brokers, for all its clients together" in line
 
 
 async def test_brokers_that_do_not_tell_are_not_taken_for_such_without_quotas(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
 from config.units import IpNumbers
-from proxy.edge.arrivals import Pace
+from proxy.edge.arrivals import HandshakePacer
 from proxy.edge.drain import drain
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.proxy.fake_broker import fake_broker
@@ -158,21 +158,21 @@ async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encryp
     tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
     async with fake_broker() as one, AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_before_request": 5}))
-        proxy.places.grace_s = 0.0
+        proxy.slots.grace_s = 0.0
         silent = [await stack.enter_async_context(client(proxy.bootstrap_port)) for _ in range(20)]
         await until(15, lambda: proxy.rejected().get("connections_before_request", 0))
         for gone in silent[:15]:
             assert await gone.closed()
-        assert (proxy.places.taken, proxy.places.before_request, len(one.connections)) == (5, 5, 1)
+        assert (proxy.slots.taken, proxy.slots.before_request, len(one.connections)) == (5, 5, 1)
         speaking = await stack.enter_async_context(client(proxy.bootstrap_port, context))
         await speaking.ask(list_offsets(1))
-        assert (proxy.places.taken, proxy.places.before_request, len(one.connections)) == (5, 4, 2)
+        assert (proxy.slots.taken, proxy.slots.before_request, len(one.connections)) == (5, 4, 2)
 
 
 async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> None:
     """Connections that make room before anybody has looked at them are closed, too."""
     async with fake_broker() as one, front(one, limits={"connections_before_request": 3}) as proxy:
-        proxy.places.grace_s = 0.0
+        proxy.slots.grace_s = 0.0
         flood = [socket.create_connection(("127.0.0.1", proxy.bootstrap_port)) for _ in range(40)]
         await until(37, lambda: proxy.rejected().get("connections_before_request", 0))
         await until(3, proxy.stats.sessions.total)
@@ -181,7 +181,7 @@ async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> No
             assert gone.recv(1) == b""
         for each in flood:
             each.close()
-        await until(0, lambda: proxy.places.taken)
+        await until(0, lambda: proxy.slots.taken)
         assert (proxy.stats.sessions.total(), proxy.listener._arriving.arriving) == (0, {})
 
 
@@ -193,12 +193,12 @@ async def test_one_address_may_have_so_many_and_no_more(pki: Pki, encrypted: boo
         first = await stack.enter_async_context(client(proxy.bootstrap_port, context))
         await first.ask(list_offsets(1))
         second = await stack.enter_async_context(client(proxy.bootstrap_port))
-        await until(2, lambda: proxy.places.taken)
+        await until(2, lambda: proxy.slots.taken)
         async with client(proxy.bootstrap_port) as third:
             assert await third.closed()
         assert proxy.rejected() == {"connections_per_ip": 1}
         second.writer.close()
-        await until(1, lambda: proxy.places.taken)
+        await until(1, lambda: proxy.slots.taken)
         async with client(proxy.bootstrap_port, context) as again:
             await again.ask(list_offsets(2))
 
@@ -229,13 +229,13 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
             (session,) = proxy.listener.sessions
             await until(1, lambda: session._client_blocked)
             session.close()
-            assert (len(proxy.listener.sessions), proxy.places.taken) == (0, 1)
+            assert (len(proxy.listener.sessions), proxy.slots.taken) == (0, 1)
             slow.writer.transport.abort()
-            await until(0, lambda: proxy.places.taken)
+            await until(0, lambda: proxy.slots.taken)
 
 
 async def test_so_many_handshakes_begin_in_a_turn_and_the_rest_in_order() -> None:
-    pace = Pace(2)
+    pace = HandshakePacer(2)
     passed: list[int] = []
 
     async def handshake(number: int) -> None:
@@ -286,7 +286,7 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
 
 
 async def test_handshakes_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    pace = Pace(1)
+    pace = HandshakePacer(1)
     sabotage = Sabotage(monkeypatch, "begin TLS handshakes")
     async with asyncio.timeout(TIMEOUT_S):
         for _ in range(5):

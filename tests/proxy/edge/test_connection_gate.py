@@ -84,7 +84,7 @@ async def serving(**options: object) -> AsyncIterator[tuple[FakeBroker, Front]]:
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with front(one, **options) as proxy:
             yield one, proxy
-            await until(lambda: not proxy.places.taken)
+            await until(lambda: not proxy.slots.taken)
 
 
 # ----------------------------------------------------------------------------------------------------------- addresses
@@ -94,7 +94,7 @@ async def test_an_address_that_comes_too_often_is_held_unread_and_then_closed() 
     async with serving(policy=ONE_A_SECOND) as (one, proxy):
         with connected(proxy.port_1, BURST) as served, connected(proxy.port_1, 3, first=list_offsets(1)) as held:
             await until(lambda: refused(proxy) == 3)
-            assert (came(proxy), proxy.places.taken) == (BURST, BURST)
+            assert (came(proxy), proxy.slots.taken) == (BURST, BURST)
             assert proxy.play.throttling.queue_sizes()[KIND] == 3
             proxy.play.loop.advance(999)
             assert closed(held) == 0
@@ -194,12 +194,12 @@ async def test_behind_a_load_balancer_the_address_is_the_one_that_it_names(pki: 
             await until(lambda: [each.rate for each in proxy.gate.usage_of_addresses()] == [1.0])
             with connected(proxy.port_1, 3, "127.0.0.9", header(MAPPED)) as held:
                 await until(lambda: refused(proxy) == 3)
-                await until(lambda: proxy.places.taken == 3 * BURST)
+                await until(lambda: proxy.slots.taken == 3 * BURST)
                 assert closed(held) == 0
                 proxy.play.loop.advance(1000)
                 await until(lambda: closed(held) == 3)
             assert closed(others) == 0
-        await until(lambda: not proxy.places.taken and not proxy.stats.sessions.total())
+        await until(lambda: not proxy.slots.taken and not proxy.stats.sessions.total())
 
 
 async def test_a_million_addresses_of_one_network_are_not_a_million_bursts() -> None:
@@ -236,7 +236,7 @@ async def test_beyond_the_rate_one_waits_and_the_rest_stays_in_the_backlog(limit
         proxy.stats.accept_throttles.clear()
         with connected(proxy.port_1, 5) as late, connect(proxy.bootstrap_port):
             acceptor = proxy.listener._acceptor
-            await until(lambda: len(acceptor._left_alone) == 2)
+            await until(lambda: len(acceptor._paused) == 2)
             throttles = proxy.stats.accept_throttles["PLAIN"]
             assert came(proxy) == throttles.number, "the first did not wait, and the last one does so now"
             assert throttles.ms == 1000 * throttles.number
@@ -306,7 +306,7 @@ async def test_a_listener_has_so_many_places_and_no_more() -> None:
             async with client(proxy.port_1) as fifth:
                 assert await fifth.closed()
             assert proxy.stats.connections["PLAIN", "refused_listener_limit"] == 1
-        await until(lambda: not proxy.places.taken)
+        await until(lambda: not proxy.slots.taken)
         async with client(proxy.port_1) as again:
             await again.ask(list_offsets(1))
 

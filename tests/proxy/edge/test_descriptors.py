@@ -7,7 +7,7 @@ import pytest
 from config.loader import load_settings
 from config.settings import Settings
 from proxy.edge.connection_gate import MOST_HELD
-from proxy.edge.descriptors import room
+from proxy.edge.descriptors import capacity
 
 CONFIG = """\
 cluster: {name: demo, bootstrap: ["b:9093"]}
@@ -26,13 +26,13 @@ def settings(folder: Path, limits: str = "{}", of_listener: str = "{}") -> Setti
 
 def test_all_that_fit(tmp_path: Path) -> None:
     """128 for what else there is, ten ports, a bootstrap port, one connection that waits, 64 that are held."""
-    assert room(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64)
-    assert room(settings(tmp_path), 1_000_000).held == MOST_HELD
+    assert capacity(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64)
+    assert capacity(settings(tmp_path), 1_000_000).held == MOST_HELD
 
 
 def test_what_is_configured_if_it_fits(tmp_path: Path) -> None:
-    assert room(settings(tmp_path, "{connections: 410}"), 1024).connections == 410
-    assert room(settings(tmp_path, of_listener="{connections: 410}"), 1024).connections == 410
+    assert capacity(settings(tmp_path, "{connections: 410}"), 1024).connections == 410
+    assert capacity(settings(tmp_path, of_listener="{connections: 410}"), 1024).connections == 410
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_configured_if_it_fits(tmp_path: Path) -> None:
 )
 def test_more_than_fit_are_refused_with_what_to_do(tmp_path: Path, limits: str, of_listener: str, name: str) -> None:
     with pytest.raises(OSError) as refused:  # noqa: PT011  the text is compared
-        room(settings(tmp_path, limits, of_listener), 1024)
+        capacity(settings(tmp_path, limits, of_listener), 1024)
     assert str(refused.value) == (
         f"{name}: 411 connections need 1026 open files, two each, and the limit is 1024: raise it "
         "(ulimit -n, LimitNOFILE= of systemd), or set at most 410"
@@ -53,4 +53,4 @@ def test_more_than_fit_are_refused_with_what_to_do(tmp_path: Path, limits: str, 
 
 def test_no_room_at_all(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="a limit of 140 open files leaves no room for connections"):
-        room(settings(tmp_path), 140)
+        capacity(settings(tmp_path), 140)

@@ -61,7 +61,7 @@ async def test_behind_a_throttle_the_kernel_holds_no_more_than_a_brokers_buffer(
             await client.send(list_offsets(0))
             await client.receive(12)
             (session,) = proxy.listener.sessions
-            transport = session.client._transport  # type: ignore[attr-defined]  # a ClientEnd
+            transport = session.client._transport  # type: ignore[attr-defined]  # a ClientWire
             size = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
             assert size != 2 * 102_400, "unbounded, as long as nobody is throttled"
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_000_000)

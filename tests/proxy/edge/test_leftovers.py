@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.edge.arrivals import Arrival
-from proxy.edge.connection_places import Place
-from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.edge.connection_slots import ConnectionSlot
+from proxy.edge.transports import BrokerWire, ClientWire
 from proxy.identity.sasl import SaslObserver
 from proxy.session.admission import Ticket
 from proxy.session.request_stream import RequestStream
@@ -24,7 +24,10 @@ from tests.proxy.playbook import list_offsets
 
 pytestmark = pytest.mark.asyncio
 
-KINDS = (Arrival, Place, ClientEnd, BrokerEnd, Session, RequestStream, ResponseStream, Ticket, SaslObserver)
+KINDS = (
+    *(Arrival, ConnectionSlot, ClientWire, BrokerWire),
+    *(Session, RequestStream, ResponseStream, Ticket, SaslObserver),
+)
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ async def test_a_port_that_is_taken_serves_nobody() -> None:
         with socket.create_server(("127.0.0.1", proxy.port_1)):
             one.brokers = {1: ("127.0.0.1", one.port)}
             await proxy.cluster.refresh()
-        assert "at ports that are free" in str(proxy.listener.why_not_ready)
+        assert "at free ports" in str(proxy.listener.why_not_ready)
 
 
 @pytest.mark.parametrize("broker", [2, 77])
@@ -166,7 +166,7 @@ async def test_when_the_broker_of_a_session_is_known_it_is_charged_for_it(advert
         (session,) = proxy.listener.sessions
         one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
         await early.ask(METADATA)
-        await until(lambda: not proxy.listener._to_brokers.unnamed)
+        await until(lambda: not proxy.listener._broker_connector.unnamed)
         one.padding = 4
         await early.ask(produce(2, 20_000))
         assert charged_brokers(proxy) == {1}
@@ -199,12 +199,12 @@ async def test_a_session_that_ends_while_it_is_connected_is_not_one_that_waits_f
             async with client(proxy.bootstrap_port) as stranger:
                 stranger.writer.write(list_offsets(1) + junk)
                 assert await stranger.closed()
-        assert not proxy.listener._to_brokers.unnamed
+        assert not proxy.listener._broker_connector.unnamed
         async with client(proxy.bootstrap_port) as early:
             await early.ask(list_offsets(1))
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
             await early.ask(METADATA)
-            await until(lambda: not proxy.listener._to_brokers.unnamed)
+            await until(lambda: not proxy.listener._broker_connector.unnamed)
             one.padding = 4
             await early.ask(produce(2, 20_000))
             assert charged_brokers(proxy) == {1}
@@ -219,7 +219,7 @@ async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named
         async with client(proxy.bootstrap_port) as first, client(proxy.bootstrap_port) as second:
             await first.ask(list_offsets(1))
             await second.ask(list_offsets(1))
-            broken, whole = proxy.listener._to_brokers.unnamed
+            broken, whole = proxy.listener._broker_connector.unnamed
             named = Session.broker_known
 
             def fails(session: Session, broker_id: int) -> None:
@@ -230,7 +230,7 @@ async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named
             monkeypatch.setattr(Session, "broker_known", fails)
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
             await second.ask(METADATA)
-            await until(lambda: not proxy.listener._to_brokers.unnamed and broken.closed)
+            await until(lambda: not proxy.listener._broker_connector.unnamed and broken.closed)
             one.padding = 4
             await second.ask(produce(2, 20_000))
             assert not whole.closed
@@ -328,8 +328,8 @@ async def test_who_cannot_be_named_is_named_with_the_next(monkeypatch: pytest.Mo
             tried.append(1)
             raise KeyError
 
-        monkeypatch.setattr(proxy.listener._to_brokers, "unnamed", {"a session": ()})
-        monkeypatch.setattr(proxy.listener._to_brokers, "name", fail)
+        monkeypatch.setattr(proxy.listener._broker_connector, "unnamed", {"a session": ()})
+        monkeypatch.setattr(proxy.listener._broker_connector, "name", fail)
         before = counts["name the brokers of bootstrap sessions"]
         for node_id in (70, 71):
             proxy.listener.open_broker(node_id)

@@ -49,10 +49,10 @@ async def test_an_answer_and_a_refusal_are_passed_on() -> None:
 
 
 async def test_one_that_fails_is_cut_off_and_counted() -> None:
-    before = faults.counts["answer a request about quotas"]
+    before = faults.counts["answer a quota request"]
     with capture_logs():
         assert await relayed(ZeroDivisionError()) == [None]
-    assert faults.counts["answer a request about quotas"] == before + 1
+    assert faults.counts["answer a quota request"] == before + 1
 
 
 class TestHowLongARequestMayBe:

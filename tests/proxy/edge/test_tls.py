@@ -211,7 +211,7 @@ async def test_a_resumed_session_has_its_user_and_its_broker(pki: Pki, version: 
         async with front(one, tls=settings, **SNI) as proxy:
             begin = proxy.listener._arrivals._begin
 
-            def noted(arrival: object, end: transports.ClientEnd, begun: bytes) -> object:
+            def noted(arrival: object, end: transports.ClientWire, begun: bytes) -> object:
                 session = begin(arrival, end, begun)  # type: ignore[arg-type]  # an Arrival
                 assert session is not None
                 users.append(session.user)

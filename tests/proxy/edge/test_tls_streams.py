@@ -91,11 +91,11 @@ async def test_a_slow_reader_stops_the_broker_and_loses_nothing(pki: Pki) -> Non
 
 
 async def test_a_client_that_never_ends_tls_is_cut_off(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.05)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.05)
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         silent = await asyncio.to_thread(asked, proxy.bootstrap_port, pki.client())
         (session,) = proxy.listener.sessions
-        transport = session._client._transport  # type: ignore[attr-defined]  # a ClientEnd
+        transport = session._client._transport  # type: ignore[attr-defined]  # a ClientWire
         descriptor = os.fstat(transport.get_extra_info("socket").fileno())
         session.close()
         async with asyncio.timeout(TIMEOUT_S):

@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.end import Behind
+from proxy.edge.asyncio_wire import SessionHandle
 from proxy.edge.kernel import LOST
-from proxy.edge.transports import TLS_WRITE_BYTES, ClientEnd
+from proxy.edge.transports import TLS_WRITE_BYTES, ClientWire
 
 pytestmark = pytest.mark.asyncio
 
@@ -75,7 +75,7 @@ class Feeding:
 class Holding:
     lost = 0
 
-    def end_lost(self) -> None:
+    def descriptor_closed(self) -> None:
         self.lost += 1
 
 
@@ -100,9 +100,9 @@ class FakeSession:
         pass
 
 
-def connected(transport: Transport) -> tuple[ClientEnd, FakeSession]:
+def connected(transport: Transport) -> tuple[ClientWire, FakeSession]:
     session = FakeSession()
-    end = ClientEnd(lambda _end, _begun: cast("Behind", session), Holding())
+    end = ClientWire(lambda _end, _begun: cast("SessionHandle", session), Holding())
     end.connection_made(cast("asyncio.BaseTransport", transport))
     end.data_received(b"request")
     assert session.requests.fed == b"request"
@@ -168,7 +168,7 @@ async def test_a_reset_closes() -> None:
 async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
     tls: bool, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.0)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.0)
     for ended in (False, True):
         transport = Transport(tls=tls, pending_bytes=pending_bytes)
         end, _ = connected(transport)
@@ -181,7 +181,7 @@ async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
 
 
 async def test_a_closed_end_that_still_takes_what_was_written_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.0)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.0)
     transport = Transport(tls=False, pending_bytes=5)
 
     def take_more(level: int, option: int, size: int) -> bytes:
@@ -212,13 +212,13 @@ async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_
     said: list[bytes] = []
     holding = Holding()
 
-    def begin(_: ClientEnd, begun: bytes) -> None:
+    def begin(_: ClientWire, begun: bytes) -> None:
         said.append(begun)
         if len(begun) > 2:
             raise ProtocolError(Cause.UNKNOWN_API, "no")
 
     transport = Transport(tls=True)
-    end = ClientEnd(begin, holding)
+    end = ClientWire(begin, holding)
     end.abort()  # before it is connected
     end.connection_made(cast("asyncio.BaseTransport", transport))
     for byte in (b"a", b"b", b"c", b"d"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.principal import RESERVED, UNNAMED, token_holder, unread
+from proxy.identity.principal import RESERVED, UNNAMED, of_mechanism, token_holder
 from proxy.identity.sasl import State
 from quotas.engine import Engine, Window
 from quotas.entities import ANONYMOUS, Default, Entity
@@ -204,7 +204,7 @@ class TestThreeScramNames:
 
     @pytest.mark.parametrize("first", [scram_first("bob", authzid="admin"), scram_first("a=2cb"), b"y,,n=a,r=b", b""])
     def test_what_the_broker_cannot_have_accepted_as_a_name_names_nobody(self, first: bytes) -> None:
-        assert scram(first).user == unread(SCRAM)
+        assert scram(first).user == of_mechanism(SCRAM)
 
 
 class TestFourDelegationToken:
@@ -259,7 +259,7 @@ class TestSixUnreadable:
             play.from_client(authenticate(number, token))
             assert play.user == ANONYMOUS
             play.from_broker(authenticate_answer(number, b"" if number == 4 else b"token"))
-        assert (play.user, play.session.authenticated) == (unread(GSSAPI), True)
+        assert (play.user, play.session.authenticated) == (of_mechanism(GSSAPI), True)
 
     def test_a_mechanism_that_nobody_knows(self) -> None:
         play = accepted("CUSTOM")
@@ -268,7 +268,7 @@ class TestSixUnreadable:
         assert (play.user, play.session.authenticated) == (ANONYMOUS, False)
         assert play.from_client(list_offsets(3)) == QUESTION
         assert (serves(play), play.session.authenticated) == (list_offsets(3), True)
-        assert (play.user, play.outcomes) == (unread("CUSTOM"), [("CUSTOM", True)])
+        assert (play.user, play.outcomes) == (of_mechanism("CUSTOM"), [("CUSTOM", True)])
 
     @pytest.mark.parametrize("user", ["", "alice"])
     def test_nobody_is_nobody(self, user: str) -> None:
@@ -280,7 +280,7 @@ class TestSixUnreadable:
 
     def test_a_user_who_calls_himself_as_they_are_called(self) -> None:
         play = accepted(PLAIN)
-        play.from_client(authenticate(2, f"\0{unread(GSSAPI)}\0x".encode()))
+        play.from_client(authenticate(2, f"\0{of_mechanism(GSSAPI)}\0x".encode()))
         play.from_broker(authenticate_answer(2))
         assert play.user == RESERVED
 
@@ -351,7 +351,7 @@ class TestNineRawFrames:
         assert play.session.sasl.raw is False
         assert play.user == ANONYMOUS
         assert serves(play) == list_offsets(2)
-        assert (play.user, play.session.authenticated) == (unread(GSSAPI), True)
+        assert (play.user, play.session.authenticated) == (of_mechanism(GSSAPI), True)
 
     def test_tokens_without_end_close_the_connection(self) -> None:
         play = accepted("X", version=0)
@@ -382,7 +382,7 @@ class TestTenPlain:
         play = accepted(PLAIN)
         play.from_client(authenticate(2, token))
         play.from_broker(authenticate_answer(2))
-        assert play.user == unread(PLAIN)
+        assert play.user == of_mechanism(PLAIN)
 
 
 class TestElevenNames:
@@ -410,7 +410,7 @@ class TestElevenNames:
         play = accepted(OAUTHBEARER)
         play.from_client(authenticate(2, jwt(sub=name)))
         play.from_broker(authenticate_answer(2))
-        assert play.user == name or play.user.startswith(f"{unread(OAUTHBEARER)}:")
+        assert play.user == name or play.user.startswith(f"{of_mechanism(OAUTHBEARER)}:")
         assert play.user.encode()
 
 

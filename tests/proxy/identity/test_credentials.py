@@ -171,7 +171,7 @@ def test_a_claim_that_the_broker_refuses_names_nobody() -> None:
     play.from_broker(handshake_answer(1))
     play.from_client(authenticate(2, signed()))
     play.from_broker(authenticate_answer(2, error_code=58))
-    assert (play.user, play.claimed, front.credentials._places) == ("ANONYMOUS", [None], {})
+    assert (play.user, play.claimed, front.credentials._named) == ("ANONYMOUS", [None], {})
 
 
 def test_a_token_for_each_connection_gains_little() -> None:
@@ -217,7 +217,7 @@ def test_all_names_together_have_a_bound() -> None:
     front = Front()
     for number in range(MOST + 10):
         front.credentials.user(BEARER, str(number), f"10.0.{number // 256}.{number % 256}:5")
-    assert len(front.credentials._places) == MOST
+    assert len(front.credentials._named) == MOST
     assert front.shared == [(BEARER, True)] * 10
 
 
@@ -227,9 +227,9 @@ def test_a_reauthentication_with_another_token_is_the_same_client() -> None:
     play = Play(authenticated=False, engine=front.engine, policy=SLOW, credentials=front.credentials)
     user = log_in(play, BEARER, bearer("first"), lifetime_ms=60_000)
     assert log_in(play, BEARER, bearer("second"), lifetime_ms=60_000) == user
-    assert len(front.credentials._places) == 1
+    assert len(front.credentials._named) == 1
     play.session.close()
-    assert [place.connections for place in front.credentials._places.values()] == [0]
+    assert [named.connections for named in front.credentials._named.values()] == [0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import structlog
 
 from config.listener import Kerberos
 from config.problems import InvalidValue
-from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, UnreadableToken, acceptor
+from proxy.identity.kerberos.gssapi import GssapiAcceptor, UnreadableCause, UnreadableToken, acceptor
 from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.mechanisms.mechanism import Claim
 from tests.proxy.identity.kerberos import ap_req, keytab
@@ -81,22 +81,24 @@ def test_token_of_another_form_never_reaches_the_library(tmp_path: Path) -> None
     for token in (b"", TOKEN + TOKEN, TOKEN[2:], b"n,,n=alice,r=x"):
         accept().from_client(token)
     assert library.opened == []
-    assert accept.unread == {Unread.NOT_KERBEROS: 4}
+    assert accept.unread == {UnreadableCause.NOT_KERBEROS: 4}
 
 
 @pytest.mark.parametrize(
     ("principal", "cause"),
     [
-        (b"bob@OTHER.COM", Unread.NO_RULE),
-        (b"a/b/c@EXAMPLE.COM", Unread.NO_RULE),
+        (b"bob@OTHER.COM", UnreadableCause.NO_RULE),
+        (b"a/b/c@EXAMPLE.COM", UnreadableCause.NO_RULE),
         # Java calls the first `admin/x@EXAMPLE.COM`, and thereby its user `admin`.
-        (b"admin\\/x@EXAMPLE.COM", Unread.UNUSUAL_NAME),
-        (b"admin\\@x@EXAMPLE.COM", Unread.UNUSUAL_NAME),
-        (b"admin\\0@EXAMPLE.COM", Unread.UNUSUAL_NAME),
-        (b"\xff\xfe@EXAMPLE.COM", Unread.UNUSUAL_NAME),
+        (b"admin\\/x@EXAMPLE.COM", UnreadableCause.UNUSUAL_NAME),
+        (b"admin\\@x@EXAMPLE.COM", UnreadableCause.UNUSUAL_NAME),
+        (b"admin\\0@EXAMPLE.COM", UnreadableCause.UNUSUAL_NAME),
+        (b"\xff\xfe@EXAMPLE.COM", UnreadableCause.UNUSUAL_NAME),
     ],
 )
-def test_principal_without_a_certain_user_claims_nothing(tmp_path: Path, principal: bytes, cause: Unread) -> None:
+def test_principal_without_a_certain_user_claims_nothing(
+    tmp_path: Path, principal: bytes, cause: UnreadableCause
+) -> None:
     accept = accepting(Library(principal), tmp_path)
     exchange = accept()
     exchange.from_client(TOKEN)
@@ -105,13 +107,13 @@ def test_principal_without_a_certain_user_claims_nothing(tmp_path: Path, princip
 
 
 def test_what_krb5_refuses_is_counted_and_said_once(tmp_path: Path, logged: list[structlog.typing.EventDict]) -> None:
-    refusal = UnreadableToken(Unread.NO_KEY, "Request ticket server kafka/b3@EXAMPLE.COM not found in keytab")
+    refusal = UnreadableToken(UnreadableCause.NO_KEY, "Request ticket server kafka/b3@EXAMPLE.COM not found in keytab")
     accept = accepting(Library(refusal), tmp_path)
     for _ in range(3):
         exchange = accept()
         exchange.from_client(TOKEN)
         assert exchange.claim is None
-    assert accept.unread == {Unread.NO_KEY: 3}
+    assert accept.unread == {UnreadableCause.NO_KEY: 3}
     (event,) = logged
     assert event["cause"] == "no_key"
     assert "kafka/b3@EXAMPLE.COM" in event["reason"]
@@ -122,15 +124,15 @@ def test_reasons_without_end_do_not_fill_the_log(tmp_path: Path, logged: list[st
     library = Library(b"")
     accept = accepting(library, tmp_path)
     for number in range(100):
-        library.principal = UnreadableToken(Unread.REFUSED, f"{number}" * 1000)
+        library.principal = UnreadableToken(UnreadableCause.REFUSED, f"{number}" * 1000)
         accept().from_client(TOKEN)
-    assert accept.unread == {Unread.REFUSED: 100}
+    assert accept.unread == {UnreadableCause.REFUSED: 100}
     assert len(logged) == 32
     assert max(len(event["reason"]) for event in logged) == 300
 
 
 def test_lost_keytab_is_said(tmp_path: Path, logged: list[structlog.typing.EventDict]) -> None:
-    accept = accepting(Library(UnreadableToken(Unread.NO_KEY, "Key table file not found")), tmp_path)
+    accept = accepting(Library(UnreadableToken(UnreadableCause.NO_KEY, "Key table file not found")), tmp_path)
     (tmp_path / "kafka.keytab").unlink()
     accept().from_client(TOKEN)
     assert "cannot be read: No such file" in logged[0]["keys_of"]

@@ -1,7 +1,7 @@
 import pytest
 
 from config.problems import InvalidValue
-from proxy.identity.mapping_rule import Case, NoMatchingRule, telling
+from proxy.identity.mapping_rule import Case, NoMatchingRule, naming_rule
 
 
 @pytest.mark.parametrize(("case", "result"), [("", "äẞİ"), ("L", "äßi̇"), ("U", "Äẞİ")])
@@ -15,6 +15,6 @@ def test_a_name_is_told_in_part() -> None:
 
 
 def test_which_of_the_rules_is_wrong() -> None:
-    with pytest.raises(InvalidValue, match=r"^rule 'RULE:x': is wrong$") as raised, telling("RULE:x"):
+    with pytest.raises(InvalidValue, match=r"^rule 'RULE:x': is wrong$") as raised, naming_rule("RULE:x"):
         raise InvalidValue("is wrong", "right it")
     assert raised.value.hint == "right it"

@@ -2,10 +2,10 @@ import gc
 
 import pytest
 
-from proxy.identity.mechanisms.known import Mechanisms, UnreadGssapi
 from proxy.identity.mechanisms.mechanism import Claim, Mechanism
 from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer
 from proxy.identity.mechanisms.plain import Plain
+from proxy.identity.mechanisms.registry import Mechanisms, UnreadGssapi
 from proxy.identity.mechanisms.scram import Scram
 from tests.proxy.identity.test_oauthbearer import jwt, message
 

@@ -4,7 +4,7 @@ from struct import pack
 
 import pytest
 
-from proxy.identity.principal import unread
+from proxy.identity.principal import of_mechanism
 from proxy.identity.sasl import MAX_READ_BYTES, State
 from quotas.entities import Entity
 from quotas.policy import Policy
@@ -274,7 +274,7 @@ def test_back_pressure_of_the_client_does_not_end_the_reading_of_tokens() -> Non
 
 
 @pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize(("size", "user"), [(MAX_READ_BYTES, "alice"), (MAX_READ_BYTES + 1, unread("PLAIN"))])
+@pytest.mark.parametrize(("size", "user"), [(MAX_READ_BYTES, "alice"), (MAX_READ_BYTES + 1, of_mechanism("PLAIN"))])
 def test_a_token_of_any_size_passes_but_a_long_one_is_not_read(raw: bool, size: int, user: str) -> None:
     play = Play(authenticated=False)
     play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6

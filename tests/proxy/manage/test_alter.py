@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.manage import altering
-from proxy.manage.altering import Wanted
+from proxy.manage.altering import EntityChange
 from quotas.entities import Entity
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome
@@ -96,15 +96,15 @@ def test_a_dry_run_prints_each_limit_and_writes_nothing(run: Run, quota_file: Pa
             "alter --file {} user=alice --delete-config consumer_byte_rate",
             "Invalid config(s): consumer_byte_rate (of user=alice: it has producer_byte_rate, request_percentage)",
         ),
-        ("delete --file {} user=alice nonsense=1", "'nonsense' is neither whom a quota is for nor a quota"),
+        ("delete --file {} user=alice nonsense=1", "'nonsense' is neither an entity nor a quota name"),
         ("alter --file {} user=alice request_percentage=-1", "error: user=alice: request_percentage: must be above 0"),
         ("alter --file {} --user alice --add-config nonsense=1", "nonsense: is no quota of user=alice"),
         (
             "alter --file {} user=alice connection_creation_rate=1",
             "connection_creation_rate: is no quota of",
         ),
-        ("alter --file {} user-group=analytics producer_byte_rate=1", "changed in the quota file, by hand"),
-        ("delete --file {} client-id-prefix=tmp-", "changed in the quota file, by hand"),
+        ("alter --file {} user-group=analytics producer_byte_rate=1", "changed by hand, in the quota file"),
+        ("delete --file {} client-id-prefix=tmp-", "changed by hand, in the quota file"),
         ("delete --file {} user=zoe", "error: user=zoe has no quota"),
         ("delete --file {} --user-defaults --client '<default>'", "user=<default>, client-id='<default>' has no quota"),
         ("alter --file {} user=alice user=alice request_percentage=5", "1 of 2 entities were refused"),
@@ -121,10 +121,10 @@ def test_what_is_refused_is_told_and_exits_1(run: Run, quota_file: Path, line: s
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("alter --file {} user=alice", "which limits?"),
-        ("alter --file {} producer_byte_rate=1", "whose quota?"),
-        ("alter --file {} user producer_byte_rate=1", "which user?"),
-        ("alter --file {} user=a request_percentage request_percentage=1", "is to be set and to be removed"),
+        ("alter --file {} user=alice", "no limits given"),
+        ("alter --file {} producer_byte_rate=1", "no entity given"),
+        ("alter --file {} user producer_byte_rate=1", "user without a name"),
+        ("alter --file {} user=a request_percentage request_percentage=1", "is both set and removed"),
         ("delete --file {} user=alice request_percentage=1", "delete takes names of limits without values"),
         ("alter user=alice request_percentage=1", "give one of"),
     ],
@@ -155,7 +155,7 @@ def test_a_name_that_is_no_text_is_refused(run: Run, quota_file: Path, word: str
     """What is no UTF-8 on a command line."""
     for line in (f"alter --file {{}} {word} request_percentage=5", f"describe --file {{}} {word}"):
         done = run(line, quota_file)
-        assert (done.exit_code, "is no text in UTF-8; write the name anew" in done.output) == (2, True)
+        assert (done.exit_code, "is not UTF-8; type the name again" in done.output) == (2, True)
     assert quota_file.read_text() == QUOTAS
 
 
@@ -179,7 +179,7 @@ def test_a_long_name_is_given_to_the_store_whole(run: Run, quota_file: Path, mon
 def test_other_stores_are_changed_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The version is that of the first one; what a later one meets is told with how far it came."""
     store = Batched()
-    wanted = [Wanted(Entity(f"u{number}"), {"request_percentage": 5.0}) for number in range(2_500)]
+    wanted = [EntityChange(Entity(f"u{number}"), {"request_percentage": 5.0}) for number in range(2_500)]
     loaded = Loaded(Policy(), "first", "memory")
     assert len(altering.alter(store, loaded, wanted, dry_run=False)) == 2_500
     assert store.asked == [(1_000, "first"), (1_000, None), (500, None)]

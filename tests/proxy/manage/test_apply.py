@@ -57,8 +57,9 @@ def test_what_differs() -> None:
 ~ user=alice producer_byte_rate 1048576 → 2097152 (quotas.yaml:2)
 + user=bob, client-id=app producer_byte_rate 1048576 (quotas.yaml:3)
 + ip=<default> connection_creation_rate 10 (quotas.yaml:4)
-? user=eve producer_byte_rate 1048576: none of ours, and left as it is
-live.yaml: 2 to add, 1 to change, 1 none of ours; quotas.applied.yaml is not there: nothing is known of before
+? user=eve producer_byte_rate 1048576: not managed by this file, unchanged
+live.yaml: 2 to add, 1 to change, 1 not managed by this file; \
+quotas.applied.yaml does not exist: no record of an earlier apply
 """,
         "",
     )
@@ -94,7 +95,7 @@ quotas:
 """
     )
     after = live(), Path("quotas.applied.yaml").stat().st_mtime_ns
-    assert run("diff", "quotas.yaml", *TARGET)[0].endswith("\nlive.yaml: 1 none of ours\n")
+    assert run("diff", "quotas.yaml", *TARGET)[0].endswith("\nlive.yaml: 1 not managed by this file\n")
     assert run("apply", "quotas.yaml", *TARGET)[0].endswith("\nlive.yaml: 0 of 0 made\n")  # nothing to ask for
     assert (live(), Path("quotas.applied.yaml").stat().st_mtime_ns) == after
 
@@ -126,15 +127,15 @@ def test_what_somebody_has_changed_since_is_a_conflict() -> None:
     replace("quotas.yaml", "  - {entity: {user: bob, client-id: app}, producer_byte_rate: 1MiB}\n", "")
     before = live()
     conflict = (
-        "! user=alice producer_byte_rate 524288 → 2097152 (quotas.yaml:2): applied as 2097152, and made 524288 by "
-        "somebody since\n"
+        "! user=alice producer_byte_rate 524288 → 2097152 (quotas.yaml:2): applied as 2097152, since changed to "
+        "524288 by someone else\n"
     )
     said, _ = run("diff", "quotas.yaml", *TARGET, status=1)
     assert said.startswith(conflict)
     said, error = run("apply", "quotas.yaml", *TARGET, "--yes", status=1)
     assert conflict in said
     assert error == (
-        "nothing was applied: ! is in conflict; write into the file what is live, or change it with --force\n"
+        "nothing was applied: conflicts are marked !; copy the live value into the file, or overwrite it with --force\n"
     )
     assert live() == before
     run("apply", "quotas.yaml", *TARGET, "--yes", "--force")
@@ -150,10 +151,10 @@ def test_what_somebody_has_removed_since_is_one_too() -> None:
     said, _ = run("diff", "quotas.yaml", *TARGET, status=1)
     assert said.splitlines()[:2] == [
         (
-            "! user=bob, client-id=app producer_byte_rate nothing → 1048576 (quotas.yaml:3): applied as 1048576, and "
-            "removed by somebody since"
+            "! user=bob, client-id=app producer_byte_rate nothing → 1048576 (quotas.yaml:3): applied as 1048576, since "
+            "removed by someone else"
         ),
-        "! ip=<default> connection_creation_rate 20 → nothing: applied as 10, and made 20 by somebody since",
+        "! ip=<default> connection_creation_rate 20 → nothing: applied as 10, since changed to 20 by someone else",
     ]
     run("apply", "quotas.yaml", *TARGET, "--yes", "--force")
     assert ("bob" in live(), "ip:" in live()) == (True, False)
@@ -170,7 +171,7 @@ def test_what_is_live_may_be_taken_over_into_the_file_instead() -> None:
 def test_it_asks() -> None:
     said, error = run("apply", "quotas.yaml", *TARGET, status=1, stdin="n\n")
     assert "make 3 changes at live.yaml? [y/N]: n" in said
-    assert "nothing was applied; --yes answers where nobody can" in error
+    assert "nothing was applied; pass --yes if nobody can answer" in error
     assert "nothing was applied" in run("apply", "quotas.yaml", *TARGET, status=1, stdin="")[1]
     assert (live(), Path("quotas.applied.yaml").exists()) == (LIVE, False)
     assert run("apply", "quotas.yaml", *TARGET, stdin="y\n")[0].endswith("live.yaml: 3 of 3 made\n")
@@ -208,14 +209,14 @@ caps:
 def test_what_the_target_cannot_take_is_refused_by_name() -> None:
     Path("quotas.yaml").write_text(EXTRAS)
     said, error = run("apply", "quotas.yaml", *TARGET, "--yes", status=1)
-    alone = "the target takes limits of users, client-ids and addresses alone"
+    alone = "the target supports only limits of users, client-ids and addresses"
     assert [line for line in said.splitlines() if line.startswith("x")] == [
         f"x user=bob: mode: shadow: {alone} (quotas.yaml:4)",
         f"x user-group=tenant: a group of users: {alone} (quotas.yaml:5)",
         f"x client-id-prefix=a-: a prefix of client-ids: {alone} (quotas.yaml:6)",
         f"x cap user=alice: a cap: {alone} (quotas.yaml:8)",
     ]
-    assert error.startswith("nothing was applied: x cannot be applied; take it out of the file")
+    assert error.startswith("nothing was applied: rules marked x cannot be applied; take them out")
     assert live() == LIVE
     run("diff", "quotas.yaml", *TARGET, status=1)
     said, _ = run("apply", "quotas.yaml", *TARGET, "--yes", "--skip-extras")
@@ -247,7 +248,7 @@ def test_a_record_is_of_one_target() -> None:
     Path("other.yaml").write_text("quotas: []\n")
     _, error = run("apply", "quotas.yaml", "--file", "other.yaml", "--yes", status=2)
     assert error == (
-        'error: quotas.applied.yaml:1: is what was applied to "live.yaml", and not to "other.yaml"; '
+        'error: quotas.applied.yaml:1: records what was applied to "live.yaml", not to "other.yaml"; '
         "keep a record for each target (--last-applied)\n"
     )
     run("apply", "quotas.yaml", "--file", "other.yaml", "--yes", "--last-applied", "other.applied.yaml")
@@ -265,7 +266,7 @@ def test_an_older_file_serves_as_what_was_applied_and_is_left_as_it_is() -> None
     before = Path("older.yaml").read_text()
     said, error = run("apply", "quotas.yaml", *TARGET, "--yes", "--last-applied", "older.yaml", "--force")
     assert "- user=eve producer_byte_rate 1048576\n" in said
-    assert error == "older.yaml is no record that apply has written: it is left as it is\n"
+    assert error == "older.yaml was not written by apply: it is left unchanged\n"
     assert Path("older.yaml").read_text() == before
 
 
@@ -298,7 +299,7 @@ def test_a_record_that_cannot_be_written_is_told_and_the_next_apply_writes_it(mo
         (("missing.yaml", *TARGET), "missing.yaml: no such file"),
         (("quotas.yaml", "--file", "missing.yaml"), "missing.yaml: no such file"),
         (("quotas.yaml",), "give one of --config, --file"),
-        (("quotas.yaml", *TARGET, "--last-applied", "quotas.yaml"), "is what is desired, and no record"),
+        (("quotas.yaml", *TARGET, "--last-applied", "quotas.yaml"), "is the file of desired quotas, not a record"),
         (("broken.yaml", *TARGET), "broken.yaml:1:9: quotas: must be a list of quotas"),
         (("quotas.yaml", *TARGET, "--last-applied", "broken.yaml"), "broken.yaml:1:9: quotas: must be a list"),
     ],
@@ -338,7 +339,7 @@ def test_many_that_are_none_of_ours_are_counted() -> None:
     Path("live.yaml").write_text(f"quotas:\n{rules}")
     Path("quotas.yaml").write_text("quotas: []\n")
     said, _ = run("diff", "quotas.yaml", *TARGET)
-    assert said.splitlines()[20] == "? and 10 more that are none of ours"
+    assert said.splitlines()[20] == "? and 10 more not managed by this file"
 
 
 def test_the_target_of_a_configuration() -> None:

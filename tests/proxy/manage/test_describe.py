@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.manage.grammar import Asked
+from proxy.manage.grammar import QuotaArguments
 from proxy.manage.listing import as_data, as_table, as_text, select
 from proxy.manage.wording import described
 from quotas.entities import Default, Entity
@@ -118,7 +118,7 @@ def test_nothing_is_nothing(run: Run, tmp_path: Path) -> None:
 
 def test_no_name_moves_the_cursor_and_no_limit_breaks_json() -> None:
     policy = Policy({Entity("a\x1b[2Jb"): {R: float("inf")}, Entity("big"): {P: 2.0**63}})
-    listed = select(Loaded(policy, "1", "memory"), Asked())
+    listed = select(Loaded(policy, "1", "memory"), QuotaArguments())
     text = "\n".join([*as_text(listed), *as_table(listed)])
     assert "\x1b" not in text
     data = json.loads(json.dumps(as_data(Loaded(policy, "1", "memory"), listed)))

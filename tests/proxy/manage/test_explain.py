@@ -64,7 +64,7 @@ producer_byte_rate: 10485760 bytes/s (10 MiB/s) at each broker, of user=<default
     user=<default>                       10485760  wins         quotas.yaml:6
     client-id=app-1                       5242880  not reached  quotas.yaml:7
     client-id=<default>                         -
-  and besides: 52428800 bytes/s (50 MiB/s) at each broker, of cap user-group=tenant (quotas.yaml:4)
+  also: 52428800 bytes/s (50 MiB/s) at each broker, of cap user-group=tenant (quotas.yaml:4)
     counter: one for user-group=tenant, whatever the client-id
     max_delay: no throttle is longer than 5000 ms
 
@@ -75,8 +75,8 @@ request_percentage: no quota (no level has a limit)
 controller_mutation_rate: no quota (no level has a limit)
 
 connection_creation_rate: 10 connections/s at the whole proxy, of ip=<default> (quotas.yaml:10)
-  why: the default of addresses is the first level with a limit
-  counter: one for ip=10.0.0.1, or its network where very many come (docs/quotas.md)
+  why: the default address is the first level with a limit
+  counter: one for ip=10.0.0.1, or its network if very many connect (docs/quotas.md)
     ip=10.0.0.1    -
     ip=<default>  10  wins         quotas.yaml:10
 """
@@ -86,12 +86,12 @@ connection_creation_rate: 10 connections/s at the whole proxy, of ip=<default> (
 def test_terms_and_units() -> None:
     said = explained("--file", "quotas.yaml", "--user", "shop")
     assert "consumer_byte_rate: 1000 bytes/s at each broker, of user=shop (quotas.yaml:8)\n" in said
-    assert "  proposed: 500 bytes/s: measured beside it, and holding nobody\n" in said
+    assert "  proposed: 500 bytes/s: measured beside it, not enforced\n" in said
     assert "controller_mutation_rate: 5 partitions/s in the whole cluster, of user=shop (quotas.yaml:8)\n" in said
-    assert "without a client-id there are the levels of users alone" in said
+    assert "without a client-id only the levels of users apply" in said
     said = explained("--file", "quotas.yaml", "--user", "try")
     assert "request_percentage: 12.5 % of one thread at each broker, of user=try (quotas.yaml:9)\n" in said
-    assert "  mode: shadow: it is measured, and holds nobody\n" in said
+    assert "  mode: shadow: measured, not enforced\n" in said
 
 
 def test_an_address_without_a_limit_says_so() -> None:
@@ -110,9 +110,9 @@ def test_what_the_configuration_says_of_all() -> None:
         ("network", ("--ip", "10.1.2.3")),
     ):
         said = explained("-c", "sluice.yaml", *arguments)
-        assert f"\nexempt by its {by} (quotas.exempt): nothing below holds it\n" in said
+        assert f"\nexempt by its {by} (quotas.exempt): none of the limits below applies\n" in said
     Path("sluice.yaml").write_text(f"{CONFIG}  mode: shadow\n")
-    assert "\nquotas.mode is shadow: nobody is held at all\n" in explained("-c", "sluice.yaml", "--user", "alice")
+    assert "\nquotas.mode is shadow: no client is limited\n" in explained("-c", "sluice.yaml", "--user", "alice")
 
 
 def test_for_programs() -> None:
@@ -140,7 +140,7 @@ def test_for_programs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say which client: --user, --client-id, --ip, or several of them"),
+        ((), "name a client: --user, --client-id, --ip, or several of them"),
         (("--user", ""), "--user is empty: leave it out for ANONYMOUS"),
         (("--ip", "host"), "--ip: 'host' is not an IP address; host names are not resolved"),
     ],

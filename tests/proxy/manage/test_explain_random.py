@@ -117,7 +117,7 @@ def printed(explainer: Explainer, client: Client) -> dict[str, tuple[str, list[s
         if head := re.match(r"([a-z_]+_[a-z]+): (?:no quota|(\S+) )", line):
             kind = head[1]
             found[kind] = (head[2] or "", [])
-        elif cap := re.match(r"  and besides: (\S+) ", line):
+        elif cap := re.match(r"  also: (\S+) ", line):
             found[kind][1].append(cap[1])
     return found
 

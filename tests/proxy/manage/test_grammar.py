@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from proxy.manage.asking import AskingCommand, entity_options, limit_options
-from proxy.manage.grammar import Asked, Named, limit
+from proxy.manage.entity_options import QuotaCommand, entity_options, limit_options
+from proxy.manage.grammar import Named, QuotaArguments, limit
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.stores.filters import Specified
 
@@ -15,14 +15,14 @@ DEFAULT = Default.DEFAULT
 ANY = Specified.ANY
 
 
-def asked(line: str) -> Asked:
-    found: list[Asked] = []
+def asked(line: str) -> QuotaArguments:
+    found: list[QuotaArguments] = []
 
-    @click.command(cls=AskingCommand)
+    @click.command(cls=QuotaCommand)
     @entity_options
     @limit_options
-    def command(asked: Asked) -> None:
-        found.append(asked)
+    def command(arguments: QuotaArguments) -> None:
+        found.append(arguments)
 
     command.main(shlex.split(line), standalone_mode=False)
     return found[0]
@@ -96,13 +96,13 @@ def test_which_limits(line: str, added: dict[str, float], removed: list[str]) ->
         ("--ip example.com", "--ip: 'example.com' is not an IP address; host names are not resolved"),
         ("--ip 10.0.0.1 --user a", "ip cannot be combined"),
         ("usr=alice", "did you mean user?"),
-        ("alice", "'alice' is neither whom a quota is for nor a quota"),
+        ("alice", "'alice' is neither an entity nor a quota name"),
         ("user-group", "user-group: has no name; write user-group=NAME"),
         (f"client-id-prefix={'x' * 64}", "is too long for a prefix; 63 bytes are the most"),
         ("--add-config producer_byte_rate", "'producer_byte_rate' is no pair; write it like producer_byte_rate=1MiB"),
         ("--add-config producer_byte_rate=1mib", "producer_byte_rate: '1mib' has the unknown unit"),
-        ("--add-config a=1,a=2", "--add-config: a stands twice; give it once"),
-        ("producer_byte_rate=1 --add-config producer_byte_rate=2", "producer_byte_rate stands twice"),
+        ("--add-config a=1,a=2", "--add-config: a is given twice; give it once"),
+        ("producer_byte_rate=1 --add-config producer_byte_rate=2", "producer_byte_rate is given twice"),
         ("--add-config 'a b=1'", "'a b' is not the name of a quota"),
         ("request_percentage=lots", "request_percentage: 'lots' is not a number; write it like 200 or 12.5"),
     ],
@@ -115,18 +115,18 @@ def test_what_is_wrong_is_named_with_its_fix(line: str, said: str) -> None:
 
 def test_entities_need_names() -> None:
     assert asked("user=alice client-id-default").entities() == [Entity("alice", DEFAULT)]
-    with pytest.raises(click.UsageError, match="whose quota"):
+    with pytest.raises(click.UsageError, match="no entity given"):
         asked("producer_byte_rate=1").entities()
-    with pytest.raises(click.UsageError, match=r"which client-id.*--entity-type clients"):
+    with pytest.raises(click.UsageError, match=r"client-id without a name.*--entity-type clients"):
         asked("user=alice client-id").entities()
 
 
 def test_help_names_all_flags() -> None:
-    @click.command(cls=AskingCommand)
+    @click.command(cls=QuotaCommand)
     @entity_options
     @limit_options
-    def command(asked: Asked) -> None:
-        raise AssertionError(asked)
+    def command(arguments: QuotaArguments) -> None:
+        raise AssertionError(arguments)
 
     shown = CliRunner().invoke(command, ["--help"])
     assert shown.exit_code == 0

@@ -159,8 +159,8 @@ def test_one_that_is_refused_keeps_no_other_from_being_taken(run: Run, quota_fil
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("import --file {}", "import what?"),
-        ("import x --from cluster --file {}", "import what?"),
+        ("import --file {}", "give a source"),
+        ("import x --from cluster --file {}", "give a source"),
         ("import --from cluster --file {}", "--from cluster needs an address: give --from-address HOST:PORT, or"),
         ("import --from zookeeper -c {}", "--from zookeeper needs an address: give --from-address HOST:PORT"),
         ("import x --from-address y:1 --file {}", "--from-address and --from-command-config are for --from cluster"),
@@ -225,4 +225,4 @@ def test_what_a_rule_has_in_the_store_beside_limits_stays_and_is_told() -> None:
     there = Policy({alice: {P: 1.0}}, {alice: Terms(shadow=True, burst_ms=2000)})
     planned = plan(Policy({alice: {P: 2.0}}), there, replace=True)
     assert [wanted.limits for wanted in planned.wanted] == [{"producer_byte_rate": 2.0}]
-    assert planned.left_out == ["user=alice: keeps mode, burst that it has in the store"]
+    assert planned.left_out == ["user=alice: keeps mode, burst of the store"]

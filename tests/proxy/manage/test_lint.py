@@ -1,4 +1,4 @@
-"""``sluice quotas lint``: each finding by an example; those of precedence are in test_surprises.py."""
+"""``sluice quotas lint``: each finding by an example; those of precedence are in test_precedence_findings.py."""
 
 import ast
 import inspect
@@ -123,12 +123,8 @@ def test_a_limit_that_a_layer_above_has_too() -> None:
     )
     same, other, last = quotas("lint", "-c", "sluice.yaml").stdout.splitlines()
     at = "over.yaml:2, base.yaml:3: hidden-by-layer: user=alice:"
-    assert same.startswith(
-        f"{at} producer_byte_rate: 1048576 at base.yaml:3 counts for nothing: a layer above says the"
-    )
-    assert other.startswith(
-        f"{at} request_percentage: 7 at base.yaml:3 counts for nothing: a layer above says 5; leave"
-    )
+    assert same.startswith(f"{at} producer_byte_rate: 1048576 at base.yaml:3 has no effect: a layer above sets the")
+    assert other.startswith(f"{at} request_percentage: 7 at base.yaml:3 has no effect: a layer above sets 5; leave")
     assert last == "over.yaml over base.yaml: 2 findings (2 rules)"
     said = quotas("explain", "-c", "sluice.yaml", "--user", "alice").stdout
     assert "of user=alice (over.yaml:2)" in said
@@ -143,9 +139,7 @@ def test_what_brokers_enforce_as_well() -> None:
     entity = Entity("alice")
     loaded = Loaded(Policy({entity: {QuotaKind.REQUEST_PERCENTAGE: 5.0}}), "1", "zookeeper://zk", {entity: "/a"})
     (finding,) = lint(loaded, enforce)
-    assert str(finding).startswith(
-        "zookeeper://zk: enforced-twice: quotas: the brokers enforce the quotas that they hold"
-    )
+    assert str(finding).startswith("zookeeper://zk: enforced-twice: quotas: the brokers enforce these quotas as well")
     assert lint(loaded, shadow) == lint(loaded, None) == []
 
 
@@ -183,10 +177,10 @@ def test_many_findings_of_one_name_are_counted() -> None:
 
 
 def test_every_name_that_is_given_is_in_the_table() -> None:
-    from proxy.manage import linting, surprises, unseen
+    from proxy.manage import linting, precedence_findings, unseen
 
     given: set[str] = set()
-    for module in (doubts, surprises, linting, unseen):
+    for module in (doubts, precedence_findings, linting, unseen):
         for statement in ast.parse(inspect.getsource(module)).body:
             if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "NAMES":
                 continue

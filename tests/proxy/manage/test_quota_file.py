@@ -122,7 +122,7 @@ def test_what_kafka_does_not_have_is_named() -> None:
         ("user-group=g", " Kafka has no caps and no groups"),
         ("cap user=a", " Kafka has no caps and no groups"),
         ("user=s", " is in shadow (it only measures): elsewhere it would hold clients"),
-        ("user=b", " burst: its limits alone are taken"),
+        ("user=b", " burst: only its limits are imported"),
         ("client-id-prefix=x", " Kafka has no prefixes of client-ids"),
         ("user=z", " producer_byte_rate: must be above 0; remove it for no limit"),
     ]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.manage.threeway import Fate, compare, now_applied
+from proxy.manage.threeway import Action, compare, now_applied
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -20,43 +20,43 @@ def policy(limit: float | None) -> Policy:
     return Policy({} if limit is None else {ALICE: {RATE: limit}})
 
 
-TABLE: dict[tuple[float | None, float | None, float | None], Fate | None] = {
+TABLE: dict[tuple[float | None, float | None, float | None], Action | None] = {
     # (desired, live, applied)
     (None, None, None): None,
-    (1, None, None): Fate.ADD,
+    (1, None, None): Action.ADD,
     (1, 1, None): None,
-    (1, 2, None): Fate.CONFLICT,
-    (None, 2, None): Fate.FOREIGN,
+    (1, 2, None): Action.CONFLICT,
+    (None, 2, None): Action.FOREIGN,
     (None, None, 1): None,
-    (None, 1, 1): Fate.REMOVE,
-    (None, 2, 1): Fate.CONFLICT,
-    (1, None, 1): Fate.CONFLICT,
+    (None, 1, 1): Action.REMOVE,
+    (None, 2, 1): Action.CONFLICT,
+    (1, None, 1): Action.CONFLICT,
     (1, 1, 1): None,
-    (1, 2, 1): Fate.CONFLICT,
-    (2, None, 1): Fate.CONFLICT,
-    (2, 1, 1): Fate.CHANGE,
+    (1, 2, 1): Action.CONFLICT,
+    (2, None, 1): Action.CONFLICT,
+    (2, 1, 1): Action.CHANGE,
     (2, 2, 1): None,
-    (3, 2, 1): Fate.CONFLICT,
+    (3, 2, 1): Action.CONFLICT,
 }
 
 
 @pytest.mark.parametrize("sides", TABLE)
 def test_the_table_of_three_sides(sides: tuple[float | None, float | None, float | None]) -> None:
     found = compare(*map(policy, sides)).differences
-    assert [each.fate for each in found] == ([] if TABLE[sides] is None else [TABLE[sides]])
+    assert [each.action for each in found] == ([] if TABLE[sides] is None else [TABLE[sides]])
     assert [(each.desired, each.live, each.applied) for each in found] == [sides] * len(found)
 
 
 def test_without_a_record_nothing_is_removed_and_nothing_in_conflict() -> None:
-    for (desired, live), fate in {(1, 2): Fate.CHANGE, (1, None): Fate.ADD, (None, 2): Fate.FOREIGN}.items():
+    for (desired, live), action in {(1, 2): Action.CHANGE, (1, None): Action.ADD, (None, 2): Action.FOREIGN}.items():
         (each,) = compare(policy(desired), policy(live), None).differences
-        assert each.fate is fate
+        assert each.action is action
 
 
 def test_each_kind_is_by_itself() -> None:
     live = Policy({ALICE: {RATE: 1.0, FETCH: 5.0}})
     found = compare(policy(2), live, policy(1)).differences
-    assert [(each.kind, each.fate) for each in found] == [(RATE, Fate.CHANGE), (FETCH, Fate.FOREIGN)]
+    assert [(each.kind, each.action) for each in found] == [(RATE, Action.CHANGE), (FETCH, Action.FOREIGN)]
 
 
 GROUP, PREFIX, CAP = Entity(Group("g")), Entity(None, Prefix("p")), Entity("alice", cap=True)
@@ -79,7 +79,7 @@ def test_what_kafka_has_no_words_for_is_refused_unless_it_is_live_already(entity
         assert not compare(desired, Policy({entity: {RATE: 1.0}}, {}, {"g": ("bob", "alice")}), None).beyond
     # Live, and nobody wants it: none of ours, even if an old desired file is taken for what was applied.
     (foreign,) = compare(Policy(), desired, desired).differences
-    assert foreign.fate is Fate.FOREIGN
+    assert foreign.action is Action.FOREIGN
 
 
 def test_a_limit_in_shadow_is_never_applied_as_one_in_force() -> None:
@@ -93,7 +93,7 @@ def test_a_limit_in_shadow_is_never_applied_as_one_in_force() -> None:
     )
     # Where the target says the same beside the limit, the limit alone is changed.
     other = Policy({ALICE: {RATE: 3.0}}, {ALICE: TERMS})
-    assert [each.fate for each in compare(shadow, other, None).differences] == [Fate.CHANGE]
+    assert [each.action for each in compare(shadow, other, None).differences] == [Action.CHANGE]
     assert not compare(shadow, other, None).beyond
 
 
@@ -118,7 +118,7 @@ def carried_out(desired: Policy, live: Policy, applied: Policy | None, refused: 
     """Return what is live after an apply of which some entities were refused."""
     plan = compare(desired, live, applied)
     limits = {entity: dict(of_entity) for entity, of_entity in live.limits.items()}
-    for each in plan.to_make + (plan.of(Fate.CONFLICT) if force else []):
+    for each in plan.to_make + (plan.of(Action.CONFLICT) if force else []):
         if each.entity in refused:
             continue
         of_entity = limits.setdefault(each.entity, {})
@@ -146,12 +146,12 @@ def test_an_apply_makes_what_is_desired_and_touches_nothing_else(
             assert now == (None if had is not None else have)
     # The next one finds nothing to do, but for what was refused; and nobody's change is taken for a conflict.
     again = compare(desired, after, record)
-    assert {each.entity for each in again.differences if each.fate is not Fate.FOREIGN} <= refused
+    assert {each.entity for each in again.differences if each.action is not Action.FOREIGN} <= refused
     if not refused:
         assert not again.differs()
         # Rolled back: all that this apply has made and the older file has not is gone.
         back = compare(Policy(), after, record)
-        assert not back.of(Fate.CONFLICT)
+        assert not back.of(Action.CONFLICT)
         gone = carried_out(Policy(), after, record, set(), force=False)
         ours = {(entity, kind) for entity, of_entity in desired.limits.items() for kind in of_entity}
         assert not ours & {(entity, kind) for entity, of_entity in gone.limits.items() for kind in of_entity}

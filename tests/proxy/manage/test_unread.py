@@ -43,7 +43,7 @@ def test_strict_fails_where_something_could_not_be_read(run: Run, broken: Path, 
     assert f"warning: {CANNOT}" in done.stderr
     done = run(f"{command} --file {{}} --strict", broken)
     assert done.exit_code == 1
-    assert "error: not all of it could be read (1 skipped)" in done.stderr
+    assert "error: not all quotas could be read (1 skipped)" in done.stderr
     assert (done.stdout == "") == (command == "export")
 
 
@@ -60,7 +60,7 @@ def test_a_replacement_leaves_those_whose_source_is_not_known(
     here.write_text(BOTH + other.removeprefix("quotas:").removeprefix(" []\n").removeprefix("\n"))
     done = run("import --from zookeeper --from-address zk:2181 --file {} --replace --yes", here)
     assert done.exit_code == 0
-    assert "left out: user=alice: stays: what the source says of it could not be read" in done.stderr
+    assert "left out: user=alice: stays: its quotas in the source could not be read" in done.stderr
     assert here.read_text() == BOTH
     assert run("import --from zookeeper --from-address zk:2181 --file {} --strict --yes", here).exit_code == 1
 
@@ -79,7 +79,7 @@ def test_nothing_is_applied_to_what_is_not_known(run: Run, broken: Path, tmp_pat
     desired.write_text(BOTH)
     done = run(f"{command} {{}} --file {{}}", desired, broken)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"error: {CANNOT}: mend that, or delete it, and try again\n"
+    assert done.stderr == f"error: {CANNOT}: fix or delete it, then try again\n"
     assert broken.read_text() == BOB
     assert not (tmp_path / "desired.applied.yaml").exists()
 
@@ -90,7 +90,9 @@ def test_what_was_applied_once_is_not_forgotten_for_it(run: Run, broken: Path, t
     record.write_text(BOTH)
     assert run("diff {} --file {} --last-applied {}", desired, broken, record).exit_code == 2
     record.write_text(BOB)
-    assert run("diff {} --file {} --last-applied {}", desired, broken, record).exit_code == 0, "none of ours"
+    assert run("diff {} --file {} --last-applied {}", desired, broken, record).exit_code == 0, (
+        "not managed by this file"
+    )
 
 
 @pytest.mark.parametrize("command", ["delete", "alter --delete-config producer_byte_rate"])

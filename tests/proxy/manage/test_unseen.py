@@ -1,4 +1,4 @@
-"""Users with quotas whom no client has been: counted by the engine, shown as metrics, found by lint."""
+"""Users with quotas that no client has used: counted by the engine, shown as metrics, found by lint."""
 
 import threading
 from collections.abc import Iterator
@@ -92,8 +92,8 @@ def test_lint_names_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         done = quotas("lint", "--file", "q.yaml", "--admin", url, "--strict")
     assert done.exit_code == 1
     first, second, last = done.stdout.splitlines()
-    assert first.startswith("q.yaml:2: user-never-seen: user=alice: no client has been this user")
-    assert "user-never-seen: in the group g: no client has been user carol" in second
+    assert first.startswith("q.yaml:2: user-never-seen: user=alice: no client has used this user name")
+    assert "user-never-seen: in the group g: no client has used the name carol" in second
     assert last == "q.yaml: 2 findings (3 rules)"
 
 

@@ -13,7 +13,7 @@ import structlog
 from structlog import DropEvent
 
 from proxy.runtime import logs
-from proxy.runtime.log_lines import BURST, EVERY_MS, MAX_EVENTS, MAX_WAITING_CHARS, LogWriter, Seldom
+from proxy.runtime.log_lines import BURST, EVERY_MS, MAX_EVENTS, MAX_WAITING_CHARS, EventLimiter, LogWriter
 from tests.proxy.playbook import FakeLoop
 
 AT_MOST_S = 30.0
@@ -114,7 +114,7 @@ def test_the_loop_goes_on_while_nobody_reads_the_log(pipe: Pipe) -> None:
         turned.set()
 
     def run() -> None:
-        with logs.written_apart():
+        with logs.writer_thread():
             asyncio.run(loop())
 
     running = Thread(target=run, daemon=True)
@@ -180,12 +180,14 @@ class _Named:
         self.name = name
 
 
-def admitted(seldom: Seldom, number: int, event: str = "first throttle", name: str = "sluice.throttle") -> list[int]:
+def admitted(
+    limiter: EventLimiter, number: int, event: str = "first throttle", name: str = "sluice.throttle"
+) -> list[int]:
     """Log so many times and return ``left_out`` of the lines that come through."""
     through = []
     for _ in range(number):
         try:
-            through.append(seldom(_Named(name), "info", {"event": event}).get("left_out", 0))
+            through.append(limiter(_Named(name), "info", {"event": event}).get("left_out", 0))
         except DropEvent:
             continue
     return through
@@ -193,36 +195,38 @@ def admitted(seldom: Seldom, number: int, event: str = "first throttle", name: s
 
 def test_of_one_event_a_burst_and_then_one_after_the_other_comes_through() -> None:
     loop = FakeLoop()
-    seldom = Seldom(loop.clock)
-    assert admitted(seldom, 1000) == [0] * BURST
-    assert admitted(seldom, 5, event="another") == [0] * 5
+    limiter = EventLimiter(loop.clock)
+    assert admitted(limiter, 1000) == [0] * BURST
+    assert admitted(limiter, 5, event="another") == [0] * 5
     loop.advance(EVERY_MS)
-    assert admitted(seldom, 10) == [1000 - BURST]
+    assert admitted(limiter, 10) == [1000 - BURST]
     loop.advance(2 * EVERY_MS)
-    assert admitted(seldom, 10) == [9, 0]
+    assert admitted(limiter, 10) == [9, 0]
     loop.advance(BURST * EVERY_MS)
-    assert len(admitted(seldom, 1000)) == BURST
-    assert seldom.left_out == 900 + 9 + 8 + 900
+    assert len(admitted(limiter, 1000)) == BURST
+    assert limiter.left_out == 900 + 9 + 8 + 900
 
 
 def test_what_was_left_out_last_is_said_when_nothing_follows() -> None:
     loop = FakeLoop()
-    seldom = Seldom(loop.clock)
-    admitted(seldom, BURST + 7)
-    admitted(seldom, BURST)
-    assert seldom.take_left_out() == []
-    assert seldom.take_left_out(of_all=True) == [("sluice.throttle", "first throttle", BURST + 7)]
-    admitted(seldom, BURST + 3)
+    limiter = EventLimiter(loop.clock)
+    admitted(limiter, BURST + 7)
+    admitted(limiter, BURST)
+    assert limiter.take_left_out() == []
+    assert limiter.take_left_out(of_all=True) == [("sluice.throttle", "first throttle", BURST + 7)]
+    admitted(limiter, BURST + 3)
     loop.advance(BURST * EVERY_MS)
-    assert seldom.take_left_out() == [("sluice.throttle", "first throttle", 3)]
-    assert seldom.take_left_out() == []
+    assert limiter.take_left_out() == [("sluice.throttle", "first throttle", 3)]
+    assert limiter.take_left_out() == []
 
 
 def test_events_without_end_are_one() -> None:
-    seldom = Seldom(FakeLoop().clock)
-    of_libraries = [len(admitted(seldom, 1, event=f"Error handling {number}", name="aiohttp")) for number in range(200)]
+    limiter = EventLimiter(FakeLoop().clock)
+    of_libraries = [
+        len(admitted(limiter, 1, event=f"Error handling {number}", name="aiohttp")) for number in range(200)
+    ]
     assert sum(of_libraries) == BURST
-    of_ours = [len(admitted(seldom, 1, event=f"event {number}")) for number in range(2 * MAX_EVENTS)]
+    of_ours = [len(admitted(limiter, 1, event=f"event {number}")) for number in range(2 * MAX_EVENTS)]
     assert sum(of_ours) == MAX_EVENTS - 1 + BURST
 
 

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import ApiSpec
-from proxy.control.managing import Managing
+from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from proxy.edge.quota_requests import QuotaRequests
 from proxy.session.local_answers import Done, LocalRequest
@@ -113,7 +113,7 @@ class Strangers:
         async def apply(policy: Policy) -> PolicyChange:
             raise AssertionError(policy)
 
-        managing = Managing(QuotasInForce(FileStore(Path("never-read.yaml")), apply, enabled=True), ())
+        managing = QuotaAdmin(QuotasInForce(FileStore(Path("never-read.yaml")), apply, enabled=True), ())
         self._requests = QuotaRequests(managing.answer, ())
 
     def most_bytes(self, user: str) -> int:

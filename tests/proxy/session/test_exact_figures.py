@@ -8,7 +8,7 @@ import pytest
 
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
-from proxy.admin.places import OTHER, Names
+from proxy.admin.named_series import OTHER, Names
 from proxy.usage.accounts import Account, Accounts
 from proxy.usage.meter import Client, ClientState, MeterKey, Traffic
 from proxy.usage.meters import Meters

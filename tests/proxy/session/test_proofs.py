@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.identity.principal import unread
+from proxy.identity.principal import of_mechanism
 from quotas.engine import Engine, Window
 from quotas.entities import ANONYMOUS, Default, Entity
 from quotas.policy import Policy
@@ -54,7 +54,7 @@ def nothing(_: Play) -> None:
 
 LOGINS = pytest.mark.parametrize(
     ("log_in", "user"),
-    [(login, unread(MECHANISM)), (raw_login, unread("GSSAPI")), (nothing, ANONYMOUS)],
+    [(login, of_mechanism(MECHANISM)), (raw_login, of_mechanism("GSSAPI")), (nothing, ANONYMOUS)],
     ids=["SaslAuthenticate", "raw tokens", "no login"],
 )
 
@@ -121,7 +121,7 @@ def test_who_has_logged_in_and_is_idle_is_not_closed() -> None:
     play.session.overdue()
     assert play.broker.take() == QUESTION
     assert serves(play) == b""
-    assert (play.user, play.session.closed) == (unread(MECHANISM), False)
+    assert (play.user, play.session.closed) == (of_mechanism(MECHANISM), False)
 
 
 def test_who_has_passed_one_round_of_several_is_not_served_and_charged_to_nobody() -> None:
@@ -146,7 +146,7 @@ def test_several_rounds() -> None:
     play.from_client(authenticate(3, b"second"))
     play.from_broker(authenticate_answer(3))
     play.from_client(list_offsets(4))
-    assert (serves(play), play.user) == (list_offsets(4), unread(MECHANISM))
+    assert (serves(play), play.user) == (list_offsets(4), of_mechanism(MECHANISM))
 
 
 def test_a_lifetime_is_told_at_the_end_alone() -> None:
@@ -155,7 +155,7 @@ def test_a_lifetime_is_told_at_the_end_alone() -> None:
     play.from_broker(handshake_answer(1))
     play.from_client(authenticate(2, b"x"))
     play.from_broker(authenticate_answer(2, b"y", lifetime_ms=60_000))
-    assert (play.user, play.session.authenticated) == (unread(MECHANISM), True)
+    assert (play.user, play.session.authenticated) == (of_mechanism(MECHANISM), True)
     assert play.session.sasl.deadline_ms == play.loop.now_ms + 58_000
 
 

@@ -17,10 +17,10 @@ from config.brokers import parse_broker_ports
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.listener import ClientTls, Listener
 from config.units import Address, AdvertisedAddress
-from proxy.doctor.behind import Behind, look_behind
+from proxy.doctor.broker_checks import BrokerState, check_brokers
 from proxy.doctor.client import Client, client_for, client_of
+from proxy.doctor.client_checks import ClientChecks
 from proxy.doctor.findings import DoctorFindings
-from proxy.doctor.front import Front
 from tests.proxy.secure_broker import PASSWORD, USER, secure_broker
 
 pytestmark = pytest.mark.asyncio
@@ -85,17 +85,17 @@ async def silent() -> AsyncIterator[int]:
 
 
 async def seen(
-    listener: Listener, client: Client, admin_url: str = NOWHERE, behind: Behind | None = None
+    listener: Listener, client: Client, admin_url: str = NOWHERE, state: BrokerState | None = None
 ) -> dict[str, list[tuple[str, str]]]:
     """Return (status, text: fix) by check; ``behind`` is what was seen of the brokers."""
     found = DoctorFindings()
 
-    async def look() -> Behind:
-        if behind is not None and not behind.reached:
+    async def look() -> BrokerState:
+        if state is not None and not state.reached:
             found.fail("brokers", "nobody", "start them")
-        return behind or Behind(reached=True)
+        return state or BrokerState(reached=True)
 
-    await Front(found, listener, listener.bind, admin_url, client, NOW_S).examine(look)
+    await ClientChecks(found, listener, listener.bind, admin_url, client, NOW_S).examine(look)
     lines: dict[str, list[tuple[str, str]]] = {}
     for finding in found.all:
         assert finding.fix or finding.status != "FAIL", "every failing line says what to do"
@@ -125,7 +125,12 @@ async def test_all_is_well() -> None:
         (200, '{"user": "sluice", "listener": "TEST"}', "ok", "user sluice on listener TEST"),
         (200, '{"user": "ANONYMOUS", "listener": "TEST"}', "FAIL", "in spite of its login: write authentication: sasl"),
         (200, '{"user": "other", "listener": "TEST"}', "warn", "takes user sluice for other"),
-        (404, "no client connection", "warn", "no client connection: ask where the admin port can be reached"),
+        (
+            404,
+            "no client connection",
+            "warn",
+            "no client connection: find out where the admin port of that proxy can be reached",
+        ),
         (200, "<html>", "warn", "is this the admin port"),
     ],
 )
@@ -142,13 +147,13 @@ async def test_an_admin_port_that_is_elsewhere_ends_nothing() -> None:
     async with secure_broker(password=PASSWORD) as broker:
         lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S))
     assert lines["whoami"][0][0] == "warn"
-    assert "ask where the admin port can be reached" in lines["whoami"][0][1]
+    assert "find out where the admin port of that proxy can be reached" in lines["whoami"][0][1]
     assert lines["advertised"][0][0] == "ok"
 
 
 async def test_a_proxy_without_brokers_fails_at_the_brokers() -> None:
     async with silent() as port:
-        lines = await seen(listener(port), client_for(listener(port)), behind=Behind(reached=False))
+        lines = await seen(listener(port), client_for(listener(port)), state=BrokerState(reached=False))
         alone = await seen(listener(port), client_for(listener(port)))
     assert list(lines) == ["tcp", "tls", "brokers", "versions", "login", "whoami", "advertised"]
     assert [check for check, said in lines.items() if said[0][0] == "FAIL"] == ["brokers"]
@@ -169,7 +174,7 @@ async def test_a_broker_that_is_away_fails_once() -> None:
             advertise=AdvertisedAddress("127.0.0.1"),
             brokers=parse_broker_ports({"1": str(broker.port), "2": str(port)}),
         )
-        known = await seen(served, client_for(served), behind=Behind(reached=True, silent=frozenset((2,))))
+        known = await seen(served, client_for(served), state=BrokerState(reached=True, silent=frozenset((2,))))
         unknown = await seen(served, client_for(served))
     assert [status for status, _ in known["advertised"]] == ["ok", "skip"]
     assert known["advertised"][1][1].startswith(f"broker 2 at 127.0.0.1:{port} does not answer, because brokers failed")
@@ -226,7 +231,7 @@ async def test_another_certificate_than_in_the_file_and_one_that_is_not_trusted(
         served = listener(broker.port, tls=ClientTls(certificate=tmp_path / "own.pem", key=tmp_path / "own.pem"))
         lines = await seen(served, client_for(served))
     said = [text for status, text in lines["certificate"] if status == "warn"]
-    assert any("in the file is another than the one that is served" in text for text in said)
+    assert any("in the file differs from the served one" in text for text in said)
     assert any("name that authority in ssl.truststore.location" in text for text in said)
     assert lines["advertised"][0][0] == "ok", "without a client's file, nobody's trust is at stake"
 
@@ -239,16 +244,16 @@ async def test_brokers_behind(tmp_path: Path) -> None:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port), 3: ("127.0.0.1", 1)}
         bootstrap = (Address("127.0.0.1", one.port),)
         away = (*bootstrap, Address("127.0.0.1", 1))
-        nobody = Behind(reached=False)
+        nobody = BrokerState(reached=False)
         for route, demands, expected, expected_behind in [
-            (Route(bootstrap=bootstrap, sasl=sasl), True, ["ok", "ok", "FAIL"], Behind(True, frozenset((3,)))),
-            (Route(bootstrap=away, sasl=sasl), True, ["ok", "FAIL", "ok"], Behind(True, frozenset((3,)))),
-            (Route(bootstrap=bootstrap), True, ["ok", "warn"], Behind(reached=True)),
+            (Route(bootstrap=bootstrap, sasl=sasl), True, ["ok", "ok", "FAIL"], BrokerState(True, frozenset((3,)))),
+            (Route(bootstrap=away, sasl=sasl), True, ["ok", "FAIL", "ok"], BrokerState(True, frozenset((3,)))),
+            (Route(bootstrap=bootstrap), True, ["ok", "warn"], BrokerState(reached=True)),
             (Route(bootstrap=bootstrap), False, ["FAIL"], nobody),
             (Route(bootstrap=bootstrap, tls=BrokerTls(ca=tmp_path / "missing")), False, ["FAIL"], nobody),
         ]:
             found = DoctorFindings()
-            behind = await look_behind(found, route, demands_sasl=demands)
-            assert behind == expected_behind
+            state = await check_brokers(found, route, demands_sasl=demands)
+            assert state == expected_behind
             assert [finding.status.value for finding in found.all] == expected, found.all
             assert all(finding.fix for finding in found.all if finding.status == "FAIL")

@@ -1,4 +1,4 @@
-"""The brokers behind the proxy, asked as the proxy itself asks them: with its settings, from where the doctor runs."""
+"""Checks the brokers behind the proxy, with the proxy's own settings, from the doctor's machine."""
 
 import asyncio
 import ssl
@@ -20,26 +20,26 @@ from proxy.doctor.findings import DoctorFindings
 
 TIMEOUT_S: Final = 5.0
 ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
-"""What connections fail with."""
+"""Errors of failed connections."""
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """What was seen of the brokers: what fails in front of them may follow from it."""
+class BrokerState:
+    """The state of the brokers, which may explain failures at the proxy."""
 
     reached: bool
-    """At least one answered."""
+    """At least one broker answered."""
     silent: frozenset[int] = frozenset()
-    """Node ids of those that are known, and did not answer."""
+    """Node ids of known brokers that did not answer."""
 
 
-async def look_behind(found: DoctorFindings, route: Route, *, demands_sasl: bool) -> Behind:
-    """Ask each bootstrap broker for Metadata, after the proxy's login, and try every broker that is named."""
+async def check_brokers(found: DoctorFindings, route: Route, *, demands_sasl: bool) -> BrokerState:
+    """Ask each bootstrap broker for Metadata, with the proxy's login, and try every broker in it."""
     try:
         context = broker_context(route.tls) if route.tls is not None else None
     except OSError as error:
         found.fail("brokers", str(error), "write that file")
-        return Behind(reached=False)
+        return BrokerState(reached=False)
     login = BrokerLogin(route.sasl) if route.sasl is not None else None
     blind = login is None and demands_sasl
     endpoints: dict[int, Endpoint] = {}
@@ -59,7 +59,7 @@ async def look_behind(found: DoctorFindings, route: Route, *, demands_sasl: bool
     if blind:
         fix = "set cluster.sasl or cluster.state: without either, clients' Metadata alone tells the brokers"
         found.warn("brokers", "they demand SASL, and the proxy has no login to ask them for their addresses", fix)
-    return Behind(reached, frozenset(silent))
+    return BrokerState(reached, frozenset(silent))
 
 
 async def _ask(
@@ -71,7 +71,7 @@ async def _ask(
     blind: bool,
     node_id: int | None = None,
 ) -> Sequence[Endpoint] | None:
-    """Ask one broker who the others are; ``blind``: only whether it is there. None: it could not be asked."""
+    """Ask one broker for the others; ``blind``: only whether it answers. None: it did not answer."""
     broker = f"bootstrap broker {address}" if node_id is None else f"broker {node_id} at {address}"
     try:
         async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:

@@ -1,4 +1,4 @@
-"""Long work in small pieces, one piece at a time: whoever has more to do stands in line behind all others."""
+"""A queue for long work in small pieces: one piece at a time, first come, first served."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from proxy.runtime.faults import contained
 Call = Callable[[], None]
 
 
-class Turns:
-    """Calls back in the order of asking, one at a time; what else the loop has to do comes in between.
+class CallQueue:
+    """Calls back in the order of requests, one at a time, so that the loop's other work comes in between.
 
-    One at a time, because a hundred sessions with a piece of some milliseconds each would be one long piece.
-    ``call_soon`` is the loop's.
+    Otherwise a hundred sessions with a piece of some milliseconds each would block the loop for the sum. ``call_soon``
+    is the loop's.
     """
 
     __slots__ = ("_call_soon", "_waiting")
@@ -22,13 +22,13 @@ class Turns:
         self._waiting: deque[Call] = deque()
 
     def later(self, callback: Call) -> None:
-        """Call ``callback`` once, when its turn has come."""
+        """Enqueue ``callback``, which is called once."""
         self._waiting.append(callback)
         if len(self._waiting) == 1:
             self._call_soon(self._next)
 
     def _next(self) -> None:
-        contained("a turn", self._waiting[0])  # what is nobody's turn ends nobody else's
+        contained("a turn", self._waiting[0])  # a failure affects no other callback
         self._waiting.popleft()
         if self._waiting:
             self._call_soon(self._next)

@@ -1,4 +1,4 @@
-"""The addresses that one listener tells its clients for the brokers: a port or a host name (SNI) for each."""
+"""The broker addresses that one listener advertises to its clients: a port or a host name (SNI) for each broker."""
 
 import socket
 from collections.abc import Iterable
@@ -20,41 +20,42 @@ _MAX_SHOWN_IDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """The port of one broker, which takes connections."""
+    """The listening port of one broker."""
 
     at: Address
     sockets: list[socket.socket]
 
 
-class Advertised:
-    """The addresses of a listener, one for each known broker. Ports are bound before clients are told of them."""
+class AdvertisedAddresses:
+    """A listener's advertised addresses, one per known broker. A port is bound before clients are told of it."""
 
     def __init__(self, settings: ListenerSettings, acceptor: Acceptor, bind: Bind) -> None:
         self._settings = settings
         self._acceptor = acceptor
         self._bind = bind
         self.hosts: dict[str, int | None] = {settings.advertise.host.lower(): None}
-        """Host names that clients send in TLS (SNI), and the brokers that they mean by them; None: any broker."""
+        """Host names that clients send in TLS (SNI) → the broker each one names; None: any broker."""
         self.told: dict[int, tuple[bytes, int]] = {}
-        """Host and port by node id."""
+        """Node id → advertised host and port."""
         self._ports: dict[int, _Port] = {}
-        """The ports that are bound, by node id; none with `broker_host`."""
+        """Node id → bound port; empty with `broker_host`."""
         self._failures: dict[int, str] = {}
-        """Why a port could not be bound, as it was logged."""
+        """Node id → why its port could not be bound, as logged."""
 
     def open(self, node_id: int) -> None:
-        """Be there for ``node_id``: its address takes connections when this returns.
+        """Advertise ``node_id``; its port accepts connections when this returns.
 
-        While the proxy is stopping nobody listens any more, but what clients are told is the same: the next one will.
+        While the proxy is stopping it no longer listens, but still advertises the same address: the next process will
+        listen there.
         """
         if node_id not in self.told:
             self._bring(node_id)
 
     def change(self, settings: ListenerSettings) -> list[int]:
-        """Follow other ``settings`` of addresses; return the brokers that have lost the port that they had.
+        """Apply changed address ``settings``; return the brokers whose old port was closed.
 
-        A port that another broker takes over is closed first. All others stay until the new one is bound: where it
-        cannot be, clients go on as before.
+        A port that moves to another broker is closed first. All others stay open until the new port is bound; if it
+        cannot be bound, clients keep using the old one.
         """
         self._settings = settings
         self.hosts.clear()
@@ -87,16 +88,16 @@ class Advertised:
         if not missing or len(missing) < len(self.told):
             return None
         ids = _shown(missing)
-        return f"no broker has a port here: see that its brokers name the node ids {ids}, at ports that are free"
+        return f"no broker has a port here: make its brokers list the node ids {ids}, at free ports"
 
     def _bring(self, node_id: int) -> None:
-        """Give a broker the address that the settings have for it, and tell clients that one."""
+        """Bind and advertise a broker's address according to the settings."""
         settings = self._settings
         told, bound = settings.advertised(node_id), settings.bound(node_id)
         if told is None or bound is None:
             self._close(node_id)
-            # A client that is told the broker's own address escapes. A name that says what is missing stands in
-            # the client's own log, and only this broker cannot be reached (RFC 2606: .invalid never resolves).
+            # A client that is told the broker's own address bypasses the proxy. This name never resolves (RFC 2606,
+            # .invalid), tells the cause in the client's own log, and makes only this broker unreachable.
             told = Address(f"node-id-{node_id}-has-no-port-in-sluice.invalid", settings.bootstrap.port)
             log.error(
                 "no port for broker: clients of this listener cannot reach it",
@@ -111,7 +112,9 @@ class Advertised:
         self.told[node_id] = (told.host.encode(), told.port)
 
     def _listen(self, node_id: int, at: Address) -> bool:
-        """Bind a broker's port, and close the one that it had; whether it is bound. While stopping, none is."""
+        """Bind a broker's port and close its previous one; return whether it is bound. While stopping, no port is
+        bound.
+        """
         has = self._ports.get(node_id)
         if has is not None and has.at == at:
             return True

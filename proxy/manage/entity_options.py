@@ -1,4 +1,4 @@
-"""The options of commands that say whom and which limits they are about, as ``grammar`` reads them."""
+"""Command-line options that name entities and limits, parsed by ``grammar``."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from proxy.manage.grammar import read
 from proxy.manage.options import Command, with_options
 
 
-class AskingCommand(click.Command):
-    """A command with ``entity_options`` (and ``limit_options``): its function is given ``asked``, an ``Asked``.
+class QuotaCommand(click.Command):
+    """A command with ``entity_options`` (and ``limit_options``): its function is passed ``arguments``.
 
-    Names go with types by their order, and click keeps that for each option by itself alone.
+    Names belong to types by their order across options, which click keeps only within each option.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -23,12 +23,12 @@ class AskingCommand(click.Command):
             for each in order
             if each.name != "words"
         ]
-        ctx.params["asked"] = read(flags, [str(word) for word in given.get("words", ())])
+        ctx.params["arguments"] = read(flags, [str(word) for word in given.get("words", ())])
         return rest
 
 
 def entity_options(command: Command) -> Command:
-    """Give an AskingCommand what says whom it is about."""
+    """Add the options that name entities to a QuotaCommand."""
     return with_options(
         command,
         click.argument("words", nargs=-1, metavar="[user=NAME] [client-id=NAME] [ip=ADDRESS] ...", expose_value=False),
@@ -45,7 +45,7 @@ def entity_options(command: Command) -> Command:
 
 
 def limit_options(command: Command) -> Command:
-    """Give an AskingCommand what says which limits to set and to remove."""
+    """Add the options for limits to set and to remove to a QuotaCommand."""
     return with_options(
         command,
         _option("--add-config", "Limits to set: producer_byte_rate=1MiB,request_percentage=50.", metavar="K=V,..."),
@@ -54,7 +54,7 @@ def limit_options(command: Command) -> Command:
 
 
 def removal_option(command: Command) -> Command:
-    """Give an AskingCommand what says which limits to remove."""
+    """Add the option for limits to remove to a QuotaCommand."""
     return _option("--delete-config", "Limits to remove: producer_byte_rate,request_percentage.", metavar="K,...")(
         command
     )

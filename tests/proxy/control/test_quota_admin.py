@@ -29,7 +29,7 @@ from protocol.errors import Cause, ProtocolError
 from protocol.fields import Fields
 from protocol.requests import Request
 from protocol.table import SPECS, key_version
-from proxy.control.managing import MOST_ELEMENTS_OF_OTHERS, MOST_WAITING, Managing
+from proxy.control.quota_admin import MOST_ELEMENTS_OF_OTHERS, MOST_WAITING, QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -77,14 +77,14 @@ class Store(FileStore):
 
 
 class Stage:
-    """Managing of a quota file; ``admin`` is one."""
+    """The QuotaAdmin of a quota file; ``admin`` is one."""
 
     def __init__(self, folder: Path, *, admins: Sequence[str] = ("admin",), enabled: bool = True) -> None:
         self.path = folder / "quotas.yaml"
         self.path.write_text(QUOTAS)
         self.store = Store(self.path)
         self.quotas = QuotasInForce(self.store, self._apply, enabled=enabled)
-        self.managing = Managing(self.quotas, admins)
+        self.managing = QuotaAdmin(self.quotas, admins)
         self.applied: list[Policy] = []
 
     async def _apply(self, policy: Policy) -> PolicyChange:

@@ -1,6 +1,6 @@
-"""One end of a session as an asyncio protocol: what that of the client and that of the broker have in common.
+"""Base of a session's two connections, to the client and to the broker, as asyncio protocols.
 
-With TLS it is the loop's own transport that encrypts: the same calls, but for what is said of TLS here and there.
+The loop's own transport does TLS: the interface is the same, with the exceptions noted below.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
-from proxy.edge.kernel import LOST, Options, Tcp, look_at
+from proxy.edge.kernel import LOST, SocketOptions, TcpState, look_at
 from proxy.runtime.faults import contained, note
 from proxy.runtime.tasks import later
 
@@ -18,24 +18,24 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 HIGH_WATER_BYTES: Final = 256 * 1024
-"""Bytes written and not yet taken by the peer, from which on the other end is not read. uvloop reads up to 250 kB at
-once, so a lower mark would stop and start the other end with every large chunk."""
+"""Size of the write buffer from which the other connection is paused. uvloop reads up to 250 kB at once, so a lower
+mark would pause and resume with every large chunk."""
 
 LINGER_S = 10.0
-"""How long a closed end may take none of what was written, or not end TLS, before it is cut off."""
+"""How long a closed connection may make no progress, in taking its buffer or in ending TLS, before it is aborted."""
 
 
-EndT = TypeVar("EndT", bound="End")
+WireT = TypeVar("WireT", bound="AsyncioWire")
 
 
-def alone(callback: Callable[[EndT, *Ts], T]) -> Callable[[EndT, *Ts], T | None]:
-    """Let a callback that raises end its own session only; what the loop would do differs from loop to loop."""
+def contain_fault(callback: Callable[[WireT, *Ts], T]) -> Callable[[WireT, *Ts], T | None]:
+    """Decorate a callback so that an exception ends its own session only: event loops handle one differently."""
 
     @wraps(callback)
-    def guarded(self: EndT, *args: *Ts) -> T | None:
+    def guarded(self: WireT, *args: *Ts) -> T | None:
         try:
             return callback(self, *args)
-        except Exception as error:  # noqa: BLE001  that nothing gets past is what this is for
+        except Exception as error:  # noqa: BLE001  all errors are contained here
             self.failed(callback.__qualname__, error)
             return None
 
@@ -46,29 +46,29 @@ class _TlsTransport(Protocol):
     def set_read_buffer_limits(self, high: int, low: int) -> None: ...
 
 
-class Holder(Protocol):
-    """Whose descriptor an end has."""
+class DescriptorOwner(Protocol):
+    """The owner of a connection's descriptor."""
 
-    def end_lost(self) -> None:
-        """Take note that it is closed, however that came."""
+    def descriptor_closed(self) -> None:
+        """Note that the descriptor is closed, for whatever reason."""
         ...
 
 
-class Side(Protocol):
-    """What takes the chunks of an end, one of a session's two."""
+class ChunkConsumer(Protocol):
+    """A consumer of received chunks: one direction of a session."""
 
     def feed(self, data: bytes, now_ms: int) -> None: ...
 
 
-class Behind(Protocol):
-    """A session, as its ends see it."""
+class SessionHandle(Protocol):
+    """The part of a session that its connections call."""
 
     @property
     def closed(self) -> bool: ...
     @property
-    def requests(self) -> Side: ...
+    def requests(self) -> ChunkConsumer: ...
     @property
-    def answers(self) -> Side: ...
+    def answers(self) -> ChunkConsumer: ...
 
     def client_blocked(self, blocked: bool) -> None: ...
     def client_finished(self) -> None: ...
@@ -80,26 +80,26 @@ class Behind(Protocol):
     def abort(self) -> None: ...
 
 
-class End:
-    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in.
+class AsyncioWire:
+    """A ``Wire`` over an asyncio transport, safe to call in any state of the transport.
 
-    An asyncio protocol without asyncio's base class, with which a compiled one would have a ``__dict__``.
+    It does not inherit asyncio.Protocol: a compiled subclass would have a ``__dict__``.
     """
 
     __deletable__ = ("_feed",)  # for mypyc
-    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "holder", "tls", "write")
+    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "owner", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
-    _session: Behind | None
-    """None before there is one, and again when this end is lost."""
+    _session: SessionHandle | None
+    """Unset before the session exists, and again after this connection is lost."""
     _transport: asyncio.Transport
     _cut_off: asyncio.TimerHandle | None
     _lost: bool
     tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
-    def __init__(self, holder: Holder) -> None:
-        self.holder = holder
+    def __init__(self, owner: DescriptorOwner) -> None:
+        self.owner = owner
         self._lost = True  # it is not connected yet
         self._cut_off = None
 
@@ -110,8 +110,8 @@ class End:
         self.write = self._transport.write
         self.tls = transport.get_extra_info("ssl_object")
         if self.tls is not None:
-            # While this end is not read, the socket must not be read either. By default TLS reads 256 KiB ahead, and
-            # uvloop throws them away when the peer closes.
+            # While this connection is paused, the socket must not be read either. By default TLS reads 256 KiB ahead,
+            # and uvloop drops them when the peer closes.
             cast("_TlsTransport", transport).set_read_buffer_limits(high=1, low=0)
 
     # uvloop raises RuntimeError when a transport that is closing is paused or resumed.
@@ -137,27 +137,27 @@ class End:
 
     @property
     def is_open(self) -> bool:
-        """It is connected, and its socket not closed yet."""
+        """Connected, and its socket not closed yet."""
         return not self._lost
 
-    def look(self) -> Tcp:
-        """Return what the kernel knows of this end."""
+    def look(self) -> TcpState:
+        """Return the kernel's view of this connection."""
         connection = None if self._lost else self._socket
         return LOST if connection is None else look_at(connection)
 
     @property
-    def _socket(self) -> Options | None:
-        """None when it is closed: uvloop's transport forgets it before it says that it is lost."""
-        return cast("Options | None", self._transport.get_extra_info("socket"))
+    def _socket(self) -> SocketOptions | None:
+        """The socket, None once it is closed: uvloop's transport drops it before ``connection_lost``."""
+        return cast("SocketOptions | None", self._transport.get_extra_info("socket"))
 
     def _gone(self) -> None:
         self._lost = True
         if self._cut_off is not None:
             self._cut_off.cancel()
-        self.holder.end_lost()
+        self.owner.descriptor_closed()
 
-    def _part(self, session: Behind) -> None:
-        """Forget the session, so that what is over is freed without the collector."""
+    def _part(self, session: SessionHandle) -> None:
+        """Drop the session, so that it is freed without the garbage collector."""
         del self._feed
         self._session = None
         session.end_lost()
@@ -165,18 +165,22 @@ class End:
     def _linger(self) -> None:
         acked_bytes = self.look().acked_bytes
         self._cut_off = later(
-            LINGER_S, "cut off what lingers", self._cut_off_unless_past, acked_bytes, otherwise=self._transport.abort
+            LINGER_S,
+            "abort a lingering connection",
+            self._cut_off_unless_past,
+            acked_bytes,
+            otherwise=self._transport.abort,
         )
 
     def _cut_off_unless_past(self, acked_bytes: int) -> None:
-        """Cut off a peer that has taken nothing since ``acked_bytes``."""
+        """Abort if the peer has taken nothing since ``acked_bytes``."""
         if self.look().acked_bytes > acked_bytes:
             self._linger()
         else:
             self._transport.abort()
 
     def failed(self, where: str, error: Exception) -> None:
-        """Take a fault of ours: this session ends, and no other notices."""
+        """Record an internal error: it ends this session and no other."""
         note(where, error)
         if self._session is not None:
             contained(where, self._session.abort)

@@ -1,7 +1,7 @@
-"""DescribeClientQuotas and AlterClientQuotas, answered here and not by brokers: for quota admins (docs/quotas.md).
+"""Answers DescribeClientQuotas and AlterClientQuotas for quota admins, in place of the brokers (docs/quotas.md).
 
-Reading and describing take time by what is asked for, so they are done in a thread, one at a time: a second one would
-not be faster, only keep the loop from its turn.
+Parsing and describing take time in proportion to the request, so they run in a thread, one at a time: a second thread
+would not be faster, and would only take time from the event loop.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ from quotas.stores.filters import Filter, FilterError, Specified, UnknownTypeErr
 from quotas.stores.unlimited import as_described
 
 MOST_WAITING: Final = 16
-"""Alters that wait for the store at once. The next ones are told to try again."""
+"""Limit of Alters that wait for the store; further ones are told to retry."""
 MOST_ELEMENTS_OF_OTHERS: Final = 128
-"""Entities, their parts and their quotas in an Alter from somebody who is no admin: it is read on the loop, for no more
-than to refuse each entity of it by name."""
+"""Limit of entities, their parts and quotas in an Alter of a user who is no admin: it is parsed on the event loop, only
+to refuse each of its entities by name."""
 _ATTEMPTS: Final = 3
-"""How often an Alter is made that finds the store changed between reading and writing."""
+"""Attempts at an Alter that finds the store changed between reading and writing."""
 _MOST_MESSAGE_BYTES: Final = 1024
 
 UNKNOWN_SERVER_ERROR: Final = -1
@@ -65,8 +65,8 @@ _STOPPING: Final = (REQUEST_TIMED_OUT, "the proxy is stopping: try again")
 log = structlog.get_logger("sluice")
 
 
-class Managing:
-    """Answers for ``admins``, users by their names; everybody else is refused."""
+class QuotaAdmin:
+    """Answers requests of ``admins``, by user name; all other users are refused."""
 
     def __init__(self, quotas: QuotasInForce, admins: Collection[str]) -> None:
         self._quotas = quotas
@@ -77,7 +77,9 @@ class Managing:
         self._stopping = False
 
     async def answer(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
-        """Return the whole answer to a whole request, sizes included. Raises ProtocolError for what is no request."""
+        """Return the complete answer to a complete request, sizes included. Raises ProtocolError if the request is
+        malformed.
+        """
         head = REQUEST_HEAD.unpack_from(frame)
         spec, correlation_id = SPECS[head[1]], head[2]
         if user not in self._admins:
@@ -91,7 +93,7 @@ class Managing:
         return await asyncio.to_thread(altered_answer, spec, correlation_id, results)
 
     def stop(self) -> None:
-        """Make no change any more, but the one that is being made: who waits is told so at once, in turn."""
+        """Make no more changes, except the one in progress; waiting requests are told so in turn."""
         self._stopping = True
 
     def _refuse(self, spec: ApiSpec, correlation_id: int, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
@@ -111,7 +113,7 @@ class Managing:
     async def _alter(self, wanted: Altering, user: str, client_id: str, peer: str) -> Sequence[Result]:
         if self._waiting >= MOST_WAITING:
             return self._failed(wanted, *_BUSY)
-        entities = [dict(entry.entity) for entry in wanted.entries]  # of a type that stands twice, the last one
+        entities = [dict(entry.entity) for entry in wanted.entries]  # a repeated entity type: the last one counts
         changes = [
             Change({each: Default.DEFAULT if name is None else name for each, name in entity.items()}, entry.ops)
             for entity, entry in zip(entities, wanted.entries, strict=True)
@@ -133,7 +135,7 @@ class Managing:
         if not wanted.validate_only:
             for outcome in outcomes:
                 self._quotas.changes.count(_became(outcome))
-        # As in a cluster, an entity has one result: of one that stands there twice, that the second was refused.
+        # As in a cluster, an entity has one result; a repeated entity gets the refusal of the second.
         results = {
             frozenset(entity.items()): _result(entity, outcome)
             for entity, outcome in zip(entities, outcomes, strict=True)

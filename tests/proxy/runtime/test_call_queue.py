@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
+from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.faults import counts
-from proxy.runtime.turns import Turns
 
 
 class Loop:
@@ -16,7 +16,7 @@ class Loop:
 
 def test_one_at_a_time_in_the_order_of_asking() -> None:
     loop = Loop()
-    turns = Turns(loop.calls.append)
+    turns = CallQueue(loop.calls.append)
     done: list[int] = []
 
     def twice(number: int) -> Callable[[], None]:
@@ -39,7 +39,7 @@ def test_one_at_a_time_in_the_order_of_asking() -> None:
 
 def test_one_that_fails_does_not_keep_the_next_from_its_turn() -> None:
     loop = Loop()
-    turns = Turns(loop.calls.append)
+    turns = CallQueue(loop.calls.append)
     done: list[str] = []
 
     def fail() -> None:

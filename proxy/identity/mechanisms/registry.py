@@ -1,14 +1,14 @@
-"""The mechanisms of SASL that can be followed, by their name.
+"""The SASL mechanisms that the observer can follow.
 
-| mechanism | the claim is | the exchange has succeeded with |
+| mechanism | claim | success |
 |---|---|---|
-| PLAIN | the user, if the authorization id is not another | any answer without an error |
+| PLAIN | the user, unless the authorization id is another | any answer without an error |
 | SCRAM-SHA-256, SCRAM-SHA-512 | the user, or the id of a delegation token | the second answer, if it begins with `v=` |
 | OAUTHBEARER | the token's claim `sub`, or as configured; else a credential: a digest of it | an empty answer |
 | AWS_MSK_IAM | a credential: the id of the access key | any answer without an error |
-| GSSAPI | with a keytab the principal, else nothing | the third answer, or an empty one |
+| GSSAPI | with a keytab the principal, else none | the third answer, or an empty one |
 
-Of any other neither is known: whether one has succeeded, the broker is asked.
+For any other mechanism neither is known: the broker is asked whether the login has succeeded.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from proxy.identity.mechanisms.plain import Plain
 from proxy.identity.mechanisms.scram import Scram
 
 NAMING: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
-"""Those that show who a client is, or by which credential it can be told from others."""
+"""Mechanisms that show the user, or a credential that tells clients apart."""
 _GSSAPI_ANSWERS: Final = 3
-"""The AP-REP, the offer of security layers, and the end, which is empty (RFC 4752)."""
+"""The AP-REP, the offer of security layers, and an empty final token (RFC 4752)."""
 
 
 class UnreadGssapi:
-    """A ``Mechanism`` that knows when GSSAPI is over, and not whose it was: that is in the ticket."""
+    """The ``Mechanism`` GSSAPI without a keytab: it recognizes success, but cannot read the principal in the ticket."""
 
     __slots__ = ("_answers", "claim")
 
@@ -36,23 +36,23 @@ class UnreadGssapi:
         self._answers = 0
 
     def from_client(self, token: bytes) -> None:
-        """Take a token and read nothing."""
+        """Ignore the token."""
 
     def from_broker(self, token: bytes) -> bool:
-        """Success is an empty token, or the third."""
+        """Return True for an empty token, or the third."""
         self._answers += 1
         return not token or self._answers == _GSSAPI_ANSWERS
 
 
 class Mechanisms:
-    """What a listener can follow. ``gssapi`` makes one exchange that reads the principal with the keytab."""
+    """The mechanisms of a listener. ``gssapi`` creates an exchange that reads the principal with the keytab."""
 
     def __init__(self, names: Names = Names(), gssapi: Callable[[], Mechanism] | None = None) -> None:  # noqa: B008  frozen
         self._names = names
         self._gssapi = gssapi
 
     def begin(self, name: str) -> Mechanism | None:
-        """Return one exchange of the mechanism ``name``, as SaslHandshake spells it; None: it cannot be followed."""
+        """Return a new exchange of the mechanism ``name``, as in SaslHandshake; None if it cannot be followed."""
         match name:
             case "PLAIN":
                 return Plain()

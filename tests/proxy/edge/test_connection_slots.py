@@ -1,39 +1,41 @@
-"""Who gets a place, who is refused, and who has to make room."""
+"""Who gets a slot, who is refused, and who has to make room."""
 
 from time import thread_time
 
 import pytest
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.connection_places import GRACE_S, FullError, Places
+from proxy.edge.connection_slots import GRACE_S, ConnectionSlots, FullError
 
 
 class Guest:
-    def __init__(self, taken: Places, host: str, now_s: float = 0.0, listener: str = "") -> None:
+    def __init__(self, taken: ConnectionSlots, host: str, now_s: float = 0.0, listener: str = "") -> None:
         self.why: Cause | None = None
-        self.place = taken.enter(host, now_s, self.make_room, listener)
+        self.slot = taken.enter(host, now_s, self.make_room, listener)
 
     def make_room(self, error: ProtocolError) -> None:
         self.why = error.cause
 
 
-def places(
+def slots(
     most: int = 100, most_of_ip: int | None = 100, before_request: int = 100, overrides: dict[str, int] | None = None
-) -> Places:
-    return Places(most=most, most_of_ip=most_of_ip, overrides=overrides or {}, most_before_request=before_request)
+) -> ConnectionSlots:
+    return ConnectionSlots(
+        most=most, most_of_ip=most_of_ip, overrides=overrides or {}, most_before_request=before_request
+    )
 
 
-def enter(taken: Places, *hosts: str, settled: bool = False, now_s: float = 0.0) -> list[Guest]:
+def enter(taken: ConnectionSlots, *hosts: str, settled: bool = False, now_s: float = 0.0) -> list[Guest]:
     guests = []
     for host in hosts:
         guests.append(Guest(taken, host, now_s))
         if settled:
-            taken.settle(guests[-1].place)
+            taken.settle(guests[-1].slot)
     return guests
 
 
 def test_of_one_address_there_are_half_at_most_unless_it_is_said() -> None:
-    taken = places(most=10, most_of_ip=None)
+    taken = slots(most=10, most_of_ip=None)
     enter(taken, *["10.0.0.1"] * 5, settled=True)
     with pytest.raises(ProtocolError, match="connections_per_ip") as refused:
         Guest(taken, "10.0.0.1")
@@ -43,7 +45,7 @@ def test_of_one_address_there_are_half_at_most_unless_it_is_said() -> None:
 
 
 def test_an_address_may_have_a_number_of_its_own() -> None:
-    taken = places(most_of_ip=1, overrides={"10.0.0.1": 3, "10.0.0.9": 0})
+    taken = slots(most_of_ip=1, overrides={"10.0.0.1": 3, "10.0.0.9": 0})
     enter(taken, *["10.0.0.1"] * 3)
     for host in ("10.0.0.1", "10.0.0.9"):
         with pytest.raises(ProtocolError):
@@ -51,10 +53,10 @@ def test_an_address_may_have_a_number_of_its_own() -> None:
 
 
 def test_a_place_is_given_back_once() -> None:
-    taken = places(most_of_ip=2)
+    taken = slots(most_of_ip=2)
     first, _ = enter(taken, "10.0.0.1", "10.0.0.1")
-    first.place.end_lost()
-    first.place.end_lost()
+    first.slot.descriptor_closed()
+    first.slot.descriptor_closed()
     assert taken.taken == taken.before_request == 1
     enter(taken, "10.0.0.1")
     with pytest.raises(ProtocolError):
@@ -62,7 +64,7 @@ def test_a_place_is_given_back_once() -> None:
 
 
 def test_the_oldest_of_the_address_with_most_of_them_makes_room() -> None:
-    taken = places(before_request=4)
+    taken = slots(before_request=4)
     crowd = enter(taken, "10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3")
     newcomers = enter(taken, "10.0.0.4", "10.0.0.4", now_s=GRACE_S)
     assert [guest.why for guest in crowd] == [
@@ -76,7 +78,7 @@ def test_the_oldest_of_the_address_with_most_of_them_makes_room() -> None:
 
 
 def test_in_a_storm_those_that_have_just_come_stay_and_all_that_are_too_many_go_later() -> None:
-    taken = places(before_request=2)
+    taken = slots(before_request=2)
     storm = enter(taken, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", now_s=1.0)
     assert taken.before_request == 4
     enter(taken, "10.0.0.5", now_s=1.0 + GRACE_S)
@@ -85,7 +87,7 @@ def test_in_a_storm_those_that_have_just_come_stay_and_all_that_are_too_many_go_
 
 
 def test_who_has_sent_a_request_makes_room_for_nobody() -> None:
-    taken = places(most=3, before_request=2)
+    taken = slots(most=3, before_request=2)
     served = enter(taken, *["10.0.0.1"] * 3, settled=True)
     with pytest.raises(FullError):
         Guest(taken, "10.0.0.2")
@@ -93,7 +95,7 @@ def test_who_has_sent_a_request_makes_room_for_nobody() -> None:
 
 
 def test_silent_connections_take_no_place_from_others_when_all_are_taken() -> None:
-    taken = places(most=4)
+    taken = slots(most=4)
     enter(taken, "10.0.0.1", settled=True)
     silent = enter(taken, *["10.0.0.2"] * 3)
     with pytest.raises(FullError):  # they have just come
@@ -106,23 +108,23 @@ def test_silent_connections_take_no_place_from_others_when_all_are_taken() -> No
 
 
 def test_behind_a_load_balancer_the_named_address_counts() -> None:
-    taken = places(most_of_ip=1)
+    taken = slots(most_of_ip=1)
     first, second, third = enter(taken, "", "", "")
-    taken.name(first.place, "10.0.0.1")
+    taken.name(first.slot, "10.0.0.1")
     with pytest.raises(ProtocolError):
-        taken.name(second.place, "10.0.0.1")
-    second.place.end_lost()
-    third.place.end_lost()
-    taken.name(third.place, "10.0.0.2")  # it had to make room meanwhile
+        taken.name(second.slot, "10.0.0.1")
+    second.slot.descriptor_closed()
+    third.slot.descriptor_closed()
+    taken.name(third.slot, "10.0.0.2")  # it had to make room meanwhile
     assert (taken.taken, taken.before_request) == (1, 1)
-    first.place.end_lost()
+    first.slot.descriptor_closed()
     enter(taken, "10.0.0.1")
 
 
 def test_a_listener_has_its_own_number_beside_that_of_all() -> None:
-    taken = Places(most=4, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
+    taken = ConnectionSlots(most=4, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
     for guest in [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(2)]:
-        taken.settle(guest.place)
+        taken.settle(guest.slot)
     with pytest.raises(FullError) as refused:
         Guest(taken, "10.0.0.2", GRACE_S, "SMALL")
     assert refused.value.outcome == "refused_listener_limit"
@@ -130,12 +132,12 @@ def test_a_listener_has_its_own_number_beside_that_of_all() -> None:
     with pytest.raises(FullError) as refused:
         Guest(taken, "10.0.0.3", listener="LARGE")
     assert refused.value.outcome == "refused_limit"
-    first.place.end_lost()
+    first.slot.descriptor_closed()
     Guest(taken, "10.0.0.3", listener="LARGE")
 
 
 def test_silent_connections_make_room_at_their_own_listener_and_at_no_other() -> None:
-    taken = Places(most=100, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 3})
+    taken = ConnectionSlots(most=100, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 3})
     elsewhere = [Guest(taken, "10.0.0.1", listener="LARGE") for _ in range(5)]
     here = [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(3)]
     with pytest.raises(FullError):  # they have just come
@@ -151,7 +153,7 @@ def test_silent_connections_make_room_at_their_own_listener_and_at_no_other() ->
 
 
 def test_where_both_are_full_one_makes_room_for_both() -> None:
-    taken = Places(most=3, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
+    taken = ConnectionSlots(most=3, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
     other = Guest(taken, "10.0.0.1", listener="LARGE")
     here = [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(2)]
     Guest(taken, "10.0.0.2", GRACE_S, "SMALL")
@@ -160,7 +162,9 @@ def test_where_both_are_full_one_makes_room_for_both() -> None:
 
 
 def test_of_a_listener_too_one_address_has_half_unless_it_is_said() -> None:
-    taken = Places(most=100, most_of_ip=None, overrides={"10.0.0.9": 4}, most_before_request=100, most_of={"SMALL": 4})
+    taken = ConnectionSlots(
+        most=100, most_of_ip=None, overrides={"10.0.0.9": 4}, most_before_request=100, most_of={"SMALL": 4}
+    )
     for _ in range(2):
         Guest(taken, "10.0.0.1", listener="SMALL")
     with pytest.raises(ProtocolError, match="2 connections already"):
@@ -172,19 +176,19 @@ def test_of_a_listener_too_one_address_has_half_unless_it_is_said() -> None:
 
 
 def test_a_place_whose_address_is_named_later_counts_at_its_listener_once() -> None:
-    taken = Places(most=100, most_of_ip=1, overrides={}, most_before_request=100, most_of={"SMALL": 2})
+    taken = ConnectionSlots(most=100, most_of_ip=1, overrides={}, most_before_request=100, most_of={"SMALL": 2})
     guests = [Guest(taken, "", listener="SMALL") for _ in range(2)]
-    taken.name(guests[0].place, "10.0.0.1")
+    taken.name(guests[0].slot, "10.0.0.1")
     with pytest.raises(ProtocolError):
-        taken.name(guests[1].place, "10.0.0.1")
+        taken.name(guests[1].slot, "10.0.0.1")
     for guest in guests:
-        guest.place.end_lost()
+        guest.slot.descriptor_closed()
     assert (taken.taken, taken.before_request) == (0, 0)
     Guest(taken, "10.0.0.1", listener="SMALL")
 
 
 def test_a_newcomer_sends_off_a_few_of_a_storm_and_the_next_ones_the_others() -> None:
-    taken = places(most=10_000, most_of_ip=None, before_request=10)
+    taken = slots(most=10_000, most_of_ip=None, before_request=10)
     storm = enter(taken, *[f"10.0.{number // 250}.{number % 250}" for number in range(1000)], now_s=1.0)
     gone: list[int] = []
     for number in range(400):
@@ -197,7 +201,7 @@ def test_a_newcomer_sends_off_a_few_of_a_storm_and_the_next_ones_the_others() ->
 @pytest.mark.long
 @pytest.mark.parametrize("host", ["10.{}.{}.{}", "2001:db8:{:x}:{:x}::{:x}", "2001:db8:1:1:0:{:x}:{:x}:{:x}"])
 def test_what_a_newcomer_costs_does_not_depend_on_how_many_addresses_there_are(host: str) -> None:
-    taken = places(most=100_000, most_of_ip=100_000, before_request=15_000)
+    taken = slots(most=100_000, most_of_ip=100_000, before_request=15_000)
     hosts = [host.format(number // 62_500, number // 250 % 250, number % 250) for number in range(30_000)]
     began_s = thread_time()
     enter(taken, *hosts)
@@ -207,14 +211,14 @@ def test_what_a_newcomer_costs_does_not_depend_on_how_many_addresses_there_are(h
 
 
 def test_the_addresses_of_one_ipv6_network_are_one_crowd() -> None:
-    taken = places(most=8, most_of_ip=None, before_request=4)
+    taken = slots(most=8, most_of_ip=None, before_request=4)
     crowd = enter(taken, "2001:db8::1", "10.0.0.1", "2001:db8::2", "2001:db8::ffff:0:3")
     enter(taken, "2001:db8:0:1::1", now_s=GRACE_S)
     assert [guest.why is None for guest in crowd] == [False, True, True, True]
 
 
 def test_the_addresses_of_one_ipv6_network_have_half_of_all_places_together() -> None:
-    taken = places(most=8, most_of_ip=None)
+    taken = slots(most=8, most_of_ip=None)
     enter(taken, *[f"2001:db8::{number}" for number in range(4)], settled=True)
     with pytest.raises(ProtocolError, match="has 4 connections"):
         Guest(taken, "2001:db8::4")
@@ -222,7 +226,7 @@ def test_the_addresses_of_one_ipv6_network_have_half_of_all_places_together() ->
 
 
 def test_a_number_for_one_address_is_for_that_address_alone() -> None:
-    taken = places(most_of_ip=1)
+    taken = slots(most_of_ip=1)
     enter(taken, "2001:db8::1", "2001:db8::2")
     with pytest.raises(ProtocolError):
         Guest(taken, "2001:db8::1")

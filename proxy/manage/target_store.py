@@ -1,4 +1,4 @@
-"""What a target holds, read once; and what the configuration says beside it."""
+"""Opens and reads the store of a command's target, and the quota settings beside it."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from quotas.stores.base import Loaded, QuotaStore, StoreError
 
 @contextmanager
 def failing_with(status: int) -> Iterator[None]:
-    """End the command with ``status`` where quotas cannot be read or written, for commands whose 1 says something."""
+    """Exit with ``status`` if quotas cannot be read or written, for commands in which exit status 1 has a meaning."""
     try:
         yield
     except (ConfigError, StoreError) as error:
@@ -26,7 +26,7 @@ def failing_with(status: int) -> Iterator[None]:
 
 @contextmanager
 def opened(**target: Any) -> Iterator[tuple[QuotaStore, Loaded]]:
-    """Give the store of a target and what it holds now, and close it afterwards. Raises as ``open_target``, and
+    """Open the store of a target and load its quotas; close it at the end. Raises as ``open_target``, and
     UnreadableError.
     """
     store = open_target(**target)
@@ -36,16 +36,14 @@ def opened(**target: Any) -> Iterator[tuple[QuotaStore, Loaded]]:
         store.close()
 
 
-def seen(**target: Any) -> Loaded:
-    """Return what the store of a target holds now. Raises likewise."""
+def load_target(**target: Any) -> Loaded:
+    """Return the quotas in a target's store. Raises as ``opened``."""
     with opened(**target) as (_, loaded):
         return loaded
 
 
 def settings_of(target: Mapping[str, Any]) -> Quotas | None:
-    """Return what the configuration says of quotas; None where the target is none of a configuration's. Raises
-    ConfigError.
-    """
+    """Return the quota settings of the target's configuration; None if it has none. Raises ConfigError."""
     if target.get("config_path") is None:
         return None
     from config.loader import load_with_document

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.edge.endings import Ending, Endings
+from proxy.edge.reaper import CloseReason, SessionReaper
 from proxy.session.session import Session
 from tests.proxy.deaf import Deaf, deaf
 from tests.proxy.fake_broker import FakeBroker, fake_broker
@@ -97,23 +97,23 @@ async def mute(broker: FakeBroker, client: Deaf, session: Session) -> None:
 async def look_until_over(proxy: Front) -> None:
     """Look until nothing is left: no session, and no place taken by its descriptors."""
     async with asyncio.timeout(TIMEOUT_S):
-        while proxy.places.taken or proxy.listener.sessions:
-            await proxy.endings.look()
+        while proxy.slots.taken or proxy.listener.sessions:
+            await proxy.reaper.look()
             proxy.play.loop.advance(STEP_MS)
             await asyncio.sleep(0.005)
 
 
 async def look_in_vain(proxy: Front, session: Session, step_ms: int = 0) -> None:
     for _ in range(5):
-        await proxy.endings.look()
+        await proxy.reaper.look()
         proxy.play.loop.advance(step_ms)
         await asyncio.sleep(0.01)
     assert not session.closed
 
 
-def endings(proxy: Front) -> dict[str, int]:
-    counted = {ending.value: proxy.stats.connections["PLAIN", ending.value] for ending in Ending}
-    return {ending: number for ending, number in counted.items() if number}
+def close_reasons(proxy: Front) -> dict[str, int]:
+    counted = {reason.value: proxy.stats.connections["PLAIN", reason.value] for reason in CloseReason}
+    return {reason: number for reason, number in counted.items() if number}
 
 
 # ------------------------------------------------------------------------------------------- clients that do not read
@@ -124,7 +124,7 @@ async def test_who_reads_nothing_is_cut_off(pki: Pki, encrypted: bool) -> None:
     async with served(pki, encrypted, unread_s=30.0) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
         await look_until_over(proxy)
-        assert endings(proxy) == {"unread": 1}
+        assert close_reasons(proxy) == {"unread": 1}
 
 
 @TLS
@@ -134,8 +134,8 @@ async def test_who_reads_slowly_is_not_and_gets_everything(pki: Pki, encrypted: 
         for _ in range(ANSWERS // 10):
             assert len(await client.receive(10 * ANSWER_BYTES)) == 10 * ANSWER_BYTES
             proxy.play.loop.advance(20_000)
-            await proxy.endings.look()
-        assert endings(proxy) == {}
+            await proxy.reaper.look()
+        assert close_reasons(proxy) == {}
 
 
 @TLS
@@ -148,7 +148,7 @@ async def test_a_broker_that_closed_unseen_leaves_ten_seconds(pki: Pki, encrypte
             await look_in_vain(proxy, session, STEP_MS)
         else:
             await look_until_over(proxy)
-            assert endings(proxy) == {"unread": 1}
+            assert close_reasons(proxy) == {"unread": 1}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_broker_that_closed_unseen_leaves_ten_seconds(pki: Pki, encrypte
 async def test_who_closes_and_does_not_read_is_cut_off(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
     async with served(pki, encrypted, unread_s=30.0) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
         await act(client, broker)
@@ -181,7 +181,7 @@ async def test_who_half_closes_and_reads_gets_every_answer(pki: Pki) -> None:
         assert len(await client.receive(ANSWERS * ANSWER_BYTES)) == ANSWERS * ANSWER_BYTES
         assert await client.receive(1) == b""
         await look_until_over(proxy)
-        assert endings(proxy) == {}
+        assert close_reasons(proxy) == {}
 
 
 # ----------------------------------------------------------------------------------------- idle and throttled clients
@@ -189,10 +189,10 @@ async def test_who_half_closes_and_reads_gets_every_answer(pki: Pki) -> None:
 
 @TLS
 async def test_an_idle_session_is_closed(pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
     async with served(pki, encrypted, idle_s=0.0) as (proxy, _, client, _):
         await look_until_over(proxy)
-        assert endings(proxy) == {"idle": 1}
+        assert close_reasons(proxy) == {"idle": 1}
         assert await client.receive(1) == b""
 
 
@@ -206,13 +206,13 @@ async def test_one_that_is_in_use_is_not(pki: Pki, encrypted: bool) -> None:
 async def test_a_throttled_session_is_not_idle_until_its_throttle_is_over(
     pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True, idle_s=0.0) as (proxy, broker, client, session):
         await mute(broker, client, session)
         await look_in_vain(proxy, session)
         proxy.play.loop.advance(10**9)
         await look_until_over(proxy)
-        assert endings(proxy) == {"idle": 1}
+        assert close_reasons(proxy) == {"idle": 1}
 
 
 @TLS
@@ -221,7 +221,7 @@ async def test_a_throttled_client_that_went_away_unseen_is_noticed(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that has closed is idle after a while, as at a broker; one that was reset is gone at once."""
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True, idle_s=0.0 if act is finish else HOUR_S) as (
         proxy,
         broker,
@@ -231,7 +231,7 @@ async def test_a_throttled_client_that_went_away_unseen_is_noticed(
         await mute(broker, client, session)
         await act(client, broker)
         await look_until_over(proxy)
-        assert endings(proxy) == {"idle" if act is finish else "lost": 1}
+        assert close_reasons(proxy) == {"idle" if act is finish else "lost": 1}
 
 
 async def test_a_throttled_client_that_half_closed_gets_its_answer_and_what_it_sent_is_forwarded(pki: Pki) -> None:
@@ -250,7 +250,7 @@ async def test_a_throttled_client_that_half_closed_gets_its_answer_and_what_it_s
 async def test_a_request_in_line_of_a_client_that_went_away_unseen_is_dropped_at_its_turn(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True) as (proxy, broker, client, session):
         play = proxy.play
         bound = play.engine.resolve("ANONYMOUS", "app", PRODUCER, 1)
@@ -268,14 +268,14 @@ async def test_a_request_in_line_of_a_client_that_went_away_unseen_is_dropped_at
         async with asyncio.timeout(TIMEOUT_S):
             while proxy.listener.sessions:
                 await asyncio.sleep(0.005)
-        assert endings(proxy) == {}
+        assert close_reasons(proxy) == {}
 
 
 @TLS
 async def test_a_broker_that_hangs_keeps_no_session_for_ever(
     pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
     async with served(pki, encrypted, idle_s=0.0) as (proxy, broker, client, _):
         broker.silent = True
         await client.send(list_offsets(2))
@@ -289,15 +289,15 @@ async def test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends(
     async with served(pki, encrypted=False) as (proxy, _, _, session), deaf(proxy.port_1) as other:
         await other.send(list_offsets(1))
         await other.receive(12)
-        look_at = Endings._look_at
+        look_at = SessionReaper._look_at
 
-        def fail_for_one(self: Endings, name: str, looked_at: Session, seen: tuple[int, int] | None) -> None:
+        def fail_for_one(self: SessionReaper, name: str, looked_at: Session, seen: tuple[int, int] | None) -> None:
             if looked_at is session:
                 raise KeyError
             look_at(self, name, looked_at, seen)
 
-        monkeypatch.setattr(Endings, "_look_at", fail_for_one)
-        await proxy.endings.look()
+        monkeypatch.setattr(SessionReaper, "_look_at", fail_for_one)
+        await proxy.reaper.look()
         assert session.closed
         await other.send(list_offsets(2))
         await other.receive(12)

@@ -1,58 +1,58 @@
-"""From sessions to their brokers, and to know which brokers those are: quotas are per broker."""
+"""Connects sessions to brokers, and finds out which broker a bootstrap connection reached: quotas are per broker."""
 
 import asyncio
 from functools import partial
 from typing import cast
 
 from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
-from proxy.edge.connection_places import Place
-from proxy.edge.transports import BrokerEnd
+from proxy.edge.connection_slots import ConnectionSlot
+from proxy.edge.transports import BrokerWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt
 from proxy.session.session import Session
 
 
-class ToBrokers:
+class BrokerConnector:
     """Connects the sessions of one listener to the brokers of its cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.unnamed: dict[Session, tuple[Broker, BrokerEnd]] = {}
-        """Sessions whose broker's node id is not known yet, until they are closed (``Listener`` takes them out)."""
+        self.unnamed: dict[Session, tuple[Broker, BrokerWire]] = {}
+        """Sessions whose broker's node id is unknown; ``Listener`` removes them when they are closed."""
 
-    async def connect(self, session: Session, place: Place, node_id: int | None) -> bool:
-        """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection.
+    async def connect(self, session: Session, slot: ConnectionSlot, node_id: int | None) -> bool:
+        """Connect ``session`` to its broker, or from the bootstrap address to the first that accepts.
 
-        Returns whether one did.
+        Returns whether a connection was made.
         """
         if node_id is None:
             await self._cluster.first_answer()
         for broker in self._cluster.candidates(node_id):
-            end = BrokerEnd(session, place)
-            place.open_ends += 1
+            connection = BrokerWire(session, slot)
+            slot.open_descriptors += 1
             try:
-                await self._cluster.open(broker, cast("asyncio.BaseProtocol", end))
+                await self._cluster.open(broker, cast("asyncio.BaseProtocol", connection))
             except (OSError, TimeoutError) as error:
-                place.end_lost()
+                slot.descriptor_closed()
                 self._cluster.note_attempt(broker, error)
                 continue
             self._cluster.note_attempt(broker, None)
             if session.closed:
-                end.close()
+                connection.close()
                 return True
             if broker.node_id == UNKNOWN:
-                self.unnamed[session] = (broker, end)  # before what the client has sent is read, which may close it
-            session.connected(end, broker.node_id)
+                self.unnamed[session] = (broker, connection)  # before ``connected``, which may close the session
+            session.connected(connection, broker.node_id)
             if session in self.unnamed:
                 await self.name()
             return True
         return False
 
     async def name(self) -> None:
-        """Charge the sessions of bootstrap addresses for their brokers, as soon as these are known.
+        """Assign bootstrap sessions to their brokers, once these are known.
 
-        A session whose broker cannot be told from its address is closed after what is in flight: quotas are per
-        broker, and the next connection is to one that is known.
+        A session whose broker cannot be determined is drained: quotas are per broker, and its next connection
+        goes to a known one.
         """
         if not self._cluster.named:
             return
@@ -62,9 +62,9 @@ class ToBrokers:
 
     async def _name(self, session: Session) -> None:
         if session not in self.unnamed:
-            return  # closed meanwhile, or named
-        bootstrap, end = self.unnamed[session]
-        node_id = await self._cluster.node_at(bootstrap, end.peer)
+            return  # closed or named meanwhile
+        bootstrap, connection = self.unnamed[session]
+        node_id = await self._cluster.node_at(bootstrap, connection.peer)
         if self.unnamed.pop(session, None) is None or session.closed:
             return
         if node_id == UNKNOWN:

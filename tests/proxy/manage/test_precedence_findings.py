@@ -31,7 +31,7 @@ def test_a_rule_that_never_matches() -> None:
         f"user: {{default: true}} | {RATE}, consumer_byte_rate: 1MiB",
         "client-id: other | consumer_byte_rate: 1MiB, request_percentage: 10",
     )
-    behind = "user=<default> (q.yaml:4) comes first for all whom it is for"
+    behind = "user=<default> (q.yaml:4) takes precedence for all of its clients"
     assert [line.partition(";")[0] for line in said] == [
         f"2: never-matches: client-id=app: producer_byte_rate: {behind}",
         f"3: never-matches: client-id-prefix=team-: producer_byte_rate: {behind}",
@@ -58,8 +58,8 @@ def test_level_3_before_level_4() -> None:
     app = f"user: {{default: true | client-id: app}}, {SMALL}"
     assert [line.partition(";")[0] for line in linted(app, f"user: alice | {RATE}", f"user: bob | {RATE}")] == [
         (
-            "2: precedence-surprise: user=<default>, client-id=app: producer_byte_rate: a quota of a user alone comes "
-            "before this one, and is larger: user=alice (q.yaml:3) with 1048576, and 1 more"
+            "2: precedence-surprise: user=<default>, client-id=app: producer_byte_rate: a larger quota of a user "
+            "takes precedence over this one: user=alice (q.yaml:3) with 1048576, and 1 more"
         )
     ]
     smaller = f"user: alice | {SMALL}"
@@ -83,7 +83,7 @@ def test_an_empty_client_id_escapes(rule: str, fix: str) -> None:
     default = f"{rule} | {SMALL}"
     (line,) = escapes(default)
     assert "empty-client-id-escapes" in line
-    assert "a client without a client-id is not held by it, and has no limit; " + fix in line
+    assert "it does not apply to a client without a client-id, which has no limit; " + fix in line
     # What it says is what helps.
     entity = fix.partition(" for ")[2].partition(",")[0].replace("user=<default>", "user: {default: true}")
     entity = entity.replace("user=alice", "user: alice")
@@ -91,7 +91,7 @@ def test_an_empty_client_id_escapes(rule: str, fix: str) -> None:
     assert (escapes(default, caps=(closed,)) if "cap" in fix else escapes(default, closed)) == []
     if "cap" not in fix:
         (line,) = escapes(default, f"{entity} | {RATE}")
-        assert "and has 1048576 of user=" in line
+        assert "which has 1048576 of user=" in line
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_quota_that_is_had_anew_with_each_client_id(rule: str, who: str) -> No
     rule = rule.replace("PRODUCE", SMALL)
     said = [line for line in linted(rule) if "client-id-multiplies" in line]
     assert len(said) == 1
-    assert "whoever makes up new client-ids has the whole of it with each; write a cap for user=" in said[0]
+    assert "a client that makes up client-ids gets the full limit for each; write a cap for user=" in said[0]
     assert linted(rule, caps=(f"{who} | {SMALL}",)) == []
     assert len(linted(rule, caps=(f"{who} | {SMALL}, mode: shadow",))) >= 1
     shared = "client-id: {prefix: team-} | " + SMALL
@@ -119,8 +119,10 @@ def test_a_rule_in_shadow_hides_a_limit() -> None:
     shadow = f"user: alice | {RATE}, mode: shadow"
     assert linted(shadow) == []
     (line,) = linted(shadow, f"user: {{default: true}} | {SMALL}")
-    assert line.startswith("2: shadow-hides-limit: user=alice: producer_byte_rate: while it is in shadow nobody")
-    assert "user=<default> (q.yaml:3) would hold them" in line
+    assert line.startswith(
+        "2: shadow-hides-limit: user=alice: producer_byte_rate: while it is in shadow its clients are unlimited"
+    )
+    assert "user=<default> (q.yaml:3) would limit them" in line
     assert linted(shadow, f"user: {{default: true}} | {SMALL}, mode: shadow") == []
 
 
@@ -130,7 +132,7 @@ def test_a_cap_that_never_holds() -> None:
     cap = "user-group: tenant | producer_byte_rate: 2MiB"
     (line,) = linted(*users, groups=groups, caps=(cap,))
     assert line.startswith(
-        "5: cap-never-holds: cap user-group=tenant: producer_byte_rate: it never holds: quotas allow"
+        "5: cap-never-holds: cap user-group=tenant: producer_byte_rate: it has no effect: quotas allow"
     )
     lower = "user-group: tenant | producer_byte_rate: 2097151"
     assert linted(*users, groups=groups, caps=(lower,)) == []

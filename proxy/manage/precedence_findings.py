@@ -1,4 +1,4 @@
-"""Surprises of precedence: rules that win less, or more, than somebody who reads them may think."""
+"""Findings about precedence: rules that apply to fewer, or to more, clients than a reader may expect."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,11 +14,11 @@ Said = tuple[str, Entity | None, QuotaKind | None, str, str]
 
 DEFAULT: Final = Default.DEFAULT
 _MOST_USERS: Final = 100
-"""Users that are looked at for one rule: the first of them is named, the others are counted."""
+"""Users checked for one rule: the first is named, the others are counted."""
 
 
 class Witnesses:
-    """The clients that prove what holds for whom."""
+    """Sample clients for the engine, which show to whom a rule applies."""
 
     def __init__(self, policy: Policy, explainer: Explainer) -> None:
         self.policy = policy
@@ -31,16 +31,16 @@ class Witnesses:
         self.client_id = next(
             letter for letter in map(chr, range(0xE000, 0xE000 + len(used) + 1)) if letter not in used
         )
-        """A client-id likewise; nor does a prefix contain it."""
+        """A client-id that nothing is configured for, and that no prefix contains."""
 
     def users(self, name: Name) -> list[str]:
-        """Return users that a rule for ``name`` could be for: all of a group, and of very many the likeliest one."""
+        """Return users to whom a rule for ``name`` may apply: all of a group, or the most probable one of many."""
         if isinstance(name, Group):
             return [*self.policy.groups[name.name]]
         return [name] if isinstance(name, str) else [self.user]
 
     def client_ids(self, name: Name) -> list[str]:
-        """Return client-ids likewise."""
+        """Return client-ids to which a rule for ``name`` may apply."""
         if isinstance(name, Prefix):
             return [name.text + self.client_id]
         if name is None:
@@ -58,7 +58,7 @@ class Witnesses:
 
 
 def never_matching(of: Witnesses) -> Iterator[Said]:
-    """Yield the rules that win for nobody."""
+    """Yield rules that win for no client."""
     for kind in CLIENT_KINDS:
         for (user, client_id), entity, _ in of.rules(kind):
             first: Rule | None = None
@@ -68,12 +68,22 @@ def never_matching(of: Witnesses) -> Iterator[Said]:
                     break
                 first = first or winner
             else:
-                by = "its group has no users" if first is None else f"{_said(first)} comes first for all whom it is for"
-                yield "never-matches", entity, kind, by, "remove it, or what comes first; a cap holds besides what wins"
+                by = (
+                    "its group has no users"
+                    if first is None
+                    else f"{_said(first)} takes precedence for all of its clients"
+                )
+                yield (
+                    "never-matches",
+                    entity,
+                    kind,
+                    by,
+                    "remove it, or the rule that takes precedence; a cap applies in addition",
+                )
 
 
 def before_client_ids(of: Witnesses) -> Iterator[Said]:
-    """Yield rules for a client-id (levels 4, 7) that users with a larger quota of their own (level 3) do not have."""
+    """Yield rules for a client-id (levels 4, 7) over which larger quotas of users (level 3) take precedence."""
     for kind in CLIENT_KINDS:
         own = [(limit, key, entity) for key, entity, limit in of.rules(kind) if _is_own(key)]
         own.sort(key=lambda each: -each[0])
@@ -83,7 +93,7 @@ def before_client_ids(of: Witnesses) -> Iterator[Said]:
             (witness,) = of.client_ids(client_id)
             anybody = of.winner(of.user, witness, kind)
             if anybody is None or anybody.entity != entity:
-                continue  # it never matches, which is said already
+                continue  # reported by ``never_matching``
             larger = [each for each in own[:_MOST_USERS] if each[0] > limit]
             found = []
             for _, (name, _), of_user in larger:
@@ -94,13 +104,13 @@ def before_client_ids(of: Witnesses) -> Iterator[Said]:
                 more = f", and {len(found) - 1} more" if len(found) > 1 else ""
                 at_least = " at least" if len(larger) == _MOST_USERS else ""
                 who = f"{_said(found[0])} with {written(found[0].limit)}{more}{at_least}"
-                message = f"a quota of a user alone comes before this one, and is larger: {who}"
+                message = f"a larger quota of a user takes precedence over this one: {who}"
                 fix = "write a cap for the client-id, or a quota for each such user and the client-id"
                 yield "precedence-surprise", entity, kind, message, fix
 
 
 def empty_client_ids(of: Witnesses) -> Iterator[Said]:
-    """Yield the rules for the default client-id that a client without a client-id gets around."""
+    """Yield rules for the default client-id that a client evades by having no client-id."""
     for kind in CLIENT_KINDS:
         for (user, client_id), entity, limit in of.rules(kind):
             if client_id is not DEFAULT:
@@ -115,12 +125,12 @@ def empty_client_ids(of: Witnesses) -> Iterator[Said]:
             gets = "no limit" if winner is None else f"{written(winner.limit)} of {_said(winner)}"
             who = Entity(DEFAULT if user is None else user).describe()
             what = "cap" if user is None else "quota"
-            message = f"a client without a client-id is not held by it, and has {gets}"
+            message = f"it does not apply to a client without a client-id, which has {gets}"
             yield "empty-client-id-escapes", entity, kind, message, f"write a {what} for {who}, no larger than this one"
 
 
 def multiplied(of: Witnesses) -> Iterator[Said]:
-    """Yield the rules that a client has anew with each client-id that it makes up, and nothing holds them together."""
+    """Yield rules that a client multiplies by making up client-ids, with no cap over all of them."""
     for kind in CLIENT_KINDS:
         for (user, client_id), entity, _ in of.rules(kind):
             if client_id is not DEFAULT and not isinstance(client_id, Prefix):
@@ -133,12 +143,12 @@ def multiplied(of: Witnesses) -> Iterator[Said]:
             )
             if len({*counters}) > 1 and not common:
                 who = Entity(DEFAULT if user is None else user).describe()
-                message = "whoever makes up new client-ids has the whole of it with each"
+                message = "a client that makes up client-ids gets the full limit for each"
                 yield "client-id-multiplies", entity, kind, message, f"write a cap for {who} beside it"
 
 
 def members(of: Witnesses) -> Iterator[Said]:
-    """Yield the rules of groups of which members have a quota of their own instead."""
+    """Yield rules of groups some of whose members have a quota of their own instead."""
     for kind in CLIENT_KINDS:
         for (user, client_id), entity, _ in of.rules(kind):
             if not isinstance(user, Group) or client_id is not None:
@@ -158,7 +168,7 @@ def members(of: Witnesses) -> Iterator[Said]:
 
 
 def shadows(of: Witnesses) -> Iterator[Said]:
-    """Yield rules in shadow behind which there is a limit in force that they keep from holding."""
+    """Yield rules in shadow that take precedence over an enforced limit."""
     for kind in CLIENT_KINDS:
         terms = of.policy.terms_of(kind)
         for key, entity, _ in of.rules(kind):
@@ -171,16 +181,16 @@ def shadows(of: Witnesses) -> Iterator[Said]:
                 of_level = terms.get((level.entity.user, level.entity.client_id), PLAIN)
                 if level.limit is not None and not level.reached and not of_level.shadow:
                     at = f"{level.entity.describe()} ({level.where})"
-                    message = f"while it is in shadow nobody whom it is for is held, and {at} would hold them"
-                    fix = "mean it, or write `proposed` beside a limit in force instead"
+                    message = f"while it is in shadow its clients are unlimited; without it, {at} would limit them"
+                    fix = "if that is not intended, use `proposed` beside an enforced limit"
                     yield "shadow-hides-limit", entity, kind, message, fix
                     break
 
 
 def idle_caps(of: Witnesses) -> Iterator[Said]:
-    """Yield the caps of a user or a group that are not below the sum of what its quotas allow.
+    """Yield caps of a user or a group that are not below the sum of its quotas.
 
-    Only where that is sure: each user has one counter for all client-ids, in force, and with the burst of the cap.
+    Only where that is certain: each user has one counter for all client-ids, in force, and with the burst of the cap.
     """
     for kind in CLIENT_KINDS:
         pairs = {user for user, client_id in of.policy.table(kind) if user is not None and client_id is not None}
@@ -205,7 +215,7 @@ def idle_caps(of: Witnesses) -> Iterator[Said]:
                 total = sum(together.values())
                 if together and total <= limit:
                     entity = of.policy.client((user, client_id), cap=True)
-                    message = f"it never holds: quotas allow {written(total)} all together"
+                    message = f"it has no effect: quotas allow {written(total)} all together"
                     yield "cap-never-holds", entity, kind, message, "lower it, or remove it"
 
 

@@ -1,4 +1,4 @@
-"""The way of a client: to the proxy, through TLS, logged in, and to every broker that it is told of."""
+"""Checks the steps of a client: to the proxy, through TLS, logged in, and to every advertised broker."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import LoginError, log_in
 from proxy.checks import health
-from proxy.doctor.behind import ERRORS, TIMEOUT_S, Behind
+from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, Client
 from proxy.doctor.findings import DoctorFindings
@@ -27,7 +27,7 @@ BEHIND_TLS: Final = ("versions", "login", "whoami", "advertised")
 
 
 class StopError(Exception):
-    """What was found at ``check`` makes it pointless to go on this way."""
+    """The result of ``check`` makes the following steps pointless."""
 
     def __init__(self, check: str) -> None:
         super().__init__(check)
@@ -35,8 +35,8 @@ class StopError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """What is connected to, and how."""
+class ClientChecks:
+    """The client's steps through one listener."""
 
     found: DoctorFindings
     listener: Listener
@@ -45,21 +45,21 @@ class Front:
     client: Client
     now_s: float
 
-    async def examine(self, look_behind: Callable[[], Awaitable[Behind]]) -> None:
-        """Go the client's way as far as it leads; the brokers are looked at where it comes to them.
+    async def examine(self, check_brokers: Callable[[], Awaitable[BrokerState]]) -> None:
+        """Run the client's steps as far as they succeed, and check the brokers in between.
 
-        The proxy takes connections without them, and answers nothing.
+        The proxy accepts connections without brokers, but answers nothing.
         """
         try:
             context = await self._reach()
         except StopError as stop:
             self.found.not_tried(stop.check, "tls", *(["certificate"] if self.client.context is not None else []))
-            await look_behind()
+            await check_brokers()
             self.found.not_tried(stop.check, *BEHIND_TLS)
             return
-        behind = await look_behind()
+        state = await check_brokers()
         try:
-            await self._use(context, behind)
+            await self._use(context, state)
         except StopError as stop:
             self.found.not_tried(stop.check, *BEHIND_TLS)
 
@@ -67,14 +67,14 @@ class Front:
         await self._tcp()
         return await self._tls()
 
-    async def _use(self, context: ssl.SSLContext | None, behind: Behind) -> None:
+    async def _use(self, context: ssl.SSLContext | None, state: BrokerState) -> None:
         try:
             async with asyncio.timeout(2 * TIMEOUT_S), connect(*self._place, context) as connection:
-                await self._versions(connection, behind)
+                await self._versions(connection, state)
                 await self._login(connection)
                 await self._whoami(connection)
                 endpoints = await which_brokers(connection)
-            await self._advertised(endpoints, context, behind)
+            await self._advertised(endpoints, context, state)
         except ERRORS as error:
             fix = "see the proxy's log, and the brokers' of that moment"
             check, said = "advertised", f"{self.bootstrap} does not answer Metadata"
@@ -95,7 +95,7 @@ class Front:
             raise StopError("tcp") from None
 
     async def _tls(self) -> ssl.SSLContext | None:
-        """Return what to connect with from here on; None without TLS."""
+        """Return the context for the following steps; None without TLS."""
         context, unverified = self.client.context, self.client.unverified
         if (context is None) != (self.listener.tls is None):
             speaks = "speaks plaintext" if self.listener.tls is None else "speaks TLS"
@@ -115,14 +115,14 @@ class Front:
             async with asyncio.timeout(TIMEOUT_S):
                 chain = await served_chain(self.bootstrap, unverified)
         except ERRORS as error:
-            fix = self._behind_a_load_balancer or "see the proxy's log: it says why it closed the connection"
+            fix = self._behind_a_load_balancer or "see the proxy's log for why it closed the connection"
             self.found.broken("tls", f"no handshake with {self.bootstrap}", describe(error, OF_CLIENT), fix)
             raise StopError("tls") from None
         self.found.ok("tls", f"{chain.version}, {chain.cipher}")
         return chain
 
     async def _verified(self, context: ssl.SSLContext) -> bool:
-        """Connect as the client does, who believes only the authorities that he knows."""
+        """Connect with the client's own trusted authorities."""
         try:
             async with asyncio.timeout(TIMEOUT_S), connect(*self._place, context):
                 self.found.ok("certificate", f"verified for {self.bootstrap.host}")
@@ -137,14 +137,14 @@ class Front:
 
     # -------------------------------------------------------------------------------------------------- one session
 
-    async def _versions(self, connection: BrokerConnection, behind: Behind) -> None:
+    async def _versions(self, connection: BrokerConnection, state: BrokerState) -> None:
         try:
             answer = await connection.ask(WHICH_VERSIONS)
         except ERRORS as error:
-            if not behind.reached and self.listener.proxy_protocol is None:
+            if not state.reached and self.listener.proxy_protocol is None:
                 self.found.skip("versions", "no answer to ApiVersions, because brokers failed")
                 raise StopError("brokers") from None
-            fix = self._behind_a_load_balancer or f"does a broker stand behind {self._name}? See /readyz"
+            fix = self._behind_a_load_balancer or f"is there a broker behind {self._name}? See /readyz"
             self.found.broken("versions", "no answer to ApiVersions", describe(error, OF_CLIENT), fix)
             raise StopError("versions") from None
         self.found.ok("versions", f"{int.from_bytes(answer[10:14], 'big')} APIs are offered")
@@ -178,8 +178,8 @@ class Front:
         peer = quote(str(Address(*connection.own_address)))
         known, said = await asyncio.to_thread(health.ask, self.admin_url, f"/whoami?peer={peer}")
         if not known:
-            fix = "ask where the admin port can be reached, of the proxy that this connection went to"
-            self.found.warn("whoami", f"the proxy cannot be asked whom it sees: {said}", fix)
+            fix = "find out where the admin port of that proxy can be reached"
+            self.found.warn("whoami", f"the proxy does not report this client's user: {said}", fix)
             return
         try:
             identity = json.loads(said)
@@ -194,14 +194,16 @@ class Front:
             fix = f"write authentication: sasl at {self._name}, and see the proxy's log"
             self.found.fail("whoami", f"the proxy takes this client for {user} in spite of its login", fix)
         elif user != expected:
-            fix = "quotas count for the user that is named here"
+            fix = "quotas apply to the user named here"
             self.found.warn("whoami", f"the proxy takes user {expected} for {user}", fix)
         else:
             self.found.ok("whoami", f"user {user} on listener {listener}")
 
     # ---------------------------------------------------------------------------------------------------- addresses
 
-    async def _advertised(self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None, behind: Behind) -> None:
+    async def _advertised(
+        self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None, state: BrokerState
+    ) -> None:
         if not endpoints:
             self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
         for endpoint in sorted(endpoints):
@@ -212,10 +214,10 @@ class Front:
                 fix = f"add the node id to brokers of {self._name}"
                 self.found.fail("advertised", f"{broker} has no port, clients cannot reach it", fix)
             elif told != wanted:
-                fix = "is the proxy that runs started with this configuration, and is this its listener?"
-                self.found.fail("advertised", f"{broker} is told as {told}, which leads past {wanted}", fix)
+                fix = "was the running proxy started with this configuration, and is this its listener?"
+                self.found.fail("advertised", f"{broker} is advertised as {told} instead of {wanted}", fix)
             else:
-                await self._reachable(endpoint.node_id, told, context, silent=endpoint.node_id in behind.silent)
+                await self._reachable(endpoint.node_id, told, context, silent=endpoint.node_id in state.silent)
 
     async def _reachable(self, node_id: int, told: Address, context: ssl.SSLContext | None, *, silent: bool) -> None:
         broker = f"broker {node_id}"
@@ -234,7 +236,7 @@ class Front:
 
     @property
     def _behind_a_load_balancer(self) -> str | None:
-        """What to do where the proxy waits for a header that no client sends."""
+        """The fix if the proxy waits for a PROXY header, which no client sends."""
         proxied = self.listener.proxy_protocol
         if proxied is None:
             return None

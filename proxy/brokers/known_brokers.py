@@ -1,4 +1,4 @@
-"""Node ids and addresses of brokers as plain data, and the file of them that ``cluster.state`` names."""
+"""Node ids and addresses of brokers as plain data, and the state file that holds them (``cluster.state``)."""
 
 import json
 import os
@@ -19,12 +19,12 @@ _DIRECTORY_MODE: Final = 0o700
 
 
 class NotUsableError(ValueError):
-    """A state file that says nothing that could be used, and why."""
+    """A state file that is unusable; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KnownBroker:
-    """One broker, and the address that it advertises."""
+    """A broker and its advertised address."""
 
     node_id: int
     host: str
@@ -32,22 +32,22 @@ class KnownBroker:
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether the state file takes it: brokers may advertise what leads nowhere."""
+        """Whether the state file accepts it: brokers may advertise unusable addresses."""
         return 0 < len(self.host) <= MAX_HOST_LENGTH and self.host.isprintable() and 1 <= self.port <= MAX_PORT
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBrokers:
-    """The brokers that the addresses of one route lead to, in the order of their node ids."""
+    """The brokers of one route, by node id."""
 
     bootstrap: tuple[str, ...]
     cluster_id: str
-    """As Metadata says it; "" where none has."""
+    """The id in Metadata; "" if there was none."""
     brokers: tuple[KnownBroker, ...]
 
 
 def read(path: Path) -> list[KnownBrokers]:
-    """Return what a state file holds. Raises NotUsableError and OSError."""
+    """Return the content of a state file. Raises NotUsableError and OSError."""
     try:
         data = json.loads(read_file(path))
     except (ValueError, RecursionError):
@@ -57,11 +57,11 @@ def read(path: Path) -> list[KnownBrokers]:
     try:
         return [_route(each) for each in data["routes"]]
     except (KeyError, TypeError, AttributeError):
-        raise NotUsableError("it has not the form that it is written in") from None
+        raise NotUsableError("it does not have the expected form") from None
 
 
 def write(path: Path, known: Sequence[KnownBrokers]) -> None:
-    """Put a state file in its place, whole or not at all. Raises OSError."""
+    """Write a state file atomically. Raises OSError."""
     routes = [
         {
             "bootstrap": list(each.bootstrap),

@@ -1,4 +1,4 @@
-"""A connection of the proxy's own that is kept between questions, to whichever broker answers."""
+"""A persistent connection of the proxy itself, to whichever broker answers."""
 
 import asyncio
 import ssl
@@ -19,40 +19,40 @@ from proxy.brokers.login import BrokerLogin, LoginError
 from proxy.brokers.tls import broker_context
 
 _CONNECT_S: Final = 3.0
-"""What a broker may take for connection and login together: those behind it in the list are to be asked soon."""
+"""Timeout for connection and login together, short so that further brokers are tried soon."""
 _ANSWER_S: Final = 5.0
 _MOST_KNOWN: Final = 100
 _ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
 
 
 class UnansweredError(Exception):
-    """No broker has answered; the text says what each of them did instead, and what to do."""
+    """No broker answered; the text has each one's failure, and the fix."""
 
     def __init__(self, text: str, *, refused: bool = False, too_old: bool = False) -> None:
         super().__init__(text)
         self.refused = refused
-        """The login was refused: to try again soon does not help, and may lock the user."""
+        """The login was refused: an early retry is pointless, and may lock the user."""
         self.too_old = too_old
-        """The broker does not know the question."""
+        """The broker does not support the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to come to a cluster: where its brokers are, and who asks.
+    """Access to a cluster: addresses of brokers, TLS and login.
 
-    ``context`` makes what TLS needs, None for none, and raises OSError where its files cannot be used.
+    ``context`` returns the SSLContext, None without TLS, and raises OSError if its files are unusable.
     """
 
     addresses: tuple[Address, ...]
     context: Callable[[], ssl.SSLContext | None] = lambda: None
     log_in: Callable[[BrokerConnection], Awaitable[None]] | None = None
     user: str | None = None
-    """Of the login, as far as it is known here."""
+    """The login's user, if it is known here."""
     fixes: Fixes = OF_SLUICE
 
 
 def access_by(route: Route) -> Access:
-    """Return how the proxy itself comes to its brokers."""
+    """Return the proxy's own access to its brokers."""
     tls, sasl = route.tls, route.sasl
     return Access(
         route.bootstrap,
@@ -62,30 +62,30 @@ def access_by(route: Route) -> Access:
     )
 
 
-class KeptConnection:
-    """Asks one question after the other, of the broker that answered last, and of the next one where it does not.
+class PersistentConnection:
+    """Sends one request after the other to the broker that answered last, or to the next one after a failure.
 
-    Beside those it is given it tries the brokers that they name.
+    It tries the configured brokers, and those that they name.
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._known: tuple[Address, ...] = ()
-        """Brokers that others have named."""
+        """Addresses named by brokers."""
         self._last: Address | None = None
-        """Which has answered last."""
+        """The broker that answered last."""
         self._open: AsyncExitStack | None = None
         self._connection: BrokerConnection | None = None
         self._versions: Mapping[int, tuple[int, int]] = {}
         self._in_use = asyncio.Lock()
 
     async def ask(self, request: Request) -> bytes:
-        """Return the whole answer. Raises UnansweredError."""
+        """Return the complete answer. Raises UnansweredError."""
         async with self._in_use:
             if self._connection is not None:
                 try:
                     return await self._ask(self._connection, request)
-                except _ERRORS:  # it may have been idle for too long, or its login is over (KIP-368)
+                except _ERRORS:  # it was idle too long, or its login has expired (KIP-368)
                     await self.close()
             connection = await self._connect()
             try:
@@ -95,7 +95,7 @@ class KeptConnection:
                 raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}") from None
 
     async def ask_once(self, request: Request) -> bytes:
-        """As ``ask``, of the broker that answered just now and of no other: what changes something is not repeated."""
+        """Like ``ask``, but on the current connection only: a request that changes something is not repeated."""
         async with self._in_use:
             connection = self._connection or await self._connect()
             try:
@@ -128,7 +128,7 @@ class KeptConnection:
                         connect(address.host, address.port, access.context())
                     )
                     await self._introduce(connection)
-            except LoginError as error:  # and so by all brokers, for all have the same users
+            except LoginError as error:  # users are the same at all brokers, so all refuse
                 await opening.aclose()
                 raise UnansweredError(f"{address}: {error}", refused=True) from None
             except _ERRORS as error:
@@ -140,7 +140,7 @@ class KeptConnection:
             else:
                 self._open, self._connection, self._last = opening, connection, address
                 return connection
-        # In the order of the settings, whoever was asked first: the same failure is to be the same text.
+        # In the order of the settings, so that the same failures give the same text wherever it began.
         raise UnansweredError("; ".join(failures[address] for address in addresses))
 
     async def _introduce(self, connection: BrokerConnection) -> None:
