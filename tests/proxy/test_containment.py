@@ -61,7 +61,7 @@ ELSEWHERE = {
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
-    "a turn": "runtime/test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
+    "a turn": "runtime/test_call_queue.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
     "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a quota request": "edge/test_quota_requests.py::test_one_that_fails_is_cut_off_and_counted",
