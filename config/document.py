@@ -222,7 +222,8 @@ class _Builder:
             steps.append(key)
             value = self._node(next(events))
             steps.pop()
-            mapping.setdefault(key, value)
+            if key not in mapping:  # else told by _key: the first one counts
+                mapping[key] = value
         return mapping
 
     def _key(self, event: yaml.Event, mapping: Mapping) -> Scalar:

@@ -77,10 +77,13 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
 
 def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None = None) -> InvalidValue | None:
     """Return a warning about a limit that, even with its burst, is below a single batch, request or partition."""
+    is_bytes = kind.row.unit is BYTES
+    if is_bytes and limit >= BATCH_BYTES:
+        return None
     burst_s = (_ALLOWANCE_MS if burst_ms is None else burst_ms) / 1000
-    if kind.row.unit is not BYTES:
+    if not is_bytes:
         return _of_other_limit(kind, limit, written, burst_s)
-    if limit >= BATCH_BYTES or limit * burst_s >= BATCH_BYTES:
+    if limit * burst_s >= BATCH_BYTES:
         return None
     message = (
         f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {burst_s:g} "
@@ -147,8 +150,11 @@ def fix_of_rate(written: str) -> str:
 
 def folded(entity: Entity) -> tuple[Name | bool, ...]:
     """Return a key that is equal for entities that differ only in case."""
-    names = (entity.user, entity.client_id, entity.ip)
-    return (entity.cap, *(name.casefold() if isinstance(name, str) else name for name in names))
+    return entity.cap, _folded(entity.user), _folded(entity.client_id), _folded(entity.ip)
+
+
+def _folded(name: Name) -> Name:
+    return name.casefold() if isinstance(name, str) else name
 
 
 def _long(seconds: float) -> str:
