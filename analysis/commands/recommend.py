@@ -1,7 +1,6 @@
 """``sluice analyze recommend``."""
 
 import sys
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,25 +10,15 @@ import click
 from analysis import options
 from analysis.answering import Answering
 from analysis.errors import AnalysisError
-from analysis.recommend.writing import refuse_place, write
+from analysis.recommend.output import refuse_place, write
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
     from analysis.kernel.target import Target
-    from analysis.recommend.present import Present
+    from analysis.recommend.present_file import Present
 
 EXIT_LOW: Final = 1
 _RECORD: Final = "record for a week, or take it with --accept-low-confidence"
-
-
-def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
-    from config.problems import InvalidValue
-    from config.units import parse_bytes
-
-    try:
-        return float(parse_bytes(value))
-    except InvalidValue as error:
-        raise click.BadParameter(f"{error.message}; {error.hint}") from None
 
 
 @click.command(cls=Answering)
@@ -46,14 +35,6 @@ def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="The present quotas: this file is rewritten with new limits; everything else stays.",
-)
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The configuration (sluice.yaml) that names the file of the present quotas, instead of --quotas.",
 )
 @click.option("--propose", is_flag=True, help="Write what is recommended as `proposed` beside the limits in force.")
 @click.option(
@@ -74,7 +55,6 @@ def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
     type=options.FiniteRange(0, 1000),
     help="How much more than needed, as a share.",
 )
-@click.option("--floor", default="1kB", show_default=True, callback=_bytes, metavar="BYTES", help="The least quota.")
 @click.option("--accept-low-confidence", "accept_low", is_flag=True, help="Recommend also what little is known of.")
 @options.period_options
 @click.option(
@@ -89,11 +69,9 @@ def command(
     warehouse: str,
     target: str,
     quotas_path: Path | None,
-    config_path: Path | None,
     per: str | None,
     entities: tuple[str, ...],
     headroom: float,
-    floor: float,
     begin: datetime | None,
     end: datetime | None,
     out: Path | None,
@@ -105,37 +83,41 @@ def command(
 ) -> None:
     """Find the smallest quotas under which what was recorded meets a target, and put them into the present ones.
 
-    With --quotas or --config: the present file with its limits changed. Without: a new quota file. The difference, and
+    With --quotas: the present file with its limits changed. Without: a new quota file. The difference, and
     what it is found from, is on stderr.
 
     Exit status: 0 done, 1 if anything was left out for low confidence, 2 for an error.
     """
-    from analysis.demand import recording, rows
-    from analysis.recommend import whose
+    from analysis.demand import sums
+    from analysis.demand.rows import Rows
     from analysis.recommend.choices import Choices, Per
     from analysis.recommend.job import recommend
     from analysis.recommend.new_file import new_file
-    from analysis.recommend.present import Fate, lines, merged, summary, verdicts
+    from analysis.recommend.present_file import merged
+    from analysis.recommend.quota_counters import by_name, by_rules
+    from analysis.recommend.verdicts import Fate, lines, summary, verdicts
     from analysis.warehouse import Period
 
-    choices = Choices(_target(target), headroom, floor, entities)
+    choices = Choices(_target(target), headroom, entities)
     if out is not None:
         refuse_place(out, force=force)
-    present = _present(quotas_path, config_path, per, propose=propose)
+    present = _present(quotas_path, per, propose=propose)
+    each = Per(per or Per.USER)
     period = Period.around(begin, end)
-    recorded = recording.read(rows.gold(warehouse, period))
-    policy = present.policy if present else whose.by_name(recorded, Per(per or Per.USER), choices)
-    wanted = whose.by_rules(recorded, policy, choices if present else replace(choices, entities=()))
-    found = recommend(recorded, choices, wanted, rows.charges("recommend", spark, warehouse, period))
-    of = verdicts(policy, found, choices, accept_low=accept_low)
-    for line in (*(f"note: {note}" for note in recorded.circumstances.notes()), *lines(of, propose=propose)):
+    recorded = sums.read(warehouse, period)
+    policy = present.policy if present else by_name(recorded, each, choices)
+    wanted = by_rules(recorded, policy, choices)
+    needs = recommend(recorded, choices, wanted, Rows("recommend", spark, warehouse, period))
+    found = verdicts(policy, needs, choices, accept_low=accept_low)
+    notes = recorded.circumstances.notes()
+    for line in (*(f"note: {note}" for note in notes), *lines(found, propose=propose)):
         click.echo(line, err=True)
-    name = str(present.path) if present else f"quotas per {per or Per.USER}"
-    click.echo(f"{name}: {summary(of, policy, wanted.outside())}", err=True)
+    name = str(present.path) if present else f"quotas per {each}"
+    click.echo(f"{name}: {summary(found, policy, wanted.outside_words())}", err=True)
     if present is None:
-        text = new_file(of, Per(per or Per.USER), choices, target, recorded.circumstances)
+        text = new_file(found, each, choices, target, recorded.circumstances)
     else:
-        text = merged(present, of, propose=propose)
+        text = merged(present, found, propose=propose)
     if out is None:
         click.echo(text, nl=False)
     else:
@@ -143,7 +125,7 @@ def command(
         if present is not None and not present.is_unchanged():
             raise AnalysisError(f"{present.path} has been changed meanwhile: nothing is written; start again")
         write(out, text)
-    if low := sum(each.fate is Fate.LOW for each in of):
+    if low := sum(verdict.fate is Fate.LOW for verdict in found):
         click.echo(f"warning: {low} left out for low confidence: {_RECORD}", err=True)
         sys.exit(EXIT_LOW)
 
@@ -158,16 +140,13 @@ def _target(written: str) -> "Target":
         raise click.BadParameter(f"{error.message}; {error.hint}", param_hint="--target") from None
 
 
-def _present(quotas: Path | None, config: Path | None, per: str | None, *, propose: bool) -> "Present | None":
+def _present(path: Path | None, per: str | None, *, propose: bool) -> "Present | None":
     """Return the present quotas, if they are given."""
-    from analysis.recommend.present import quota_file_of, read
+    from analysis.recommend.present_file import read
 
-    if quotas is not None and config is not None:
-        raise click.UsageError("give either --quotas or --config")
-    path = quota_file_of(config) if config is not None else quotas
     if path is None:
         if propose:
-            raise click.UsageError("--propose needs the present quotas: give --quotas or --config")
+            raise click.UsageError("--propose needs the present quotas: give --quotas")
         return None
     if per is not None:
         raise click.UsageError("--per is for a new file: present quotas say themselves whom they are for")

@@ -47,30 +47,30 @@ def command(
 ) -> None:
     """Say who would be throttled under other quotas, for how long, before and after.
 
-    Who never had more than the limit would not be: that is known from the tables of gold. The rows of all others are
-    replayed against each file; what a limit holds back is carried over (docs/analysis.md).
+    Clients that never had more than the limit would not be: the tables of gold tell. The rows of all others are
+    replayed against each file; delayed traffic is carried forward (docs/analysis.md).
     """
-    from analysis.demand import recording, rows
+    from analysis.demand import sums
+    from analysis.demand.rows import Rows
     from analysis.warehouse import Period
     from analysis.whatif import comparison
     from analysis.whatif.job import whatif
-    from analysis.whatif.keeping import Kept
+    from analysis.whatif.output import Output
 
-    kept = None if out is None else Kept.at(out, warehouse)
+    output = None if out is None else Output.at(out, warehouse)
     scenarios = [_scenario(path) for path in quotas_paths]
     period = Period.around(begin, end)
-    recorded = recording.read(rows.gold(warehouse, period))
-    found = whatif(recorded, scenarios, rows.charges("whatif", spark, warehouse, period))
-    if kept is not None:
-        click.echo(kept.write(found), err=True)
+    found = whatif(sums.read(warehouse, period), scenarios, Rows("whatif", spark, warehouse, period))
+    if output is not None:
+        click.echo(output.write(found), err=True)
     click.echo(comparison.as_json(found) if as_json else comparison.text(found, top))
-    sums = [comparison.totals(found, scenario.name) for scenario in scenarios]
-    if fail_if_throttled and any(each.throttled or each.possibly_throttled for each in sums):
+    totals = [comparison.totals(found, scenario.name) for scenario in scenarios]
+    if fail_if_throttled and any(each.throttled or each.possibly_throttled for each in totals):
         sys.exit(1)
 
 
 def _scenario(path: Path) -> "Scenario":
-    from analysis.whatif.scenarios import Scenario, not_replayed
+    from analysis.whatif.scenarios import Scenario, rules_not_replayed
     from config.problems import ConfigError
     from quotas.stores.file import load
 
@@ -80,7 +80,7 @@ def _scenario(path: Path) -> "Scenario":
         raise AnalysisError(str(error)) from None
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    for entity, words in not_replayed(loaded.policy).items():
+    for entity, words in rules_not_replayed(loaded.policy).items():
         click.echo(
             f"warning: {path}:{loaded.lines[entity]}: {' and '.join(words)} of {entity.describe()} "
             f"{'is' if len(words) == 1 else 'are'} not replayed, and left out of the answer",

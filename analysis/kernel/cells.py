@@ -1,4 +1,4 @@
-"""Rows of usage records as seconds of demand, sparse: what was used by the second, of whoever is counted together.
+"""Rows of usage records as seconds of demand, sparse: what was used by the second, by series or unit.
 
 NumPy alone, on arrays of rows.
 """
@@ -8,15 +8,20 @@ from typing import Final
 
 import numpy as np
 
-from analysis.kernel.demand import Bools, Indices
-from analysis.kernel.histogram import Floats
+from analysis.kernel.arrays import Bools, Floats, Indices
 
 _GRAIN_MS: Final = 100
-"""What intervals are rounded to: their beginnings are off by some milliseconds, and are meant not to be."""
+"""Intervals are rounded to it: their beginnings are off by some milliseconds, and are meant not to be."""
 _GRAINS: Final = 1000 // _GRAIN_MS
 _SPREAD_CELLS: Final = 2**22
-"""Of rows whose use is spread over the seconds of their intervals at once: some 300 MB."""
+"""Cells of rows whose use is spread over the seconds of their intervals at once: some 300 MB."""
 _NOTHING: Final = np.zeros(0)
+
+
+def ranges(first: Indices, last: Indices) -> Indices:
+    """Return all numbers from each ``first`` to before its ``last``, one range behind the other."""
+    lengths = last - first
+    return np.repeat(first - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +29,13 @@ class SeriesRows:
     """Rows of usage records by series, in any order; all are arrays of one length."""
 
     number: Indices
-    """Of whom: a series, or a unit."""
+    """A series, or a unit."""
     begin_ms: Indices
-    """Of the interval, since second 0. Not negative."""
+    """The begin of the interval, since second 0. Not negative."""
     interval_ms: Indices
     sent_bytes: Floats
     muted_ms: Floats
-    """How long it was held up: 0 where nothing was, in other modes than ``enforce``."""
+    """How long it was held up: 0 in other modes than ``enforce``."""
 
     def halves(self) -> tuple["SeriesRows", "SeriesRows"]:
         """Return the first half of them and the second."""
@@ -42,7 +47,7 @@ class SeriesRows:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What was used by the second: arrays of one length, each (number, second) once, and ascending."""
+    """Use by the second: arrays of one length, each (number, second) once, and ascending."""
 
     number: Indices
     second: Indices
@@ -60,7 +65,7 @@ class Cells:
             earlier, later = rows.halves()
             return cls.of(earlier).plus(cls.of(later))
         row = np.repeat(np.arange(len(pieces)), pieces)
-        second = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        second = ranges(first, first + pieces)
         overlap = np.minimum(end[row], (second + 1) * _GRAINS) - np.maximum(begin[row], second * _GRAINS)
         share = overlap / (end - begin)[row]
         return cls._gathered(
@@ -103,15 +108,18 @@ class Cells:
             self.muted_s[chosen],
         )
 
+    def only(self, numbers: Indices) -> "Cells":
+        """Return those of some numbers, which become 0, 1, ... in their order."""
+        first, last = np.searchsorted(self.number, numbers), np.searchsorted(self.number, numbers, side="right")
+        chosen = ranges(first, last)
+        number = np.repeat(np.arange(len(numbers)), last - first)
+        return Cells(number, self.second[chosen], self.sent_bytes[chosen], self.muted_s[chosen])
+
     def renumbered(self, numbers: Indices) -> "Cells":
         """Return them with ``numbers[number]``, which may be the same for several: these are added up."""
         return self._gathered(numbers[self.number], self.second, self.sent_bytes, self.muted_s)
 
-    def starts(self, count: int) -> Indices:
-        """Return where the cells of each of ``count`` numbers begin, and where those of the last one end."""
-        return np.searchsorted(self.number, np.arange(count + 1))
-
-    def sums(self, values: Floats, count: int) -> Floats:
+    def sums(self, values: Floats | Bools, count: int) -> Floats:
         """Return the sums of ``values``, one for each cell, of each of ``count`` numbers."""
         return np.asarray(np.bincount(self.number, values, count), dtype=float)
 

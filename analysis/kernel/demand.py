@@ -1,77 +1,63 @@
-"""What units want to send, by the second, and its curves: the sums of all that has arrived.
-
-A unit is whoever shares one counter on a broker (``analysis.kernel.units``). A curve has points, one more than seconds:
-point 0 is the beginning of the first second, point t + 1 the end of second t.
-"""
+"""Demand of units by the second, and when it arrived. A unit is whoever shares one counter on a broker."""
 
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from analysis.kernel.histogram import Floats
-
-Indices = NDArray[np.intp]
-Bools = NDArray[np.bool_]
+from analysis.kernel.arrays import Floats, Indices
+from analysis.kernel.cells import Cells, ranges
 
 _IN_FLIGHT: Final = 0.1
-"""Of a request: none overtakes another in the line of its counter, yet a request is not infinitely small."""
+"""Share of a request: none overtakes another in the line of its counter, yet a request is not infinitely small."""
 _FASTER: Final = 10
 """How much faster a client sends for a moment than in any whole second. Between 5 and 30 agreement is the same."""
+
+_BLUR: Final = 2.0**-50
+"""Sums over all units may be off by this share of the whole."""
+
+
+def peak_rates(cells: Cells, count: int) -> Floats:
+    """Return how fast each of ``count`` numbers sends when nothing holds it up, in bytes per second."""
+    most = np.zeros(count)
+    np.maximum.at(most, cells.number, cells.sent_bytes)
+    return np.maximum(_FASTER * most, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``sent_bytes`` is [second, unit], all else [unit]. No second has more than ``peak_bytes_per_s``."""
+    """Bytes that units want to send; numbers of ``cells`` are units, arrays are [unit]."""
 
-    sent_bytes: Floats
+    cells: Cells
+    seconds: int
     request_bytes: Floats
     peak_bytes_per_s: Floats
 
-    @classmethod
-    def recorded(cls, sent_bytes: ArrayLike, requests: ArrayLike) -> "Demand":
-        """Take columns of usage records, each [second, unit], as demand.
+    @property
+    def units(self) -> int:
+        return len(self.request_bytes)
 
-        The size of a request is their mean, the peak rate is ten times the most of any second. Raises ValueError where
-        shapes differ or a number is negative or not finite.
-        """
-        sent, counts = (np.asarray(values, dtype=float) for values in (sent_bytes, requests))
-        if sent.shape != counts.shape or sent.ndim != 2:
-            raise ValueError(f"columns of [second, unit] are needed, not {sent.shape}, {counts.shape}")
-        for name, values in (("bytes", sent), ("requests", counts)):
-            if not (np.isfinite(values) & (values >= 0)).all():
-                raise ValueError(f"{name} must be finite and not negative")
-        total = sent.sum(axis=0)
-        request_bytes = total / np.maximum(counts.sum(axis=0), 1)
-        peak = _FASTER * sent.max(axis=0, initial=0)
-        return cls(sent, np.maximum(request_bytes, 1), np.maximum(peak, 1))
+    @property
+    def total_bytes(self) -> Floats:
+        return self.cells.sums(self.cells.sent_bytes, self.units)
+
+    @property
+    def active_s(self) -> Floats:
+        """In how many seconds each sends anything."""
+        return self.cells.sums(self.cells.sent_bytes > 0, self.units)
 
     @property
     def in_flight_bytes(self) -> Floats:
-        """What is under way while a throttle is asked for."""
+        """Bytes under way while a throttle is asked for."""
         return _IN_FLIGHT * self.request_bytes
 
     def only(self, units: Indices) -> "Demand":
-        """Return the demand of some units, in their order."""
-        return Demand(self.sent_bytes[:, units], self.request_bytes[units], self.peak_bytes_per_s[units])
-
-
-def surge_bytes(sent_bytes: Floats, window_s: float) -> Floats:
-    """Return the most bytes of each unit in any ``window_s`` seconds: above W·T it is throttled, otherwise never.
-
-    ``sent_bytes`` is [second, unit]. That holds for the closed loop too: until its first throttle it is open.
-    """
-    return surge(curve(sent_bytes), window_s)
-
-
-def surge(points: Floats, window_s: float) -> Floats:
-    """Return the most that a curve of [point, unit] gains in any ``window_s`` seconds."""
-    return np.asarray(gain(points, window_s).max(axis=0))
+        """Return the demand of some units, numbered in their order."""
+        return Demand(self.cells.only(units), self.seconds, self.request_bytes[units], self.peak_bytes_per_s[units])
 
 
 def curve(values: Floats) -> Floats:
-    """Return the sums of values of [second, ...] at every point."""
+    """Return the sums of values [second, ...] at every point: one more than seconds, the first is 0."""
     points = np.empty((len(values) + 1, *values.shape[1:]))
     points[0] = 0
     for second, value in enumerate(values):  # a third of the time of cumsum along the first axis
@@ -79,40 +65,57 @@ def curve(values: Floats) -> Floats:
     return points
 
 
-def gain(points: Floats, window_s: float) -> Floats:
-    """Return what a curve has gained in the window before each of its points; before it began it was flat."""
-    whole = int(window_s)
-    part = window_s - whole
-    kept = max(len(points) - whole, 0)
-    gained = points - points[0]
-    gained[whole:] = points[whole:] - points[:kept]
-    if part:
-        gained[whole + 1 :] += part * (points[1:kept] - points[: max(kept - 1, 0)])
-    return np.asarray(gained)
-
-
 class Arrivals:
-    """When bytes arrived, by the curve of their column: found by bisection, for any number at once."""
+    """When the bytes of units arrived: looked up by second, and by amount."""
 
-    def __init__(self, arrived: Floats, unit: Indices) -> None:
-        """``arrived`` is a curve of [point, unit], ``unit`` the unit of each column."""
-        used, self._rank = np.unique(unit, return_inverse=True)
-        self._points = len(arrived)
-        # One ascending row of keys for all units: the number of the unit, and the share that had arrived.
-        total = np.maximum(arrived[-1], 1)
-        self._total = total[unit]
-        self._keys = ((arrived[:, used] / total[used]).T + np.arange(len(used))[:, None]).ravel()
+    def __init__(self, demand: Demand) -> None:
+        cells = demand.cells
+        self._cells = cells
+        self._stride = demand.seconds + 1
+        self._key = cells.number * self._stride + cells.second
+        # Shares of each unit's total: beside a unit with huge values the others lose nothing.
+        self._total = np.maximum(demand.total_bytes, 1)
+        self._share = cells.sent_bytes / self._total[cells.number]
+        self._sums = np.concatenate(([0.0], np.cumsum(self._share)))
 
-    def point_of(self, columns: Indices, amounts: Floats) -> Floats:
-        """Return the point (with a fraction: evenly within a second) at which the curve reaches each amount.
+    def surges(self, window_s: int, slab_s: int, least: Floats) -> dict[int, tuple[Indices, Floats]]:
+        """Return which units had more than their ``least`` bytes in a window that ends in a slab, and how many at most.
 
-        Five times as fast where ``columns`` ascend, and the amounts of each.
+        By the number of the slab, ascending; never too few.
         """
-        rank = self._rank[columns]
-        wanted = rank + amounts / self._total[columns]
-        first = rank * self._points
-        after = np.clip(np.searchsorted(self._keys, wanted), first + 1, first + self._points - 1)
-        low = self._keys[after - 1]
-        width = self._keys[after] - low
-        part = np.divide(wanted - low, width, out=np.zeros_like(low), where=width > 0)
-        return np.asarray(after - 1 - first + np.clip(part, 0, 1))
+        cells = self._cells
+        since = np.maximum(cells.second - window_s + 1, 0)
+        first = np.searchsorted(self._key, self._key - cells.second + since)
+        most = (self._sums[1:] - self._sums[first] + self._sums[-1] * _BLUR) * self._total[cells.number]
+        over = np.flatnonzero(most > least[cells.number])
+        if not len(over):
+            return {}
+        slab, unit = cells.second[over] // slab_s, cells.number[over]
+        starts = np.flatnonzero((np.diff(slab, prepend=-1) != 0) | (np.diff(unit, prepend=-1) != 0))
+        of_each = np.maximum.reduceat(most[over], starts)
+        slab, unit = slab[starts], unit[starts]
+        order = np.argsort(slab, kind="stable")
+        slabs, begins = np.unique(slab[order], return_index=True)
+        parts = np.split(order, begins[1:])
+        return {at: (unit[part], of_each[part]) for at, part in zip(slabs.tolist(), parts, strict=True)}
+
+    def points(self, units: Indices, start: int, seconds: int) -> Floats:
+        """Return the curves [point, one of ``units``] of so many seconds, from ``start`` on, which may be negative."""
+        first, last = self._at(units, max(start, 0)), self._at(units, max(start + seconds, 0))
+        index = ranges(first, last)
+        sent = np.zeros((seconds, len(units)))
+        column = np.repeat(np.arange(len(units)), last - first)
+        sent[self._cells.second[index] - start, column] = self._cells.sent_bytes[index]
+        return curve(sent)
+
+    def time_s(self, units: Indices, since: int, amounts: Floats) -> Floats:
+        """Return when each amount, counted from a second on, had arrived: evenly within a second."""
+        wanted = self._sums[self._at(units, since)] + amounts / self._total[units]
+        begin, end = self._at(units, 0), self._at(units, self._stride - 1)
+        cell = np.clip(np.searchsorted(self._sums, wanted) - 1, begin, np.maximum(end - 1, begin))
+        part = (wanted - self._sums[cell]) / np.maximum(self._share[cell], np.finfo(float).tiny)
+        return np.asarray(self._cells.second[cell] + np.clip(part, 0, 1))
+
+    def _at(self, units: Indices, second: int) -> Indices:
+        """Return how many cells are before a second of each unit."""
+        return np.searchsorted(self._key, units * self._stride + min(second, self._stride - 1))

@@ -7,9 +7,9 @@ Bins are logarithmic, 16 to the octave (4.4 % wide), from 1 ms to 2^30 ms (12 da
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from analysis.kernel.arrays import Floats, Indices
 
 _LEAST_S: Final = 1e-3
 _BINS_PER_OCTAVE: Final = 16
@@ -21,13 +21,13 @@ EDGES_S: Final[Floats] = np.concatenate(
 """Bin i holds times from EDGES_S[i] to below EDGES_S[i + 1]."""
 
 
-def bin_of(times_s: Floats) -> NDArray[np.int64]:
+def bin_of(times_s: Floats) -> Indices:
     """Return the bin of each time, of any shape."""
     octaves = np.log2(np.maximum(times_s, _LEAST_S / 2) / _LEAST_S)
-    return np.asarray(np.clip(np.floor(octaves * _BINS_PER_OCTAVE) + 1, 0, BINS - 1), dtype=np.int64)
+    return np.asarray(np.clip(np.floor(octaves * _BINS_PER_OCTAVE) + 1, 0, BINS - 1), dtype=np.intp)
 
 
-def add(histogram: Floats, columns: NDArray[np.int64], times_s: Floats, weights: Floats) -> None:
+def add(histogram: Floats, columns: Indices, times_s: Floats, weights: Floats) -> None:
     """Add times to a histogram of [column, bin], in place; the three arrays are of one length."""
     np.add.at(histogram.reshape(-1), columns * BINS + bin_of(times_s), weights)
 
@@ -49,15 +49,3 @@ def quantile_s(histogram: Floats, share: ArrayLike) -> Floats:
     lower = EDGES_S[index]
     upper = np.where(index == BINS - 1, lower, EDGES_S[np.minimum(index + 1, BINS - 1)])
     return np.where(index == 0, 0.0, lower + part * (upper - lower))
-
-
-def share_above(histogram: Floats, time_s: float) -> Floats:
-    """Return the share of the weight that surely or possibly waits longer than ``time_s``: never too small.
-
-    The bin in which ``time_s`` lies is counted as longer. 0 where nothing was weighed.
-    """
-    first = int(np.searchsorted(EDGES_S, time_s, side="right")) - 1
-    # Bin 0 is "not at all": it is longer than no time.
-    longer = histogram[..., max(first, 1) :].sum(axis=-1)
-    total = histogram.sum(axis=-1)
-    return np.asarray(np.divide(longer, total, out=np.zeros_like(total), where=total > 0))

@@ -1,4 +1,4 @@
-"""What is to hold under a quota: a target, as somebody writes it, and where a replay meets it."""
+"""Targets for quotas, as an operator writes them."""
 
 import re
 from dataclasses import dataclass
@@ -7,16 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from analysis.kernel import histogram
-from analysis.kernel.demand import Bools
-from analysis.kernel.outcome import Outcome
+from analysis.kernel.histogram import EDGES_S
 from config.problems import InvalidValue
 from config.units import parse_duration_ms
 from quotas.rate import Window
 
 
 class Measure(StrEnum):
-    """What a target is about."""
+    """The measure that a target limits."""
 
     THROTTLE = "throttle"
     """The throttle times of requests."""
@@ -34,15 +32,13 @@ class Target:
     share: float
     most: float
 
-    def met(self, outcome: Outcome, window: Window = Window()) -> Bools:  # noqa: B008  frozen
-        """Return where, [scenario, unit]; on the safe side of what the model blurs within one sample."""
-        if self.measure is Measure.SHARE:
-            return np.asarray(outcome.throttled_share < self.most)
-        if self.measure is Measure.DELAY:
-            return np.asarray(histogram.share_above(outcome.delays, self.most) <= 1 - self.share)
-        # Throttle times jump by one sample when a window begins anew; the model has their mean.
-        surely_s = max(self.most - window.size_ms / 1000, 0.0)
-        return np.asarray(histogram.share_above(outcome.throttles, surely_s) <= 1 - self.share)
+    def edge_s(self, window: Window) -> float:
+        """Return the time from which on times are beyond it, on the safe side of what the model blurs."""
+        surely_s = self.most
+        if self.measure is Measure.THROTTLE:
+            # Throttle times jump by one sample when a window begins anew; the model has their mean.
+            surely_s = max(self.most - window.size_ms / 1000, 0.0)
+        return float(EDGES_S[max(int(np.searchsorted(EDGES_S, surely_s, side="right")) - 1, 1)])
 
 
 _FORM: Final = "write it like `p99 throttle < 100 ms`, `p95 delay < 2 s` or `throttled share < 0.1 %`"

@@ -1,29 +1,40 @@
-"""Whose use counts together: from the clients of usage records to the counters of a policy.
+"""Units of enforcement: from the clients of usage records to the counters of a policy.
 
 A unit is one counter on one broker; several clients may share it, and its limit. Which they do depends on the quotas:
-under proposed ones the policy says it (``Assignment.of``), for recorded ones the rule that stands in the record does
+under proposed ones the policy says it (``Assignment.of``), for recorded ones the rule in the record does
 (``recorded_unit``).
 """
 
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from analysis.kernel.demand import Indices
-from analysis.kernel.histogram import Floats
+from analysis.kernel.arrays import Floats, Indices
 from quotas.counted import CAP
 from quotas.entities import BETWEEN, EACH, Default, Entity, Group, Name, Prefix
 from quotas.kinds import METERED, Law, QuotaKind
-from quotas.policy import PLAIN, Key, Policy
+from quotas.policy import PLAIN, Key, Policy, Terms
 from quotas.precedence import caps_of, counter_of, find, level_of
 
 REPLAYED: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
 """The kinds whose law the kernel has: sampled rates on one broker, which hold up what is too much."""
+_REPLAYED_TERMS: Final = frozenset(("shadow", "proposed", "shared"))
+"""Limits in shadow or proposed hold nobody, and are replayed as that."""
+
+
+def not_replayed(terms: Terms) -> list[str]:
+    """Return the terms of a rule that no replay takes into account, in words of quota files.
+
+    A new term is not replayed until it is named here.
+    """
+    plain = Terms()
+    differ = [each.name for each in fields(terms) if getattr(terms, each.name) != getattr(plain, each.name)]
+    return [name.removesuffix("_ms") for name in differ if name not in _REPLAYED_TERMS]
 
 
 class Client(NamedTuple):
@@ -46,7 +57,7 @@ class Unit(NamedTuple):
     user: str
     client_id: str
     several: int = 0
-    """Whether a tag stands for a group or for a prefix, and not for one name (``quotas.counted``)."""
+    """Whether a tag is a group or a prefix, and not one name (``quotas.counted``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +135,7 @@ _CAP: Final = "cap "
 _MOST_RULES: Final = 10_000
 """That are remembered: a table of rows names a hundred, and the next one the same."""
 _LONGEST_REMEMBERED: Final = 500
-"""Characters: names in records of others may be of any length, and all rules together are to be some megabytes."""
+"""Characters: records of others may have names of any length, and all rules together should be some megabytes."""
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")

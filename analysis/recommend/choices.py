@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from analysis.kernel.target import Target
-from quotas.kinds import BYTES, QuotaKind
+from quotas.entities import Entity
 
 
 class Per(StrEnum):
@@ -21,11 +22,10 @@ class Choices:
 
     target: Target
     headroom: float = 0.15
-    floor: float = 1000.0
-    """Bytes per second: no quota is below."""
     entities: tuple[str, ...] = ()
     """Patterns with ``*`` and ``?``; none: everybody."""
 
-    def least(self, kind: QuotaKind) -> float:
-        """Return the least quota of a kind: ``floor`` is of those whose limits are bytes."""
-        return self.floor if kind.row.unit is BYTES else 1.0
+    def chosen(self, entity: Entity) -> bool:
+        """Whether ``--entities`` takes an entity."""
+        name = entity.describe()
+        return not self.entities or any(fnmatchcase(name, pattern) for pattern in self.entities)

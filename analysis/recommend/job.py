@@ -1,32 +1,115 @@
-"""The smallest quotas under which what was recorded meets a target, for each present rule or each name."""
+"""The smallest limits under which what was recorded meets a target, for each quota that has counters with use."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from analysis.demand.gathering import gather
-from analysis.demand.recording import Recording
-from analysis.demand.rows import Charges
+from analysis.demand.rows import Rows
+from analysis.demand.sums import Circumstances, Sums
+from analysis.kernel.arrays import Floats
+from analysis.kernel.censoring import Answer
 from analysis.kernel.search import enough
+from analysis.page.words import duration, percent
 from analysis.recommend.choices import Choices
-from analysis.recommend.needs import Recommendation, recommendations
-from analysis.recommend.searching import FIGURES, SCHEMA, Searching
-from analysis.recommend.whose import Wanted
+from analysis.recommend.figures import FIGURES, Search
+from analysis.recommend.need import Confidence, Need
+from analysis.recommend.quota_counters import Quota, QuotaCounters
+from quotas.kinds import BYTES, QuotaKind
+from quotas.names import OTHER
+
+_LEAST_BYTES_PER_S: Final = 1000.0
+"""No quota of bytes is below."""
+_ENOUGH_S: Final = 60
+"""Seconds of use: a client seen for less has too little data."""
+_MANY_MISSING: Final = 0.1
+"""Share of the documents: what was not recorded may have been the most."""
+_DAY_S: Final = 86_400
 
 
-def recommend(recording: Recording, choices: Choices, wanted: Wanted, charges: Charges) -> list[Recommendation]:
-    """Return a recommendation for each quota that has counters with use; ``charges`` gives the rows, where needed."""
+def recommend(sums: Sums, choices: Choices, wanted: QuotaCounters, rows: Rows) -> dict[Quota, Need]:
+    """Return what each quota with use needs; ``rows`` are read where sums do not tell."""
     units = wanted.units
-    window = recording.circumstances.window
-    of_quota, quotas = wanted.by_quota()
+    window = sums.circumstances.window
     # The most that any quota could have to be: two windows hold whatever counts together, wherever samples begin.
-    most = enough(2 * units.surge(recording), window)
-    total = units.sums(recording, "used")
-    least = np.zeros(quotas)
-    np.maximum.at(least, of_quota, total / recording.circumstances.seconds)
+    most = enough(2 * units.surge(sums), window)
+    total = units.total(sums, "used")
+    least = np.zeros(len(wanted.quotas))
+    np.maximum.at(least, wanted.quota_of, total / sums.circumstances.seconds)
     # Where another broker's mean is more than all that could be needed here, this one does not decide.
-    floor = np.array([choices.least(kind) for kind in wanted.kinds])
-    searched = (total > 0) & (most >= least[of_quota]) & (most * (1 + choices.headroom) > floor)
-    figures = np.zeros((len(FIGURES), units.units))
+    floor = np.array([_floor(kind) for _, kind in wanted.quotas])[wanted.quota_of]
+    searched = (total > 0) & (most >= least[wanted.quota_of]) & (most * (1 + choices.headroom) > floor)
+    found = np.zeros((len(FIGURES), units.units))
     if searched.any():
-        found = gather(recording, units.only(searched), charges, Searching(window, choices.target), SCHEMA)
-        figures[:, found["unit"].to_numpy()] = [found[name].to_numpy() for name in FIGURES]
-    return recommendations(recording, choices, wanted, figures)
+        answered, figures = rows.replayed(sums, units.only(searched), Search(window, choices.target), FIGURES)
+        found[:, answered] = figures
+    return _needs(sums, choices, wanted, dict(zip(FIGURES, found, strict=True)))
+
+
+def with_headroom(needed: float, headroom: float) -> float:
+    """Return a limit that leaves ``headroom`` above what is needed, in two digits: at most 10 % more. 0 stays 0."""
+    wanted = needed * (1 + headroom)
+    step = 10.0 ** max(math.floor(math.log10(max(wanted, 1))) - 1, 0)
+    steps = math.floor(wanted / step)
+    return (steps if steps * step >= wanted else steps + 1) * step
+
+
+def _floor(kind: QuotaKind) -> float:
+    return _LEAST_BYTES_PER_S if kind.row.unit is BYTES else 1.0
+
+
+def _needs(sums: Sums, choices: Choices, wanted: QuotaCounters, found: dict[str, Floats]) -> dict[Quota, Need]:
+    units = wanted.units
+    facts = {name: units.total(sums, name) for name in ("muted_s", "cap_muted_s", "capped")}
+    facts |= {**found, "active_s": units.active_s(sums)}
+    order = np.argsort(wanted.quota_of, kind="stable")
+    counters = np.split(order, np.flatnonzero(np.diff(wanted.quota_of[order])) + 1) if len(order) else []
+    active_s: dict[object, float] = {}
+    for (entity, _), numbers in zip(wanted.quotas, counters, strict=True):
+        active_s[entity] = max(active_s.get(entity, 0.0), float(facts["active_s"][numbers].max()))
+    hidden = any(client.client_id == OTHER for client in sums.clients)
+    needs: dict[Quota, Need] = {}
+    for quota, numbers in zip(wanted.quotas, counters, strict=True):
+        entity, kind = quota
+        # The counter that needs most decides.
+        decisive = max(numbers.tolist(), key=lambda each: (facts["needed"][each], facts["active_s"][each]))
+        answer = Answer(int(facts["answer"][numbers].max()))
+        reasons = [f"{OTHER} hides whose use some was (usage.max_clients)"] if hidden and entity.client_id else []
+        confidence, low_because = confidence_of(answer, sums.circumstances, reasons)
+        muted_s, cap_muted_s = facts["muted_s"][numbers].sum(), facts["cap_muted_s"][numbers].sum()
+        needed, p99, most, surge = (float(facts[name][decisive]) for name in ("needed", "p99", "most", "surge"))
+        used_s = active_s[entity]
+        needs[quota] = Need(
+            kind,
+            max(with_headroom(needed, choices.headroom), _floor(kind)),
+            needed,
+            wanted.names[decisive],
+            p99,
+            most,
+            surge,
+            confidence,
+            answer,
+            capped=bool(facts["capped"][numbers].any()),
+            by_caps=float(cap_muted_s / muted_s) if muted_s else 0.0,
+            low_because=low_because,
+            refused=f"too little data: used in {used_s:.0f} s" if used_s < _ENOUGH_S else "",
+        )
+    return needs
+
+
+def confidence_of(answer: Answer, circumstances: Circumstances, reasons: Sequence[str]) -> tuple[Confidence, str]:
+    """Return how far a need can be trusted, and why it is low; ``reasons`` are some that are known already."""
+    recorded_s = (circumstances.end_ms - circumstances.begin_ms) / 1000
+    missing = circumstances.missing_documents / max(circumstances.missing_documents + circumstances.documents, 1)
+    low = []
+    if answer is Answer.UNKNOWN:
+        low.append("held up until the recording ended")
+    elif recorded_s < _DAY_S:
+        low.append(f"recorded for {duration(recorded_s)} alone")
+    if missing > _MANY_MISSING:
+        low.append(f"{percent(missing)} of the records are missing")
+    if low := [*low, *reasons]:
+        return Confidence.LOW, ", ".join(low)
+    week = recorded_s >= 7 * _DAY_S and answer is Answer.EXACT
+    return (Confidence.HIGH if week else Confidence.MEDIUM), ""

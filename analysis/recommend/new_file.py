@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from analysis.demand.recording import Circumstances
+from analysis.demand.sums import Circumstances
 from analysis.page.words import plain
 from analysis.recommend.choices import Choices, Per
-from analysis.recommend.present import Fate, Verdict
+from analysis.recommend.verdicts import Fate, Verdict
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.edit import edited
@@ -16,7 +16,7 @@ def new_file(of: Sequence[Verdict], per: Per, choices: Choices, target: str, cir
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     for each in of:
         if each.fate is Fate.CHANGE and each.need is not None:
-            limits.setdefault(each.entity, {})[each.kind] = each.need.quota
+            limits.setdefault(each.entity, {})[each.kind] = each.need.limit
     comments = "".join(f"# {plain(line)}\n" for line in _head(of, per, choices, target, circumstances))
     return edited(f"{comments}quotas: []\n", {}, limits)
 

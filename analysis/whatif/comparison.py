@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.page import words
+from analysis.whatif.figures import Verdict
 from analysis.whatif.job import WhatIf
-from analysis.whatif.replaying import VERDICTS
 from quotas.kinds import BYTES, QuotaKind
 
 Row = Mapping[str, Any]
@@ -19,7 +19,6 @@ Row = Mapping[str, Any]
 _NAMED: Final = 10
 """Names of clients that are left out, in one line."""
 _OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit is BYTES])
-_NO, _POSSIBLY, _YES = VERDICTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,8 @@ def totals(found: WhatIf, scenario: str) -> Totals:
         counters=units.num_rows,
         limited=count(pc.is_valid(units["limit"])),
         throttled_before=count(pc.greater(units["before_throttled_s"], 0)),
-        throttled=count(pc.equal(units["verdict"], _YES)),
-        possibly_throttled=count(pc.equal(units["verdict"], _POSSIBLY)),
+        throttled=count(pc.equal(units["verdict"], Verdict.YES.word)),
+        possibly_throttled=count(pc.equal(units["verdict"], Verdict.POSSIBLY.word)),
         throttled_before_s=total("before_throttled_s"),
         throttled_s=total("throttled_s"),
         recorded_bytes=total("recorded_bytes", of_bytes),
@@ -69,7 +68,7 @@ def totals(found: WhatIf, scenario: str) -> Totals:
 def touched(found: WhatIf, scenario: str, most: int | None = None) -> list[Row]:
     """Return the units that were or would be throttled, worst first."""
     units = found.units
-    chosen = pc.or_(pc.greater(units["before_throttled_s"], 0), pc.not_equal(units["verdict"], _NO))
+    chosen = pc.or_(pc.greater(units["before_throttled_s"], 0), pc.not_equal(units["verdict"], Verdict.NO.word))
     units = units.filter(pc.and_(pc.equal(units["scenario"], scenario), chosen))
     order = [(name, "descending") for name in ("throttled_s", "throttled_most_s", "before_throttled_s")]
     rows: pa.Table = units.sort_by([*order, ("user", "ascending"), ("client_id", "ascending")])
@@ -88,7 +87,7 @@ def sentence(sums: Totals, scenario: str) -> str:
 
 def text(found: WhatIf, most: int) -> str:
     """Return all scenarios for a terminal, of each the ``most`` units that are throttled longest."""
-    circumstances = found.recording.circumstances
+    circumstances = found.circumstances
     window = circumstances.window
     lines = [
         (
@@ -108,7 +107,7 @@ def text(found: WhatIf, most: int) -> str:
         )
         if rows:
             lines += ["", *columns(_HEADS, [_cells(row) for row in rows])]
-        left = sums.throttled + sums.possibly_throttled - sum(row["verdict"] != _NO for row in rows)
+        left = sums.throttled + sums.possibly_throttled - sum(row["verdict"] != Verdict.NO.word for row in rows)
         if left > 0:
             lines.append(f"and {left:,} more that would be throttled (--top)")
     return "\n".join(lines)
@@ -116,7 +115,7 @@ def text(found: WhatIf, most: int) -> str:
 
 def as_json(found: WhatIf) -> str:
     """Return one JSON object: circumstances, and of each scenario the totals and all units that are touched."""
-    circumstances = found.recording.circumstances
+    circumstances = found.circumstances
     document = {
         "begin": circumstances.begin.isoformat(),
         "end": circumstances.end.isoformat(),

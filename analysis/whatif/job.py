@@ -2,30 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from analysis.demand.counted import Counted
-from analysis.demand.gathering import gather
-from analysis.demand.recording import ENFORCE, Recording
-from analysis.demand.rows import Charges
+from analysis.demand.counters import Counters
+from analysis.demand.rows import Rows
+from analysis.demand.sums import ENFORCE, Circumstances, Sums
+from analysis.kernel.arrays import Floats
 from analysis.kernel.censoring import Answer
-from analysis.kernel.histogram import Floats
 from analysis.kernel.units import Assignment, Client, Unit, read_rule, recorded_unit
-from analysis.whatif.replaying import ANSWERS, FIGURES, NO, SCHEMA, VERDICTS, Replaying
+from analysis.whatif.figures import FIGURES, Replay, Verdict
 from analysis.whatif.scenarios import LeftOut, Scenario, assign
 from quotas.kinds import QuotaKind
+
+_NAMES: Final = ("cluster", "instance", "user", "client_id")
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
     """The answer: ``units`` is an Arrow table with a row for each scenario, kind and unit with use."""
 
-    recording: Recording
+    circumstances: Circumstances
     scenarios: tuple[Scenario, ...]
-    units: Any
+    units: pa.Table
     left_out: tuple[LeftOut, ...]
     replayed: int
     """How many units the sums of gold did not answer."""
@@ -40,13 +41,13 @@ class _Assigned:
     assignment: Assignment
 
 
-def whatif(recording: Recording, scenarios: Sequence[Scenario], charges: Charges) -> WhatIf:
-    """Say what each scenario does; ``charges`` reads rows, and is called where sums do not answer all."""
+def whatif(sums: Sums, scenarios: Sequence[Scenario], rows: Rows) -> WhatIf:
+    """Say what each scenario does; ``rows`` are read where sums do not answer all."""
     assigned: list[_Assigned] = []
     left_out: list[LeftOut] = []
     for scenario in scenarios:
-        for kind in recording.used:
-            assignment, without = assign(recording, scenario, kind)
+        for kind in sums.used:
+            assignment, without = assign(sums, scenario, kind)
             assigned.append(_Assigned(scenario.name, kind, assignment))
             left_out += without
     starts = np.cumsum([0, *(len(each.assignment.units) for each in assigned)]).tolist()
@@ -54,42 +55,39 @@ def whatif(recording: Recording, scenarios: Sequence[Scenario], charges: Charges
         (each.kind, np.where(each.assignment.index >= 0, each.assignment.index + start, -1))
         for each, start in zip(assigned, starts, strict=False)
     ]
-    units = Counted(parts, starts[-1])
+    units = Counters(parts, starts[-1])
     limits = np.concatenate([np.zeros(0), *(each.assignment.limits for each in assigned)])
-    window = recording.circumstances.window
+    window = sums.circumstances.window
     # A unit that was never held up, and never had more than the limit in any window, would not have been throttled.
-    held = units.sums(recording, "muted_s") > 0
-    replayed = held | (units.surge(recording) > limits * (window.keep_ms / 1000))
-    figures = _untouched(recording, units)
+    held = units.total(sums, "muted_s") > 0
+    replayed = held | (units.surge(sums) > limits * (window.keep_ms / 1000))
+    figures = _untouched(sums, units)
     if replayed.any():
-        in_force = np.hstack([_limits_in_force(recording, each) for each in assigned])
-        work = Replaying(window, limits, in_force)
-        found = gather(recording, units.only(replayed), charges, work, SCHEMA)
-        figures[:, found["unit"].to_numpy()] = np.array([found[name].to_numpy() for name in FIGURES])
-    table = _table(recording, assigned, units, figures)
-    return WhatIf(recording, tuple(scenarios), table, tuple(left_out), int(replayed.sum()))
+        in_force = np.hstack([_limits_in_force(sums, each) for each in assigned])
+        answered, found = rows.replayed(sums, units.only(replayed), Replay(window, limits, in_force), FIGURES)
+        figures[:, answered] = found
+    table = _table(sums, assigned, units, limits, dict(zip(FIGURES, figures, strict=True)))
+    return WhatIf(sums.circumstances, tuple(scenarios), table, tuple(left_out), int(replayed.sum()))
 
 
-def _untouched(recording: Recording, units: Counted) -> Floats:
+def _untouched(sums: Sums, units: Counters) -> Floats:
     """Return [figure, unit] as they are where nobody is ever throttled."""
     figures = np.zeros((len(FIGURES), units.units))
-    figures[FIGURES.index("active_s")] = units.active_s(recording)
-    figures[FIGURES.index("answer")] = ANSWERS.index(Answer.EXACT)
-    figures[FIGURES.index("verdict")] = NO
-    figures[FIGURES.index("sent_bytes")] = units.sums(recording, "used")
+    figures[FIGURES.index("active_s")] = units.active_s(sums)
+    figures[FIGURES.index("sent_bytes")] = units.total(sums, "used")
     return figures
 
 
-def _limits_in_force(recording: Recording, assigned: _Assigned) -> Floats:
+def _limits_in_force(sums: Sums, assigned: _Assigned) -> Floats:
     """Return [2, unit] the least and the highest limit that each had while recorded; NaN: it was no counter then."""
-    used, assignment = recording.used[assigned.kind], assigned.assignment
+    used, assignment = sums.used[assigned.kind], assigned.assignment
     limits = np.full((2, len(assignment.units)), np.nan)
     units_of: dict[Unit | None, set[int]] = {}
     clients_of: dict[int, list[int]] = {}
     counters_of: dict[int, set[Unit | None]] = {}
     for client in np.flatnonzero(assignment.index >= 0).tolist():
         unit = int(assignment.index[client])
-        counter = _counter(recording.clients[client], used.rules[client])
+        counter = _counter(sums.clients[client], used.rules[client])
         units_of.setdefault(counter, set()).add(unit)
         counters_of.setdefault(unit, set()).add(counter)
         clients_of.setdefault(unit, []).append(client)
@@ -98,7 +96,7 @@ def _limits_in_force(recording: Recording, assigned: _Assigned) -> Floats:
         mine = clients_of[unit]
         if counter is not None and not others and len(units_of[counter]) == 1 and not used.capped[mine].any():
             limits[:, unit] = used.least_limit[mine].min(), used.most_limit[mine].max()
-    if any(mode != ENFORCE for mode in recording.circumstances.modes):
+    if any(mode != ENFORCE for mode in sums.circumstances.modes):
         limits[1] = np.nan  # meanwhile a limit held nobody, and was none
     return limits
 
@@ -114,24 +112,26 @@ def _counter(client: Client, rule: str | None) -> Unit | None:
         return None
 
 
-def _table(recording: Recording, assigned: Sequence[_Assigned], counted: Counted, figures: Floats) -> Any:
+def _table(
+    sums: Sums, assigned: Sequence[_Assigned], counters: Counters, limits: Floats, figures: Mapping[str, Floats]
+) -> pa.Table:
     """Return the figures of all units, with the names of what they are about."""
     units = [(each, unit) for each in assigned for unit in each.assignment.units]
     rules = [rule and rule.describe() for each in assigned for rule in each.assignment.rules]
-    limits = np.concatenate([np.zeros(0), *(each.assignment.limits for each in assigned)])
-    columns: Mapping[str, Any] = {
-        "scenario": pa.array([each.scenario for each, _ in units], pa.string()),
-        "kind": pa.array([each.kind.value for each, _ in units], pa.string()),
-        **{name: pa.array([getattr(unit, name) for _, unit in units]) for name in ("cluster", "instance")},
-        "broker": pa.array([unit.broker for _, unit in units], pa.int32()),
-        **{name: pa.array([getattr(unit, name) for _, unit in units]) for name in ("user", "client_id")},
-        "rule": pa.array(rules, pa.string()),
-        "limit": pa.array(limits, mask=np.isinf(limits)),
-        "recorded_bytes": pa.array(counted.sums(recording, "used")),
-        "requests": pa.array(counted.sums(recording, "requests")),
-        "before_throttled_requests": pa.array(counted.sums(recording, "throttled")),
-        **{name: pa.array(column) for name, column in zip(FIGURES, figures, strict=True)},
-        "answer": pa.array([ANSWERS[int(each)].value for each in figures[FIGURES.index("answer")]], pa.string()),
-        "verdict": pa.array([VERDICTS[int(each)] for each in figures[FIGURES.index("verdict")]], pa.string()),
-    }
-    return pa.table(dict(columns))
+    names = {name: pa.array([getattr(unit, name) for _, unit in units], pa.string()) for name in _NAMES}
+    return pa.table(
+        {
+            "scenario": pa.array([each.scenario for each, _ in units], pa.string()),
+            "kind": pa.array([each.kind.value for each, _ in units], pa.string()),
+            **names,
+            "broker": pa.array([unit.broker for _, unit in units], pa.int32()),
+            "rule": pa.array(rules, pa.string()),
+            "limit": pa.array(limits, mask=np.isinf(limits)),
+            "recorded_bytes": pa.array(counters.total(sums, "used")),
+            "requests": pa.array(counters.total(sums, "requests")),
+            "before_throttled_requests": pa.array(counters.total(sums, "throttled")),
+            **{name: pa.array(column) for name, column in figures.items()},
+            "answer": pa.array([Answer(int(each)).word for each in figures["answer"]], pa.string()),
+            "verdict": pa.array([Verdict(int(each)).word for each in figures["verdict"]], pa.string()),
+        }
+    )

@@ -33,7 +33,7 @@ _HEADS: Final = (
 
 def render(found: WhatIf) -> str:
     """Return the page."""
-    circumstances = found.recording.circumstances
+    circumstances = found.circumstances
     title = f"{words.from_to(circumstances.begin, circumstances.end)} UTC"
     names = [scenario.name for scenario in found.scenarios]
     left_out = [f"{name}: {each}" for name in names for each in comparison.left_out(found, name)]

@@ -6,9 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from analysis.demand import terms
-from analysis.demand.recording import Recording
-from analysis.kernel.units import REPLAYED, Assignment, Client, caps_in_force
+from analysis.demand.sums import Sums
+from analysis.kernel.units import REPLAYED, Assignment, Client, caps_in_force, not_replayed
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -34,12 +33,12 @@ class LeftOut:
     reason: str
 
 
-def not_replayed(policy: Policy) -> dict[Entity, list[str]]:
+def rules_not_replayed(policy: Policy) -> dict[Entity, list[str]]:
     """Return the quotas that say something which no replay takes into account, and what: words of quota files."""
     found: dict[Entity, list[str]] = {}
     for entity, limits in policy.limits.items():
         of_rule = policy.terms.get(entity, _PLAIN)
-        words = terms.not_replayed(of_rule)
+        words = not_replayed(of_rule)
         if entity.cap:
             words += [] if of_rule.shadow else ["caps"]
         else:
@@ -49,10 +48,10 @@ def not_replayed(policy: Policy) -> dict[Entity, list[str]]:
     return found
 
 
-def assign(recording: Recording, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment, list[LeftOut]]:
+def assign(sums: Sums, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment, list[LeftOut]]:
     """Return who shares a counter, of those who used any, and who is left out; all others have index -1."""
-    active = np.flatnonzero(recording.used[kind].active)
-    clients = [recording.clients[client] for client in active.tolist()]
+    active = np.flatnonzero(sums.used[kind].active)
+    clients = [sums.clients[client] for client in active.tolist()]
     assignment = Assignment.of(scenario.policy, kind, clients)
     reasons = _reasons(scenario.policy, kind, clients, assignment)
     by_reason: dict[str, list[Client]] = {}
@@ -62,8 +61,8 @@ def assign(recording: Recording, scenario: Scenario, kind: QuotaKind) -> tuple[A
     if by_reason:
         known = np.array([not reason for reason in reasons], dtype=bool)
         active = active[known]
-        assignment = Assignment.of(scenario.policy, kind, [recording.clients[client] for client in active.tolist()])
-    index = np.full(len(recording.clients), -1)
+        assignment = Assignment.of(scenario.policy, kind, [sums.clients[client] for client in active.tolist()])
+    index = np.full(len(sums.clients), -1)
     index[active] = assignment.index
     left_out = [LeftOut(scenario.name, kind.value, _named(of), reason) for reason, of in by_reason.items()]
     return Assignment(assignment.units, assignment.rules, assignment.limits, index), left_out
@@ -71,7 +70,7 @@ def assign(recording: Recording, scenario: Scenario, kind: QuotaKind) -> tuple[A
 
 def _reasons(policy: Policy, kind: QuotaKind, clients: list[Client], assignment: Assignment) -> list[str]:
     """Return [client] why nothing is said of it; "" where something is."""
-    said = {entity: terms.not_replayed(of) for entity, of in policy.terms.items()}
+    said = {entity: not_replayed(of) for entity, of in policy.terms.items()}
     of_rule = ["" if rule is None else _says(rule, said.get(rule, [])) for rule in assignment.rules]
     reasons = [of_rule[unit] for unit in assignment.index.tolist()]
     if policy.table(kind, cap=True):

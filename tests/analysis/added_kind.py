@@ -9,15 +9,14 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
-from analysis.demand import rows
-from analysis.warehouse import Period
+from analysis.warehouse import Period, opened
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.file import load
-from tests.analysis.golden import answered, recording_of, warehouse_of
+from tests.analysis.golden import answered, sums_of, warehouse_of
 from tests.analysis.records import Document, document, row
 
 KIND = QuotaKind(os.environ["ADDED_KIND"])
@@ -58,10 +57,10 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_proposed_quotas_are_replayed(warehouse: str) -> None:
-    recording = recording_of(warehouse)
-    used = recording.used[KIND]
+    sums = sums_of(warehouse)
+    used = sums.used[KIND]
     [alice] = used.used.nonzero()[0].tolist()
-    assert recording.clients[alice].user == "alice"
+    assert sums.clients[alice].user == "alice"
     assert used.used[alice] == pytest.approx(RATE * SECONDS)
     assert used.most_limit[alice] == 20
     found = answered(warehouse, *(Policy({ALICE: {KIND: limit}}) for limit in (20, 50)))
@@ -88,7 +87,7 @@ def test_quotas_are_recommended(warehouse: str, tmp_path: Path) -> None:
 
 
 def test_gold_has_it(warehouse: str) -> None:
-    gold = rows.gold(warehouse, Period())
+    gold = opened(warehouse, Period(), ("charged", "readings", "counters"))
     charged = gold.sql("SELECT used * per_used, muted_ms, most_limit FROM charged WHERE kind = ?", params=[WORD])
     assert charged.fetchall() == [(pytest.approx(RATE * SECONDS), 250 * SECONDS, 20.0)]
     window = gold.sql(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from analysis.demand import recording, rows
-from analysis.demand.recording import Recording
+from analysis.demand import sums
+from analysis.demand.rows import Rows
+from analysis.demand.sums import Sums
 from analysis.gold.making import make
 from analysis.ingest import files
 from analysis.ingest.job import Ingestion
@@ -30,11 +31,15 @@ def warehouse_of(spark: SparkSession, documents: Iterable[Document], folder: Pat
     return warehouse
 
 
-def recording_of(warehouse: str) -> Recording:
-    return recording.read(rows.gold(warehouse, Period()))
+def sums_of(warehouse: str) -> Sums:
+    return sums.read(warehouse, Period())
+
+
+def rows_of(warehouse: str) -> Rows:
+    return Rows("tests", SparkSettings(), warehouse, Period())
 
 
 def answered(warehouse: str, *policies: Policy) -> WhatIf:
     """Return what-if of quotas, by the names ``quotas-0`` and so on."""
     scenarios = [Scenario(f"quotas-{number}", policy) for number, policy in enumerate(policies)]
-    return whatif(recording_of(warehouse), scenarios, rows.charges("tests", SparkSettings(), warehouse, Period()))
+    return whatif(sums_of(warehouse), scenarios, rows_of(warehouse))

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from analysis.kernel.arrays import Floats
 from analysis.kernel.demand import Demand
-from analysis.kernel.histogram import Floats
+from tests.analysis.demands import REQUEST_BYTES, demand_of
 from tests.analysis.records import Document, document, row
 
-REQUEST_BYTES: Final = 10_000
 MB: Final = 1e6
 
 
@@ -51,7 +51,7 @@ class Load:
         """What the kernel makes of it by itself."""
         sent = np.floor(self.sent_bytes)[:, None]
         requests = np.ceil(sent / REQUEST_BYTES)
-        return Demand.recorded(sent, requests)
+        return demand_of(sent, requests)
 
 
 def documents(

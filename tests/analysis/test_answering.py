@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
-from analysis.demand import rows
+from analysis.demand import sums
 from analysis.errors import RunError
 from tests.analysis.golden import warehouse_of
 from tests.analysis.loads import MB, Load, documents
@@ -47,7 +47,7 @@ def test_no_error_ends_with_1(
     def start(*_: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(rows, "gold", start)
+    monkeypatch.setattr(sums, "read", start)
     ran = CliRunner().invoke(analyze, arguments(command, "nowhere", tmp_path))
     assert (ran.exit_code, ran.stdout) == (status, "")
     assert ran.stderr.endswith(said)

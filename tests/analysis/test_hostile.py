@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
-from analysis.demand.gathering import Gathered
 from analysis.gold.making import make
 from analysis.gold.tables import MOST_SUM
 from analysis.ingest import files
@@ -23,11 +22,11 @@ from analysis.ingest.documents import HEADER, read, table
 from analysis.ingest.job import Ingestion, Tally
 from analysis.ingest.running import run
 from analysis.kernel.cells import Cells, SeriesRows
-from analysis.kernel.series import Recorded
+from analysis.kernel.censoring import Recorded
 from analysis.kernel.target import parse_target
-from analysis.recommend.searching import Searching
+from analysis.recommend.figures import FIGURES, Search
 from analysis.schema import COLUMNS, FLAG, LEAST_LIMIT, LIMIT, MOST_LIMIT, TEXT
-from analysis.whatif.replaying import Replaying
+from analysis.whatif.figures import Replay
 from quotas.rate import Window
 from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 
@@ -86,19 +85,18 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
     units = int(number.max()) + 1
     requests = np.bincount(number, rows["produce_requests"].to_numpy(), units).astype(float)
     recorded = Recorded.of(cells, np.arange(units), requests, int(cells.second.max()) + 1)
-    gathered = Gathered(np.arange(units), recorded)
-    replaying = Replaying(Window(), np.full(units, limit), np.full((2, units), np.nan))
-    for work in (replaying, Searching(Window(), parse_target("p99 throttle < 100 ms"))):
-        found = work(gathered)
-        assert all(finite(column) for column in found.columns), found
+    replay = Replay(Window(), np.full(units, limit), np.full((2, units), np.nan))
+    for work in (replay, Search(Window(), parse_target("p99 throttle < 100 ms"))):
+        found = work(np.arange(units), recorded)
+        assert finite(found), found
 
 
 def test_who_used_nothing_needs_nothing_beside_one_who_did() -> None:
     number, begin_ms, interval_ms = np.arange(2), np.array([0, 30_000]), np.full(2, 1000)
     cells = Cells.of(SeriesRows(number, begin_ms, interval_ms, np.array([1e12, 0.0]), np.zeros(2)))
     recorded = Recorded.of(cells, number, np.ones(2), 31)
-    found = Searching(Window(), parse_target("p99 throttle < 100 ms"))(Gathered(number, recorded))
-    needed = found["needed"].to_pylist()
+    found = Search(Window(), parse_target("p99 throttle < 100 ms"))(number, recorded)
+    needed = found[FIGURES.index("needed")]
     assert needed[0] > 0
     assert needed[1] == 0
 

@@ -5,8 +5,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from analysis.kernel.arrays import Floats
+from analysis.kernel.censoring import Recorded
 from analysis.kernel.demand import Demand
-from analysis.kernel.histogram import Floats
+from tests.analysis.demands import cells_of
 from tests.reference.request_level import Run, Shape, run
 
 MEAN_BYTES_PER_S: Final = 1e6
@@ -46,13 +48,14 @@ class RecordedClient(NamedTuple):
 
     @property
     def demand(self) -> Demand:
-        sent = np.array(self.run.served_bytes)[:, None]
-        requests = np.array(self.run.requests)[:, None]
-        return Demand.recorded(sent, requests)
+        return self.recorded.low
 
     @property
-    def muted_s(self) -> Floats:
-        return np.array(self.run.muted_s)[:, None]
+    def recorded(self) -> Recorded:
+        """Its demand at least and at most, by how it was held up."""
+        sent, muted_s = (np.array(each)[:, None] for each in (self.run.served_bytes, self.run.muted_s))
+        requests = np.array([float(sum(self.run.requests))])
+        return Recorded.of(cells_of(sent, muted_s), np.zeros(1, dtype=np.intp), requests, len(sent))
 
     def again(self, limit: float) -> Run:
         """Return what the same client does under another limit."""

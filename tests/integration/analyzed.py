@@ -10,7 +10,7 @@ from typing import Any, Final
 import duckdb
 import numpy as np
 
-from analysis.kernel.histogram import Floats
+from analysis.kernel.arrays import Floats
 from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from analysis.kernel.histogram import Floats
+from analysis.kernel.arrays import Floats
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy

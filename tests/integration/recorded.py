@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from aiokafka import AIOKafkaConsumer
 
-from analysis.kernel.demand import Demand
-from analysis.kernel.histogram import Floats
+from analysis.kernel.arrays import Floats
 
 Document = dict[str, Any]
 
@@ -31,10 +30,6 @@ class Recording:
     sent_bytes: Floats
     requests: Floats
     muted_s: Floats
-
-    @property
-    def demand(self) -> Demand:
-        return Demand.recorded(self.sent_bytes, self.requests)
 
 
 def documents(bootstrap: str, topic: str) -> list[Document]:

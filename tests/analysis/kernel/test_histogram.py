@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.kernel.histogram import BINS, EDGES_S, add, bin_of, quantile_s, share_above
+from analysis.kernel.histogram import BINS, EDGES_S, add, bin_of, quantile_s
 
 times = st.lists(st.floats(0, 1e5), min_size=1, max_size=50)
 
@@ -24,26 +24,15 @@ def test_quantiles_are_within_a_bin_of_the_true_ones(values: list[float], share:
     assert found == pytest.approx(true, rel=0.045, abs=1e-3)
 
 
-@given(times, st.floats(1e-3, 1e5))
-def test_the_share_above_is_never_too_small(values: list[float], limit_s: float) -> None:
-    histogram = np.zeros((1, BINS))
-    add(histogram, np.zeros(len(values), dtype=int), np.array(values), np.ones(len(values)))
-    counted = float(share_above(histogram, limit_s)[0])
-    assert counted >= np.mean(np.array(values) >= limit_s) - 1e-12
-    assert counted <= np.mean(np.array(values) >= limit_s / 1.045) + 1e-12
-
-
 def test_weights_and_columns() -> None:
     histogram = np.zeros((2, BINS))
     add(histogram, np.array([0, 1, 1, 1]), np.array([5.0, 0.0, 2.0, 2.0]), np.array([1.0, 97.0, 1.0, 2.0]))
     assert histogram.sum(axis=1).tolist() == [1, 100]
     assert quantile_s(histogram, 0.97).tolist() == [pytest.approx(5, rel=0.05), 0]
     assert quantile_s(histogram, 0.98)[1] == pytest.approx(2, rel=0.05)
-    assert share_above(histogram, 1.0).tolist() == [1, 0.03]
 
 
 def test_nothing_and_forever() -> None:
     histogram = np.zeros((2, BINS))
     add(histogram, np.array([1]), np.array([1e12]), np.array([1.0]))
     assert quantile_s(histogram, 0.5).tolist() == [0, EDGES_S[BINS - 1]]
-    assert share_above(histogram, 0.0).tolist() == [0, 1]

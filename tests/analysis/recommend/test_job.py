@@ -3,30 +3,30 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
-from analysis.demand import rows
-from analysis.kernel.advice import with_headroom
-from analysis.kernel.fluid import replay
+from analysis.demand.sums import Circumstances
+from analysis.kernel.censoring import Answer
+from analysis.kernel.search import meets
 from analysis.kernel.target import parse_target
 from analysis.recommend.choices import Choices, Per
-from analysis.recommend.job import recommend
-from analysis.recommend.needs import Need, Recommendation
-from analysis.recommend.whose import by_name, by_rules
-from analysis.spark.session import SparkSettings
-from analysis.warehouse import Period
+from analysis.recommend.job import confidence_of, recommend, with_headroom
+from analysis.recommend.need import Confidence, Need
+from analysis.recommend.quota_counters import by_name, by_rules
 from proxy.cli import cli
 from quotas.kinds import QuotaKind
+from quotas.rate import Window
 from quotas.stores.file import load
-from tests.analysis.golden import recording_of, warehouse_of
+from tests.analysis.golden import rows_of, sums_of, warehouse_of
 from tests.analysis.loads import MB, Load, documents
 from tests.analysis.records import Document
 from tests.analysis.whatif.test_job import CLOCK, held_up, now_and_then, uneven
@@ -72,7 +72,7 @@ def test_who_was_held_by_a_cap_alone_is_recommended_no_quota_without_that_word(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     found = found_in(warehouse_of(spark, under_a_cap(documents([*HELD, LOADS[4]])), tmp_path), choices())
-    needs = {each: the(found[f"user={each}"]) for each in ("gina", "hank", "ivan", "carol")}
+    needs = {each: found[f"user={each}", PRODUCE] for each in ("gina", "hank", "ivan", "carol")}
     assert {user: (need.capped, round(need.by_caps, 2)) for user, need in needs.items()} == {
         "gina": (True, 1.0),
         "hank": (True, 0.0),
@@ -91,33 +91,29 @@ def choices(target: str = THROTTLE, **more: Any) -> Choices:
     return Choices(parse_target(target), **more)
 
 
-def found_in(warehouse: str, chosen: Choices, per: Per = Per.USER) -> dict[str, Recommendation]:
-    recording = recording_of(warehouse)
-    wanted = by_rules(recording, by_name(recording, per, chosen), replace(chosen, entities=()))
-    found = recommend(recording, chosen, wanted, rows.charges("tests", SparkSettings(), warehouse, Period()))
-    return {each.entity.describe(): each for each in found}
-
-
-def the(found: Recommendation, kind: QuotaKind = PRODUCE) -> Need:
-    (need,) = (each for each in found.needs if each.kind is kind)
-    return need
+def found_in(warehouse: str, chosen: Choices, per: Per = Per.USER) -> dict[tuple[str, QuotaKind], Need]:
+    sums = sums_of(warehouse)
+    wanted = by_rules(sums, by_name(sums, per, chosen), chosen)
+    found = recommend(sums, chosen, wanted, rows_of(warehouse))
+    return {(entity.describe(), kind): need for (entity, kind), need in found.items()}
 
 
 @pytest.mark.parametrize("target", [THROTTLE, "p95 delay < 2 s", "throttled share < 10 %"])
 def test_it_is_enough_and_hardly_more(recorded: str, target: str) -> None:
     found = found_in(recorded, choices(target))
     for user, drawn, kind in (("alice", LOADS[0], PRODUCE), ("bob", LOADS[2], PRODUCE), ("bob", LOADS[3], FETCH)):
-        need = the(found[f"user={user}"], kind)
+        need = found[f"user={user}", kind]
         aim = parse_target(target)
-        assert aim.met(replay(drawn.demand, [need.needed])).all()
-        mean = drawn.demand.sent_bytes.mean()
-        assert need.needed == pytest.approx(mean) or not aim.met(replay(drawn.demand, [need.needed * 0.97])).all()
+        mean = drawn.demand.total_bytes[0] / drawn.demand.seconds
+        less, enough = meets(drawn.demand, need.needed * np.array([[0.97], [1.0]]), aim, Window())
+        assert enough.all()
+        assert need.needed == pytest.approx(mean) or not less.all()
         assert need.needed >= mean * 0.999  # below it a backlog only grows
-        assert need.quota == with_headroom(need.needed)
+        assert need.limit == with_headroom(need.needed, 0.15)
 
 
 def test_the_broker_that_needs_most_decides(recorded: str) -> None:
-    need = the(found_in(recorded, choices())["user=alice"])
+    need = found_in(recorded, choices())["user=alice", PRODUCE]
     assert need.unit.broker == 1
     assert need.most == np.floor(LOADS[0].sent_bytes).max()
     assert need.p99 == np.sort(np.floor(LOADS[0].sent_bytes))[296]
@@ -125,31 +121,30 @@ def test_the_broker_that_needs_most_decides(recorded: str) -> None:
 
 def test_who_has_too_little_data_gets_none(recorded: str) -> None:
     found = found_in(recorded, choices(), Per.CLIENT_ID)
-    assert {name: each.refused for name, each in found.items() if each.refused} == {
+    assert {name: need.refused for (name, _), need in found.items() if need.refused} == {
         "client-id=bursts": "too little data: used in 5 s",
         "client-id=rare": "too little data: used in 1 s",
     }
 
 
 def test_no_quota_is_below_the_floor(recorded: str) -> None:
-    tiny = the(found_in(recorded, choices(floor=5000.0, entities=("user=fred",)))["user=fred"])
-    assert (tiny.quota, tiny.needed) == (5000, 0)
-    assert the(found_in(recorded, choices(floor=1.0))["user=fred"]).quota < 1000
+    tiny = found_in(recorded, choices(entities=("user=fred",)))["user=fred", PRODUCE]
+    assert (tiny.limit, tiny.needed) == (1000, 0)
 
 
 def test_demand_that_was_held_up_is_taken_at_most(spark: SparkSession, tmp_path: Path) -> None:
     load_, due_bytes, _ = held_up(0.9 * MB)
     free = Load("eve", "free", due_bytes)
     found = found_in(warehouse_of(spark, documents([load_, free, CLOCK]), tmp_path), choices(), Per.CLIENT_ID)
-    held, known = (the(found[f"client-id={name}"]) for name in ("held", "free"))
-    assert held.answer == "interval"
-    assert known.answer == "exact"
+    held, known = (found[f"client-id={name}", PRODUCE] for name in ("held", "free"))
+    assert held.answer is Answer.INTERVAL
+    assert known.answer is Answer.EXACT
     assert held.needed >= 0.98 * known.needed
 
 
 def test_the_command_writes_what_check_accepts(recorded: str, tmp_path: Path) -> None:
-    path = tmp_path / "made" / "quotas.yaml"
-    arguments = ("--target", THROTTLE, "--out", str(path), "--floor", "2kB", "--per", "user", "--accept-low-confidence")
+    path = tmp_path / "quotas.yaml"
+    arguments = ("--target", THROTTLE, "--out", str(path), "--per", "user", "--accept-low-confidence")
     ran = CliRunner().invoke(analyze, ["recommend", "--warehouse", recorded, *arguments])
     assert ran.exit_code == 0, ran.output
     assert "~ user=alice producer_byte_rate unlimited → " in ran.stderr
@@ -197,7 +192,7 @@ def test_no_command_of_the_pages_touches_what_is_live(
     for command in (first, *others):
         command[command.index("--warehouse") + 1] = recorded
         assert command[-2:] == ["--out", made.name]
-        assert {"--quotas", "--config"} & set(command)
+        assert "--quotas" in command
     # Five minutes are little.
     ran = CliRunner().invoke(analyze, first)
     assert ran.exit_code == 1, ran.output
@@ -222,12 +217,10 @@ def test_no_command_of_the_pages_touches_what_is_live(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--target", THROTTLE, "--quotas", "q", "--config", "c"], "give either --quotas or --config"),
         (["--target", THROTTLE, "--propose"], "--propose needs the present quotas"),
         (["--target", THROTTLE, "--quotas", "q", "--per", "user"], "--per is for a new file"),
         (["--target", THROTTLE, "--quotas", "nowhere.yaml"], "nowhere.yaml"),
         (["--target", "faster"], "is not a target; write it like"),
-        (["--target", THROTTLE, "--floor", "none"], "--floor"),
         (["--target", THROTTLE, "--per", "ip"], "--per"),
     ],
 )
@@ -235,3 +228,36 @@ def test_what_the_user_got_wrong(arguments: list[str], said: str) -> None:
     ran = CliRunner().invoke(analyze, ["recommend", "--warehouse", "nowhere", *arguments])
     assert ran.exit_code == 2
     assert said in ran.stderr
+
+
+@given(st.floats(0, 1e15))
+def test_rounding_is_upwards_and_at_most_a_tenth(needed: float) -> None:
+    rounded = with_headroom(needed, 0.0)
+    assert needed <= rounded <= max(needed * 1.1 + 1e-9, np.ceil(needed))
+
+
+def test_headroom() -> None:
+    assert [with_headroom(each, 0.15) for each in (100.0, 1_000_000.0, 0.0)] == [120, 1_200_000, 0]
+
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("days", "missing", "answer", "confidence"),
+    [
+        (7, 0, Answer.EXACT, Confidence.HIGH),
+        (7, 0, Answer.INTERVAL, Confidence.MEDIUM),
+        (7, 0, Answer.UNKNOWN, Confidence.LOW),
+        (1, 0, Answer.EXACT, Confidence.MEDIUM),
+        (0.04, 0, Answer.EXACT, Confidence.LOW),
+        (7, 20, Answer.EXACT, Confidence.LOW),
+    ],
+)
+def test_confidence_comes_with_what_was_recorded(
+    days: float, missing: int, answer: Answer, confidence: Confidence
+) -> None:
+    period = Circumstances(0, int(days * DAY_MS), 0, 1, Window(), 1, ("enforce",), 1000, 100, missing, 0, capped=False)
+    found, because = confidence_of(answer, period, [])
+    assert found is confidence
+    assert bool(because) is (confidence is Confidence.LOW)

@@ -12,18 +12,19 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
+from analysis.demand.rows import Rows
 from analysis.errors import AnalysisError
-from analysis.kernel.fluid import replay
-from analysis.kernel.histogram import Floats
+from analysis.kernel.arrays import Floats
 from analysis.whatif import comparison
 from analysis.whatif.job import WhatIf, whatif
 from analysis.whatif.page import render
-from analysis.whatif.scenarios import Scenario, not_replayed
+from analysis.whatif.scenarios import Scenario, rules_not_replayed
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.rate import Window
-from tests.analysis.golden import answered, recording_of, warehouse_of
+from tests.analysis.demands import replayed
+from tests.analysis.golden import answered, rows_of, sums_of, warehouse_of
 from tests.analysis.loads import MB, Load, documents
 from tests.analysis.records import Document, document, row
 from tests.analysis.workloads import recordings
@@ -107,7 +108,7 @@ def test_the_job_says_what_the_kernel_says(found: WhatIf) -> None:
     for load in LOADS:
         row = units[load.instance, load.broker, kind_of(load).value, "", load.client_id]
         limit = TIGHT.limits[EACH_CLIENT_ID][kind_of(load)]
-        outcome = replay(load.demand, [limit])
+        outcome = replayed(load.demand, [limit])
         assert row["limit"] == limit
         assert row["rule"] == "client-id=<default>"
         assert row["recorded_bytes"] == np.floor(load.sent_bytes).sum()
@@ -150,11 +151,13 @@ def test_scenarios_do_not_disturb_each_other(recorded: str, found: WhatIf) -> No
     assert by_unit(several, "quotas-1") == {unit: {**row, "scenario": "quotas-1"} for unit, row in alone.items()}
 
 
-def test_where_sums_answer_all_no_row_is_read(recorded: str) -> None:
+def test_where_sums_answer_all_no_row_is_read(recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> NoReturn:
         raise AssertionError("rows were asked for")
 
-    wide = whatif(recording_of(recorded), [Scenario("wide", Policy({EACH_CLIENT_ID: {PRODUCE: 40 * MB}}))], never)
+    monkeypatch.setattr(Rows, "replayed", never)
+    policy = Policy({EACH_CLIENT_ID: {PRODUCE: 40 * MB}})
+    wide = whatif(sums_of(recorded), [Scenario("wide", policy)], rows_of(recorded))
     assert wide.replayed == 0
     rows = by_unit(wide, "wide").values()
     assert {(row["verdict"], row["throttled_s"]) for row in rows} == {("no", 0.0)}
@@ -180,7 +183,7 @@ def test_one_proxy_at_a_time_is_one_counter(asked: Asked) -> None:
     moved = [Load("alice", "over", first), Load("alice", "over", then, instance="edge-2")]
     ((unit, row),) = by_unit(asked(documents(moved), TIGHT)).items()
     assert unit == ("", 1, PRODUCE.value, "", "over")
-    whole = replay(Load("alice", "over", use).demand, [MB])
+    whole = replayed(Load("alice", "over", use).demand, [MB])
     assert row["throttled_s"] == pytest.approx(whole.throttled_s[0, 0], abs=1)
     assert row["recorded_bytes"] == np.floor(use).sum()
 
@@ -195,7 +198,7 @@ def test_what_is_not_replayed_is_left_out_and_said(recorded: str) -> None:
     said = "\n".join(comparison.left_out(found, "quotas-0"))
     assert "left out: produce of alice / over: burst of user=alice is not replayed" in said
     assert "left out: produce of bob / near, bob / under: cap user=bob holds besides, and caps are not replayed" in said
-    assert not_replayed(Policy({Entity(ip="10.0.0.1"): {QuotaKind.CONNECTION_CREATION_RATE: 5}})) == {
+    assert rules_not_replayed(Policy({Entity(ip="10.0.0.1"): {QuotaKind.CONNECTION_CREATION_RATE: 5}})) == {
         Entity(ip="10.0.0.1"): ["connection_creation_rate"]
     }
 
@@ -266,7 +269,7 @@ def test_what_was_not_held_up_is_known_exactly(asked: Asked, mode: str) -> None:
     (row,) = by_unit(answer).values()
     assert row["answer"] == "exact"
     assert row["before_throttled_s"] == row["before_throttled_requests"] == 0
-    assert row["throttled_s"] == replay(load.demand, [MB]).throttled_s[0, 0] > 0
+    assert row["throttled_s"] == replayed(load.demand, [MB]).throttled_s[0, 0] > 0
     assert f"recorded in mode {mode}" in comparison.text(answer, 5)
 
 
@@ -277,7 +280,7 @@ def test_intervals_of_ten_seconds(asked: Asked) -> None:
     ten = [{**each, "time_ms": each["time_ms"] + 9000 * each["seq"]} for each in documents([steady, burst])]
     answer = asked([{**each, "interval_ms": 10_000} for each in ten], TIGHT)
     units = {row["client_id"]: row for row in answer.units.to_pylist()}
-    by_second = replay(Load("alice", "steady", np.full(300, 1.3 * MB)).demand, [MB])
+    by_second = replayed(Load("alice", "steady", np.full(300, 1.3 * MB)).demand, [MB])
     assert units["steady"]["throttled_s"] == pytest.approx(by_second.throttled_s[0, 0], abs=2)
     assert units["steady"]["recorded_bytes"] == 30 * 13 * MB
     assert units["burst"]["verdict"] == "no"
@@ -286,21 +289,21 @@ def test_intervals_of_ten_seconds(asked: Asked) -> None:
 
 def test_gaps_are_counted_and_said(asked: Asked) -> None:
     answer = asked(documents(LOADS, lost=[50, 51, 52, 200]), TIGHT)
-    assert answer.recording.circumstances.missing_documents == 8
+    assert answer.circumstances.missing_documents == 8
     text = comparison.text(answer, 5)
     assert f"8 of {2 * SECONDS} documents are missing" in text
     assert "at least" in text
 
 
 def test_a_proxy_that_idles_has_no_gap(found: WhatIf) -> None:
-    assert found.recording.circumstances.missing_documents == 0
-    assert found.recording.circumstances.notes() == []
+    assert found.circumstances.missing_documents == 0
+    assert found.circumstances.notes() == []
 
 
 @pytest.mark.parametrize(("samples", "verdict"), [(11, "yes"), (21, "no")])
 def test_the_window_that_was_recorded(asked: Asked, samples: int, verdict: str) -> None:
     answer = asked(documents([Load("alice", "bursts", now_and_then(12 * MB))], samples=samples), TIGHT)
-    assert answer.recording.circumstances.window == Window(samples, 1000)
+    assert answer.circumstances.window == Window(samples, 1000)
     [row] = by_unit(answer).values()
     assert row["verdict"] == verdict
 
@@ -385,7 +388,7 @@ def test_the_kernels_own_workloads_through_the_job(asked: Asked) -> None:
     loads = [Load("w", each.name, np.array(each.run.served_bytes)) for each in found]
     units = by_unit(asked(documents(loads), TIGHT))
     for load in loads:
-        outcome = replay(load.demand, [MB])
+        outcome = replayed(load.demand, [MB])
         row = units["", 1, PRODUCE.value, "", load.client_id]
         assert row["throttled_s"] == outcome.throttled_s[0, 0]
         assert row["sent_bytes"] == pytest.approx(outcome.sent_bytes[0, 0])

@@ -11,15 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.errors import AnalysisError
-from analysis.kernel.demand import Bools, Indices
-from analysis.kernel.histogram import Floats
+from analysis.kernel.arrays import Bools, Floats, Indices
 from analysis.kernel.units import REPLAYED, Client
+from analysis.warehouse import Period, opened
 from quotas.kinds import QuotaKind
 from quotas.rate import Window
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_TABLES: Final = ("client", "charged", "counters", "readings", "documents")
 ENFORCE: Final = "enforce"
 NAMES: Final = ("cluster", "instance", "broker", "user", "client_id")
 """The key of sums: a client on one broker, through one proxy."""
@@ -108,7 +109,7 @@ class Used:
     capped: Bools
     """Whether it was charged to any cap."""
     links: Indices
-    """[2, link]: a client, and a counter of ``Recording`` that measured it."""
+    """[2, link]: a client, and a counter of ``Sums`` that measured it."""
 
     @property
     def active(self) -> Bools:
@@ -117,7 +118,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class Sums:
     """The sums of a period, and whom they are about."""
 
     circumstances: Circumstances
@@ -140,11 +141,20 @@ class Recording:
         return dict(zip(NAMES, self.identities.take(pa.array(clients)).columns, strict=True))
 
 
-def read(gold: "DuckDBPyConnection") -> Recording:
-    """Return the sums of a period, which the tables of ``gold`` are of.
+def read(warehouse: str, period: Period) -> Sums:
+    """Return the sums of a period.
 
-    Raises AnalysisError where nobody used anything that is replayed.
+    Raises AnalysisError where there is no gold, or nobody used anything that is replayed.
     """
+    import duckdb
+
+    try:
+        return _read(opened(warehouse, period, _TABLES))
+    except duckdb.Error as error:
+        raise AnalysisError(f"{warehouse}: gold cannot be read: {error}") from None
+
+
+def _read(gold: "DuckDBPyConnection") -> Sums:
     words = [kind.row.word for kind in REPLAYED]
     gold.execute("CREATE OR REPLACE TEMP TABLE replayed AS SELECT unnest(?) AS kind", [words])
     gold.execute(_queries("clients"))
@@ -159,7 +169,7 @@ def read(gold: "DuckDBPyConnection") -> Recording:
     counters = gold.execute(_queries("counters"), {"window_ms": circumstances.window.keep_ms}).fetchnumpy()
     roles = set(gold.execute("SELECT DISTINCT kind, role FROM charged_here").fetchall())
     present = tuple((kind, role) for kind in REPLAYED for role in ("quota", "cap") if (kind.row.word, role) in roles)
-    return Recording(
+    return Sums(
         circumstances,
         found.select(NAMES),
         tuple(starmap(Client, zip(*names, strict=True))),

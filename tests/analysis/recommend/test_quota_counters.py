@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.demand.recording import Circumstances, Recording, Used
+from analysis.demand.sums import Circumstances, Sums, Used
 from analysis.errors import AnalysisError
 from analysis.kernel.target import parse_target
 from analysis.kernel.units import Client
 from analysis.recommend.choices import Choices, Per
-from analysis.recommend.whose import Wanted, by_name, by_rules
+from analysis.recommend.quota_counters import QuotaCounters, by_name, by_rules
 from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
@@ -27,27 +27,27 @@ CHOICES = Choices(parse_target("p99 throttle < 100 ms"))
 FOUR = ("orders", "billing", "search", "audit")
 
 
-def recording(clients: Sequence[Client]) -> Recording:
+def recording(clients: Sequence[Client]) -> Sums:
     """Everybody has produced and fetched; nothing is to be read."""
     many = len(clients)
     one, links = np.ones(many), np.zeros((2, 0), dtype=np.intp)
     used = Used(*(one,) * 6, (None,) * many, one, one > 1, links)
-    return Recording(PERIOD, pa.table({}), tuple(clients), links[0], {PRODUCE: used, FETCH: used}, one, one)
+    return Sums(PERIOD, pa.table({}), tuple(clients), links[0], {PRODUCE: used, FETCH: used}, one, one)
 
 
 def client(user: str, client_id: str, broker: int = 1) -> Client:
     return Client("demo", "", broker, user, client_id)
 
 
-def units(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[int]:
+def units(wanted: QuotaCounters, kind: QuotaKind = PRODUCE) -> list[int]:
     """Return the number of the counter of each client."""
     [found] = [unit for of_kind, unit in wanted.units.parts if of_kind is kind]
     return list(map(int, found))
 
 
-def holders(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[Entity | None]:
+def holders(wanted: QuotaCounters, kind: QuotaKind = PRODUCE) -> list[Entity | None]:
     """Of each client."""
-    return [None if unit < 0 else wanted.holders[unit] for unit in units(wanted, kind)]
+    return [None if unit < 0 else wanted.quotas[wanted.quota_of[unit]][0] for unit in units(wanted, kind)]
 
 
 def test_four_client_ids_of_one_user_stay_four() -> None:
@@ -56,8 +56,8 @@ def test_four_client_ids_of_one_user_stay_four() -> None:
     wanted = by_rules(recording(clients), policy, CHOICES)
     assert holders(wanted) == [Entity(client_id=name) for name in FOUR]
     assert holders(wanted, FETCH) == [None] * 4
-    assert wanted.beyond == {PRODUCE: 0, FETCH: 4}
-    assert wanted.outside() == ["4 clients consuming under no quota"]
+    assert wanted.outside == {PRODUCE: 0, FETCH: 4}
+    assert wanted.outside_words() == ["4 clients consuming under no quota"]
 
 
 def test_a_new_file_is_for_whom_a_quota_can_name() -> None:
@@ -97,10 +97,10 @@ def test_who_shares_a_counter_shares_the_need() -> None:
     assert mine[0] == mine[1]
     assert mine[2] == mine[3]
     assert mine[4] != mine[5]
-    assert wanted.holders[mine[4]] == wanted.holders[mine[5]] == Entity(client_id=Prefix("job-"))
+    assert holders(wanted)[4] == holders(wanted)[5] == Entity(client_id=Prefix("job-"))
     assert mine[6] >= 0
     assert mine[7:] == [-1, -1], "many client-ids as one, and who is under a cap alone"
-    assert wanted.by_quota()[1] == 4
+    assert len(wanted.quotas) == 4
 
 
 def test_some_of_the_rules() -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from analysis.cli import analyze
 from analysis.errors import AnalysisError
-from analysis.recommend.writing import write
+from analysis.recommend.output import write
 from analysis.spark import session
 
 TARGET = "p99 throttle < 3 s"
@@ -33,14 +33,14 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "made" / "quotas.yaml"
+    path = tmp_path / "quotas.yaml"
     write(path, "quotas: []\n")
     new = tmp_path / "new"
     new.touch()
     assert path.stat().st_mode == new.stat().st_mode, "as whoever runs it makes files"
     write(path, "quotas: []\n# again\n")
     assert path.read_text() == "quotas: []\n# again\n"
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(path.parent.iterdir()) == [new, path]
     path.chmod(0o640)
     write(path, "quotas: []\r\n")
     assert path.read_bytes() == b"quotas: []\r\n"
@@ -61,9 +61,8 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    for path in (tmp_path / "quotas.yaml", tmp_path / "made" / "here" / "quotas.yaml"):
-        with pytest.raises(AnalysisError, match=r"quotas\.yaml cannot be written: No space left on device"):
-            write(path, "quotas: []\n")
+    with pytest.raises(AnalysisError, match=r"quotas\.yaml cannot be written: No space left on device"):
+        write(tmp_path / "quotas.yaml", "quotas: []\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,6 +96,7 @@ def test_what_is_no_file_is_refused_at_once(no_spark: None, tmp_path: Path, forc
         ("taken/quotas.yaml", "Not a directory"),
         ("taken/deeper/quotas.yaml", "Not a directory"),
         ("nowhere/quotas.yaml", "No such file or directory"),
+        ("missing/quotas.yaml", "No such file or directory"),
         (f"{'q' * 300}.yaml", "File name too long"),
         (f"{'q' * 300}/quotas.yaml", "File name too long"),
     ],
@@ -115,7 +115,7 @@ def test_a_directory_that_takes_no_files_is_refused_at_once(
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("tempfile.TemporaryFile", read_only)
-    assert "cannot be written: Read-only file system" in refused(tmp_path / "made" / "quotas.yaml").stderr
+    assert "cannot be written: Read-only file system" in refused(tmp_path / "quotas.yaml").stderr
 
 
 @pytest.mark.parametrize("headroom", ["nan", "inf", "-inf", "1e300", "-0.1"])

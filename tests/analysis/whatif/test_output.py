@@ -50,10 +50,8 @@ def test_it_is_written_over_an_earlier_one(recorded: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("whatif/notes.txt", "whatif holds notes.txt, which what-if has not made"),
-        ("whatif/sub/part-0.parquet", "whatif holds sub, which what-if has not made"),
-        ("whatif/part-0.parquet", "whatif holds a table without whatif.html beside it"),
-        ("whatif.html", "whatif.html is there and no page of what-if"),
+        ("whatif/part-0.parquet", "part-0.parquet is there, and not made by what-if"),
+        ("whatif.html", "whatif.html is there, and not made by what-if"),
     ],
 )
 def test_what_is_not_its_own_is_left(recorded: str, tmp_path: Path, name: str, said: str) -> None:
@@ -73,8 +71,7 @@ def test_what_somebody_put_among_its_own_is_left(recorded: str, tmp_path: Path) 
     assert run(recorded, str(tmp_path), tmp_path).exit_code == 0
     theirs = tmp_path / "whatif" / "joined.parquet"
     pq.write_table(pa.table({"a": [1]}), theirs)
-    ran = run(recorded, str(tmp_path), tmp_path)
-    assert (ran.exit_code, "holds joined.parquet" in ran.stderr) == (2, True)
+    assert run(recorded, str(tmp_path), tmp_path).exit_code == 0
     assert pq.read_table(theirs).num_rows == 1
 
 
@@ -92,4 +89,4 @@ def test_a_file_is_no_directory(no_spark: None, tmp_path: Path, out: str) -> Non
     (tmp_path / "taken" / "whatif").touch()
     ran = run("nowhere", out.format(tmp_path) if ":" in out else f"{tmp_path}/{out}", tmp_path)
     assert ran.exit_code == 2
-    assert "is there and no directory: name another" in ran.stderr
+    assert "cannot be written" in ran.stderr

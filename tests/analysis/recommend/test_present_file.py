@@ -7,13 +7,14 @@ from typing import NoReturn
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.kernel.advice import Confidence
 from analysis.kernel.censoring import Answer
 from analysis.kernel.target import parse_target
 from analysis.kernel.units import Unit
 from analysis.recommend.choices import Choices
-from analysis.recommend.needs import Need, Recommendation
-from analysis.recommend.present import Fate, Present, lines, merged, quota_file_of, read, summary, verdicts
+from analysis.recommend.need import Confidence, Need
+from analysis.recommend.present_file import Present, merged, read
+from analysis.recommend.quota_counters import Quota
+from analysis.recommend.verdicts import Fate, lines, summary, verdicts
 from config.problems import ConfigError, Problem
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
@@ -54,19 +55,19 @@ def need(quota: float = 3.2e6, kind: QuotaKind = PRODUCE, *, low_because: str = 
     return replace(found, low_because=low_because)
 
 
-def of(user: Name | None, client_id: Name | None, *needs: Need, refused: str = "") -> Recommendation:
-    return Recommendation(Entity(user, client_id), needs, refused)
+def of(user: Name | None, client_id: Name | None, *needs: Need) -> dict[Quota, Need]:
+    return {(Entity(user, client_id), each.kind): each for each in needs}
 
 
-FOUND = (
-    of("shop", None, need(), need(5e4, FETCH, low_because="recorded for 3 h alone")),
-    of(Group("analytics"), None, need(9e6, FETCH)),
-    of(None, Prefix("team-a-"), need(7e6)),
-    of(EACH, None, need(6e6)),
-    of("trial", None, need(2e6)),
-    of("known", None, need(3.2e6)),
-    of("stranger", None, need()),
-)
+FOUND = {
+    **of("shop", None, need(), need(5e4, FETCH, low_because="recorded for 3 h alone")),
+    **of(Group("analytics"), None, need(9e6, FETCH)),
+    **of(None, Prefix("team-a-"), need(7e6)),
+    **of(EACH, None, need(6e6)),
+    **of("trial", None, need(2e6)),
+    **of("known", None, need(3.2e6)),
+    **of("stranger", None, need()),
+}
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_low_confidence_is_taken_where_one_says_so(present: Present) -> None:
 
 
 def test_what_is_refused_is_left(present: Present) -> None:
-    few = [of("shop", None, need(), refused="too little data: used in 4 s")]
+    few = of("shop", None, replace(need(), refused="too little data: used in 4 s"))
     found = verdicts(present.policy, few, CHOICES, accept_low=True)
     assert merged(present, found) == TEXT
     assert "x user=shop producer_byte_rate 10485760: too little data: used in 4 s" in list(lines(found))
@@ -123,7 +124,7 @@ def test_of_very_many_that_are_left_some_are_told(tmp_path: Path) -> None:
     path.write_text(
         "quotas:\n" + "".join(f"- {{entity: {{user: u{n}}}, producer_byte_rate: 1MB}}\n" for n in range(50))
     )
-    said = list(lines(verdicts(read(path).policy, (), CHOICES, accept_low=False)))
+    said = list(lines(verdicts(read(path).policy, {}, CHOICES, accept_low=False)))
     assert len(said) == 21
     assert said[-1] == "? and 30 more unused"
 
@@ -185,7 +186,7 @@ def test_what_cannot_be_written_is_said_in_the_words_of_who_reads_it(
     def refuse(file: str, _: str) -> NoReturn:
         raise ConfigError([Problem(file, 8, 25, "quotas[0]", "is too much"), Problem(file, 9, 1, "", "so is this")])
 
-    monkeypatch.setattr("analysis.recommend.present.parse", refuse)
+    monkeypatch.setattr("analysis.recommend.present_file.parse", refuse)
     with pytest.raises(AnalysisError) as raised:
         merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=False))
     path = present.path
@@ -210,24 +211,6 @@ def test_a_file_that_changes_meanwhile_is_noticed(present: Present) -> None:
     assert not present.is_unchanged()
 
 
-CONFIG = (
-    'cluster: {{name: demo, bootstrap: ["127.0.0.1:19092"]}}\n'
-    'listeners: [{{name: P, bind: "127.0.0.1:9092", advertise: 127.0.0.1, brokers: {{"0-9": "9100-9109"}}}}]\n'
-    "quotas: {{store: {store}}}\n"
-)
-
-
-def test_a_configuration_names_the_file(tmp_path: Path) -> None:
-    config = tmp_path / "sluice.yaml"
-    config.write_text(CONFIG.format(store="{path: own.yaml}"))
-    assert quota_file_of(config) == tmp_path / "own.yaml"
-    config.write_text(CONFIG.format(store='{type: zookeeper, connect: "zk:2181"}'))
-    with pytest.raises(AnalysisError, match="not in one file: write them into one with `sluice quotas export"):
-        quota_file_of(config)
-    with pytest.raises(AnalysisError, match="nowhere"):
-        quota_file_of(tmp_path / "nowhere.yaml")
-
-
 def test_what_caps_did_is_said(present: Present) -> None:
     alone, among, idle = (replace(need(), capped=True, by_caps=share) for share in (1.0, 0.5, 0.0))
     for mine, said in (
@@ -235,4 +218,4 @@ def test_what_caps_did_is_said(present: Present) -> None:
         (among, "; held by caps while recorded, by these among others: a quota above them changes nothing)"),
         (idle, "; under caps besides, which held nobody)"),
     ):
-        assert next(lines(verdicts(present.policy, [of("shop", None, mine)], CHOICES, accept_low=False))).endswith(said)
+        assert next(lines(verdicts(present.policy, of("shop", None, mine), CHOICES, accept_low=False))).endswith(said)

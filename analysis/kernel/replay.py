@@ -1,0 +1,262 @@
+"""Recorded demand under other quotas: Kafka's throttle as a closed-loop, quasi-steady fluid, second by second.
+
+The model of one unit: however many connections it has, their requests of r bytes wait in the one line of its
+counter until what it owes is over. So they send no faster than r / (X + r / P), where P is how fast they send when
+nobody holds them up, and X is Kafka's law of what was sent in the window W before (``quotas.throttle.excess``).
+Solved for the bytes s of one second, with c = r / 10 because the X of a request counts that request already:
+
+    s (X + c / P) = c,  X = X0 + s / T   =>   s = 2 c / (y + sqrt(y² + 4 c / T)),  y = X0 + c / P
+
+where X0 is what the seconds before ask for by themselves. The rest waits, first in, first out.
+tests/reference/request_level.py simulates each request; the model is compared with it.
+
+A column is a unit under the limit of one scenario. It goes through the loop only while it is held up, or over its limit
+without being held up: until its first throttle it passes as it comes, and again once nothing of it is late. A curve has
+points, one more than seconds: sums of what arrived, or was sent, until then.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from analysis.kernel.arrays import Bools, Floats, Indices
+from analysis.kernel.demand import Arrivals, Demand
+from analysis.kernel.histogram import EDGES_S
+from quotas.rate import Window
+from quotas.throttle import excess
+
+SLAB_S: Final = 64
+"""Seconds that are looked at together: long enough for NumPy, short enough for the cache."""
+_LEAST_THROTTLE_S: Final = 1e-6
+_LEAST_WAITING_BYTES: Final = 1.0
+_NEARLY: Final = 1 - 1e-9
+"""Short of these a throttle, a backlog and what lacks to the peak are rounding errors of the curves."""
+_PIECES: Final = 16
+"""Parts of a backlog left at the end, by which its delays are weighed."""
+_UNLIMITED: Final = 1e300
+"""An infinite quota, without its infinities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some columns, each once."""
+
+    scenario: Indices
+    unit: Indices
+
+    @property
+    def at(self) -> tuple[Indices, Indices]:
+        """Their places in an array of [scenario, unit]."""
+        return self.scenario, self.unit
+
+
+@dataclass(frozen=True)
+class Slab:
+    """Some seconds of the columns in the loop: [second, column], and curves [point, column]."""
+
+    start: int
+    columns: Columns
+    arrived: Floats
+    """A curve that begins with 0."""
+    gone: Floats
+    """A curve of what was sent, which begins with what waited: below 0."""
+    asked_s: Floats
+    """The throttle time that Kafka's law asks for at the end of each second."""
+    demand: Demand
+    arrivals: Arrivals
+
+    @cached_property
+    def sent_bytes(self) -> Floats:
+        return np.diff(self.gone, axis=0)
+
+    @cached_property
+    def waiting_bytes(self) -> Floats:
+        """At each point."""
+        return self.arrived - self.gone
+
+    @cached_property
+    def late(self) -> Bools:
+        """At each point, whether anything waits."""
+        return self.waiting_bytes >= _LEAST_WAITING_BYTES
+
+    @cached_property
+    def held(self) -> Bools:
+        """Whether a throttle lets something wait: at the peak rate nobody is held up."""
+        return self.late[1:] & (self.sent_bytes < _NEARLY * self.demand.peak_bytes_per_s[self.columns.unit])
+
+    @cached_property
+    def throttled(self) -> Bools:
+        return self.held | (self.asked_s > _LEAST_THROTTLE_S)
+
+    @property
+    def active_anyway(self) -> Bools:
+        """Active in a second in which nothing arrived: throttled, or sending what waited."""
+        return (self.throttled | self.late[:-1]) & (np.diff(self.arrived, axis=0) <= 0)
+
+    def throttle_s(self) -> Floats:
+        """Return the throttle times that requests were given, 0 where none, from what passed: s = r / (X + r / P)."""
+        unit = self.columns.unit
+        with np.errstate(divide="ignore"):
+            cycle_s = self.demand.request_bytes[unit] * (1 / self.sent_bytes - 1 / self.demand.peak_bytes_per_s[unit])
+        given_s = np.where(self.held, np.maximum(self.asked_s, cycle_s), self.asked_s)
+        return np.where(self.throttled, np.maximum(given_s, EDGES_S[1]), 0)
+
+    def delays(self) -> tuple[Indices, Floats, Floats]:
+        """Return how long bytes that waited had waited when they left: column, seconds and bytes."""
+        column, second = np.nonzero(self.late[:-1].T)
+        leaving = self.sent_bytes[second, column]
+        # A byte leaves in the middle of its second.
+        middle = self.gone[second, column] + leaving / 2
+        came_s = self.arrivals.time_s(self.columns.unit[column], self.start, middle)
+        return column, np.maximum(self.start + second + 0.5 - came_s, 0), leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The columns of which something waits at the end."""
+
+    columns: Columns
+    waiting_bytes: Floats
+    """[column]."""
+    delays: tuple[Indices, Floats, Floats]
+    """As ``Slab.delays``, if nothing came after it and it left at the rate of the limit."""
+
+
+Visit = Callable[[Slab], Bools]
+"""Looks at a slab, and returns [column] which are of further interest: the others are replayed no more."""
+
+
+def replay(demand: Demand, limits: Floats, window: Window, visit: Visit) -> Left:
+    """Let ``demand`` meet ``limits`` [scenario, unit] in bytes per second, infinite for none; show it slab by slab."""
+    window_s = window.keep_ms / 1000
+    if window_s < 1:
+        raise ValueError(f"the model goes by seconds: a window of {window.keep_ms} ms is too short for it")
+    return _Loop(demand, np.minimum(limits, _UNLIMITED), window_s, visit).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _InLoop:
+    """Columns in the loop between two slabs."""
+
+    columns: Columns
+    gone: Floats
+    """[point, column]: what was sent by the last points, less what had arrived by the very last."""
+
+
+class _Loop:
+    def __init__(self, demand: Demand, limits: Floats, window_s: float, visit: Visit) -> None:
+        self._demand = demand
+        self._limits = limits
+        self._window_s = window_s
+        self._history = int(np.ceil(window_s))
+        self._visit = visit
+        self._arrivals = Arrivals(demand)
+        self._dismissed = np.zeros(limits.shape, dtype=bool)
+
+    def run(self) -> Left:
+        nobody = np.zeros(0, dtype=np.intp)
+        held = _InLoop(Columns(nobody, nobody), np.zeros((self._history + 1, 0)))
+        least = self._limits.min(axis=0, initial=_UNLIMITED) * self._window_s
+        surges = self._arrivals.surges(self._history, SLAB_S, least)
+        end = -(-self._demand.seconds // SLAB_S)
+        at = 0
+        while at < end:
+            if at in surges:
+                held = self._joined(held, at * SLAB_S, *surges.pop(at))
+            if len(held.columns.unit):
+                held = self._slab(held, at * SLAB_S)
+                at += 1
+            else:
+                at = next(iter(surges), end)
+        return self._left(held)
+
+    def _joined(self, held: _InLoop, start: int, unit: Indices, most: Floats) -> _InLoop:
+        """Add the columns that are over their limits in a slab, and are not in the loop yet."""
+        absent = ~self._dismissed
+        absent[held.columns.at] = False
+        scenario, number = np.nonzero((most > self._limits[:, unit] * self._window_s) & absent[:, unit])
+        new, column = np.unique(unit[number], return_inverse=True)
+        points = self._arrivals.points(new, start - self._history, self._history)
+        return _InLoop(
+            Columns(
+                np.concatenate((held.columns.scenario, scenario)),
+                np.concatenate((held.columns.unit, unit[number])),
+            ),
+            np.concatenate((held.gone, (points - points[-1])[:, column]), axis=1),
+        )
+
+    def _slab(self, held: _InLoop, start: int) -> _InLoop:
+        """Run the loop for a slab; return the columns that stay in it."""
+        history, columns = self._history, held.columns
+        count = min(SLAB_S, self._demand.seconds - start)
+        units, column = np.unique(columns.unit, return_inverse=True)
+        arrived = self._arrivals.points(units, start - history, history + count)
+        arrived = (arrived - arrived[history])[:, column]
+        gone = np.concatenate((held.gone, np.empty((count, len(column)))))
+        law = _Law(self._demand, columns.unit, self._limits[columns.at], self._window_s)
+        law.advance(gone, arrived[history + 1 :])
+        asked_s = law.asked_s(gone)
+        slab = Slab(start, columns, arrived[history:], gone[history:], asked_s, self._demand, self._arrivals)
+        wanted = self._visit(slab)
+        self._dismissed[columns.at] = ~wanted
+        # Columns that are late in the window, or still over the limit, go on.
+        late = (arrived - gone)[-history - 1 :] >= _LEAST_WAITING_BYTES
+        stays = wanted & (late.any(axis=0) | (asked_s[-1] > _LEAST_THROTTLE_S))
+        behind = gone[-history - 1 :] - arrived[-1]
+        return _InLoop(Columns(columns.scenario[stays], columns.unit[stays]), behind[:, stays])
+
+    def _left(self, held: _InLoop) -> Left:
+        waiting = -held.gone[-1]
+        late = waiting >= _LEAST_WAITING_BYTES
+        columns = Columns(held.columns.scenario[late], held.columns.unit[late])
+        waiting = waiting[late]
+        rate = np.minimum(self._limits[columns.at], self._demand.peak_bytes_per_s[columns.unit])
+        column = np.repeat(np.arange(len(waiting)), _PIECES)
+        part = np.tile((np.arange(_PIECES) + 0.5) / _PIECES, len(waiting))
+        ahead = part * waiting[column]
+        end = self._demand.seconds
+        came_s = self._arrivals.time_s(columns.unit[column], end, ahead - waiting[column])
+        delays = (column, end + ahead / rate[column] - came_s, waiting[column] / _PIECES)
+        return Left(columns, waiting, delays)
+
+
+class _Law:
+    """The solution of the model's equation, column by column."""
+
+    def __init__(self, demand: Demand, unit: Indices, limit: Floats, window_s: float) -> None:
+        in_flight = demand.in_flight_bytes[unit]
+        self._limit = limit
+        self._peak = demand.peak_bytes_per_s[unit]
+        self._window_s = window_s
+        self._whole = int(window_s)
+        self._part = window_s - self._whole
+        self._first = int(np.ceil(window_s)) + 1
+        self._flight_s = in_flight / self._peak
+        self._double = 2 * in_flight
+        self._quadruple = 4 * in_flight / limit
+
+    def advance(self, gone: Floats, arrived: Floats) -> None:
+        """Fill a curve of what is sent behind the window with which it begins; ``arrived`` is what may be sent."""
+        for point, most in enumerate(arrived, self._first):
+            before = gone[point - 1]
+            past = gone[point - self._whole]
+            if self._part:
+                past = past - self._part * (past - gone[point - self._whole - 1])
+            wait_s = excess((before - past) / self._window_s, self._limit, self._window_s)
+            wait_s += self._flight_s
+            with np.errstate(divide="ignore"):  # far below the quota: no bound but the peak
+                flow = self._double / (wait_s + np.sqrt(wait_s * wait_s + self._quadruple))
+            np.minimum(flow, self._peak, out=flow)
+            np.minimum(flow, most - before, out=flow)
+            np.add(before, flow, out=gone[point])
+
+    def asked_s(self, gone: Floats) -> Floats:
+        """Return [second, column] the throttle time that is asked for at the end of each second behind the window."""
+        past = gone[self._first - self._whole : len(gone) - self._whole]
+        if self._part:
+            past = past - self._part * (past - gone[self._first - self._whole - 1 : len(gone) - self._whole - 1])
+        sent = gone[self._first :] - past
+        return excess(sent / self._window_s, self._limit, self._window_s)
