@@ -16,7 +16,8 @@ COPY quotas quotas
 ENV PIP_CONSTRAINT=/src/deploy/constraints.txt
 RUN python -m venv /opt/sluice \
     && /opt/sluice/bin/pip install --no-cache-dir --constraint deploy/constraints.txt . \
-    && /opt/sluice/bin/sluice --version | grep --fixed-strings '(compiled)' \
+    && /opt/sluice/bin/sluice --version > /tmp/version \
+    && grep --fixed-strings '(compiled)' /tmp/version \
     && /opt/sluice/bin/pip uninstall --yes pip setuptools
 
 FROM python:3.11-slim
