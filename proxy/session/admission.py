@@ -5,9 +5,10 @@ when the debt is over and its client has its turn; ``Session.resume`` then reads
 counters again. The wait ends early where a longer one would break the client: a Fetch is then answered as a broker
 answers one over its quota, without data; anything else goes, and the counter owes what it takes.
 
-A request that has to pass several counters waits in the queue of one that is in debt. It goes when all of them let it,
-and is charged to all of them then. A counter that would have let it pass promises to do so when it comes again, and
-gives one promise at a time, to the oldest request: so the oldest one always gets on (docs/decisions/0022).
+A request that has to pass several counters waits in the queue of one that is in debt. It goes when it may
+pass all of them, and is charged to all of them then. A counter that it might have passed promises to admit it when it
+comes again, and gives one promise at a time, to the oldest request: so the oldest one always gets on
+(docs/decisions/0022).
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ from proxy.identity.sasl import SaslObserver
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
 from proxy.session.calls import SessionCalls, Waiting
-from proxy.session.sender import Sender
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.throttling import Alarm, Throttling
 from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Account
@@ -26,8 +27,8 @@ from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
 LENIENCE_MS: Final = 4000
-"""So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
-behind it. The counter owes it."""
+"""The connections of a counter together may send so much within its debt, if a re-authentication comes behind it. The
+counter owes it."""
 
 _NEARLY_MS: Final = 1000
 """Up to this debt a ShareFetch goes that has waited as long as clients wait."""
@@ -37,7 +38,7 @@ _AGAIN_MS: Final = 100
 
 
 class Wait:
-    """One stay in a counter's queue."""
+    """A stay in a counter's queue."""
 
     __slots__ = ("account", "alarm", "bound", "cap", "cost", "place", "since_ms", "what")
 
@@ -63,30 +64,32 @@ class Ticket:
         "_asked",
         "_first_ms",
         "_forced",
+        "_identity",
         "_kept",
         "_number",
         "_passed",
         "_promises",
         "_rest",
         "_sasl",
-        "_sender",
         "_session",
         "_throttling",
         "_wait",
     )
 
-    def __init__(self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, sender: Sender) -> None:
+    def __init__(
+        self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, identity: ClientIdentity
+    ) -> None:
         self._session = session
         self._throttling = throttling
         self._sasl = sasl
-        self._sender = sender
+        self._identity = identity
         self._wait: Wait | None = None
         self._kept: Place | None = None
         """The place that was given up last, for its client's next request."""
         self._first_ms = 0
         """Since when it has waited, in whichever queue."""
         self._passed: tuple[Bound, ...] = ()
-        """The counters that let it go now, whatever is owed: that of its turn, and those of ``_forced``."""
+        """The counters that it may pass now, whatever is owed: that of its turn, and those of ``_forced``."""
         self._forced: tuple[Bound, ...] = ()
         """The counters that it waits for no longer."""
         self._rest: tuple[Bound, ...] = ()
@@ -94,17 +97,17 @@ class Ticket:
         self._number = NO_NUMBER
         """Its number in every queue; none while it waits in no queue and has no turn."""
         self._asked: tuple[Bound, ...] = ()
-        """The counters that would have let it go, since it began to ask them again."""
+        """The counters that it might have passed, since it began to ask them again."""
         self._promises: tuple[Bound, ...] = ()
         """Counters that gave it their promise (``Bound.promise``); an older request may have taken it over since."""
 
     @property
     def is_at_its_turn(self) -> bool:
-        """A counter lets it go now, whatever is owed."""
+        """It may pass a counter now, whatever is owed."""
         return bool(self._passed)
 
     def has_passed(self, bound: Bound) -> bool:
-        """Whether that counter lets it go now, whatever is owed: it is its turn there, or it has the promise."""
+        """Whether it may pass that counter now, whatever is owed: it is its turn there, or it has the promise."""
         if self._number and bound.promised == self._number:
             return True
         return any(passed is bound for passed in self._passed)
@@ -118,7 +121,7 @@ class Ticket:
         now_ms: int,
         weight: float = 0.0,
     ) -> bool:
-        """Return whether all of these counters let it pass now; if not it waits in the queue of the first that doesn't.
+        """Return whether it may pass all of these counters now; if not it waits in the queue of the first in debt.
 
         ``cost`` is what it will be charged, as far as that has come: others are told to wait for it. ``weight`` counts
         against its client's turns, by default the same.
@@ -166,7 +169,7 @@ class Ticket:
             weight = 1.0  # what a Fetch brings is not known, and each gets its share
         place = throttling.queue_of(bound).join(
             self,
-            self._sender.path(account),
+            self._identity.path(account),
             cost,
             now_ms,
             weight=weight or cost or 1.0,

@@ -38,7 +38,7 @@ class Body:
 
 
 class Exchange:
-    """One request and its answer. A request with acks=0 has none."""
+    """A request under way and its answer. A request with acks=0 has none."""
 
     __slots__ = (
         "account",

@@ -44,9 +44,9 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     limit = side.splitter.limit
     in_flight = side.in_flight
     served = policies.served
-    account = policies.sender.account
+    account = policies.identity.account
     meter = account.meter
-    client_id_bytes = policies.sender.client_id_bytes
+    client_id_bytes = policies.identity.client_id_bytes
     position = 0
     while end - position >= _HEAD_BYTES and len(in_flight) < MAX_IN_FLIGHT and not is_shut:
         size: int = read_i32_be(data, position)

@@ -14,7 +14,7 @@ from protocol.frames import REQUEST_HEAD
 
 _MOST_VERSION: Final = 0x7FFF
 _MOST_BYTES: Final = 64 * 1024
-"""Of an ApiVersions that nobody knows yet; today's have names of a client's software."""
+"""Limit for an ApiVersions of a version to come; today's have names of a client's software."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from proxy.identity.sasl import SaslObserver
 from proxy.session.calls import SessionCalls
-from proxy.session.sender import Sender
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.throttling import Alarm, Throttling
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
@@ -14,13 +14,15 @@ class Mute:
     last.
     """
 
-    __slots__ = ("_end_ms", "_handle", "_kind", "_sasl", "_sender", "_session", "_throttling")
+    __slots__ = ("_end_ms", "_handle", "_identity", "_kind", "_sasl", "_session", "_throttling")
 
-    def __init__(self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, sender: Sender) -> None:
+    def __init__(
+        self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, identity: ClientIdentity
+    ) -> None:
         self._session = session
         self._throttling = throttling
         self._sasl = sasl
-        self._sender = sender
+        self._identity = identity
         self._kind = QuotaKind.PRODUCER_BYTE_RATE
         self._end_ms = 0
         self._handle: Alarm | None = None
@@ -47,9 +49,9 @@ class Mute:
         throttle_ms = min(throttling.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter), most_ms)
         throttling.given(account, kind, bound, throttle_ms, now_ms)
         room_ms = max(self._sasl.deadline_ms - now_ms, 0)
-        waiting_ms = counter.waiting_ms(self._sender.path(account))
+        waiting_ms = counter.waiting_ms(self._identity.path(account))
         told_ms = min(throttling.allow(throttle_ms + waiting_ms, counter), room_ms, most_ms)
-        if told_ms > 0 and not self._sender.coordinates:
+        if told_ms > 0 and not self._identity.coordinates:
             self._lengthen(kind, now_ms + min(throttle_ms, room_ms))
         return told_ms
 

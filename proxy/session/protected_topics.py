@@ -33,7 +33,7 @@ class Guard:
         self._left = 0
         """Bytes of the frame under way that are still to come."""
         self._walk: ProduceTopics | None = None
-        """Of that frame, if it is a Produce."""
+        """The walk through that frame, if it is a Produce."""
         self._held = b""
         """A header that was not all there. It has been forwarded: nothing in it can be refused."""
 

@@ -11,15 +11,13 @@ from proxy.session.exchange import Exchange, expect
 from proxy.session.serving import FETCH, FETCH_KEY, PRODUCE, Served
 from proxy.usage.accounts import Account
 
-UNREAD: Final = -2
-"""The header has not been read: the client-id is that of the request before."""
 AFTER_CORRELATION_ID: Final = 12
-"""Where the length of the client-id stands in a request."""
+"""Offset of the client-id's length in a request."""
 MAX_KEPT_BYTES: Final = 512
-"""Of the beginnings that a connection keeps; a longer one (a client-id alone may have 32 KiB) is read each time."""
+"""Limit for the beginning that a connection keeps; a longer one (a client-id may have 32 KiB) is read each time."""
 ACKS_0: Final = b"\0\0"
 NONE: Final = 1 << 32
-"""What no api key and version is, whatever bytes a client sends."""
+"""No api key and version, whatever bytes a client sends."""
 
 _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 
@@ -38,8 +36,8 @@ class Request:
         self.correlation_id: int = head[2]
         self.client_id_bytes: int = 2 + max(head[3], 0)
         self.end: int = position + 4 + self.size
-        self.body = UNREAD
-        """Where its body begins."""
+        self.body: int | None = None
+        """Where its body begins; None while its header has not been read: its client-id is that of the one before."""
 
     @property
     def missing(self) -> int:
@@ -85,7 +83,7 @@ class RequestPrefix:
         self.number = NONE
         """Of ``api``: api key << 16 | version; or NONE: the next one is read anew."""
         self.beginning = b""
-        """What a request of ``api`` has from AFTER_CORRELATION_ID on if this is its prefix."""
+        """The bytes from AFTER_CORRELATION_ID on of a request of ``api`` with this prefix."""
         self.width = 0
         """Bytes from the frame's size to the field that is read, of which ``needed`` must be there."""
         self.needed = 0
@@ -94,8 +92,8 @@ class RequestPrefix:
         """Read the next request anew."""
         self.number = NONE
 
-    def find(self, request: Request) -> int:
-        """Return the offset of the field behind the prefix of a request, or MORE.
+    def find(self, request: Request) -> int | None:
+        """Return the offset of the field behind the prefix of a request; None if it is not there yet.
 
         Raises ProtocolError if the request ends within that field.
         """
@@ -109,15 +107,16 @@ class RequestPrefix:
             return field
         return self._read(request)
 
-    def _read(self, request: Request) -> int:
+    def _read(self, request: Request) -> int | None:
         spec, chunk, end = request.api.spec, request.chunk, request.end
-        if request.body == UNREAD:
-            request.body = request_body_offset(spec, chunk, request.position, end)
-        if request.body == MORE:
-            return MORE
-        field, needed = _first_field(request.api.on_request, spec, chunk, request.body, end)
+        body = request.body
+        if body is None:
+            body = request_body_offset(spec, chunk, request.position, end)
+        if body == MORE:
+            return None
+        field, needed = _first_field(request.api.on_request, spec, chunk, body, end)
         if field == MORE or field + needed > len(chunk):
-            return MORE
+            return None
         self.api = request.api
         begin = request.position + AFTER_CORRELATION_ID
         kept = field - begin <= MAX_KEPT_BYTES
@@ -139,8 +138,8 @@ def _first_field(on_request: int, spec: ApiSpec, chunk: bytes, body: int, end: i
 def without_answered(served: Mapping[int, Served], held: bytes) -> tuple[bytes, int] | None:
     """Return ``held`` without the requests that expect an answer, and how many these are.
 
-    A Produce with acks=0 expects none. What is not there to its end stays; None where that is the first request, and it
-    expects an answer. Raises ProtocolError where a request ends inside its header.
+    A Produce with acks=0 expects none. A request that is not there to its end stays. Returns None if that is the first
+    request, and expects an answer. Raises ProtocolError where a request ends inside its header.
     """
     kept: list[bytes] = []
     dropped, position = 0, 0

@@ -1,19 +1,17 @@
 """From the client to the broker: requests found in the stream, policies asked, the client stopped when it must wait.
 
-Of a request only the header is read. A chunk of whole frames that need nothing is forwarded in one write, as it
+Only the header of a request is read. A chunk of whole frames that need nothing is forwarded in one write, as it
 came. A client that must wait is stopped at a frame border: what it sent beyond stays in the splitter (bounded by
 the chunk) and its socket is not read. Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 The ``policies`` decide about single requests.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from librt.strings import read_i32_be
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import FrameSplitter
-from protocol.headers import MORE
 from proxy.identity.sasl import SaslObserver
 from proxy.session.calls import SessionCalls
 from proxy.session.decision import Forward, Need, Park, Reply, Splice
@@ -43,11 +41,9 @@ from proxy.session.wires import CLIENT, Wire, dropped
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
 
-NOT_HELD: Final = -1
-
 
 class RequestStream(Flow):
-    """What comes from one client, until it is with the broker."""
+    """The requests of one client, until they are with the broker."""
 
     __slots__ = (
         "_client",
@@ -80,9 +76,9 @@ class RequestStream(Flow):
         self.policies = policies
         self.sasl = sasl
         self.body: Body | None = None
-        """Of the request under way, while its end is still to come."""
+        """The rest of the request under way, while its end is still to come."""
         self.splitter = splitter
-        self._held_since_ms = NOT_HELD
+        self._held_since_ms: int | None = None
         """Since when the requests that the splitter holds have been held, if for a reason of ours."""
         self._client = session.client
         self._paused = False
@@ -136,10 +132,8 @@ class RequestStream(Flow):
         """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
         if self._is_gathered or self.splitter.held_bytes > FREE_BYTES:
             self._note_gathered()
-        if not self.splitter.held_bytes or not self.reasons & HELD_UP:
-            self._held_since_ms = NOT_HELD
-        elif self._held_since_ms == NOT_HELD:
-            self._held_since_ms = now_ms
+        since_ms = now_ms if self._held_since_ms is None else self._held_since_ms
+        self._held_since_ms = since_ms if self.splitter.held_bytes and self.reasons & HELD_UP else None
 
     def _note_gathered(self) -> None:
         """Take note of what is kept of a request that is not whole, or of who has not proved who he is. Raises
@@ -192,7 +186,7 @@ class RequestStream(Flow):
     def _take_frames(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
-        held_ms = 0 if self._held_since_ms == NOT_HELD else now_ms - self._held_since_ms
+        held_ms = 0 if self._held_since_ms is None else now_ms - self._held_since_ms
         chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
         self._look_for_crowd()
         if self.reasons & AT_BORDER and 0 < position < len(chunk):  # the frame under way is the last to go
@@ -283,12 +277,12 @@ class RequestStream(Flow):
         held = splitter.release()
         needed = 0
         while held and self.reasons & AT_BORDER == RAW_TOKENS:
-            size = login.token(held, self.policies.served, now_ms)
-            if size <= 0:
-                needed = login.needed(held) if size == MORE else 0
+            token = login.token(held, self.policies.served, now_ms)
+            if not isinstance(token, bytes):
+                needed = 0 if token is None else token.size
                 break
-            self.write(held[:size])
-            held = held[size:]
+            self.write(token)
+            held = held[len(token) :]
             if self.sasl.raw_is_answered:
                 self.stop(Event.READ, ANSWERING)
         if held:
@@ -301,7 +295,7 @@ class RequestStream(Flow):
     def drop_answered(self) -> int | None:
         """Drop the requests held that expect an answer, and return how many; None if the first is not all there.
 
-        Of such a one the broker must not see a part. Raises ProtocolError where a request ends inside its header.
+        The broker must not see a part of that one. Raises ProtocolError where a request ends inside its header.
         """
         held = self.splitter.release()
         found = without_answered(self.policies.served, held)
@@ -311,12 +305,12 @@ class RequestStream(Flow):
         if kept:
             self.splitter.keep(kept)
         else:
-            self._held_since_ms = NOT_HELD
+            self._held_since_ms = None
         return dropped
 
     @property
     def answerable(self) -> bool:
-        """What waits is a Fetch, and there to its end."""
+        """The request that waits is a Fetch, and there to its end."""
         held = self.splitter.release()
         self.splitter.keep(held)
         return answerable(self.policies.served, held)
@@ -330,7 +324,7 @@ class RequestStream(Flow):
         if len(held) > len(frame):
             self.splitter.keep(held[len(frame) :])
         else:
-            self._held_since_ms = NOT_HELD
+            self._held_since_ms = None
         return self.policies.fetches.answer_empty(self.policies.served[key_version], frame, throttle_ms)
 
     def leave(self) -> None:

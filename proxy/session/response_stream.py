@@ -1,6 +1,6 @@
 """From the broker to the client: answers matched to requests, and passed on as they came or with what is due on them.
 
-Of an answer only the correlation id is read, unless something is due (``serving``): then ``responses`` sees to it.
+Only the correlation id of an answer is read, unless something is due (``serving``): then ``responses`` does it.
 Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 """
 
@@ -42,7 +42,7 @@ UNKNOWN: Final = -1
 
 
 class ResponseStream(Flow):
-    """What comes from one broker connection, until it is with the client."""
+    """The answers of one broker connection, until they are with the client."""
 
     __slots__ = (
         "_broker",

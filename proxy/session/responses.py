@@ -35,7 +35,7 @@ Advertise = Callable[[Sequence[Endpoint], str | None], Mapping[int, tuple[bytes,
 already. The id is None unless the answer is one that names all brokers, with these; "" if it does not say its id."""
 
 INT: Final = Struct(">i")
-"""Of an ApiVersions response, whose header is v0 in all versions."""
+"""Error code of an ApiVersions response, whose header is v0 in all versions."""
 NO_ERROR: Final = b"\0\0"
 
 
@@ -43,7 +43,7 @@ _FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throt
 
 
 class Sliced(Protocol):
-    """What becomes of a long answer, a slice at a time."""
+    """Work on a long answer, a slice at a time."""
 
     def advance(self) -> bool:
         """Do one slice; True when it is over. Raises ProtocolError for what is no answer."""
@@ -164,7 +164,7 @@ class Responses:
     def _changed(self, frame: bytes, actions: int, api: Served, throttle_ms: int, now_ms: int) -> bytes | None:
         """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change.
 
-        None for one with so many brokers that it is to be changed in slices.
+        Returns None if it has so many brokers that it must be changed in slices.
         """
         spec = api.spec
         if actions & NEGOTIATE:
@@ -202,7 +202,7 @@ class Responses:
     def _long(self, chunk: bytes, position: int, spec: ApiSpec, size: int, told_ms: int | None) -> Rewriting | None:
         """Change the long answer of ``size`` bytes at ``position``, as far as it has come, and tell ``told_ms``.
 
-        None if that takes longer than a slice: ``under_way`` is then to be advanced, and this to be called again.
+        Returns None if that takes longer than a slice: advance ``under_way`` and call this again.
         """
         rewriting = self.under_way
         if not isinstance(rewriting, Rewriting):

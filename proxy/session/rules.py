@@ -16,7 +16,7 @@ from proxy.usage.response_errors import ResponseErrors
 from quotas.engine import Engine
 
 FREE_BYTES: Final = 16 * 1024
-"""Of each connection, which are not counted."""
+"""Bytes of each connection that are not counted."""
 MOST_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -37,9 +37,7 @@ class Gathering:
         self.most_bytes = MOST_BYTES
 
     def note(self, session: SessionCalls, kept_bytes: int) -> SessionCalls | None:
-        """Take note of how much is kept of ``session``. Where all is too much, return whose connection is to be closed:
-        that of which most is kept.
-        """
+        """Note how much is kept of ``session``. If the total is too much, return the session with most, to close it."""
         self.bytes += kept_bytes - self._kept.get(session, 0)
         self._kept[session] = kept_bytes
         if self.bytes <= self.most_bytes:
@@ -52,7 +50,7 @@ class Gathering:
 
 
 class Rules:
-    """What all sessions of a worker share; set once, read on the hot path."""
+    """Settings and state of all sessions of a worker; set once, read on the hot path."""
 
     __slots__ = (
         "_newer_api_versions",
@@ -115,10 +113,10 @@ class Rules:
         self.response_limit = response_limit
         self.find_coordinator_limit = find_coordinator_limit
         self.gathered_limit = gathered_limit
-        """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
+        """Limit for answers that are held in memory whole; those with records have ``response_limit`` alone."""
         self.errors = errors or ResponseErrors()
         self.gathering = gathering or Gathering()
-        """What clients have the proxy keep of their requests."""
+        """The bytes of requests that the proxy keeps for clients."""
         self.latencies = latencies or Latencies()
         """How long brokers take to answer."""
         self.clock = clock
@@ -127,11 +125,11 @@ class Rules:
         self.later = later
         """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
         self.protected_topics = protected_topics
-        """Nobody produces to them through the proxy."""
+        """Topics that no client may produce to through the proxy."""
         self.answerers = answerers
-        """Who answers instead of the broker, by api key."""
+        """The answerers in place of the broker, by api key."""
         self.mutations_limit = mutations_limit
-        """Of requests that create or delete topics, which are held in memory whole where a quota holds for that."""
+        """Limit for requests that create or delete topics, which are held in memory whole under a quota for that."""
         self.partitions: Partitions = partitions or NoPartitions()
         self.costs = costs
         self._newer_api_versions = NewerApiVersions(advertised.get(API_VERSIONS_KEY, (0, 0))[1])

@@ -13,7 +13,7 @@ from protocol.requests import WHICH_BROKERS
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
 
-# What a request needs, beyond being forwarded.
+# Policies for a request, beyond being forwarded.
 FORWARD: Final = 0
 PRODUCE: Final = 1
 """Charged on its header; acks decide whether an answer will come."""
@@ -34,7 +34,7 @@ GREET: Final = 8
 PROVE: Final = 9
 """Any other request of such a client: it waits until that is proved, and is then what it is."""
 
-# What an answer needs, beyond being forwarded; flags.
+# Actions on an answer, beyond being forwarded; flags.
 CHARGE: Final = 1
 """Its size is charged against the consumer's quota."""
 REWRITE: Final = 2
@@ -50,7 +50,7 @@ AUTHENTICATED: Final = 32
 SETTLE: Final = 64
 """It says what became of topics that were charged; refused ones are added to it."""
 GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE | PROVES
-"""What is done with the whole of an answer, or with the slices of a long one."""
+"""Actions on the whole of an answer, or on the slices of a long one."""
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
@@ -78,7 +78,7 @@ class Served:
         """A throttled answer is held back for the throttle time (KIP-13) instead of sent at once (KIP-219)."""
         self.requests = 0
         self.plain = Plain(spec) if on_request == PRODUCE and on_answer == REWRITE else None
-        """Of answers that hardly ever name a broker: those that are known not to."""
+        """The answers of this version that are known not to name a broker: hardly any does."""
 
 
 def serve(

@@ -12,6 +12,7 @@ from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.admission import Ticket
 from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.exchange import MAX_IN_FLIGHT, InFlight
 from proxy.session.mute import Mute
 from proxy.session.policies.fetch import FetchPolicy, FetchShares
@@ -23,7 +24,6 @@ from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
 from proxy.session.responses import Advertise, Responses
 from proxy.session.rules import Rules
-from proxy.session.sender import Sender
 from proxy.session.states import (
     ANSWERING,
     BACKPRESSURE,
@@ -87,17 +87,17 @@ class Session(SessionCalls):
         in_flight: InFlight = []
         self._in_flight = in_flight
         observer = self.sasl = SaslObserver(sasl, peer, self)
-        sender = Sender(accounts, in_flight, peer, user, exempt)
-        mute = self._mute = Mute(self, rules.throttling, observer, sender)
-        ticket = self._ticket = Ticket(self, rules.throttling, observer, sender)
-        shares = FetchShares(self, rules.throttling, observer, sender)
-        produces = ProducePolicy(self, rules, observer, mute, sender, in_flight, ticket)
-        fetches = FetchPolicy(rules, mute, sender, in_flight, ticket, shares)
-        topics = TopicsPolicy(self, rules, mute, sender, ticket)
-        costs = RequestTimePolicy(rules, observer, mute, sender, in_flight, ticket)
+        identity = ClientIdentity(accounts, in_flight, peer, user, exempt)
+        mute = self._mute = Mute(self, rules.throttling, observer, identity)
+        ticket = self._ticket = Ticket(self, rules.throttling, observer, identity)
+        shares = FetchShares(self, rules.throttling, observer, identity)
+        produces = ProducePolicy(self, rules, observer, mute, identity, in_flight, ticket)
+        fetches = FetchPolicy(rules, mute, identity, in_flight, ticket, shares)
+        topics = TopicsPolicy(self, rules, mute, identity, ticket)
+        costs = RequestTimePolicy(rules, observer, mute, identity, in_flight, ticket)
         splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
         policies = self.policies = Policies(
-            self, rules, observer, in_flight, sender, produces, fetches, topics, costs, ticket
+            self, rules, observer, in_flight, identity, produces, fetches, topics, costs, ticket
         )
         self.requests = RequestStream(self, rules, observer, in_flight, splitter, policies)
         responses = Responses(rules, observer, mute, policies, advertise)
@@ -252,9 +252,9 @@ class Session(SessionCalls):
         return bool(self.requests.reasons & FINISHED) or self._client.has_finished()
 
     def _drop_unless_read(self) -> None:
-        """Drop what has waited if its client has closed meanwhile: nobody would read the answer, and nobody is charged.
+        """Drop requests that have waited if their client has closed: it would not read the answers, and is not charged.
 
-        What expects no answer still goes, as at a broker.
+        Requests that expect no answer still go, as at a broker.
         """
         if not self._has_gone:
             return
@@ -276,7 +276,7 @@ class Session(SessionCalls):
         if isinstance(answer, ProtocolError):
             self.reject(CLIENT, answer)
             return
-        self.policies.sender.account.meter.bytes_out += len(answer)
+        self.policies.identity.account.meter.bytes_out += len(answer)
         self._client.write(answer)
         now_ms = self.rules.clock()
         self._go(Event.LOCALLY_ANSWERED, LOCAL, now_ms)
@@ -377,8 +377,8 @@ class Session(SessionCalls):
 
     @property
     def user(self) -> str:
-        """Whom requests are charged to from now on."""
-        return self.policies.sender.user
+        """The user that requests are charged to from now on."""
+        return self.policies.identity.user
 
     @property
     def authenticated(self) -> bool:

@@ -73,9 +73,9 @@ WITHIN: Final = BACKPRESSURE | MIDWAY
 HELD_UP: Final = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING | UNTAKEN | TURN | IN_LINE | LOCAL
 """The reasons that stop a client between frames: a request under way is forwarded to its end."""
 AT_BORDER: Final = HELD_UP | RAW_TOKENS
-"""What the hot path leaves to others at a border of requests."""
+"""The reasons for which the fast path takes no requests."""
 ANSWER_BORDER: Final = HELD_BACK | WALKED | OVERSIZED | RAW_TOKENS
-"""The same at a border of answers."""
+"""The reasons for which the fast path takes no answers."""
 UNTIL_ANSWERED: Final = ANSWERING | CROWDED | DRAINING | FINISHED
 """The reasons that end when what is in flight has been answered."""
 
@@ -90,7 +90,7 @@ class Flow:
 
 
 class Event(IntEnum):
-    """What changes the reasons of a side."""
+    """An event that changes the reasons of a side."""
 
     MADE = 0
     CONNECTED = 1

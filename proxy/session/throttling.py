@@ -73,10 +73,10 @@ class Throttling:
         self._clock = clock
         self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}
         self._alarms: DelayQueue[Muted] = DelayQueue()
-        """Of counters' queues, and of what waits in them no longer than that."""
+        """The moments at which counters' queues are looked at again, and at which waits in them end early."""
         self._timers: dict[int, tuple[int, Timer]] = {}
         self._to_ask: deque[tuple[AdmissionQueue, Place]] = deque()
-        """Who waits, and is to ask again."""
+        """The places in dissolved queues whose requests ask again."""
         self._all_go = False
         """Everybody is to go who is muted."""
         self._goes_on = False

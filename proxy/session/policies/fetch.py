@@ -5,16 +5,16 @@ from typing import Final
 
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD
-from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, request_body_offset
+from protocol.headers import fetch_limits_offset, has_fetch_limits, request_body_offset
 from proxy.identity.sasl import SaslObserver
 from proxy.session.admission import Ticket
 from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.decision import Decision, Forward, Park, Splice
 from proxy.session.exchange import Exchange, InFlight, expect
 from proxy.session.mute import Mute
 from proxy.session.request import Request, RequestPrefix
 from proxy.session.rules import Rules
-from proxy.session.sender import Sender
 from proxy.session.serving import CHARGE, Served
 from proxy.session.states import ANSWERING, IN_LINE, OVERSIZED
 from proxy.session.throttling import Throttling
@@ -31,13 +31,15 @@ _INT32_MAX: Final = 2**31 - 1
 class FetchShares:
     """A connection's share of each counter that it fetches under, and the ticket of an answer larger than that."""
 
-    __slots__ = ("_answer", "_sasl", "_sender", "_session", "_shares", "_throttling")
+    __slots__ = ("_answer", "_identity", "_sasl", "_session", "_shares", "_throttling")
 
-    def __init__(self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, sender: Sender) -> None:
+    def __init__(
+        self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, identity: ClientIdentity
+    ) -> None:
         self._session = session
         self._throttling = throttling
         self._sasl = sasl
-        self._sender = sender
+        self._identity = identity
         self._answer: Ticket | None = None
         """Once there was one that waited."""
         self._shares: tuple[Bound, ...] = ()
@@ -59,7 +61,7 @@ class FetchShares:
         return bounds
 
     def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
-        """Let a Fetch go as it is, where its quotas are far from being in force."""
+        """Reserve all that a Fetch asks for, where its quotas are far from being in force; returns False elsewhere."""
         if len(bounds) == 1:
             return bounds[0].fetches.grant_whole(self, asked_bytes, now_ms)
         if not all(bound.fetches.fits_whole(asked_bytes, now_ms) for bound in bounds):
@@ -70,7 +72,7 @@ class FetchShares:
         return granted
 
     def grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
-        """Let a Fetch go and return what it may ask for: of several counters the least."""
+        """Reserve a share for a Fetch and return how many bytes it may ask for: of several counters the least."""
         granted = asked_bytes
         for bound in bounds:
             granted = bound.fetches.grant(self, granted, now_ms)
@@ -88,12 +90,12 @@ class FetchShares:
             if bound.owed_ms(now_ms):
                 bound.fetches.forget(self)
                 if ticket is None:
-                    ticket = self._answer = Ticket(self._session, self._throttling, self._sasl, self._sender)
+                    ticket = self._answer = Ticket(self._session, self._throttling, self._sasl, self._identity)
                 ticket.wait(Waiting.ANSWER, account, bound, size, now_ms)
                 return False
         for bound in bounds:
             if bound.queue:
-                bound.queue.owe(self._sender.path(account), bound.fetches.turns_beyond(size))
+                bound.queue.owe(self._identity.path(account), bound.fetches.turns_beyond(size))
             bound.fetches.answered(self, size)
             if bound.queue:
                 self._throttling.alarm(bound.queue, now_ms)
@@ -127,28 +129,34 @@ class FetchShares:
 class FetchPolicy:
     """Lowers the Fetch requests of one connection, and charges their answers."""
 
-    __slots__ = ("_in_flight", "_mute", "_rules", "_sender", "_ticket", "prefix", "shares")
+    __slots__ = ("_identity", "_in_flight", "_mute", "_rules", "_ticket", "prefix", "shares")
 
     def __init__(
-        self, rules: Rules, mute: Mute, sender: Sender, in_flight: InFlight, ticket: Ticket, shares: FetchShares
+        self,
+        rules: Rules,
+        mute: Mute,
+        identity: ClientIdentity,
+        in_flight: InFlight,
+        ticket: Ticket,
+        shares: FetchShares,
     ) -> None:
         self._rules = rules
         self._mute = mute
-        self._sender = sender
+        self._identity = identity
         self._in_flight = in_flight
         self._ticket = ticket
         self.shares = shares
         self.prefix = RequestPrefix()
 
     def before(self, request: Request, now_ms: int) -> Decision:
-        """Let a request go, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677: a broker does
-        the same), or let it wait in its counter's queue.
+        """Forward a request, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677: a broker does
+        the same), or park it in its counter's queue.
 
         Raises ProtocolError if the request ends inside what has to be read of it.
         """
-        api, account, edit = request.api, self._sender.account, None
+        api, account, edit = request.api, self._identity.account, None
         field = self.prefix.find(request)
-        if field == MORE:
+        if field is None:
             return request.need_more()
         bounds = account.limited(KIND)
         if bounds and self._rules.throttling.enforces:
@@ -169,7 +177,7 @@ class FetchPolicy:
         return Forward(expect(request.correlation_id, api, account, now_ms), edit)
 
     def after(self, exchange: Exchange, size: int, now_ms: int) -> Park | None:
-        """Charge an answer of ``size`` bytes and let it tell its throttle time; or let it wait in its counter's queue.
+        """Charge an answer of ``size`` bytes, which then tells its throttle time; or park it in its counter's queue.
 
         Its throttle time so far is that of request_percentage: of both the longer one is given, and told, and of two
         that are equal that one (KafkaApis).
@@ -212,12 +220,12 @@ class FetchPolicy:
             session = fetch_session(api.spec, frame, fetch_limits_offset(api.spec, frame, body, len(frame)))
         answer = empty_answer(api.spec, correlation_id, throttle_ms, session)
         self._count(api, len(frame))
-        self._sender.account.meter.bytes_out += len(answer)
+        self._identity.account.meter.bytes_out += len(answer)
         return answer
 
     def _count(self, api: Served, size: int) -> None:
         api.requests += 1
-        meter = self._sender.account.meter
+        meter = self._identity.account.meter
         meter.fetch_requests += 1
         meter.other_requests += 1
         meter.other_bytes += size

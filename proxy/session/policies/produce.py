@@ -1,21 +1,20 @@
 """The rule of a Produce: charged on the request's header where the quota has that much left, else as it comes.
 
-A claim is not a use. What of a request has not come within COMING_MS is given back and charged when it comes, so that a
-Produce which announces much costs those who share its quota what came of it.
+A claim is not a use. The part of a request that has not come within COMING_MS is given back, and charged when it comes:
+a Produce that announces much costs those who share its quota what came of it.
 """
 
 from typing import Final
 
-from protocol.headers import MORE
 from proxy.identity.sasl import SaslObserver
 from proxy.session.admission import Ticket
 from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.decision import Decision, Forward, Park
 from proxy.session.exchange import Body, Exchange, InFlight, expect
 from proxy.session.mute import Mute
 from proxy.session.request import ACKS_0, Request, RequestPrefix
 from proxy.session.rules import Rules
-from proxy.session.sender import Sender
 from proxy.session.serving import Served
 from proxy.session.states import IN_LINE, TURN
 from proxy.session.throttling import Alarm, Throttling
@@ -150,11 +149,11 @@ class ProducePolicy:
     """Charges the Produce requests of one connection."""
 
     __slots__ = (
+        "_identity",
         "_in_flight",
         "_mute",
         "_rules",
         "_sasl",
-        "_sender",
         "_session",
         "_ticket",
         "_unanswered",
@@ -170,7 +169,7 @@ class ProducePolicy:
         rules: Rules,
         sasl: SaslObserver,
         mute: Mute,
-        sender: Sender,
+        identity: ClientIdentity,
         in_flight: InFlight,
         ticket: Ticket,
     ) -> None:
@@ -178,27 +177,27 @@ class ProducePolicy:
         self._rules = rules
         self._sasl = sasl
         self._mute = mute
-        self._sender = sender
+        self._identity = identity
         self._in_flight = in_flight
         self._ticket = ticket
         self.prefix = RequestPrefix()
         self.bound: Bound
-        """What the account is charged to, right for ``generation``; once ``prefix`` has been read."""
+        """The counter of the quota that wins, right for ``generation``; set once ``prefix`` has been read."""
         self.caps: tuple[Bound, ...] = ()
-        """What it is charged to besides, likewise."""
+        """The counters of the account's caps, likewise."""
         self.generation = -1
         self._unanswered = 0
         """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
 
     def before(self, request: Request, now_ms: int) -> Decision:
-        """Charge a request and let it go, or let it wait in its counter's queue.
+        """Charge a request and forward it, or park it in its counter's queue.
 
         Raises ProtocolError if the request ends inside what has to be read of it.
         """
         field = self.prefix.find(request)
-        if field == MORE:
+        if field is None:
             return request.need_more()
-        rules, account, size, missing = self._rules, self._sender.account, request.size, request.missing
+        rules, account, size, missing = self._rules, self._identity.account, request.size, request.missing
         bound = self.bound = account.bound(KIND)
         caps = self.caps = account.caps(KIND)
         self.generation = rules.engine.generation
@@ -255,18 +254,18 @@ class ProducePolicy:
         return self._rules.throttling.enforces
 
     def go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
-        """Let the counter owe what came within a debt because a re-authentication stands behind it."""
+        """Let the counter owe what came within a debt because a re-authentication comes behind it."""
         if bound.shut and now_ms >= self._sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
             counter.bring_forward(came, now_ms)
 
     def charged(
         self, api: Served, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
     ) -> Forward:
-        """Mute for the throttle that a charge has asked for, and let the request go; its answer tells the throttle.
+        """Mute for the throttle that a charge has asked for, and forward the request; its answer tells the throttle.
 
-        Of a request that is more than its quota has left only what has come is charged: ``missing`` is still to come.
+        A request that is more than its quota has left is charged only what has come: ``missing`` bytes have not.
         """
-        account, bounds = self._sender.account, (self.bound, *self.caps)
+        account, bounds = self._identity.account, (self.bound, *self.caps)
         claims = missing <= 0 or self._may_claim(now_ms)
         as_it_comes = missing > 0 and (throttle_ms > 0 or not claims)
         over: list[Bound] = []
@@ -296,7 +295,7 @@ class ProducePolicy:
         return all(bound.live.claims_from_ms <= now_ms for bound in (self.bound, *self.caps))
 
     def _count_unanswered(self) -> int:
-        """Return why nothing is to be read behind a request without an answer: of many, others have a turn."""
+        """Return the reasons to stop behind a request without an answer: after many, other sessions have a turn."""
         self._unanswered += 1
         if self._unanswered < _MAX_UNANSWERED:
             return 0
@@ -316,7 +315,7 @@ class ProducePolicy:
     def _coming(
         self, marks: list[tuple[Sample, int]], missing: int, exchange: Exchange | None, now_ms: int, *, claims: bool
     ) -> ProduceBody:
-        account, bounds = self._sender.account, (self.bound, *self.caps)
+        account, bounds = self._identity.account, (self.bound, *self.caps)
         body = ProduceBody(self, self._session, self._rules.throttling, account, bounds, marks, missing, exchange)
         body.count(-missing)
         if claims and account.limited(KIND):

@@ -8,16 +8,15 @@ from typing import Final
 
 from protocol.fetch import fetch_session, partitions_in
 from protocol.first_batch import first_batch
-from protocol.headers import MORE
 from proxy.identity.sasl import SaslObserver
 from proxy.session.admission import Ticket
 from proxy.session.calls import Waiting
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.decision import Park
 from proxy.session.exchange import Exchange, InFlight
 from proxy.session.mute import Mute
 from proxy.session.request import ACKS_0, Request, RequestPrefix
 from proxy.session.rules import Rules
-from proxy.session.sender import Sender
 from proxy.session.serving import CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
 from proxy.session.states import ANSWERING, IN_LINE
 from proxy.usage.accounts import Account
@@ -50,15 +49,21 @@ class Cost:
 class RequestTimePolicy:
     """Charges the requests of one connection, and their responses."""
 
-    __slots__ = ("_in_flight", "_mute", "_rules", "_sasl", "_sender", "_session_partitions", "_ticket")
+    __slots__ = ("_identity", "_in_flight", "_mute", "_rules", "_sasl", "_session_partitions", "_ticket")
 
     def __init__(
-        self, rules: Rules, sasl: SaslObserver, mute: Mute, sender: Sender, in_flight: InFlight, ticket: Ticket
+        self,
+        rules: Rules,
+        sasl: SaslObserver,
+        mute: Mute,
+        identity: ClientIdentity,
+        in_flight: InFlight,
+        ticket: Ticket,
     ) -> None:
         self._rules = rules
         self._sasl = sasl
         self._mute = mute
-        self._sender = sender
+        self._identity = identity
         self._in_flight = in_flight
         self._ticket = ticket
         self._session_partitions = 0
@@ -75,7 +80,7 @@ class RequestTimePolicy:
         if api.on_request not in _RECORDS:
             return Cost(self._rules.costs.of_request[api.spec.api_key])
         field = prefix.find(request)
-        if field == MORE:
+        if field is None:
             return None
         if api.on_request == PRODUCE:
             return self.cost_of_produce(api, request.chunk, field, request.end, request.size)
@@ -106,8 +111,8 @@ class RequestTimePolicy:
     # ----------------------------------------------------------------------------------------------------- requests
 
     def before(self, api: Served, cost: Cost, now_ms: int) -> Park | None:
-        """Let the next request wait, in its counter's queue or for the response before it; None if it may go."""
-        account = self._sender.account
+        """Park the next request in its counter's queue, or until the response before it; returns None if it may go."""
+        account = self._identity.account
         limited = account.limited(KIND)
         if not limited or not self._rules.throttling.enforces:
             return None
@@ -135,11 +140,11 @@ class RequestTimePolicy:
         """Whether others wait for it, so that it waits no longer than a window."""
         if api.on_request in _RECORDS:
             return False
-        return self._sender.coordinates or api.on_request == COORDINATE or api.spec.api_key in _PROMPT_KEYS
+        return self._identity.coordinates or api.on_request == COORDINATE or api.spec.api_key in _PROMPT_KEYS
 
     def went(self, api: Served, cost: Cost, now_ms: int) -> None:
         """Charge a request that goes now, wherever it is answered."""
-        account = self._sender.account
+        account = self._identity.account
         if self._rules.throttling.enforces and (self._is_prompt(api) or now_ms >= self._sasl.deadline_ms):
             for bound in account.limited(KIND):
                 if bound.shut and bound.live.owed_ms(now_ms):
@@ -153,7 +158,7 @@ class RequestTimePolicy:
         """The next requests of the last one's client may go without asking ``before`` and ``went``, if each is
         charged, until one that ``charge`` returns True for.
         """
-        account = self._sender.account
+        account = self._identity.account
         return self._rules.throttling.enforces and not account.has_shadow(KIND) and not self.is_shut(account)
 
     @staticmethod
@@ -196,7 +201,7 @@ class RequestTimePolicy:
     # ---------------------------------------------------------------------------------------------------- responses
 
     def after(self, exchange: Exchange, size: int, now_ms: int) -> None:
-        """Charge a response of ``size`` bytes that begins to come, and let it tell the throttle.
+        """Charge a response of ``size`` bytes that begins to come, which then tells the throttle.
 
         A Fetch is charged by its size next: it has this throttle time, and does not tell it yet.
         """

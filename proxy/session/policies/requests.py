@@ -6,6 +6,7 @@ from protocol.frames import Head
 from proxy.identity.sasl import SaslObserver
 from proxy.session.admission import Ticket
 from proxy.session.calls import SessionCalls
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.decision import Decision, Forward, Need, Park, Reply
 from proxy.session.exchange import Body, Exchange, InFlight
 from proxy.session.local_answers import Answerer, LocalRequest, NewerApiVersions
@@ -16,7 +17,6 @@ from proxy.session.policies.request_time import Cost, RequestTimePolicy
 from proxy.session.policies.topics import TopicsPolicy
 from proxy.session.request import AFTER_CORRELATION_ID, Request
 from proxy.session.rules import Rules
-from proxy.session.sender import Sender
 from proxy.session.serving import (
     ANSWER,
     API_VERSIONS_KEY,
@@ -44,9 +44,9 @@ class Policies:
         "_ticket",
         "costs",
         "fetches",
+        "identity",
         "login",
         "produces",
-        "sender",
         "served",
         "topics",
     )
@@ -57,7 +57,7 @@ class Policies:
         rules: Rules,
         sasl: SaslObserver,
         in_flight: InFlight,
-        sender: Sender,
+        identity: ClientIdentity,
         produces: ProducePolicy,
         fetches: FetchPolicy,
         topics: TopicsPolicy,
@@ -68,8 +68,8 @@ class Policies:
         self._rules = rules
         self._sasl = sasl
         self._in_flight = in_flight
-        self.sender = sender
-        self.login = LoginPolicy(session, rules, sasl, sender, in_flight)
+        self.identity = identity
+        self.login = LoginPolicy(session, rules, sasl, identity, in_flight)
         self.produces = produces
         self.fetches = fetches
         self.topics = topics
@@ -110,12 +110,12 @@ class Policies:
         """Find whose a request is; hold it if that is not known yet."""
         if self.restricted:  # what anybody may claim to be is neither counted nor kept
             return self._prove(now_ms) if request.api.on_request == PROVE else None
-        if request.chunk.startswith(self.sender.client_id_bytes, request.position + AFTER_CORRELATION_ID):
+        if request.chunk.startswith(self.identity.client_id_bytes, request.position + AFTER_CORRELATION_ID):
             return None
-        if self.sender.crowded:
+        if self.identity.crowded:
             return Park(ANSWERING)
         self._forget_prefixes()
-        return None if self.sender.find(request) else request.need_more()
+        return None if self.identity.find(request) else request.need_more()
 
     def _judge(self, request: Request, now_ms: int) -> Decision:
         on_request = request.api.on_request
@@ -137,18 +137,18 @@ class Policies:
                 Cause.FRAME_TOO_LARGE,
                 f"{request.api.spec} request of {request.size} bytes, limits.find_coordinator is {limit}",
             )
-        self.sender.coordinates = self.sender.coordinates or on_request == COORDINATE
+        self.identity.coordinates = self.identity.coordinates or on_request == COORDINATE
         return Forward(self._uncharged(request, now_ms))
 
     def _uncharged(self, request: Request, now_ms: int) -> Exchange:
-        account = self.sender.account
+        account = self.identity.account
         request.count(account)
         return request.expect(account, now_ms)
 
     def _expect_rest(self, request: Request, forward: Forward, cost: Cost | None) -> None:
         """Have the rest of a request counted as it comes, and charged its cost when all of it has."""
         if forward.body is None:
-            forward.body = Body(self.sender.account)
+            forward.body = Body(self.identity.account)
             forward.body.count(-request.missing)
         if cost is not None:
             forward.body.rest_us = cost.rest_us
@@ -180,7 +180,7 @@ class Policies:
         self, answerer: Answerer, chunk: bytes, position: int, size: int, api: Served | None = None
     ) -> Decision:
         """Have a request answered here, once all of it is there and all before it has been answered."""
-        most = answerer.most_bytes(self.sender.user)
+        most = answerer.most_bytes(self.identity.user)
         if size > most:
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE,
@@ -192,7 +192,7 @@ class Policies:
             return Need(4 + size)
         if not self._session.idle:
             return Park(ANSWERING)
-        account = self.sender.account
+        account = self.identity.account
         account.meter.other_requests += 1
         account.meter.other_bytes += 4 + size
         client_id = ""
@@ -201,7 +201,7 @@ class Policies:
             client_id = account.key.client_id
         if isinstance(answerer, NewerApiVersions):
             self._rules.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
-        local = LocalRequest(chunk[position:end], self.sender.user, client_id, self._session.peer)
+        local = LocalRequest(chunk[position:end], self.identity.user, client_id, self._session.peer)
         answer = answerer.answer(local, self._session.answer_locally)
         if answer is not None:
             account.meter.bytes_out += len(answer)
@@ -211,23 +211,23 @@ class Policies:
 
     def set_broker(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on (-1 while it is not known): quotas are per broker."""
-        self.sender.set_broker(broker_id)
+        self.identity.set_broker(broker_id)
         self._forget_prefixes()
 
     def identify(self, user: str) -> None:
         """Charge the requests that follow to ``user``; those in flight stay with whom they were charged to."""
-        self.sender.identify(user)
+        self.identity.identify(user)
         self._forget_prefixes()
 
     @property
     def restricted(self) -> bool:
-        """Who the client is has not been proved yet, where it has to be."""
+        """The client has to prove who it is, and has not yet."""
         return self.served is not self._rules.served
 
     def restrict(self) -> None:
         """Take logins only, until the broker has accepted one: what else comes waits until the client is known."""
         self.served = self._rules.served_before_authentication
-        self.sender.forget()
+        self.identity.forget()
         self._forget_prefixes()
 
     def lift_restriction(self) -> None:
@@ -241,5 +241,5 @@ class Policies:
     def leave(self) -> None:
         """Give every account back: the connection is over."""
         self.topics.leave(self._rules.clock())
-        self.sender.leave()
+        self.identity.leave()
         self._forget_prefixes()

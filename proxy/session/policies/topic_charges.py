@@ -18,7 +18,7 @@ from quotas.token_bucket import TokenBucket
 KIND: Final = QuotaKind.CONTROLLER_MUTATION_RATE
 
 SETTLED_BYTES: Final = 256 * 1024
-"""Of longer answers nothing is read: they are long because much has been carried out."""
+"""Longer answers are not read: they are long because much has been carried out."""
 _BEGINNING_BYTES: Final = 64
 _SETTLED_AT_ONCE: Final = 100
 """Topics settled in one turn of the loop: a millisecond or two."""
@@ -32,7 +32,7 @@ def wanted(size: int) -> int:
 
 
 class Charge(NamedTuple):
-    """What one topic was charged."""
+    """The charge for one topic."""
 
     entry: Entry
     partitions: int
@@ -82,7 +82,7 @@ class Unsettled:
         self._settling = None
 
     def leave(self) -> None:
-        """Let what was forwarded stay charged: nobody will see its answer. The connection is over."""
+        """Leave forwarded requests charged: the connection is over, and their answers will not come."""
         if self._settling is not None:
             self._settling.leave()
         for forwarded in self._forwarded:
@@ -125,16 +125,16 @@ class Settling:
         self._throttle_ms = throttle_ms
         self._outcomes: list[Outcome] = []
         self._is_read = size <= SETTLED_BYTES
-        """Nothing has been found yet that cannot be read: such an answer is passed on, and stays charged."""
+        """All of it could be read so far; an answer that cannot be read is passed on, and stays charged."""
         self._reading = reading_outcomes(spec, data, self._outcomes) if self._is_read else None
         self._charges = dict(forwarded.charges)
         self._settled = 0
         self._used = 0
         self.is_done = False
         self.written = b""
-        """What the answer begins with, when it is done; b"" where it goes as it came."""
+        """The new beginning of the answer, when it is done; b"" if it goes as it came."""
         self.taken = 0
-        """How much of the answer that stands for."""
+        """Bytes of the answer that ``written`` replaces."""
 
     def advance(self) -> bool:
         """Read, or settle, some more; True when it is done. Raises ProtocolError for what is no answer."""
@@ -159,7 +159,7 @@ class Settling:
         return True
 
     def leave(self) -> None:
-        """Let what has not been settled stay charged."""
+        """Leave the topics charged that have not been settled."""
         if not self.is_done:
             self.is_done = True
             _stays_charged(self._rules, self._forwarded, self._charges, self._used)
@@ -239,7 +239,7 @@ _JUDGED_AT_ONCE: Final = 250
 
 
 class Judging:
-    """What has been judged of a request by now: what was charged, and what is refused.
+    """The judgement of a request as far as it has come: topics that were charged, and topics that are refused.
 
     ``strict``: its clients know that topics may be refused. ``holds``: what is over a limit is refused, and not only
     counted. ``cost`` says what a topic takes.

@@ -1,7 +1,7 @@
-"""What a client creates and deletes of topics: charged topic by topic, some of them refused, settled by the answer.
+"""The rule of requests that create or delete topics: charged topic by topic, some refused, settled by the answer.
 
 A topic is charged before the request goes, as far as that says what it takes; and by the answer once more, for what
-became of it: what a broker refuses is given back. Who never waits for the answer pays what was asked for.
+became of it: what a broker refuses is given back. A client that never waits for the answer pays the whole charge.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -16,12 +16,12 @@ from protocol.table import ApiSpec
 from proxy.brokers.partitions import Look
 from proxy.session.admission import Ticket
 from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.client_identity import ClientIdentity
 from proxy.session.decision import Decision, Forward, Need, Park, Reply, Splice
 from proxy.session.mute import Mute
 from proxy.session.policies.topic_charges import KIND, Forwarded, Judging, Unsettled
 from proxy.session.request import Request
 from proxy.session.rules import Rules
-from proxy.session.sender import Sender
 from proxy.session.serving import SETTLE
 from proxy.session.states import ANSWERING, IN_LINE, TURN
 from proxy.session.throttling import Alarm
@@ -43,13 +43,13 @@ class TopicsPolicy:
         "_answer",
         "_counts",
         "_entries",
+        "_identity",
         "_judging",
         "_look",
         "_looked_for",
         "_mute",
         "_reading",
         "_rules",
-        "_sender",
         "_session",
         "_ticket",
         "unsettled",
@@ -60,13 +60,13 @@ class TopicsPolicy:
         session: SessionCalls,
         rules: Rules,
         mute: Mute,
-        sender: Sender,
+        identity: ClientIdentity,
         ticket: Ticket,
     ) -> None:
         self._session = session
         self._rules = rules
         self._mute = mute
-        self._sender = sender
+        self._identity = identity
         self._ticket = ticket
         self.unsettled = Unsettled(rules)
         self._counts: dict[Topic, int | None] = {}
@@ -74,12 +74,12 @@ class TopicsPolicy:
         self._look: Look | None = None
         self._looked_for: Sequence[Topic] = ()
         self._reading: Generator[None, None, Entries] | None = None
-        """Of the request that comes next, if it is long: it is read, and then judged, while others have turns."""
+        """The reading of the next request, if it is long: it is read, then judged, while other sessions have turns."""
         self._entries: Entries | None = None
-        """What it holds, once it has been read and until it has gone."""
+        """The entries of that request, once it has been read and until it has gone."""
         self._judging: Judging | None = None
         self._answer = b""
-        """What is to be sent when its throttle time is over (response mode ``delay``)."""
+        """The answer to send when its throttle time is over (response mode ``delay``)."""
         self._alarm: Alarm | None = None
 
     def before(self, request: Request, now_ms: int) -> Decision:
@@ -107,15 +107,15 @@ class TopicsPolicy:
         return self._judged(request, judging, now_ms)
 
     def _forward(self, request: Request, now_ms: int) -> Forward:
-        """Let a request go as it came, charged nothing."""
-        account = self._sender.account
+        """Forward a request as it came, charged nothing."""
+        account = self._identity.account
         request.count(account)
         return Forward(request.expect(account, now_ms))
 
     def _limited_by(self) -> TokenBounds:
         """Return the counters of the client that sends now; none if nothing holds for it."""
         if self._rules.throttling.counts:
-            live = [bound.live for bound in self._sender.account.bounds(KIND)]
+            live = [bound.live for bound in self._identity.account.bounds(KIND)]
             concern = [bound for bound in live if isinstance(bound, TokenBound) and bound.concerns]
             if concern:
                 return concern
@@ -127,7 +127,7 @@ class TopicsPolicy:
         return self._rules.throttling.enforces and any(bound.limit is not None for bound in bounds)
 
     def _wait_to_come(self, request: Request) -> Park | None:
-        """Let a request wait for the answer to the one before it. Raises ProtocolError for one that is too long."""
+        """Park a request until the answer to the one before it. Raises ProtocolError for one that is too long."""
         limit = self._rules.mutations_limit
         if request.size > limit:
             raise ProtocolError(
@@ -139,8 +139,8 @@ class TopicsPolicy:
         return None if self._session.idle else Park(ANSWERING)
 
     def _prepare(self, request: Request, bounds: TokenBounds, now_ms: int) -> Park | None:
-        """Read a request, and let it wait for what judging it takes. None: it is to be judged, or, where there is no
-        ``_judging``, goes as it came.
+        """Read a request, and park it until all is there to judge it. Returns None if it is ready: for judgement, or,
+        without ``_judging``, to go as it came.
         """
         spec, holds = request.api.spec, self._holds(bounds)
         try:
@@ -192,13 +192,13 @@ class TopicsPolicy:
         self._forget()
 
     def _ask(self, cost: int, now_ms: int) -> bool:
-        account = self._sender.account
+        account = self._identity.account
         return self._ticket.ask(Waiting.MUTATION, account, account.bounds(KIND), cost, now_ms)
 
     # ------------------------------------------------------------------------------------- what each topic takes
 
     def _look_up(self, bounds: TokenBounds, entries: Entries, now_ms: int, *, all_go: bool) -> bool:
-        """Ask how many partitions topics have, where that is not known; True if the answer is to be waited for.
+        """Ask how many partitions topics have, where that is not known; True if it has to wait for the answer.
 
         Each takes a token at least, so no more can be accepted than there are tokens: where not ``all_go``, the others
         are not asked about. Those that may go by now, because it took a while, are asked about next.
@@ -240,7 +240,7 @@ class TopicsPolicy:
 
     def _judged(self, request: Request, judging: Judging, now_ms: int) -> Decision:
         """Forward what is left of a request, or answer it where nothing is."""
-        account, throttling = self._sender.account, self._rules.throttling
+        account, throttling = self._identity.account, self._rules.throttling
         bounds, entries, charges = judging.bounds, judging.entries, judging.charges
         refused, holds = judging.refused, judging.holds
         account.meter.use_of(KIND).requests += 1
@@ -278,7 +278,7 @@ class TopicsPolicy:
             self._answer = answer
             self._alarm = self._rules.throttling.wake(self, now_ms + throttle_ms)
             return Reply(None)
-        self._sender.account.meter.bytes_out += len(answer)
+        self._identity.account.meter.bytes_out += len(answer)
         return Reply(answer)
 
     def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the face of Muted

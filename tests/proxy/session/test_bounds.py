@@ -8,7 +8,7 @@ import pytest
 
 from protocol import frames, headers
 from protocol.errors import Cause
-from proxy.session import request_stream, sender
+from proxy.session import client_identity, request_stream
 from proxy.session.exchange import MAX_IN_FLIGHT
 from proxy.session.policies import produce as produce_gate
 from tests.proxy.playbook import (
@@ -269,7 +269,7 @@ class TestByteByByte:
             read += 1
             return headers.request_body_offset(*arguments)  # type: ignore[arg-type]  # as they came
 
-        monkeypatch.setattr(sender, "request_body_offset", counted)
+        monkeypatch.setattr(client_identity, "request_body_offset", counted)
         play = Play()
         assert self.drip(play.from_client, whole) == whole
         assert read <= 16  # twice as much each time

@@ -1,4 +1,4 @@
-"""Whose the requests of one connection are: its user, its broker, and by client-id the account that they belong to."""
+"""The client of a connection's requests: its user, its broker, and by client-id the account that is charged."""
 
 from secrets import token_bytes
 from typing import Final
@@ -14,11 +14,11 @@ from quotas.fair_queue import Path
 
 _UNKNOWN_BROKER: Final = -1
 _NO_CLIENT_ID: Final = token_bytes(16)
-"""A client-id as no request has it: its length says more than stands there."""
+"""A client-id that no request has: it is shorter than its length says."""
 _MOST_FORMER: Final = 64
 
 
-class Sender:
+class ClientIdentity:
     """Holds the account of the last request, and those before it to which answers are still to come."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Sender:
         self._in_flight = in_flight
         self._peer = peer
         self.user = somebody(user)
-        """Whom requests are charged to from now on; never empty, for no quota of users would hold such a one."""
+        """The user that requests are charged to from now on; never empty: no user quota holds for an empty name."""
         self._exempt = exempt
         """The connection is, whoever its client is."""
         self._broker = _UNKNOWN_BROKER
@@ -49,7 +49,7 @@ class Sender:
         self._former: tuple[Account, ...] = ()  # a list takes memory while it is empty
         self.account = accounts.nobody
         self.client_id_bytes = _NO_CLIENT_ID
-        """How the client-id of ``account`` stands in a request, length and bytes; none where they are many."""
+        """The client-id of ``account`` as in a request, length and bytes; none where they are many."""
         self.coordinates = False
         """The connection carries group or transaction traffic."""
 
@@ -59,7 +59,7 @@ class Sender:
         return len(self._former) >= _MOST_FORMER and bool(self._in_flight)
 
     def path(self, account: Account) -> Path:
-        """Return where an account stands among the clients that take turns in a counter's queue.
+        """Return the path of an account among the clients that take turns in a counter's queue.
 
         Turns are of users, of one user's addresses, and of one address's client-ids. Last comes what is made up most
         easily: many client-ids from one address have one address's turns, and so have all IPv6 addresses of one
@@ -93,12 +93,12 @@ class Sender:
         self.client_id_bytes = _NO_CLIENT_ID
 
     def identify(self, user: str) -> None:
-        """Take ``user`` for the sender of what follows; what is in flight stays with whom it was charged to."""
+        """Take ``user`` for the identity of what follows; what is in flight stays with whom it was charged to."""
         self.user = somebody(user)
         self.client_id_bytes = _NO_CLIENT_ID
 
     def forget(self) -> None:
-        """Take the next request for nobody's: who sends it is to be proved."""
+        """Charge the next request to nobody: its client has not proved who it is."""
         self._switch(self._accounts.nobody)
 
     def leave(self) -> None:
