@@ -1,4 +1,4 @@
-"""Looks up the user and the login of an open client connection."""
+"""Looks up the user, the login and the waiting request of an open client connection."""
 
 import asyncio
 from collections.abc import Iterable
@@ -19,6 +19,8 @@ class Identity(TypedDict):
     """The user was proved, by SASL or by a certificate; if not, it is ANONYMOUS."""
     mechanism: str | None
     """The SASL mechanism that the broker accepted; None without SASL."""
+    waits: str | None
+    """The request that waits in a counter's queue, and for which quota; None if none does."""
 
 
 async def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
@@ -41,5 +43,6 @@ async def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
                     "user": user,
                     "authenticated": session.sasl.authenticated or user != ANONYMOUS,
                     "mechanism": session.sasl.mechanism,
+                    "waits": session.waits,
                 }
     return None

@@ -207,6 +207,18 @@ class Ticket:
             latest_ms = min(latest_ms, self._first_ms + throttling.window_ms)  # a broker would hold it for no longer
         return latest_ms
 
+    def describe(self, now_ms: int) -> str | None:
+        """Return what waits, for how long and for which quota, for people who ask; None if nothing waits."""
+        wait = self._wait
+        if wait is None:
+            return None
+        bound, waited_s = wait.bound, (now_ms - wait.since_ms) / 1000
+        rule = "a quota that is gone" if bound.rule is None else bound.rule.describe()
+        return (
+            f"its {wait.what.name.lower()} has waited {waited_s:.1f} s for {bound.kind} of {rule}, "
+            f"among {len(bound.queue or ())} in the queue, with {bound.owed_ms(now_ms) / 1000:.1f} s of debt"
+        )
+
     # ------------------------------------------------------------------------------------------- how it ends
 
     def admitted(self, now_ms: int) -> None:

@@ -100,8 +100,8 @@ class Session(SessionCalls):
             self, rules, observer, in_flight, identity, produces, fetches, topics, costs, ticket
         )
         self.requests = RequestStream(self, rules, observer, in_flight, splitter, policies)
-        responses = Responses(rules, observer, mute, policies, advertise)
-        self.answers = ResponseStream(self, rules, observer, in_flight, policies, self.requests, responses)
+        changes = Responses(rules, observer, mute, policies, advertise)
+        self.answers = ResponseStream(self, rules, observer, in_flight, policies, self.requests, changes)
         if not authenticated:
             policies.restrict()
         self.requests.stop(Event.MADE, CONNECTING)
@@ -168,8 +168,6 @@ class Session(SessionCalls):
         if not self.closed:
             self.sasl.refused()
             self.close()
-
-    # ------------------------------------------------------------------------------------------------------- the end
 
     def reject(self, side: str, error: ProtocolError) -> None:
         if not self.closed:
@@ -345,8 +343,6 @@ class Session(SessionCalls):
         except ProtocolError as error:
             self.reject(CLIENT, error)
 
-    # ------------------------------------------------------------------------------------------- how it stands
-
     @property
     def idle(self) -> bool:
         return self.answers.idle
@@ -364,6 +360,11 @@ class Session(SessionCalls):
     def held(self) -> bool:
         """It is the proxy that makes the client wait: such a session is not idle."""
         return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY | LOCAL))
+
+    @property
+    def waits(self) -> str | None:
+        """The request that waits in a counter's queue, for people who ask."""
+        return self._ticket.describe(self.rules.clock())
 
     @property
     def unread(self) -> bool:

@@ -128,6 +128,7 @@ async def test_who_a_client_is() -> None:
             "user": "żółw",
             "authenticated": True,
             "mechanism": "PLAIN",
+            "waits": None,
         }
         async with client.get("/whoami", params={"peer": "127.0.0.1:5"}) as answer:
             assert (answer.status, await answer.json()) == (200, served.clients["127.0.0.1:5"])

@@ -91,3 +91,15 @@ def test_what_a_client_only_claims_makes_nobody_wait() -> None:
     owed_ms = play.engine.resolve("", "app", PRODUCER, 1).owed_ms(play.loop.now_ms)
     honest.session.answers.feed(produce_answer(2), play.loop.now_ms)
     assert owed_ms <= throttle_of(honest.client.take()) <= owed_ms + 1_100
+
+
+def test_a_connection_tells_where_its_request_waits() -> None:
+    play = in_debt()
+    waiting = Another(play)
+    assert waiting.send(produce(1, 10)) == b""
+    play.loop.advance(500)
+    assert waiting.session.waits == (
+        "its request has waited 0.5 s for producer_byte_rate of client-id=app, among 1 in the queue, with 1.5 s of debt"
+    )
+    play.loop.advance(5_000)
+    assert waiting.session.waits is None
