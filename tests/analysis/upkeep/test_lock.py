@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,7 +167,7 @@ def test_two_that_begin_at_once_where_the_second_writes_over_the_first(
 
     monkeypatch.setattr(Folder, "create", create)
     monkeypatch.setattr(Folder, "is_on_disk", False)
-    monkeypatch.setattr(time, "sleep", settled)
+    monkeypatch.setattr(lock, "time", SimpleNamespace(sleep=settled))  # threads of py4j sleep, too
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(hold, [Lock(folder, "x", Clock()) for _ in range(2)]))
     assert sorted(found) == [False, True]
