@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from quotas.kinds import BYTES, METERED, QuotaKind
 
 VERSION: Final = 1
-"""Of documents, the one that is read: ``v`` changes when the meaning of something that is there changes."""
+"""The version of documents that is read: ``v`` changes when the meaning of a field changes."""
 
 TEXT: Final = pa.string()
 COUNT: Final = pa.int64()
@@ -20,27 +20,27 @@ FLAG: Final = pa.bool_()
 TIME: Final = pa.timestamp("us", tz="UTC")
 
 
-# What no proxy ever counts, whatever it was through: a document that says more is wrong, or forged, and is refused.
+# Bounds that no proxy exceeds: a document that says more is wrong or forged, and is refused.
 _DAY_MS: Final = 86_400_000
 _2020_MS: Final = 1_577_836_800_000
 _MOST_TIMES_MS: Final = 10**15
-"""Of throttles, or of requests, summed: 30,000 years."""
+"""The most of summed throttle or request times: 30,000 years."""
 _BYTES_PER_MS: Final = 125_000_000
 """A terabit per second."""
 _TIMES_PER_MS: Final = 1_000_000
 SLACK_MS: Final = 60_000
-"""An interval may have what belongs to a minute more: what is counted at once, and what a stall was late with."""
+"""An interval may count a minute more than its length: sizes counted at once, and counts that a stall delayed."""
 MOST_WINDOW_MS: Final = _DAY_MS
 MOST_LIMIT: Final = 1e32
 """Bytes per second, beyond what a quota file can say."""
 LEAST_LIMIT: Final = 1e-3
-"""Likewise; or 0."""
+"""The least limit above 0."""
 MOST_NAME_BYTES: Final = 2**18
-"""Of one name in rows: the longest rule there is, of a user and a client-id of 32 KiB each, and escaped."""
+"""The longest text in rows: a rule of a user and a client-id of 32 KiB each, escaped."""
 MOST_LABEL_BYTES: Final = 1000
-"""Of a text that a document has once."""
+"""The longest text that a document has once."""
 MOST_ROWS: Final = 10_000
-"""Of a document; those of version 1 have a thousand."""
+"""The most rows of a document; those of version 1 have a thousand."""
 MOST_DOCUMENT_BYTES: Final = 8 * 2**20
 
 
@@ -122,7 +122,7 @@ _OPTIONAL: Final = (
     *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
 )
 OPTIONAL: Final = tuple(column.name for column in _OPTIONAL)
-"""What few documents have, and files only where it says anything."""
+"""Columns that few documents have; files have them only where they say anything."""
 
 COLUMNS: Final = (
     Column("listener", TEXT, missing="", least=None),
@@ -177,4 +177,4 @@ DOCUMENT_FILE: Final = pa.schema(
 DOCUMENTS: Final[StructType] = from_arrow_schema(
     pa.schema([*DOCUMENT_FILE, ("date", pa.date32()), ("hour", SMALL), ("batch", TEXT)])
 )
-"""The same as Spark has it, with its partitions."""
+"""The schema as Spark has it, with its partitions."""

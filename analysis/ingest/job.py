@@ -73,7 +73,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A document that is none, with its fault; or one that is."""
+    """A text as it was decoded: a document, or the fault for which it is rejected."""
 
     place: Place
     line: dict[str, Any]
@@ -176,7 +176,7 @@ class Ingestion:
 
 
 def _rows_of(files: pa.Table, lines: list[list[dict[str, Any]]], new: set[Place]) -> Iterator[tuple[str, bytes]]:
-    """Yield files as they were decoded, and where each belongs; of those with duplicates what is new."""
+    """Yield the decoded files and their places; files with duplicates are yielded without them."""
     for hour, content, of_file in zip(files.column("hour").to_pylist(), files.column("content"), lines, strict=True):
         if hour is None:
             yield REJECTED, content.as_py()

@@ -24,7 +24,7 @@ _TIMEOUT_MS: Final = 15_000
 _PATIENCE: Final = {"request.timeout.ms": str(_TIMEOUT_MS), "default.api.timeout.ms": "20000"}
 _LOG_APPEND_TIME: Final = 1
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Of brokers before 2.8."""
+"""The topic id that clients show for brokers before 2.8, which have none."""
 # Ours to say, or Spark's, which sets or refuses them.
 _NOT_TAKEN: Final = (
     *("bootstrap.servers", "group.id", "client.id", "isolation.level", "auto.offset.reset", "enable.auto.commit"),

@@ -51,8 +51,8 @@ class Warehouse:
     def publish(self, batch: str, files: Iterable[tuple[str, bytes]]) -> None:
         """Put files of a batch in the places named with them, instead of what an earlier attempt left there.
 
-        All are written aside first, where names begin with a dot: a partition that is there is whole. Those given
-        first are moved first.
+        All are written aside first, where names begin with a dot: a partition that is there is whole. They are
+        moved in the order given.
         """
         aside = f".staging-{batch}"
         self._folder.remove(aside)
