@@ -1,11 +1,13 @@
 """Connects sessions to brokers, and finds out which broker a bootstrap connection reached: quotas are per broker."""
 
 import asyncio
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import cast
 
 from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
 from proxy.edge.connection_slots import ConnectionSlot
+from proxy.edge.protected_topics import Guard
 from proxy.edge.transports import BrokerWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt
@@ -15,8 +17,9 @@ from proxy.session.session import Session
 class BrokerConnector:
     """Connects the sessions of one listener to the brokers of its cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, protected_topics: Collection[bytes]) -> None:
         self._cluster = cluster
+        self._protected_topics = protected_topics
         self.unnamed: dict[Session, tuple[Broker, BrokerWire]] = {}
         """Sessions whose broker's node id is unknown; ``Listener`` removes them when they are closed."""
 
@@ -42,11 +45,17 @@ class BrokerConnector:
                 return True
             if broker.node_id == UNKNOWN:
                 self.unnamed[session] = (broker, connection)  # before ``connected``, which may close the session
-            session.connected(connection, broker.node_id)
+            session.connected(connection, broker.node_id, self._guarded(connection, session))
             if session in self.unnamed:
                 await self.name()
             return True
         return False
+
+    def _guarded(self, broker: BrokerWire, session: Session) -> Callable[[bytes], None]:
+        """Return the function that forwards requests to the broker, but none to produce to a protected topic."""
+        if not self._protected_topics:
+            return broker.write
+        return Guard(self._protected_topics, broker.write, lambda: session.sasl.raw).write
 
     async def name(self) -> None:
         """Assign bootstrap sessions to their brokers, once these are known.

@@ -30,9 +30,9 @@ from proxy.edge.transports import ClientWire
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import later, spawn
+from proxy.session.context import CLIENT
 from proxy.session.rules import Rules
 from proxy.session.session import Session
-from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Accounts
 from quotas.connections import counted_as
 from quotas.entities import ANONYMOUS
@@ -91,7 +91,7 @@ class Listener:
             hosts = self._advertised.hosts if settings.broker_host is not None else None
             self.tls = ListenerTls(settings.tls, name_of, hosts)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
-        self._broker_connector = BrokerConnector(cluster)
+        self._broker_connector = BrokerConnector(cluster, rules.protected_topics)
         limits = admission.limits
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving = Deadlines(self._late)

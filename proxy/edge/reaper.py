@@ -19,8 +19,8 @@ from proxy.edge.stats import Stats
 from proxy.edge.transports import BrokerWire, ClientWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import every
+from proxy.session.context import Wire
 from proxy.session.session import Session
-from proxy.session.wires import Wire
 
 log = structlog.get_logger("sluice.sessions")
 

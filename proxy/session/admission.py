@@ -14,17 +14,15 @@ comes again, and gives one promise at a time, to the oldest request: so the olde
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
-from proxy.identity.sasl import SaslObserver
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
-from proxy.session.calls import SessionCalls, Waiting
-from proxy.session.client_identity import ClientIdentity
-from proxy.session.throttling import Alarm, Throttling
-from proxy.session.wires import CLIENT
+from proxy.session.context import CLIENT, SessionContext, Waiting
+from proxy.session.throttling import Alarm
 from proxy.usage.accounts import Account
 from quotas.admission_queue import NO_NUMBER, Place
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
+from quotas.throttle import INT32_MAX
 
 LENIENCE_MS: Final = 4000
 """The connections of a counter together may send so much within its debt, if a re-authentication comes behind it. The
@@ -64,25 +62,17 @@ class Ticket:
         "_asked",
         "_first_ms",
         "_forced",
-        "_identity",
         "_kept",
         "_number",
         "_passed",
         "_promises",
         "_rest",
-        "_sasl",
         "_session",
-        "_throttling",
         "_wait",
     )
 
-    def __init__(
-        self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, identity: ClientIdentity
-    ) -> None:
+    def __init__(self, session: SessionContext) -> None:
         self._session = session
-        self._throttling = throttling
-        self._sasl = sasl
-        self._identity = identity
         self._wait: Wait | None = None
         self._kept: Place | None = None
         """The place that was given up last, for its client's next request."""
@@ -155,13 +145,13 @@ class Ticket:
             bound = each.live
             bound.end_promise(number)
             if bound.queue:
-                self._throttling.alarm(bound.queue, now_ms)
+                self._session.rules.throttling.alarm(bound.queue, now_ms)
 
     def wait(
         self, what: Waiting, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0
     ) -> None:
         """Wait in the queue of a counter, its live bound."""
-        throttling = self._throttling
+        throttling = self._session.rules.throttling
         bound.shut = True
         if not self._number:
             self._first_ms = now_ms
@@ -169,7 +159,7 @@ class Ticket:
             weight = 1.0  # what a Fetch brings is not known, and each gets its share
         place = throttling.queue_of(bound).join(
             self,
-            self._identity.path(account),
+            self._session.identity.path(account),
             cost,
             now_ms,
             weight=weight or cost or 1.0,
@@ -196,8 +186,8 @@ class Ticket:
 
     def _latest_ms(self, what: Waiting, bound: Bound) -> int:
         """Return when a wait ends early."""
-        latest_ms = self._sasl.deadline_ms
-        throttling = self._throttling
+        latest_ms = self._session.sasl.deadline_ms
+        throttling = self._session.rules.throttling
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None:
             latest_ms = min(latest_ms, self._first_ms + most_ms)
@@ -235,7 +225,7 @@ class Ticket:
         if wait is None:
             return
         wait.alarm = None
-        session, throttling, bound = self._session, self._throttling, wait.bound
+        session, throttling, bound = self._session, self._session.rules.throttling, wait.bound
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None and now_ms - self._first_ms >= most_ms:
             self._go(now_ms, turn=True, forced=True)
@@ -244,7 +234,7 @@ class Ticket:
                 wait.alarm = throttling.wake(self, now_ms + _AGAIN_MS)
         elif self._may_go_early(wait, now_ms):
             self._go(now_ms, turn=True, forced=True)
-        elif now_ms < self._sasl.deadline_ms:
+        elif now_ms < self._session.sasl.deadline_ms:
             wait.alarm = throttling.wake(self, now_ms + throttling.window_ms)
         else:
             session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "still waits for its quota when its login ends"))
@@ -272,7 +262,7 @@ class Ticket:
         """
         if not self._session.idle:
             return False
-        throttling = self._throttling
+        throttling = self._session.rules.throttling
         throttle_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
         kept = self._end(now_ms, keep=True)
         self._forget(now_ms)
@@ -310,9 +300,9 @@ class Ticket:
             return None
         self._wait = None
         if wait.alarm is not None:
-            self._throttling.unwake(wait.alarm)
+            self._session.rules.throttling.unwake(wait.alarm)
         bound, meter, waited_ms = wait.bound, wait.account.meter, now_ms - wait.since_ms
-        self._throttling.note_waited(bound, waited_ms)
+        self._session.rules.throttling.note_waited(bound, waited_ms)
         meter.note_wait(bound.kind, -1, now_ms, waited_ms)
         if wait.cap is not None:
             meter.note_cap_wait(bound.kind, wait.cap, -1, now_ms, waited_ms)
@@ -323,3 +313,64 @@ class Ticket:
         """Wait for nothing any more: the connection is gone."""
         self._end(now_ms)
         self._forget(now_ms)
+
+
+class Mute:
+    """Applies throttles to one connection. It has at most one place in the delay queues: of the throttle that ends
+    last.
+    """
+
+    __slots__ = ("_end_ms", "_handle", "_kind", "_session")
+
+    def __init__(self, session: SessionContext) -> None:
+        self._session = session
+        self._kind = QuotaKind.PRODUCER_BYTE_RATE
+        self._end_ms = 0
+        self._handle: Alarm | None = None
+
+    @property
+    def is_on(self) -> bool:
+        return self._handle is not None
+
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
+        """Let the counter owe the throttle that the engine computed, and mute for it; return the time to tell.
+
+        That is when its next request could go: after those that wait already. A ceiling and a deadline for a
+        re-authentication shorten the wait of this connection, not the counter's debt. A connection with group or
+        transaction traffic is not muted: its next Produce or Fetch waits by itself.
+        """
+        throttling = self._session.rules.throttling
+        bound = account.bound(kind)
+        if account.caps(kind):
+            bound = throttling.strictest(account, kind, now_ms)
+        else:
+            bound.live.owe(throttle_ms, now_ms)
+        counter = bound.live
+        most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
+        throttle_ms = min(throttling.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter), most_ms)
+        throttling.given(account, kind, bound, throttle_ms, now_ms)
+        room_ms = max(self._session.sasl.deadline_ms - now_ms, 0)
+        waiting_ms = counter.waiting_ms(self._session.identity.path(account))
+        told_ms = min(throttling.allow(throttle_ms + waiting_ms, counter), room_ms, most_ms)
+        if told_ms > 0 and not self._session.identity.coordinates:
+            self._lengthen(kind, now_ms + min(throttle_ms, room_ms))
+        return told_ms
+
+    def _lengthen(self, kind: QuotaKind, end_ms: int) -> None:
+        """Mute until ``end_ms``, unless it lasts longer already."""
+        if self._handle is not None and end_ms <= self._end_ms:
+            return
+        self.forget()
+        self._kind, self._end_ms = kind, end_ms
+        self._handle = self._session.rules.throttling.mute(kind, self._session, end_ms)
+        self._session.muted()
+
+    def ended(self) -> None:
+        """Note that the time is over."""
+        self._handle = None
+
+    def forget(self) -> None:
+        """Leave the queue before the time is over: the connection is gone, or muted for longer."""
+        if self._handle is not None:
+            self._session.rules.throttling.unmute(self._kind, self._handle)
+            self._handle = None

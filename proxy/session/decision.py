@@ -33,7 +33,7 @@ class Forward:
 
 
 class Park:
-    """The request, or the answer, is held with all that follows while ``reason`` holds (``states``)."""
+    """The request, or the answer, is held with all that follows while ``reason`` holds (``flow``)."""
 
     __slots__ = ("reason",)
 

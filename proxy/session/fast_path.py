@@ -11,9 +11,9 @@ from librt.strings import read_i16_be, read_i32_be
 
 from protocol.frames import REQUEST_HEAD
 from proxy.session.exchange import MAX_IN_FLIGHT, Body, Exchange
+from proxy.session.flow import AT_BORDER
 from proxy.session.policies.request_time import Cost
 from proxy.session.request import AFTER_CORRELATION_ID, NONE
-from proxy.session.states import AT_BORDER
 
 if TYPE_CHECKING:
     from proxy.session.request_stream import RequestStream
@@ -27,9 +27,10 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
 ) -> int:
     """Take the requests at the beginning of ``data`` that are the usual ones; return where the first other begins."""
     end = len(data)
+    session = side.session
     policies = side.policies
     costs = policies.costs
-    rules = side.rules
+    rules = session.rules
     is_charged = rules.costs.on and policies.served is rules.served  # who is not known yet is not charged
     if is_charged and not costs.is_open:
         return 0
@@ -42,11 +43,12 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     if number != NONE and produces.generation != rules.engine.generation:
         number = NONE
     limit = side.splitter.limit
-    in_flight = side.in_flight
+    in_flight = session.in_flight
     served = policies.served
-    account = policies.identity.account
+    identity = session.identity
+    account = identity.account
     meter = account.meter
-    client_id_bytes = policies.identity.client_id_bytes
+    client_id_bytes = identity.client_id_bytes
     position = 0
     while end - position >= _HEAD_BYTES and len(in_flight) < MAX_IN_FLIGHT and not is_shut:
         size: int = read_i32_be(data, position)

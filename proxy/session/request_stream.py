@@ -11,17 +11,12 @@ from collections.abc import Callable, Sequence
 from librt.strings import read_i32_be
 
 from protocol.errors import Cause, ProtocolError
-from protocol.frames import FrameSplitter
-from proxy.identity.sasl import SaslObserver
-from proxy.session.calls import SessionCalls
+from protocol.frames import REQUEST_HEAD, FrameSplitter
+from proxy.session.context import CLIENT, SessionContext, dropped
 from proxy.session.decision import Forward, Need, Park, Reply, Splice
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, InFlight
+from proxy.session.exchange import MAX_IN_FLIGHT, Body
 from proxy.session.fast_path import walk_requests
-from proxy.session.policies.requests import Policies
-from proxy.session.protected_topics import Guard
-from proxy.session.request import answerable, without_answered
-from proxy.session.rules import FREE_BYTES, Rules
-from proxy.session.states import (
+from proxy.session.flow import (
     ANSWERING,
     AT_BORDER,
     CROWDED,
@@ -36,7 +31,9 @@ from proxy.session.states import (
     begin,
     end,
 )
-from proxy.session.wires import CLIENT, Wire, dropped
+from proxy.session.policies.requests import Policies
+from proxy.session.request import answerable, without_answered
+from proxy.session.rules import FREE_BYTES
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
@@ -46,53 +43,30 @@ class RequestStream(Flow):
     """The requests of one client, until they are with the broker."""
 
     __slots__ = (
-        "_client",
         "_held_since_ms",
         "_is_gathered",
         "_paused",
-        "_session",
         "body",
-        "in_flight",
         "policies",
-        "rules",
-        "sasl",
+        "session",
         "splitter",
         "write",
     )
 
-    def __init__(
-        self,
-        session: SessionCalls,
-        rules: Rules,
-        sasl: SaslObserver,
-        in_flight: InFlight,
-        splitter: FrameSplitter,
-        policies: Policies,
-    ) -> None:
+    def __init__(self, session: SessionContext, policies: Policies) -> None:
         super().__init__()
-        self._session = session
-        self.rules = rules
-        self.in_flight = in_flight
+        self.session = session
         self.policies = policies
-        self.sasl = sasl
         self.body: Body | None = None
         """The rest of the request under way, while its end is still to come."""
-        self.splitter = splitter
+        self.splitter = FrameSplitter(REQUEST_HEAD, session.rules.request_limit)
         self._held_since_ms: int | None = None
         """Since when the requests that the splitter holds have been held, if for a reason of ours."""
-        self._client = session.client
         self._paused = False
         self._is_gathered = False
         """So much of this client is kept that it counts (``Gathering``)."""
         self.write: Callable[[bytes], None] = dropped
         """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
-
-    def connected(self, broker: Wire, broker_id: int) -> None:
-        """Forward to ``broker`` (node id, -1: not known yet) from now on."""
-        self.write = broker.write
-        if self.rules.protected_topics:
-            self.write = Guard(self.rules.protected_topics, broker.write, lambda: self.sasl.raw).write
-        self.policies.set_broker(broker_id)
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -113,14 +87,14 @@ class RequestStream(Flow):
         if not remaining and self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & HELD_UP:
-                self._client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
+                self.session.client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
             self._note_hold(now_ms)
             return
         if not remaining and not splitter.held_bytes:
             position = walk_requests(self, data, now_ms)
-            if position >= len(data) and not self.reasons and len(self.in_flight) < MAX_IN_FLIGHT:
+            if position >= len(data) and not self.reasons and len(self.session.in_flight) < MAX_IN_FLIGHT:
                 splitter.remaining = position - len(data)
                 self.write(data)
                 return
@@ -139,12 +113,12 @@ class RequestStream(Flow):
         """Take note of what is kept of a request that is not whole, or of who has not proved who he is. Raises
         ProtocolError where this client's is the most of what is too much.
         """
-        gathering, splitter = self.rules.gathering, self.splitter
+        gathering, splitter = self.session.rules.gathering, self.splitter
         self._is_gathered = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
         if not self._is_gathered:
-            gathering.forget(self._session)
+            gathering.forget(self.session)
             return
-        most = gathering.note(self._session, splitter.held_bytes)
+        most = gathering.note(self.session, splitter.held_bytes)
         if most is None:
             return
         error = ProtocolError(
@@ -152,7 +126,7 @@ class RequestStream(Flow):
             f"requests that are not whole yet take more than {gathering.most_bytes} bytes together, and of this "
             "connection's most is kept",
         )
-        if most is self._session:
+        if most is self.session:
             raise error
         most.reject(CLIENT, error)
 
@@ -162,12 +136,12 @@ class RequestStream(Flow):
             return
         self.reasons = begin(Event.READ, self.reasons, reasons)
         if reasons & TURN:
-            self.rules.later(self._session.next_requests)
+            self.session.rules.later(self.session.next_requests)
 
     def take(self, forward: Forward, rest_us: float = 0.0) -> None:
         """Expect the answer and the rest of a request that goes, and stop behind it as its policy said."""
         if forward.exchange is not None:
-            self.in_flight.append(forward.exchange)
+            self.session.in_flight.append(forward.exchange)
         if forward.body is not None:
             self.body = forward.body
             if rest_us:
@@ -239,10 +213,10 @@ class RequestStream(Flow):
         if reply.answer is None:
             self.stop_for(LOCAL)
         else:
-            self._client.write(reply.answer)
+            self.session.client.write(reply.answer)
 
     def _look_for_crowd(self) -> None:
-        if len(self.in_flight) >= MAX_IN_FLIGHT:
+        if len(self.session.in_flight) >= MAX_IN_FLIGHT:
             self.reasons = begin(Event.READ, self.reasons, CROWDED)
 
     def _forward(self, chunk: bytes, start: int, stop: int, edits: Sequence[Splice] = ()) -> None:
@@ -267,7 +241,7 @@ class RequestStream(Flow):
             self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
         else:
             self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
-            self.in_flight.clear()  # the last token of GSSAPI gets no answer of its own
+            self.session.in_flight.clear()  # the last token of GSSAPI gets no answer of its own
 
     def _take_tokens(self, now_ms: int) -> None:
         """Pass on the client's tokens, each after the answer to the one before where every one is answered."""
@@ -283,7 +257,7 @@ class RequestStream(Flow):
                 break
             self.write(token)
             held = held[len(token) :]
-            if self.sasl.raw_is_answered:
+            if self.session.sasl.raw_is_answered:
                 self.stop(Event.READ, ANSWERING)
         if held:
             splitter.hold(held, 0, needed)
@@ -332,7 +306,7 @@ class RequestStream(Flow):
         if self.body is not None:
             self.body.leave(self.splitter.remaining)
             self.body = None
-        self.rules.gathering.forget(self._session)
+        self.session.rules.gathering.forget(self.session)
         self.policies.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on
@@ -351,9 +325,9 @@ class RequestStream(Flow):
         holding = self.reasons & WITHIN if self.splitter.remaining else self.reasons & ~RAW_TOKENS
         if self._paused and not holding:
             self._paused = False
-            self._client.resume_reading()
+            self.session.client.resume_reading()
 
     def _pause(self) -> None:
         if not self._paused:
             self._paused = True
-            self._client.pause_reading()
+            self.session.client.pause_reading()

@@ -12,15 +12,10 @@ from librt.strings import read_i32_be
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.sasl import raw_token_end
-from proxy.identity.sasl import SaslObserver
-from proxy.session.calls import SessionCalls
+from proxy.session.context import SessionContext, Wire
 from proxy.session.decision import Need, Park
-from proxy.session.exchange import Exchange, InFlight
-from proxy.session.policies.requests import Policies
-from proxy.session.responses import Responses
-from proxy.session.rules import Rules
-from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
-from proxy.session.states import (
+from proxy.session.exchange import Exchange
+from proxy.session.flow import (
     ANSWER_BORDER,
     HELD_BACK,
     OVERSIZED,
@@ -32,7 +27,9 @@ from proxy.session.states import (
     begin,
     end,
 )
-from proxy.session.wires import Wire
+from proxy.session.policies.requests import Policies
+from proxy.session.responses import Responses
+from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
 
 _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
@@ -46,39 +43,24 @@ class ResponseStream(Flow):
 
     __slots__ = (
         "_broker",
-        "in_flight",
         "latencies",
         "policies",
         "requests",
         "responses",
-        "rules",
-        "sasl",
         "session",
         "splitter",
         "write",
     )
 
-    def __init__(
-        self,
-        session: SessionCalls,
-        rules: Rules,
-        sasl: SaslObserver,
-        in_flight: InFlight,
-        policies: Policies,
-        requests: Flow,
-        responses: Responses,
-    ) -> None:
+    def __init__(self, session: SessionContext, policies: Policies, requests: Flow, responses: Responses) -> None:
         super().__init__()
         self.session = session
-        self.rules = rules
-        self.sasl = sasl
-        self.in_flight = in_flight
         self.policies = policies
         self.requests = requests
         self.responses = responses
         self._broker: Wire | None = None
-        self.latencies = rules.latencies.of(UNKNOWN)
-        self.splitter = FrameSplitter(RESPONSE_HEAD, self.rules.response_limit)
+        self.latencies = session.rules.latencies.of(UNKNOWN)
+        self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.rules.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
 
     # ------------------------------------------------------------------------------------------ the hot path
@@ -114,9 +96,9 @@ class ResponseStream(Flow):
     def _walk(self, data: bytes, now_ms: int) -> int:
         """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins."""
         end = len(data)
-        costs = self.policies.costs if self.rules.costs.on else None
+        costs = self.policies.costs if self.session.rules.costs.on else None
         limit = self.splitter.limit
-        in_flight = self.in_flight
+        in_flight = self.session.in_flight
         latencies = self.latencies
         position = 0
         while end - position >= _HEAD_BYTES and in_flight:
@@ -172,9 +154,9 @@ class ResponseStream(Flow):
 
     def _next(self, correlation_id: int) -> Exchange:
         """Return the exchange that is answered next. Raises ProtocolError if that is not its answer."""
-        if not self.in_flight:
+        if not self.session.in_flight:
             raise ProtocolError(Cause.UNEXPECTED_RESPONSE, f"response {correlation_id} with no request in flight")
-        exchange = self.in_flight.pop(0)
+        exchange = self.session.in_flight.pop(0)
         if exchange.correlation_id != correlation_id:
             expected = f"{exchange.correlation_id} ({exchange.api.spec.name}) is expected"
             raise ProtocolError(Cause.CORRELATION_MISMATCH, f"response {correlation_id} while {expected}")
@@ -186,7 +168,7 @@ class ResponseStream(Flow):
         meter.bytes_out += 4 + size
         meter.request_time_ms += now_ms - exchange.sent_ms
         self.latencies.came(exchange.api.spec.api_key, max(now_ms - held_ms - exchange.sent_ms, 0))
-        if self.rules.costs.on and not exchange.actions & (AUTHENTICATED | PROVES):
+        if self.session.rules.costs.on and not exchange.actions & (AUTHENTICATED | PROVES):
             self.policies.costs.after(exchange, size, now_ms)
 
     def _hold(
@@ -201,9 +183,9 @@ class ResponseStream(Flow):
             since_ms = now_ms
             self.stop(Event.GOT, hold.reason)
             if hold.reason == WALKED:
-                self.rules.later(self.session.next_slice)
+                self.session.rules.later(self.session.next_slice)
         exchange.hold_answer(since_ms)
-        self.in_flight.insert(0, exchange)
+        self.session.in_flight.insert(0, exchange)
         if start < position:
             self.write(chunk[start:position])
         self.splitter.hold(chunk, position, needs)
@@ -211,7 +193,7 @@ class ResponseStream(Flow):
     @property
     def idle(self) -> bool:
         """Everything in flight has been answered, to the last byte."""
-        return not self.in_flight and not self.splitter.remaining and not self.splitter.held_bytes
+        return not self.session.in_flight and not self.splitter.remaining and not self.splitter.held_bytes
 
     def walk_on(self, now_ms: int) -> None:
         """Do a further slice of the long answer that is under way; behind the last one go on with what came since."""
@@ -219,7 +201,7 @@ class ResponseStream(Flow):
         if rewriting is None:
             return
         if not rewriting.advance():
-            self.rules.later(self.session.next_slice)
+            self.session.rules.later(self.session.next_slice)
             return
         self.reasons = end(Event.NEXT, self.reasons, WALKED)
         self.feed(b"", now_ms)
@@ -242,13 +224,13 @@ class ResponseStream(Flow):
         held = splitter.release()
         wanted = 0
         while held and self.reasons & ANSWER_BORDER == RAW_TOKENS:
-            wanted = raw_token_end(held, self.rules.unauthenticated_request_limit)
+            wanted = raw_token_end(held, self.session.rules.unauthenticated_request_limit)
             if wanted > len(held):
                 break
-            if not self.in_flight:
+            if not self.session.in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token with none in flight")
-            self.in_flight.pop(0).account.meter.bytes_out += wanted
-            self.sasl.raw_answer(held[4:wanted], now_ms)
+            self.session.in_flight.pop(0).account.meter.bytes_out += wanted
+            self.session.sasl.raw_answer(held[4:wanted], now_ms)
             self.write(held[:wanted])
             held = held[wanted:]
             wanted = 0
@@ -268,7 +250,7 @@ class ResponseStream(Flow):
 
     def set_broker(self, broker_id: int) -> None:
         """Take that node id for the broker's."""
-        self.latencies = self.rules.latencies.of(broker_id)
+        self.latencies = self.session.rules.latencies.of(broker_id)
 
     def release(self, now_ms: int) -> None:
         """Go on with an answer that was held back for its throttle time."""

@@ -20,15 +20,13 @@ from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, METADATA, RECORD
 from protocol.quorum import names_controllers, without_listeners
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
-from proxy.identity.sasl import SaslObserver
+from proxy.session.context import SessionContext
 from proxy.session.decision import Change, Need, Park, Splice
 from proxy.session.exchange import Exchange
-from proxy.session.mute import Mute
+from proxy.session.flow import HELD_BACK, WALKED
 from proxy.session.policies.requests import Policies
-from proxy.session.policies.topic_charges import wanted
-from proxy.session.rules import Rules
+from proxy.session.policies.topics import Settling, wanted
 from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
-from proxy.session.states import HELD_BACK, WALKED
 
 Advertise = Callable[[Sequence[Endpoint], str | None], Mapping[int, tuple[bytes, int]]]
 """(Broker addresses of an answer, the id of its cluster) → node id → the (host, port) that a client is told, listening
@@ -53,12 +51,10 @@ class Sliced(Protocol):
 class Responses:
     """Does what is due on the answers of one connection."""
 
-    __slots__ = ("_advertise", "_mute", "_policies", "_rules", "_sasl", "under_way")
+    __slots__ = ("_advertise", "_policies", "_session", "under_way")
 
-    def __init__(self, rules: Rules, sasl: SaslObserver, mute: Mute, policies: Policies, advertise: Advertise) -> None:
-        self._rules = rules
-        self._sasl = sasl
-        self._mute = mute
+    def __init__(self, session: SessionContext, policies: Policies, advertise: Advertise) -> None:
+        self._session = session
         self._policies = policies
         self._advertise = advertise
         self.under_way: Sliced | None = None
@@ -80,7 +76,7 @@ class Responses:
         if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms)):
             return park
         actions = exchange.actions
-        if actions & TELL and api.delayed and now_ms < exchange.throttled_until_ms and self._mute.is_on:
+        if actions & TELL and api.delayed and now_ms < exchange.throttled_until_ms and self._session.mute.is_on:
             return Park(HELD_BACK)
         if actions & PROVES:
             self._policies.answered(chunk[position : position + 4 + size])
@@ -110,15 +106,16 @@ class Responses:
 
     def _settle(self, exchange: Exchange, chunk: bytes, position: int, size: int) -> Change:
         """Settle what was charged for topics; by a long answer in slices, while the broker is not read."""
-        unsettled = self._policies.topics.unsettled
-        settling = unsettled.answer(exchange.api.spec, chunk, position, size, exchange.throttle_ms)
-        while not settling.is_done and not settling.advance():
-            if size > SLICE_BYTES:
-                self.under_way = settling
-                return Park(WALKED)
+        settling = self.under_way
+        if not isinstance(settling, Settling):
+            settling = self._policies.topics.settle(exchange, chunk[position : position + 4 + size], size)
+            while not settling.advance():
+                if size > SLICE_BYTES:
+                    self.under_way = settling
+                    return Park(WALKED)
         self.under_way = None
-        unsettled.passed()
-        return Splice(position, position + settling.taken, settling.written) if settling.taken else None
+        change = settling.change
+        return None if change is None else Splice(position, position + change.end, change.data)
 
     def _rewrite(self, exchange: Exchange, chunk: bytes, position: int, size: int) -> Change:
         """Change a long answer in slices, while the broker is not read.
@@ -132,8 +129,8 @@ class Responses:
             return Park(WALKED)
         if rewriting.needs_more:
             there = len(chunk) - position
-            if there > self._rules.gathered_limit:
-                raise too_long(spec, there, self._rules.gathered_limit)
+            if there > self._session.rules.gathered_limit:
+                raise too_long(spec, there, self._session.rules.gathered_limit)
             return Need(min(4 + size, 2 * there))
         return Splice(position, position + rewriting.end, rewriting.written())
 
@@ -142,7 +139,7 @@ class Responses:
 
         One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
         """
-        rules = self._rules
+        rules = self._session.rules
         if actions & SETTLE:
             return wanted(size)
         if actions & PROVES and size <= rules.gathered_limit:
@@ -168,12 +165,12 @@ class Responses:
         """
         spec = api.spec
         if actions & NEGOTIATE:
-            self._rules.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
-            frame = intersect(frame, spec, self._rules.advertised)
+            self._session.rules.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
+            frame = intersect(frame, spec, self._session.rules.advertised)
             if not actions & TELL or frame[8:10] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
                 return frame
         if actions & AUTHENTICATED:
-            self._rules.errors.note(spec.api_key, self._sasl.answer(spec, frame, now_ms))
+            self._session.rules.errors.note(spec.api_key, self._session.sasl.answer(spec, frame, now_ms))
             return frame
         if names_controllers(spec):
             return without_listeners(spec, frame)
@@ -194,7 +191,7 @@ class Responses:
         return splice(frame, located, told_ms, self._advertise(located.endpoints, cluster_id))
 
     def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
-        errors = self._rules.errors
+        errors = self._session.rules.errors
         with suppress(ProtocolError):  # they are only counted: what cannot be read of them is the client's to find
             for error_code in coordinator_errors(spec, frame):
                 errors.note(spec.api_key, error_code)

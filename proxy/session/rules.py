@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.partitions import NoPartitions, Partitions
-from proxy.session.calls import SessionCalls
 from proxy.session.local_answers import Answerer, NewerApiVersions
 from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
@@ -20,6 +19,12 @@ FREE_BYTES: Final = 16 * 1024
 MOST_BYTES: Final = 64 * 1024 * 1024
 
 
+class Rejectable(Protocol):
+    """A session."""
+
+    def reject(self, side: str, error: ProtocolError) -> None: ...
+
+
 class Gathering:
     """The connections of which more is kept than is everybody's: bounded for all of them together.
 
@@ -31,12 +36,12 @@ class Gathering:
     __slots__ = ("_kept", "bytes", "most_bytes")
 
     def __init__(self) -> None:
-        self._kept: dict[SessionCalls, int] = {}
+        self._kept: dict[Rejectable, int] = {}
         self.bytes = 0
         """Kept of all of them together."""
         self.most_bytes = MOST_BYTES
 
-    def note(self, session: SessionCalls, kept_bytes: int) -> SessionCalls | None:
+    def note(self, session: Rejectable, kept_bytes: int) -> Rejectable | None:
         """Note how much is kept of ``session``. If the total is too much, return the session with most, to close it."""
         self.bytes += kept_bytes - self._kept.get(session, 0)
         self._kept[session] = kept_bytes
@@ -44,7 +49,7 @@ class Gathering:
             return None
         return max(self._kept, key=lambda each: self._kept[each])
 
-    def forget(self, session: SessionCalls) -> None:
+    def forget(self, session: Rejectable) -> None:
         """Take note that nothing is kept of ``session`` any more, or no more than is everybody's."""
         self.bytes -= self._kept.pop(session, 0)
 

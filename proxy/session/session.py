@@ -7,24 +7,13 @@ transports have no ``if`` about Kafka.
 from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
-from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
-from proxy.session.admission import Ticket
-from proxy.session.calls import SessionCalls, Waiting
+from proxy.session.admission import Mute, Ticket
 from proxy.session.client_identity import ClientIdentity
-from proxy.session.exchange import MAX_IN_FLIGHT, InFlight
-from proxy.session.mute import Mute
-from proxy.session.policies.fetch import FetchPolicy, FetchShares
-from proxy.session.policies.produce import ProducePolicy
-from proxy.session.policies.request_time import RequestTimePolicy
-from proxy.session.policies.requests import Policies
-from proxy.session.policies.topics import TopicsPolicy
-from proxy.session.request_stream import RequestStream
-from proxy.session.response_stream import ResponseStream
-from proxy.session.responses import Advertise, Responses
-from proxy.session.rules import Rules
-from proxy.session.states import (
+from proxy.session.context import BROKER, CLIENT, ClientWire, SessionContext, Waiting, Wire, dropped
+from proxy.session.exchange import MAX_IN_FLIGHT
+from proxy.session.flow import (
     ANSWERING,
     BACKPRESSURE,
     CONNECTING,
@@ -41,27 +30,26 @@ from proxy.session.states import (
     Event,
     end,
 )
-from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
+from proxy.session.policies.requests import Policies
+from proxy.session.request_stream import RequestStream
+from proxy.session.response_stream import ResponseStream
+from proxy.session.responses import Advertise, Responses
+from proxy.session.rules import Rules
 from proxy.usage.accounts import Accounts
 
 
-class Session(SessionCalls):
+class Session(SessionContext):
     """The life of one client's connection: connecting, forwarding, finishing."""
 
-    __deletable__ = ("_mute", "_ticket", "answers", "policies", "requests", "sasl")  # for mypyc
+    __deletable__ = ("answers", "policies", "requests")  # for mypyc
     __slots__ = (
         "_broker",
         "_client_blocked",
-        "_in_flight",
         "_is_over",
-        "_mute",
         "_on_closed",
-        "_ticket",
         "answers",
         "policies",
         "requests",
-        "rules",
-        "sasl",
     )
 
     def __init__(
@@ -78,40 +66,33 @@ class Session(SessionCalls):
         authenticated: bool,
         exempt: bool = False,
     ) -> None:
-        super().__init__(client, peer)
+        super().__init__(rules, client, peer)
         self._on_closed = on_closed
-        self.rules = rules
         self._broker: Wire | None = None
         self._is_over = False
         self._client_blocked = False
-        in_flight: InFlight = []
-        self._in_flight = in_flight
-        observer = self.sasl = SaslObserver(sasl, peer, self)
-        identity = ClientIdentity(accounts, in_flight, peer, user, exempt)
-        mute = self._mute = Mute(self, rules.throttling, observer, identity)
-        ticket = self._ticket = Ticket(self, rules.throttling, observer, identity)
-        shares = FetchShares(self, rules.throttling, observer, identity)
-        produces = ProducePolicy(self, rules, observer, mute, identity, in_flight, ticket)
-        fetches = FetchPolicy(rules, mute, identity, in_flight, ticket, shares)
-        topics = TopicsPolicy(self, rules, mute, identity, ticket)
-        costs = RequestTimePolicy(rules, observer, mute, identity, in_flight, ticket)
-        splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
-        policies = self.policies = Policies(
-            self, rules, observer, in_flight, identity, produces, fetches, topics, costs, ticket
-        )
-        self.requests = RequestStream(self, rules, observer, in_flight, splitter, policies)
-        changes = Responses(rules, observer, mute, policies, advertise)
-        self.answers = ResponseStream(self, rules, observer, in_flight, policies, self.requests, changes)
+        self.identity = ClientIdentity(accounts, self.in_flight, peer, user, exempt)
+        self.sasl = SaslObserver(sasl, peer, self)
+        self.mute = Mute(self)
+        self.ticket = Ticket(self)
+        policies = self.policies = Policies(self)
+        self.requests = RequestStream(self, policies)
+        self.answers = ResponseStream(self, policies, self.requests, Responses(self, policies, advertise))
         if not authenticated:
             policies.restrict()
         self.requests.stop(Event.MADE, CONNECTING)
 
     # ------------------------------------------------------------------------------------------------ connections
 
-    def connected(self, broker: Wire, broker_id: int) -> None:
-        """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet."""
+    def connected(self, broker: Wire, broker_id: int, write: Callable[[bytes], None] | None = None) -> None:
+        """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet.
+
+        ``write`` takes the requests for the broker, in place of its own; it raises ProtocolError for one that must not
+        pass.
+        """
         self._broker = broker
-        self.requests.connected(broker, broker_id)
+        self.requests.write = write or broker.write
+        self.policies.set_broker(broker_id)
         self.answers.connected(broker, broker_id)
         now_ms = self.rules.clock()
         self._go(Event.CONNECTED, CONNECTING, now_ms)
@@ -154,7 +135,7 @@ class Session(SessionCalls):
             return
         self.requests.stop(Event.HALF_CLOSED, FINISHED)
         now_ms = self.rules.clock()
-        self._ticket.client_finished(now_ms)
+        self.ticket.client_finished(now_ms)
         self.policies.fetches.shares.client_finished(now_ms)
         self.answered(now_ms)
 
@@ -179,14 +160,14 @@ class Session(SessionCalls):
             return
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
-        contained("Session.close", self._mute.forget)
+        contained("Session.close", self.mute.forget)
         now_ms = self.rules.clock()
-        contained("Session.close", self._ticket.leave, now_ms)
+        contained("Session.close", self.ticket.leave, now_ms)
         contained("Session.close", self.policies.fetches.shares.leave, now_ms)
         contained("Session.close", self.requests.leave)
         contained("Session.close", self.sasl.leave)
         self.requests.write = self.answers.write = dropped
-        contained("Session.close", self._client.close)
+        contained("Session.close", self.client.close)
         if self._broker is not None:
             contained("Session.close", self._broker.close)
         self._on_closed(self)
@@ -195,11 +176,11 @@ class Session(SessionCalls):
         """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
         if self.closed and not self._is_over:
             self._is_over = True
-            del self.requests, self.answers, self.policies, self.sasl, self._ticket, self._mute
+            del self.requests, self.answers, self.policies, self.sasl, self.ticket, self.mute
 
     def abort(self) -> None:
         self.close()
-        self._client.abort()
+        self.client.abort()
         if self._broker is not None:
             self._broker.abort()
 
@@ -219,14 +200,14 @@ class Session(SessionCalls):
     # ------------------------------------------------------------------------------------------------------ going on
 
     def muted(self) -> None:
-        self._client.bound_receive_buffer()
+        self.client.bound_receive_buffer()
         self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
 
     def throttle_over(self, now_ms: int) -> None:
-        self._mute.ended()
+        self.mute.ended()
         self.requests.reasons = end(Event.THROTTLE_OVER, self.requests.reasons, THROTTLED)
         self._go_on_with_answer(self.answers.release, now_ms)
-        if not self._mute.is_on:  # what was held back may have muted anew
+        if not self.mute.is_on:  # what was held back may have muted anew
             self._go_on(now_ms)
         self.answered(now_ms)
 
@@ -247,7 +228,7 @@ class Session(SessionCalls):
     @property
     def _has_gone(self) -> bool:
         """The client has closed: Kafka's clients never close one side alone."""
-        return bool(self.requests.reasons & FINISHED) or self._client.has_finished()
+        return bool(self.requests.reasons & FINISHED) or self.client.has_finished()
 
     def _drop_unless_read(self) -> None:
         """Drop requests that have waited if their client has closed: it would not read the answers, and is not charged.
@@ -274,8 +255,8 @@ class Session(SessionCalls):
         if isinstance(answer, ProtocolError):
             self.reject(CLIENT, answer)
             return
-        self.policies.identity.account.meter.bytes_out += len(answer)
-        self._client.write(answer)
+        self.identity.account.meter.bytes_out += len(answer)
+        self.client.write(answer)
         now_ms = self.rules.clock()
         self._go(Event.LOCALLY_ANSWERED, LOCAL, now_ms)
         self.answered(now_ms)
@@ -286,7 +267,7 @@ class Session(SessionCalls):
         except ProtocolError as error:  # it ends inside what has to be read of it
             self.reject(CLIENT, error)
             return
-        self._client.write(answer)
+        self.client.write(answer)
         self._go(Event.ADMITTED, IN_LINE, now_ms)
         self.answered(now_ms)
 
@@ -294,7 +275,7 @@ class Session(SessionCalls):
         requests = self.requests
         if self.closed or self._client_blocked:
             return
-        if requests.reasons & CROWDED and len(self._in_flight) <= MAX_IN_FLIGHT // 2:
+        if requests.reasons & CROWDED and len(self.in_flight) <= MAX_IN_FLIGHT // 2:
             self._go(Event.ROOM, CROWDED, now_ms)
         if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.answers.idle:
             self._go(Event.ANSWERED, ANSWERING, now_ms)
@@ -364,7 +345,7 @@ class Session(SessionCalls):
     @property
     def waits(self) -> str | None:
         """The request that waits in a counter's queue, for people who ask."""
-        return self._ticket.describe(self.rules.clock())
+        return self.ticket.describe(self.rules.clock())
 
     @property
     def unread(self) -> bool:
@@ -379,7 +360,7 @@ class Session(SessionCalls):
     @property
     def user(self) -> str:
         """The user that requests are charged to from now on."""
-        return self.policies.identity.user
+        return self.identity.user
 
     @property
     def authenticated(self) -> bool:

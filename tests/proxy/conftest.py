@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from proxy.session.states import watched_by
+from proxy.session.flow import watched_by
 from tests.conftest import COMPILED
 from tests.proxy.pki import Pki
 from tests.proxy.transitions import check

@@ -1,14 +1,14 @@
-"""What may begin and end the reasons of a session: the table at the head of ``proxy.session.states``, as a check."""
+"""What may begin and end the reasons of a session: the table at the head of ``proxy.session.flow``, as a check."""
 
 import ast
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.session import states
-from proxy.session.states import ANSWERING, CROWDED, DRAINING, THROTTLED, Event
+from proxy.session import flow
+from proxy.session.flow import ANSWERING, CROWDED, DRAINING, THROTTLED, Event
 
-_SOURCE: Final = Path(states.__file__).with_name("states.py")
+_SOURCE: Final = Path(flow.__file__).with_name("flow.py")
 _AGAIN: Final = THROTTLED | ANSWERING | CROWDED | DRAINING
 """The reasons that may begin where they have begun already: a longer throttle, one more request, a second stop."""
 
@@ -33,9 +33,9 @@ def _table() -> dict[Event, Row]:
         begins, ends = rows.get(event, Row(0, 0))
         for sign, name in re.findall(r"([+-])([A-Z_]+)", " ".join(cells[2:])):
             if sign == "+":
-                begins |= getattr(states, name)
+                begins |= getattr(flow, name)
             else:
-                ends |= getattr(states, name)
+                ends |= getattr(flow, name)
         rows[event] = Row(begins, ends)
     return rows
 

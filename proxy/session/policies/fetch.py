@@ -6,18 +6,13 @@ from typing import Final
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD
 from protocol.headers import fetch_limits_offset, has_fetch_limits, request_body_offset
-from proxy.identity.sasl import SaslObserver
 from proxy.session.admission import Ticket
-from proxy.session.calls import SessionCalls, Waiting
-from proxy.session.client_identity import ClientIdentity
+from proxy.session.context import SessionContext, Waiting
 from proxy.session.decision import Decision, Forward, Park, Splice
-from proxy.session.exchange import Exchange, InFlight, expect
-from proxy.session.mute import Mute
+from proxy.session.exchange import Exchange, expect
+from proxy.session.flow import ANSWERING, IN_LINE, OVERSIZED
 from proxy.session.request import Request, RequestPrefix
-from proxy.session.rules import Rules
 from proxy.session.serving import CHARGE, Served
-from proxy.session.states import ANSWERING, IN_LINE, OVERSIZED
-from proxy.session.throttling import Throttling
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
@@ -31,15 +26,10 @@ _INT32_MAX: Final = 2**31 - 1
 class FetchShares:
     """A connection's share of each counter that it fetches under, and the ticket of an answer larger than that."""
 
-    __slots__ = ("_answer", "_identity", "_sasl", "_session", "_shares", "_throttling")
+    __slots__ = ("_answer", "_session", "_shares")
 
-    def __init__(
-        self, session: SessionCalls, throttling: Throttling, sasl: SaslObserver, identity: ClientIdentity
-    ) -> None:
+    def __init__(self, session: SessionContext) -> None:
         self._session = session
-        self._throttling = throttling
-        self._sasl = sasl
-        self._identity = identity
         self._answer: Ticket | None = None
         """Once there was one that waited."""
         self._shares: tuple[Bound, ...] = ()
@@ -90,15 +80,15 @@ class FetchShares:
             if bound.owed_ms(now_ms):
                 bound.fetches.forget(self)
                 if ticket is None:
-                    ticket = self._answer = Ticket(self._session, self._throttling, self._sasl, self._identity)
+                    ticket = self._answer = Ticket(self._session)
                 ticket.wait(Waiting.ANSWER, account, bound, size, now_ms)
                 return False
         for bound in bounds:
             if bound.queue:
-                bound.queue.owe(self._identity.path(account), bound.fetches.turns_beyond(size))
+                bound.queue.owe(self._session.identity.path(account), bound.fetches.turns_beyond(size))
             bound.fetches.answered(self, size)
             if bound.queue:
-                self._throttling.alarm(bound.queue, now_ms)
+                self._session.rules.throttling.alarm(bound.queue, now_ms)
         if ticket is not None:
             ticket.went(now_ms)
         return True
@@ -116,7 +106,7 @@ class FetchShares:
         self._share(())
         for bound in shared:
             if bound.queue:
-                self._throttling.alarm(bound.queue, now_ms)
+                self._session.rules.throttling.alarm(bound.queue, now_ms)
 
     def _share(self, bounds: tuple[Bound, ...]) -> None:
         for bound in self._shares:
@@ -129,23 +119,11 @@ class FetchShares:
 class FetchPolicy:
     """Lowers the Fetch requests of one connection, and charges their answers."""
 
-    __slots__ = ("_identity", "_in_flight", "_mute", "_rules", "_ticket", "prefix", "shares")
+    __slots__ = ("_session", "prefix", "shares")
 
-    def __init__(
-        self,
-        rules: Rules,
-        mute: Mute,
-        identity: ClientIdentity,
-        in_flight: InFlight,
-        ticket: Ticket,
-        shares: FetchShares,
-    ) -> None:
-        self._rules = rules
-        self._mute = mute
-        self._identity = identity
-        self._in_flight = in_flight
-        self._ticket = ticket
-        self.shares = shares
+    def __init__(self, session: SessionContext) -> None:
+        self._session = session
+        self.shares = FetchShares(session)
         self.prefix = RequestPrefix()
 
     def before(self, request: Request, now_ms: int) -> Decision:
@@ -154,21 +132,22 @@ class FetchPolicy:
 
         Raises ProtocolError if the request ends inside what has to be read of it.
         """
-        api, account, edit = request.api, self._identity.account, None
+        session, edit = self._session, None
+        api, account = request.api, session.identity.account
         field = self.prefix.find(request)
         if field is None:
             return request.need_more()
         bounds = account.limited(KIND)
-        if bounds and self._rules.throttling.enforces:
+        if bounds and session.rules.throttling.enforces:
             bounds = self.shares.join(bounds)
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
             asked = max(max_bytes, 0)
-            takes_its_turn = min_bytes > max_bytes or self._ticket.is_at_its_turn
+            takes_its_turn = min_bytes > max_bytes or session.ticket.is_at_its_turn
             if takes_its_turn or not self.shares.grant_whole(bounds, asked, now_ms):
-                if any(exchange.actions & CHARGE for exchange in self._in_flight):
+                if any(exchange.actions & CHARGE for exchange in session.in_flight):
                     return Park(ANSWERING)  # one at a time, so that pipelining gains nothing
-                if not self._ticket.ask(Waiting.FETCH, account, bounds, 0, now_ms):
+                if not session.ticket.ask(Waiting.FETCH, account, bounds, 0, now_ms):
                     return Park(IN_LINE)
                 granted = self.shares.grant(bounds, asked, now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
@@ -182,7 +161,7 @@ class FetchPolicy:
         Its throttle time so far is that of request_percentage: of both the longer one is given, and told, and of two
         that are equal that one (KafkaApis).
         """
-        throttling, account, request_ms = self._rules.throttling, exchange.account, exchange.throttle_ms
+        throttling, account, request_ms = self._session.rules.throttling, exchange.account, exchange.throttle_ms
         # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
         size -= exchange.api.spec.response_header_version
         bounds = account.limited(KIND) if throttling.enforces else ()
@@ -198,13 +177,13 @@ class FetchPolicy:
             return None
         told_ms = 0
         if throttle_ms > request_ms:
-            told_ms = self._mute.throttle(account, KIND, throttle_ms, now_ms)
+            told_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
         else:
             if throttle_ms:
                 for each in bounds:
                     each.live.owe(each.check(now_ms), now_ms)
             if request_ms:
-                told_ms = self._mute.throttle(account, QuotaKind.REQUEST_PERCENTAGE, request_ms, now_ms)
+                told_ms = self._session.mute.throttle(account, QuotaKind.REQUEST_PERCENTAGE, request_ms, now_ms)
         if told_ms:
             exchange.tell(told_ms, now_ms)
         return None
@@ -220,12 +199,12 @@ class FetchPolicy:
             session = fetch_session(api.spec, frame, fetch_limits_offset(api.spec, frame, body, len(frame)))
         answer = empty_answer(api.spec, correlation_id, throttle_ms, session)
         self._count(api, len(frame))
-        self._identity.account.meter.bytes_out += len(answer)
+        self._session.identity.account.meter.bytes_out += len(answer)
         return answer
 
     def _count(self, api: Served, size: int) -> None:
         api.requests += 1
-        meter = self._identity.account.meter
+        meter = self._session.identity.account.meter
         meter.fetch_requests += 1
         meter.other_requests += 1
         meter.other_bytes += size

@@ -9,15 +9,12 @@ from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from protocol.sasl import raw_token_end
-from proxy.identity.sasl import SaslObserver, State
-from proxy.session.calls import SessionCalls
-from proxy.session.client_identity import ClientIdentity
+from proxy.identity.sasl import State
+from proxy.session.context import CLIENT, SessionContext
 from proxy.session.decision import Need
-from proxy.session.exchange import RAW_TOKEN, InFlight, expect
+from proxy.session.exchange import RAW_TOKEN, expect
 from proxy.session.request import Request
-from proxy.session.rules import Rules
 from proxy.session.serving import QUESTION, Served
-from proxy.session.wires import CLIENT
 
 GSSAPI_TOKEN: Final = 0x60
 """The first byte of a GSSAPI token (RFC 2743 §3.1), and of no api key."""
@@ -35,24 +32,18 @@ class LoginPolicy:
     to two tokens under way could not be told apart.
     """
 
-    __slots__ = ("_identity", "_in_flight", "_rules", "_sasl", "_session")
+    __slots__ = ("_session",)
 
-    def __init__(
-        self, session: SessionCalls, rules: Rules, sasl: SaslObserver, identity: ClientIdentity, in_flight: InFlight
-    ) -> None:
+    def __init__(self, session: SessionContext) -> None:
         self._session = session
-        self._rules = rules
-        self._sasl = sasl
-        self._identity = identity
-        self._in_flight = in_flight
 
     def observe(self, request: Request) -> None:
         """Observe a whole SASL request. Raises ProtocolError if it is broken."""
-        self._sasl.request(request.api.spec, request.frame)
+        self._session.sasl.request(request.api.spec, request.frame)
 
     def check_size(self, request: Request) -> None:
         """Raise ProtocolError for a request that is too long for a client that nobody knows yet."""
-        if request.size > self._rules.unauthenticated_request_limit:
+        if request.size > self._session.rules.unauthenticated_request_limit:
             raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{request.api.spec} request of {request.size} bytes")
 
     # --------------------------------------------------------------------------- whether the broker serves the client
@@ -60,7 +51,7 @@ class LoginPolicy:
     def ask(self, now_ms: int) -> None:
         """Ask the broker whether it serves the client: that is how a login has ended whose end cannot be seen."""
         self._session.ask_broker(_QUESTION)
-        self._in_flight.append(expect(_QUESTION_ID, QUESTION, self._identity.account, now_ms))
+        self._session.in_flight.append(expect(_QUESTION_ID, QUESTION, self._session.identity.account, now_ms))
 
     def answered(self, answer: bytes) -> bool:
         """Take the answer to that; whether the broker does. If not, the connection is closed, as the broker does."""
@@ -70,14 +61,14 @@ class LoginPolicy:
             )
             self._session.reject(CLIENT, error)
             return False
-        self._sasl.proven()
+        self._session.sasl.proven()
         return True
 
     # ------------------------------------------------------------------------------- tokens without Kafka's headers
 
     def begins_gssapi(self, key_version: int) -> bool:
         """Whether a login begins with what is no request: clients of Kafka 0.9 send GSSAPI without SaslHandshake."""
-        sasl = self._sasl
+        sasl = self._session.sasl
         if key_version >> 24 != GSSAPI_TOKEN or sasl.state is not State.NONE:
             return False
         sasl.begin_without_handshake()
@@ -88,22 +79,22 @@ class LoginPolicy:
 
         Returns None if that is a request, and tokens are over. Raises ProtocolError for a token that is too long.
         """
-        sasl = self._sasl
+        sasl = self._session.sasl
         if not sasl.raw_is_answered and len(held) >= REQUEST_HEAD.size and REQUEST_HEAD.unpack_from(held)[1] in served:
             sasl.raw_over()
         if not sasl.raw:
             return None
-        size = raw_token_end(held, self._rules.unauthenticated_request_limit)
+        size = raw_token_end(held, self._session.rules.unauthenticated_request_limit)
         if size > len(held):
             return self._need(held, size)
         sasl.raw_request(held[4:size])
-        account = self._identity.account
+        account = self._session.identity.account
         account.meter.other_bytes += size
-        self._in_flight.append(expect(0, RAW_TOKEN, account, now_ms))
+        self._session.in_flight.append(expect(0, RAW_TOKEN, account, now_ms))
         return held[:size]
 
     def _need(self, held: bytes, size: int) -> Need:
         """Return the decision to hold a token until all of it is there, or until it can be told from a request."""
-        if not self._sasl.raw_is_answered and len(held) < REQUEST_HEAD.size:
+        if not self._session.sasl.raw_is_answered and len(held) < REQUEST_HEAD.size:
             return Need(min(size, REQUEST_HEAD.size))
         return Need(size)

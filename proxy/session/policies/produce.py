@@ -6,18 +6,13 @@ a Produce that announces much costs those who share its quota what came of it.
 
 from typing import Final
 
-from proxy.identity.sasl import SaslObserver
-from proxy.session.admission import Ticket
-from proxy.session.calls import SessionCalls, Waiting
-from proxy.session.client_identity import ClientIdentity
+from proxy.session.context import SessionContext, Waiting
 from proxy.session.decision import Decision, Forward, Park
-from proxy.session.exchange import Body, Exchange, InFlight, expect
-from proxy.session.mute import Mute
+from proxy.session.exchange import Body, Exchange, expect
+from proxy.session.flow import IN_LINE, TURN
 from proxy.session.request import ACKS_0, Request, RequestPrefix
-from proxy.session.rules import Rules
 from proxy.session.serving import Served
-from proxy.session.states import IN_LINE, TURN
-from proxy.session.throttling import Alarm, Throttling
+from proxy.session.throttling import Alarm
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
@@ -42,13 +37,11 @@ class ProduceBody(Body):
     without marks, it is charged as it comes. The answer of ``exchange`` tells the throttle time; None with acks=0.
     """
 
-    __slots__ = ("_alarm", "_bounds", "_exchange", "_marks", "_missing", "_policy", "_session", "_throttling")
+    __slots__ = ("_alarm", "_bounds", "_exchange", "_marks", "_missing", "_policy")
 
     def __init__(
         self,
         policy: "ProducePolicy",
-        session: SessionCalls,
-        throttling: Throttling,
         account: Account,
         bounds: tuple[Bound, ...],
         marks: list[tuple[Sample, int]],
@@ -57,8 +50,6 @@ class ProduceBody(Body):
     ) -> None:
         super().__init__(account)
         self._policy = policy
-        self._session = session
-        self._throttling = throttling
         self._bounds = bounds
         self._marks = marks
         self._missing = missing
@@ -110,7 +101,7 @@ class ProduceBody(Body):
 
     def lapses_at(self, moment_ms: int) -> None:
         """Let the claim lapse at that moment."""
-        self._alarm = self._throttling.wake(self, moment_ms)
+        self._alarm = self._policy.session.rules.throttling.wake(self, moment_ms)
 
     def throttle_over(self, now_ms: int) -> None:
         """Give back what has not come yet (called by the delay queue): others may use it until it comes."""
@@ -120,15 +111,15 @@ class ProduceBody(Body):
             bound = each.live
             bound.claims_from_ms = now_ms + DISTRUST_MS
             if bound.queue:
-                self._throttling.alarm(bound.queue, now_ms)
+                self._policy.session.rules.throttling.alarm(bound.queue, now_ms)
 
     def abort(self) -> None:
         """End the session: to give it back has failed (called by the delay queue)."""
-        self._session.abort()
+        self._policy.session.abort()
 
     def leave(self, missing: int) -> None:
         if self._alarm is not None:
-            self._throttling.unwake(self._alarm)
+            self._policy.session.rules.throttling.unwake(self._alarm)
             self._alarm = None
         self._give_back(missing)
         self._yield()
@@ -149,37 +140,16 @@ class ProducePolicy:
     """Charges the Produce requests of one connection."""
 
     __slots__ = (
-        "_identity",
-        "_in_flight",
-        "_mute",
-        "_rules",
-        "_sasl",
-        "_session",
-        "_ticket",
         "_unanswered",
         "bound",
         "caps",
         "generation",
         "prefix",
+        "session",
     )
 
-    def __init__(
-        self,
-        session: SessionCalls,
-        rules: Rules,
-        sasl: SaslObserver,
-        mute: Mute,
-        identity: ClientIdentity,
-        in_flight: InFlight,
-        ticket: Ticket,
-    ) -> None:
-        self._session = session
-        self._rules = rules
-        self._sasl = sasl
-        self._mute = mute
-        self._identity = identity
-        self._in_flight = in_flight
-        self._ticket = ticket
+    def __init__(self, session: SessionContext) -> None:
+        self.session = session
         self.prefix = RequestPrefix()
         self.bound: Bound
         """The counter of the quota that wins, right for ``generation``; set once ``prefix`` has been read."""
@@ -197,7 +167,8 @@ class ProducePolicy:
         field = self.prefix.find(request)
         if field is None:
             return request.need_more()
-        rules, account, size, missing = self._rules, self._identity.account, request.size, request.missing
+        rules, account = self.session.rules, self.session.identity.account
+        size, missing = request.size, request.missing
         bound = self.bound = account.bound(KIND)
         caps = self.caps = account.caps(KIND)
         self.generation = rules.engine.generation
@@ -244,18 +215,18 @@ class ProducePolicy:
         It costs others what has come of it, and its own client's turns what it announces: others wait for it to come.
         """
         bound, caps = self.bound, self.caps
-        if bound.shut and not self._ticket.ask(Waiting.REQUEST, account, (bound,), came, now_ms, size):
+        if bound.shut and not self.session.ticket.ask(Waiting.REQUEST, account, (bound,), came, now_ms, size):
             return False
-        return not caps or self._ticket.ask(Waiting.REQUEST, account, caps, came, now_ms, size)
+        return not caps or self.session.ticket.ask(Waiting.REQUEST, account, caps, came, now_ms, size)
 
     @property
     def enforces(self) -> bool:
         """Whether quotas hold anybody now."""
-        return self._rules.throttling.enforces
+        return self.session.rules.throttling.enforces
 
     def go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
         """Let the counter owe what came within a debt because a re-authentication comes behind it."""
-        if bound.shut and now_ms >= self._sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
+        if bound.shut and now_ms >= self.session.sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
             counter.bring_forward(came, now_ms)
 
     def charged(
@@ -265,7 +236,7 @@ class ProducePolicy:
 
         A request that is more than its quota has left is charged only what has come: ``missing`` bytes have not.
         """
-        account, bounds = self._identity.account, (self.bound, *self.caps)
+        account, bounds = self.session.identity.account, (self.bound, *self.caps)
         claims = missing <= 0 or self._may_claim(now_ms)
         as_it_comes = missing > 0 and (throttle_ms > 0 or not claims)
         over: list[Bound] = []
@@ -278,7 +249,7 @@ class ProducePolicy:
                 bound.take_back(missing, bound.mark)
             throttle_ms = 0
         elif throttle_ms:
-            throttle_ms = self._mute.throttle(account, KIND, throttle_ms, now_ms)
+            throttle_ms = self.session.mute.throttle(account, KIND, throttle_ms, now_ms)
         # With acks=0 no answer comes: the mute is all there is.
         exchange = None if acks_0 else expect(correlation_id, api, account, now_ms, throttle_ms)
         forward = Forward(exchange, stop=self._count_unanswered() if acks_0 else 0)
@@ -315,8 +286,8 @@ class ProducePolicy:
     def _coming(
         self, marks: list[tuple[Sample, int]], missing: int, exchange: Exchange | None, now_ms: int, *, claims: bool
     ) -> ProduceBody:
-        account, bounds = self._identity.account, (self.bound, *self.caps)
-        body = ProduceBody(self, self._session, self._rules.throttling, account, bounds, marks, missing, exchange)
+        account, bounds = self.session.identity.account, (self.bound, *self.caps)
+        body = ProduceBody(self, account, bounds, marks, missing, exchange)
         body.count(-missing)
         if claims and account.limited(KIND):
             body.lapses_at(now_ms + COMING_MS)
@@ -324,10 +295,10 @@ class ProducePolicy:
 
     def ask_on(self, account: Account, bounds: list[Bound], size: int, now_ms: int) -> bool:
         """Whether the rest of a request may come, of which ``size`` has just come, as far as these are concerned."""
-        return self._ticket.ask(Waiting.BODY, account, tuple(bounds), size, now_ms)
+        return self.session.ticket.ask(Waiting.BODY, account, tuple(bounds), size, now_ms)
 
     def told(self, exchange: Exchange | None, account: Account, throttle_ms: int, now_ms: int) -> None:
         """Throttle for a request that was charged as it came, and let its answer tell that."""
-        throttle_ms = self._mute.throttle(account, KIND, throttle_ms, now_ms)
+        throttle_ms = self.session.mute.throttle(account, KIND, throttle_ms, now_ms)
         if throttle_ms and exchange is not None:
             exchange.tell(throttle_ms, now_ms)

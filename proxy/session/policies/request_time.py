@@ -8,17 +8,12 @@ from typing import Final
 
 from protocol.fetch import fetch_session, partitions_in
 from protocol.first_batch import first_batch
-from proxy.identity.sasl import SaslObserver
-from proxy.session.admission import Ticket
-from proxy.session.calls import Waiting
-from proxy.session.client_identity import ClientIdentity
+from proxy.session.context import SessionContext, Waiting
 from proxy.session.decision import Park
-from proxy.session.exchange import Exchange, InFlight
-from proxy.session.mute import Mute
+from proxy.session.exchange import Exchange
+from proxy.session.flow import ANSWERING, IN_LINE
 from proxy.session.request import ACKS_0, Request, RequestPrefix
-from proxy.session.rules import Rules
 from proxy.session.serving import CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
-from proxy.session.states import ANSWERING, IN_LINE
 from proxy.usage.accounts import Account
 from proxy.usage.request_costs import PERCENT_S_PER_US
 from quotas.kinds import QuotaKind
@@ -49,23 +44,10 @@ class Cost:
 class RequestTimePolicy:
     """Charges the requests of one connection, and their responses."""
 
-    __slots__ = ("_identity", "_in_flight", "_mute", "_rules", "_sasl", "_session_partitions", "_ticket")
+    __slots__ = ("_session", "_session_partitions")
 
-    def __init__(
-        self,
-        rules: Rules,
-        sasl: SaslObserver,
-        mute: Mute,
-        identity: ClientIdentity,
-        in_flight: InFlight,
-        ticket: Ticket,
-    ) -> None:
-        self._rules = rules
-        self._sasl = sasl
-        self._mute = mute
-        self._identity = identity
-        self._in_flight = in_flight
-        self._ticket = ticket
+    def __init__(self, session: SessionContext) -> None:
+        self._session = session
         self._session_partitions = 0
         """Partitions of the connection's fetch session: later requests of the session do not list them (KIP-227)."""
 
@@ -78,7 +60,7 @@ class RequestTimePolicy:
         """
         api = request.api
         if api.on_request not in _RECORDS:
-            return Cost(self._rules.costs.of_request[api.spec.api_key])
+            return Cost(self._session.rules.costs.of_request[api.spec.api_key])
         field = prefix.find(request)
         if field is None:
             return None
@@ -91,7 +73,7 @@ class RequestTimePolicy:
         batch = first_batch(api.spec, chunk, acks_at + 2, end)
         if batch is None:
             return None
-        costs = self._rules.costs
+        costs = self._session.rules.costs
         byte_us = costs.of_produce_byte(batch)
         missing = max(end - len(chunk), 0)
         us = costs.of_produce(batch) + (size - missing) * byte_us
@@ -105,21 +87,21 @@ class RequestTimePolicy:
         return self._fetch_us(api.spec.api_key)
 
     def _fetch_us(self, api_key: int) -> float:
-        costs = self._rules.costs
+        costs = self._session.rules.costs
         return costs.of_request[api_key] + self._session_partitions * costs.partition_us
 
     # ----------------------------------------------------------------------------------------------------- requests
 
     def before(self, api: Served, cost: Cost, now_ms: int) -> Park | None:
         """Park the next request in its counter's queue, or until the response before it; returns None if it may go."""
-        account = self._identity.account
+        account = self._session.identity.account
         limited = account.limited(KIND)
-        if not limited or not self._rules.throttling.enforces:
+        if not limited or not self._session.rules.throttling.enforces:
             return None
         if (
-            self._in_flight
+            self._session.in_flight
             and self._is_priced_by_answer(api)
-            and any(self._is_priced_by_answer(exchange.api) for exchange in self._in_flight)
+            and any(self._is_priced_by_answer(exchange.api) for exchange in self._session.in_flight)
         ):
             return Park(ANSWERING)  # one at a time, as at a broker: pipelining gains nothing
         shut = tuple([bound for bound in limited if bound.shut])
@@ -131,21 +113,22 @@ class RequestTimePolicy:
         elif self._is_prompt(api):
             what = Waiting.COORDINATION
         us = cost.us * PERCENT_S_PER_US
-        return None if self._ticket.ask(what, account, shut, us, now_ms) else Park(IN_LINE)
+        return None if self._session.ticket.ask(what, account, shut, us, now_ms) else Park(IN_LINE)
 
     def _is_priced_by_answer(self, api: Served) -> bool:
-        return self._rules.costs.of_answer_byte[api.spec.api_key] > 0
+        return self._session.rules.costs.of_answer_byte[api.spec.api_key] > 0
 
     def _is_prompt(self, api: Served) -> bool:
         """Whether others wait for it, so that it waits no longer than a window."""
         if api.on_request in _RECORDS:
             return False
-        return self._identity.coordinates or api.on_request == COORDINATE or api.spec.api_key in _PROMPT_KEYS
+        return self._session.identity.coordinates or api.on_request == COORDINATE or api.spec.api_key in _PROMPT_KEYS
 
     def went(self, api: Served, cost: Cost, now_ms: int) -> None:
         """Charge a request that goes now, wherever it is answered."""
-        account = self._identity.account
-        if self._rules.throttling.enforces and (self._is_prompt(api) or now_ms >= self._sasl.deadline_ms):
+        session = self._session
+        account = session.identity.account
+        if session.rules.throttling.enforces and (self._is_prompt(api) or now_ms >= session.sasl.deadline_ms):
             for bound in account.limited(KIND):
                 if bound.shut and bound.live.owed_ms(now_ms):
                     bound.live.bring_forward(cost.us * PERCENT_S_PER_US, now_ms)
@@ -158,8 +141,8 @@ class RequestTimePolicy:
         """The next requests of the last one's client may go without asking ``before`` and ``went``, if each is
         charged, until one that ``charge`` returns True for.
         """
-        account = self._identity.account
-        return self._rules.throttling.enforces and not account.has_shadow(KIND) and not self.is_shut(account)
+        account = self._session.identity.account
+        return self._session.rules.throttling.enforces and not account.has_shadow(KIND) and not self.is_shut(account)
 
     @staticmethod
     def is_shut(account: Account) -> bool:
@@ -172,7 +155,7 @@ class RequestTimePolicy:
     def charge(self, account: Account, cost: Cost, now_ms: int) -> bool:
         """Charge a request for what has come of it; whether those behind it have to ask."""
         if cost.is_exempt:
-            self._rules.costs.exempt_us += int(cost.us + cost.coming_us + 0.5)
+            self._session.rules.costs.exempt_us += int(cost.us + cost.coming_us + 0.5)
             return False
         return self._spend(account, cost.us, now_ms, requests=1)
 
@@ -194,7 +177,7 @@ class RequestTimePolicy:
         return is_shut
 
     def _imagine(self, account: Account, us: float, now_ms: int) -> None:
-        throttling = self._rules.throttling
+        throttling = self._session.rules.throttling
         if not throttling.enforces or account.has_shadow(KIND):
             throttling.imagine(account, KIND, us * PERCENT_S_PER_US, now_ms, id(self))
 
@@ -206,7 +189,7 @@ class RequestTimePolicy:
         A Fetch is charged by its size next: it has this throttle time, and does not tell it yet.
         """
         account, api = exchange.account, exchange.api
-        rules, api_key = self._rules, api.spec.api_key
+        rules, api_key = self._session.rules, api.spec.api_key
         if self._is_priced_by_answer(api):
             us = size * rules.costs.of_answer_byte[api_key]
             self._spend(account, us, now_ms)
@@ -219,7 +202,7 @@ class RequestTimePolicy:
             exchange.throttle_ms = throttle_ms
         elif throttle_ms and now_ms + throttle_ms >= exchange.throttled_until_ms:
             # The longer one; of equal ones this (KafkaApis).
-            told_ms = max(self._mute.throttle(account, KIND, throttle_ms, now_ms), exchange.throttle_ms)
+            told_ms = max(self._session.mute.throttle(account, KIND, throttle_ms, now_ms), exchange.throttle_ms)
             exchange.throttled_until_ms = max(now_ms + told_ms, exchange.throttled_until_ms)
             exchange.throttle_ms = told_ms
             exchange.actions |= TELL if told_ms else 0

@@ -3,12 +3,10 @@
 from protocol.error_codes import UNSUPPORTED_VERSION
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
-from proxy.identity.sasl import SaslObserver
-from proxy.session.admission import Ticket
-from proxy.session.calls import SessionCalls
-from proxy.session.client_identity import ClientIdentity
+from proxy.session.context import SessionContext
 from proxy.session.decision import Decision, Forward, Need, Park, Reply
-from proxy.session.exchange import Body, Exchange, InFlight
+from proxy.session.exchange import Body, Exchange
+from proxy.session.flow import ANSWERING
 from proxy.session.local_answers import Answerer, LocalRequest, NewerApiVersions
 from proxy.session.policies.fetch import FetchPolicy
 from proxy.session.policies.login import LoginPolicy
@@ -16,7 +14,6 @@ from proxy.session.policies.produce import ProducePolicy
 from proxy.session.policies.request_time import Cost, RequestTimePolicy
 from proxy.session.policies.topics import TopicsPolicy
 from proxy.session.request import AFTER_CORRELATION_ID, Request
-from proxy.session.rules import Rules
 from proxy.session.serving import (
     ANSWER,
     API_VERSIONS_KEY,
@@ -30,52 +27,29 @@ from proxy.session.serving import (
     PROVE,
     Served,
 )
-from proxy.session.states import ANSWERING
 
 
 class Policies:
     """Judges the requests of one connection, one at a time."""
 
     __slots__ = (
-        "_in_flight",
-        "_rules",
-        "_sasl",
         "_session",
-        "_ticket",
         "costs",
         "fetches",
-        "identity",
         "login",
         "produces",
         "served",
         "topics",
     )
 
-    def __init__(
-        self,
-        session: SessionCalls,
-        rules: Rules,
-        sasl: SaslObserver,
-        in_flight: InFlight,
-        identity: ClientIdentity,
-        produces: ProducePolicy,
-        fetches: FetchPolicy,
-        topics: TopicsPolicy,
-        costs: RequestTimePolicy,
-        ticket: Ticket,
-    ) -> None:
+    def __init__(self, session: SessionContext) -> None:
         self._session = session
-        self._rules = rules
-        self._sasl = sasl
-        self._in_flight = in_flight
-        self.identity = identity
-        self.login = LoginPolicy(session, rules, sasl, identity, in_flight)
-        self.produces = produces
-        self.fetches = fetches
-        self.topics = topics
-        self.costs = costs
-        self._ticket = ticket
-        self.served = rules.served
+        self.login = LoginPolicy(session)
+        self.produces = ProducePolicy(session)
+        self.fetches = FetchPolicy(session)
+        self.topics = TopicsPolicy(session)
+        self.costs = RequestTimePolicy(session)
+        self.served = session.rules.served
 
     def before(self, chunk: bytes, position: int, head: Head, now_ms: int) -> Decision:
         """Judge the request at ``position``.
@@ -86,12 +60,12 @@ class Policies:
         if api is None:
             if self.restricted and self.login.begins_gssapi(head[1]):
                 return Park(0)
-            return self._answer(self._rules.answerer(head[1]), chunk, position, head[0])
+            return self._answer(self._session.rules.answerer(head[1]), chunk, position, head[0])
         request = Request(api, chunk, position, head)
         if hold := self._identify(request, now_ms):
             return hold
         cost: Cost | None = None
-        if self._rules.costs.on and not self.restricted and api.on_request != AUTHENTICATE:
+        if self._session.rules.costs.on and not self.restricted and api.on_request != AUTHENTICATE:
             cost = self.costs.cost(request, self.produces.prefix if api.on_request == PRODUCE else self.fetches.prefix)
             if cost is None:
                 return request.need_more()
@@ -99,7 +73,7 @@ class Policies:
                 return park
         decision = self._judge(request, now_ms)
         if isinstance(decision, (Forward, Reply)):
-            self._ticket.went(now_ms)
+            self._session.ticket.went(now_ms)
             if cost is not None:
                 self.costs.went(api, cost, now_ms)
         if isinstance(decision, Forward) and request.missing:
@@ -110,12 +84,12 @@ class Policies:
         """Find whose a request is; hold it if that is not known yet."""
         if self.restricted:  # what anybody may claim to be is neither counted nor kept
             return self._prove(now_ms) if request.api.on_request == PROVE else None
-        if request.chunk.startswith(self.identity.client_id_bytes, request.position + AFTER_CORRELATION_ID):
+        if request.chunk.startswith(self._session.identity.client_id_bytes, request.position + AFTER_CORRELATION_ID):
             return None
-        if self.identity.crowded:
+        if self._session.identity.crowded:
             return Park(ANSWERING)
         self._forget_prefixes()
-        return None if self.identity.find(request) else request.need_more()
+        return None if self._session.identity.find(request) else request.need_more()
 
     def _judge(self, request: Request, now_ms: int) -> Decision:
         on_request = request.api.on_request
@@ -128,34 +102,34 @@ class Policies:
         if on_request == AUTHENTICATE:
             return self._log_in(request, now_ms)
         if on_request == ANSWER:
-            answerer = self._rules.answerer(request.api.spec.number)
+            answerer = self._session.rules.answerer(request.api.spec.number)
             return self._answer(answerer, request.chunk, request.position, request.size, request.api)
         if on_request == GREET:
             self.login.check_size(request)
-        if on_request == LOOK_UP and request.size > (limit := self._rules.find_coordinator_limit):
+        if on_request == LOOK_UP and request.size > (limit := self._session.rules.find_coordinator_limit):
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE,
                 f"{request.api.spec} request of {request.size} bytes, limits.find_coordinator is {limit}",
             )
-        self.identity.coordinates = self.identity.coordinates or on_request == COORDINATE
+        self._session.identity.coordinates = self._session.identity.coordinates or on_request == COORDINATE
         return Forward(self._uncharged(request, now_ms))
 
     def _uncharged(self, request: Request, now_ms: int) -> Exchange:
-        account = self.identity.account
+        account = self._session.identity.account
         request.count(account)
         return request.expect(account, now_ms)
 
     def _expect_rest(self, request: Request, forward: Forward, cost: Cost | None) -> None:
         """Have the rest of a request counted as it comes, and charged its cost when all of it has."""
         if forward.body is None:
-            forward.body = Body(self.identity.account)
+            forward.body = Body(self._session.identity.account)
             forward.body.count(-request.missing)
         if cost is not None:
             forward.body.rest_us = cost.rest_us
 
     def _prove(self, now_ms: int) -> Park:
         """Keep a request until it is known whose it is: then it waits and is charged as any other of theirs."""
-        if not self._in_flight:
+        if not self._session.in_flight:
             self.login.ask(now_ms)
         return Park(ANSWERING)
 
@@ -165,7 +139,7 @@ class Policies:
         if request.missing:
             return Need(4 + request.size)
         self.login.observe(request)
-        if not self._sasl.authenticated:
+        if not self._session.sasl.authenticated:
             self.restrict()
         return Forward(self._uncharged(request, now_ms), stop=ANSWERING)
 
@@ -180,7 +154,7 @@ class Policies:
         self, answerer: Answerer, chunk: bytes, position: int, size: int, api: Served | None = None
     ) -> Decision:
         """Have a request answered here, once all of it is there and all before it has been answered."""
-        most = answerer.most_bytes(self.identity.user)
+        most = answerer.most_bytes(self._session.identity.user)
         if size > most:
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE,
@@ -192,7 +166,7 @@ class Policies:
             return Need(4 + size)
         if not self._session.idle:
             return Park(ANSWERING)
-        account = self.identity.account
+        account = self._session.identity.account
         account.meter.other_requests += 1
         account.meter.other_bytes += 4 + size
         client_id = ""
@@ -200,8 +174,8 @@ class Policies:
             api.requests += 1
             client_id = account.key.client_id
         if isinstance(answerer, NewerApiVersions):
-            self._rules.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
-        local = LocalRequest(chunk[position:end], self.identity.user, client_id, self._session.peer)
+            self._session.rules.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
+        local = LocalRequest(chunk[position:end], self._session.identity.user, client_id, self._session.peer)
         answer = answerer.answer(local, self._session.answer_locally)
         if answer is not None:
             account.meter.bytes_out += len(answer)
@@ -211,28 +185,28 @@ class Policies:
 
     def set_broker(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on (-1 while it is not known): quotas are per broker."""
-        self.identity.set_broker(broker_id)
+        self._session.identity.set_broker(broker_id)
         self._forget_prefixes()
 
     def identify(self, user: str) -> None:
         """Charge the requests that follow to ``user``; those in flight stay with whom they were charged to."""
-        self.identity.identify(user)
+        self._session.identity.identify(user)
         self._forget_prefixes()
 
     @property
     def restricted(self) -> bool:
         """The client has to prove who it is, and has not yet."""
-        return self.served is not self._rules.served
+        return self.served is not self._session.rules.served
 
     def restrict(self) -> None:
         """Take logins only, until the broker has accepted one: what else comes waits until the client is known."""
-        self.served = self._rules.served_before_authentication
-        self.identity.forget()
+        self.served = self._session.rules.served_before_authentication
+        self._session.identity.forget()
         self._forget_prefixes()
 
     def lift_restriction(self) -> None:
         """Take requests of every kind."""
-        self.served = self._rules.served
+        self.served = self._session.rules.served
 
     def _forget_prefixes(self) -> None:
         self.produces.prefix.forget()
@@ -240,6 +214,6 @@ class Policies:
 
     def leave(self) -> None:
         """Give every account back: the connection is over."""
-        self.topics.leave(self._rules.clock())
-        self.identity.leave()
+        self.topics.leave(self._session.rules.clock())
+        self._session.identity.leave()
         self._forget_prefixes()

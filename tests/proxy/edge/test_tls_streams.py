@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.edge import transports
-from proxy.session.states import THROTTLED, Event
+from proxy.session.flow import THROTTLED, Event
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
@@ -95,7 +95,7 @@ async def test_a_client_that_never_ends_tls_is_cut_off(pki: Pki, monkeypatch: py
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         silent = await asyncio.to_thread(asked, proxy.bootstrap_port, pki.client())
         (session,) = proxy.listener.sessions
-        transport = session._client._transport  # type: ignore[attr-defined]  # a ClientWire
+        transport = session.client._transport  # type: ignore[attr-defined]  # a ClientWire
         descriptor = os.fstat(transport.get_extra_info("socket").fileno())
         session.close()
         async with asyncio.timeout(TIMEOUT_S):

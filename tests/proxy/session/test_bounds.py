@@ -76,7 +76,7 @@ class LazyPlay(Play):
     def __init__(self, *, authenticated: bool) -> None:
         super().__init__(authenticated=authenticated)
         self.lazy = LazyClient(self)
-        self.session._client = self.session.requests._client = self.lazy
+        self.session.client = self.lazy
         self.session.answers.write = self.lazy.write
 
 
@@ -109,7 +109,7 @@ class TestInFlight:
         while answered < count:
             play.loop.advance(0)
             asked += play.broker.take()
-            in_flight = len(play.session._in_flight)
+            in_flight = len(play.session.in_flight)
             assert 0 < in_flight <= MAX_IN_FLIGHT
             assert play.client.paused == (answered + in_flight < count)
             play.from_broker(b"".join(answer(number) for number in range(answered, answered + in_flight)))

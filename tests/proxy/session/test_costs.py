@@ -271,7 +271,7 @@ def test_no_change_of_many_topics_holds_the_loop(key: int, refused: float) -> No
             course = Course(
                 course.calls + back.calls, max(course.dearest_s, back.dearest_s), course.total_s + back.total_s
             )
-            assert not play.session._in_flight
+            assert not play.session.in_flight
         assert not play.rejected
         return course
 

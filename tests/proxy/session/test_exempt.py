@@ -160,9 +160,9 @@ def test_long_names_are_those_of_clients() -> None:
     name = "x" * 1000
     accounts = Accounts(play.meters, play.engine, "PLAIN", Exemptions(client_ids=[name]))
     connection = Connection(play)
-    connection.session.policies.identity._accounts = accounts
+    connection.session.identity._accounts = accounts
     connection.send(produce(1, 10, client_id=name.encode()))
-    assert connection.session.policies.identity.account.exempt
+    assert connection.session.identity.account.exempt
 
 
 def test_an_address_that_is_none_is_in_no_network() -> None:

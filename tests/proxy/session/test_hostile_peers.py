@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ProtocolError
+from proxy.session.flow import THROTTLED
 from proxy.session.session import Session
-from proxy.session.states import THROTTLED
 from proxy.usage.accounts import Accounts
 from tests.harness.examples import examples
 from tests.proxy.playbook import (
@@ -178,7 +178,7 @@ class World:
             if len(came) > 1000:
                 self.passed[CONSUMER] += len(came)
         for session in self.sessions:
-            if session._mute.is_on:
+            if session.mute.is_on:
                 assert session.requests.reasons & THROTTLED
                 assert not session.closed
         elapsed_s = (self.play.loop.now_ms - self.start_ms) / 1000

@@ -93,7 +93,7 @@ def test_who_asks_is_told_to_the_answerer_and_counted(answerer: Slow) -> None:
     (seen,) = answerer.asked
     assert (seen.user, seen.client_id, seen.peer) == ("ANONYMOUS", "app", "10.0.0.1:5")
     assert seen.key_version == DESCRIBE_CLIENT_QUOTAS << 16
-    meter = play.session.policies.identity.account.meter
+    meter = play.session.identity.account.meter
     assert (meter.other_requests, meter.other_bytes, meter.bytes_out) == (1, len(asked(1)), len(own(1)))
 
 

@@ -65,7 +65,7 @@ class TestSlices:
             turns += 1
         assert turns == pytest.approx(len(self.FRAME) / SLICE_BYTES, abs=2)
         assert play.client.take() == self.EXPECTED + list_offsets_answer(2)
-        assert not play.session._in_flight
+        assert not play.session.in_flight
 
     def test_what_comes_meanwhile_waits(self) -> None:
         play = Play()
@@ -263,7 +263,7 @@ def test_no_host_of_a_broker_escapes(
     assert not play.rejected
     assert b"secret" not in out
     assert (len(out) - 4).to_bytes(4, "big") == out[:4]
-    assert not play.session._in_flight
+    assert not play.session.in_flight
 
 
 @pytest.mark.parametrize("topics", [1, 2000])

@@ -4,7 +4,7 @@ broker would remember, and nothing of what he was free to do.
 
 import pytest
 
-from proxy.session.states import THROTTLED
+from proxy.session.flow import THROTTLED
 from proxy.session.throttling import AT_ONCE
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind

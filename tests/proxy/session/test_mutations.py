@@ -230,7 +230,7 @@ class TestWhatIsCharged:
         play = play_with()
         play.from_client(create(1, ("a", 20), ("b", 30), ("c", 1)))
         play.from_broker(answer(CREATE, 1, ("a", 36), ("b", 0)))
-        use = play.session.policies.identity.account.meter.use_of(MUTATION)
+        use = play.session.identity.account.meter.use_of(MUTATION)
         assert (use.used, use.requests) == (30, 1)
 
 

@@ -81,7 +81,7 @@ class TestEvasion:
 
     def test_group_traffic_does_not_lift_it(self) -> None:
         play = play_with()
-        play.session.policies.identity.coordinates = True
+        play.session.identity.coordinates = True
         play.from_client(create(1, ("a", BURST + 2)))
         play.from_broker(answer(CREATE, 1, ("a", 0)))
         play.from_client(create(2, ("b", 1)))

@@ -38,7 +38,7 @@ class TestModes:
         state = bucket(play).usage(play.loop.now_ms)
         assert state is not None
         assert (state.tokens, state.charged_total, state.throttled_total) == (-2, BURST + 2 + 3 + 5, 2)
-        assert play.session.policies.identity.account.meter.use_of(MUTATION).used == BURST + 2 + 3 + 5
+        assert play.session.identity.account.meter.use_of(MUTATION).used == BURST + 2 + 3 + 5
 
     @pytest.mark.parametrize("mode", ["shadow", "off"])
     def test_what_cannot_be_read_passes_where_nothing_is_enforced(self, mode: str) -> None:

@@ -126,7 +126,7 @@ def _check_the_bucket(play: Play, mode: str) -> None:
         assert state.tokens <= BURST
         most = LIMIT * elapsed_s + BURST - state.tokens  # what the bucket has given since
         assert state.charged_total <= most + 1e-6
-    account = play.session.policies.identity.account
+    account = play.session.identity.account
     assert account.meter.use_of(state.kind).used == state.charged_total
 
 

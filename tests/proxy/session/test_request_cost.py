@@ -166,7 +166,7 @@ class TestWhatIsCharged:
             assert sent == stream
             (produced,) = [each for each in play.engine.usage(play.loop.now_ms) if each.kind is PRODUCER]
             (meter,) = [play.meters[key] for key in play.meters]
-            counted = (meter.produce_requests, meter.produce_bytes, len(play.session._in_flight))
+            counted = (meter.produce_requests, meter.produce_bytes, len(play.session.in_flight))
             figures.append((produced.charged_total, *counted, play.costs.exempt_us, recorded_us(play)))
         assert figures[0][:-2] == figures[1][:-2]
         assert figures[0][-2:] == pytest.approx(figures[1][-2:], rel=0.02)

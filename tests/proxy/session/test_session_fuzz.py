@@ -100,7 +100,7 @@ def test_any_bytes(seed: int, fetch_max_version: int | None) -> None:
 def require_bounds(play: Play) -> None:
     """What a session holds is a chunk and what it had to gather, and no more requests than may be in flight."""
     requests, answers, rules = play.session.requests, play.session.answers, play.rules
-    assert len(play.session._in_flight) <= MAX_IN_FLIGHT
+    assert len(play.session.in_flight) <= MAX_IN_FLIGHT
     assert requests.splitter.held_bytes <= CHUNK_BYTES + max(rules.unauthenticated_request_limit, 2 * MAX_HEADER_BYTES)
     assert answers.splitter.held_bytes <= CHUNK_BYTES + rules.response_limit
 

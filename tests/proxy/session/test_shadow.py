@@ -41,13 +41,13 @@ def paced(kind: QuotaKind, mode: str, limit: float, size: int, demand: float) ->
         while next_ms <= now_ms:
             due.append(sent)
             next_ms += size / demand * 1000
-        while due and not play.client.paused and not play.session._in_flight:
+        while due and not play.client.paused and not play.session.in_flight:
             due.popleft()
             sent += 1
             send(play, kind, sent, size)
-        if play.session._in_flight and kind is PRODUCER:
+        if play.session.in_flight and kind is PRODUCER:
             play.from_broker(produce_answer(sent))
-        elif play.session._in_flight and play.broker.sent:
+        elif play.session.in_flight and play.broker.sent:
             play.broker.take()
             play.from_broker(fetch_answer(sent, size - 14))
         play.loop.advance(1)

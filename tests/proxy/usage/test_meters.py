@@ -184,7 +184,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
             for session, client in ((play.session, play.client), (other, wire)):
                 if not client.paused and chance.random() < 0.002:
                     session.requests.feed(produce(1, chance.randrange(6000)), play.loop.now_ms)
-                if session._in_flight:
+                if session.in_flight:
                     session.answers.feed(produce_answer(1), play.loop.now_ms)
             muted_ms += play.client.paused or wire.paused
             play.loop.advance(1)
@@ -239,7 +239,7 @@ def test_names_of_any_length_take_no_more_than_short_ones(authenticated: bool) -
 
 def kept_bytes(root: object) -> int:
     """Return the size of all texts and bytes that can be reached from a session, but not by way of what all share."""
-    shared = ("_rules", "_meters", "_sasl_rules", "bound", "_in_flight", "in_flight", "_client", "_broker", "write")
+    shared = ("_rules", "_meters", "_sasl_rules", "bound", "_in_flight", "in_flight", "client", "_broker", "write")
     total, seen, found = 0, set(), [root]
     while found:
         thing = found.pop()

@@ -1,13 +1,46 @@
-"""The calls that the parts of a session make back into it.
+"""A session as its parts see it: the fields that they share, and the few calls that they make back.
 
-``Session`` imports its parts, and these import this module alone, so that their imports have no circle. It is a class
-and no ``Protocol``: mypyc looks up what that has by name, each time.
+``Session`` imports its parts, and these import this module alone, so that their imports have no circle. The context is
+a class and no ``Protocol``: mypyc looks up what that has by name, each time.
 """
 
 from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import ProtocolError
-from proxy.session.wires import ClientWire
+from proxy.identity.sasl import SaslObserver
+from proxy.session.client_identity import ClientIdentity
+from proxy.session.exchange import InFlight
+from proxy.session.rules import Rules
+
+if TYPE_CHECKING:
+    from proxy.session.admission import Mute, Ticket
+
+CLIENT, BROKER = "client", "broker"
+
+
+class Wire(Protocol):
+    """One end of a session, as asyncio's transports have it."""
+
+    def write(self, data: bytes) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class ClientWire(Wire, Protocol):
+    """A client's end."""
+
+    def bound_receive_buffer(self) -> None: ...
+
+    def has_finished(self) -> bool:
+        """Whether the client has closed its side, as the kernel sees it: also while it is not read."""
+        ...
+
+
+def dropped(data: bytes) -> None:
+    """Take bytes for a connection that is gone."""
 
 
 class Waiting(IntEnum):
@@ -25,20 +58,25 @@ class Waiting(IntEnum):
     """A request that other members of a group or of a transaction wait for: it waits for a window at most."""
 
 
-class SessionCalls:
-    """Implemented by ``Session``."""
+class SessionContext:
+    """Implemented by ``Session``, which also sets the fields."""
 
-    __slots__ = ("_client", "closed", "peer")
+    __deletable__ = ("mute", "sasl", "ticket")  # for mypyc
+    __slots__ = ("client", "closed", "identity", "in_flight", "mute", "peer", "rules", "sasl", "ticket")
 
-    def __init__(self, client: ClientWire, peer: str) -> None:
-        self._client = client
+    identity: ClientIdentity
+    sasl: SaslObserver
+    mute: "Mute"
+    ticket: "Ticket"
+
+    def __init__(self, rules: Rules, client: ClientWire, peer: str) -> None:
+        self.rules = rules
+        self.client = client
+        """The client's end."""
         self.peer = peer
         self.closed = False
-
-    @property
-    def client(self) -> ClientWire:
-        """The client's end."""
-        return self._client
+        in_flight: InFlight = []
+        self.in_flight = in_flight
 
     @property
     def idle(self) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from config.usage import UsageTopic
 from protocol.errors import Cause, ProtocolError
 from protocol.produce_topics import MOST_VERSION
-from proxy.session.protected_topics import Guard
+from proxy.edge.protected_topics import Guard
 from tests.protocol.test_produce_topics import body_of
 from tests.proxy.playbook import Play, fetch, heartbeat, list_offsets, produce, produce_answer, request
 
@@ -20,8 +20,8 @@ TOPIC = "sluice-usage"
 
 def play_of(*topics: str) -> Play:
     play = Play(connected=False)
-    play.rules.protected_topics = frozenset(topic.encode() for topic in topics)
-    play.session.connected(play.broker, 1)
+    guard = Guard({topic.encode() for topic in topics}, play.broker.write, lambda: play.session.sasl.raw)
+    play.session.connected(play.broker, 1, guard.write)
     return play
 
 

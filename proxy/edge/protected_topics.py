@@ -1,9 +1,8 @@
 """Topics that no client may produce to through the proxy: the one of usage records, which are the bill.
 
-It looks at what is forwarded, between a session and its broker, so a session without protected topics knows nothing of
-it. A part of a request may be with the broker when a name comes: no answer could be given that is sure to be the only
-one. So the pair is closed, before the first byte of that topic's partitions is forwarded: what the broker has by then
-is no whole request.
+It looks at what is forwarded, between a session and its broker, so a session knows nothing of it. A part of a request
+may be with the broker when a name comes: no answer could be given that is sure to be the only one. So both ends are
+closed, before the first byte of that topic's partitions is forwarded: what the broker has by then is no whole request.
 """
 
 from collections.abc import Callable, Collection

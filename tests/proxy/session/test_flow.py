@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 import proxy.session
-from proxy.session import states
-from proxy.session.states import ANSWERING, CONNECTING, FINISHED, IN_LINE, THROTTLED, TURN, Event, begin, end
+from proxy.session import flow
+from proxy.session.flow import ANSWERING, CONNECTING, FINISHED, IN_LINE, THROTTLED, TURN, Event, begin, end
 from tests.proxy.playbook import Play
 from tests.proxy.transitions import TABLE, UnnamedTransitionError
 
 FOLDER = Path(proxy.session.__file__).parent
 REASONS = {
     name: value
-    for name, value in vars(states).items()
+    for name, value in vars(flow).items()
     if name.isupper() and isinstance(value, int) and value.bit_count() == 1
 }
 
@@ -26,7 +26,7 @@ def test_the_table_has_every_event_and_every_reason() -> None:
         begun |= row.begins
         ended |= row.ends
     assert begun == sum(REASONS.values())
-    assert begun & ~ended == states.FINISHED | states.DRAINING, "all others end"
+    assert begun & ~ended == flow.FINISHED | flow.DRAINING, "all others end"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: str(path.relative_to(FOLDER)))
