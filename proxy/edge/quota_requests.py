@@ -5,7 +5,7 @@ from typing import Final
 
 from protocol.errors import ProtocolError
 from proxy.runtime.tasks import spawn
-from proxy.session.local_answers import Done, LocalRequest
+from proxy.session.serving import Done, LocalRequest
 from quotas.names import configured_as
 
 Ask = Callable[[bytes, str, str, str], Awaitable[bytes]]

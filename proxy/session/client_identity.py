@@ -7,8 +7,7 @@ from protocol.headers import MORE, request_body_offset
 from proxy.identity.credentials import network_of
 from proxy.identity.principal import somebody
 from proxy.runtime.names import client_id
-from proxy.session.exchange import InFlight
-from proxy.session.request import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, Request
+from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, InFlight, Request
 from proxy.usage.accounts import Account, Accounts
 from quotas.fair_queue import Path
 

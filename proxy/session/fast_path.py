@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_be, read_i32_be
 
 from protocol.frames import REQUEST_HEAD
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Exchange
+from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_IN_FLIGHT, NONE, Body, Exchange
 from proxy.session.flow import AT_BORDER
 from proxy.session.policies.request_time import Cost
-from proxy.session.request import AFTER_CORRELATION_ID, NONE
 
 if TYPE_CHECKING:
     from proxy.session.request_stream import RequestStream

@@ -13,8 +13,7 @@ from librt.strings import read_i32_be
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.context import CLIENT, SessionContext, dropped
-from proxy.session.decision import Forward, Need, Park, Reply, Splice
-from proxy.session.exchange import MAX_IN_FLIGHT, Body
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, answerable, without_answered
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import (
     ANSWERING,
@@ -32,7 +31,6 @@ from proxy.session.flow import (
     end,
 )
 from proxy.session.policies.requests import Policies
-from proxy.session.request import answerable, without_answered
 from proxy.session.rules import FREE_BYTES
 
 _MAX_AT_ONCE = 256

@@ -13,8 +13,7 @@ from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.sasl import raw_token_end
 from proxy.session.context import SessionContext, Wire
-from proxy.session.decision import Need, Park
-from proxy.session.exchange import Exchange
+from proxy.session.exchange import Exchange, Need, Park
 from proxy.session.flow import (
     ANSWER_BORDER,
     HELD_BACK,

@@ -21,8 +21,7 @@ from protocol.quorum import names_controllers, without_listeners
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
 from proxy.session.context import SessionContext
-from proxy.session.decision import Change, Need, Park, Splice
-from proxy.session.exchange import Exchange
+from proxy.session.exchange import Change, Exchange, Need, Park, Splice
 from proxy.session.flow import HELD_BACK, WALKED
 from proxy.session.policies.requests import Policies
 from proxy.session.policies.topics import Settling, wanted

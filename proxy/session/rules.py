@@ -6,8 +6,7 @@ from typing import Final, Protocol
 
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.partitions import NoPartitions, Partitions
-from proxy.session.local_answers import Answerer, NewerApiVersions
-from proxy.session.serving import API_VERSIONS_KEY, Served
+from proxy.session.serving import API_VERSIONS_KEY, Answerer, NewerApiVersions, Served
 from proxy.session.throttling import Throttling
 from proxy.usage.latencies import Latencies
 from proxy.usage.request_costs import RequestCosts

@@ -14,9 +14,8 @@ from proxy.identity.credentials import Credentials
 from proxy.identity.mechanisms.oauthbearer import Names
 from proxy.identity.mechanisms.registry import Mechanisms
 from proxy.identity.sasl import SaslRules
-from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules
-from proxy.session.serving import Served, serve
+from proxy.session.serving import Answerer, Served, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
 from proxy.usage.accounts import Accounts

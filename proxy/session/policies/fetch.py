@@ -8,10 +8,8 @@ from protocol.frames import REQUEST_HEAD
 from protocol.headers import fetch_limits_offset, has_fetch_limits, request_body_offset
 from proxy.session.admission import Ticket
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.decision import Decision, Forward, Park, Splice
-from proxy.session.exchange import Exchange, expect
+from proxy.session.exchange import Decision, Exchange, Forward, Park, Request, RequestPrefix, Splice, expect
 from proxy.session.flow import ANSWERING, IN_LINE, OVERSIZED
-from proxy.session.request import Request, RequestPrefix
 from proxy.session.serving import CHARGE, Served
 from proxy.usage.accounts import Account
 from quotas.engine import Bound

@@ -11,9 +11,7 @@ from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import State
 from proxy.session.context import CLIENT, SessionContext
-from proxy.session.decision import Need
-from proxy.session.exchange import RAW_TOKEN, expect
-from proxy.session.request import Request
+from proxy.session.exchange import RAW_TOKEN, Need, Request, expect
 from proxy.session.serving import QUESTION, Served
 
 GSSAPI_TOKEN: Final = 0x60

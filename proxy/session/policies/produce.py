@@ -7,10 +7,8 @@ a Produce that announces much costs those who share its quota what came of it.
 from typing import Final
 
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.decision import Decision, Forward, Park
-from proxy.session.exchange import Body, Exchange, expect
+from proxy.session.exchange import ACKS_0, Body, Decision, Exchange, Forward, Park, Request, RequestPrefix, expect
 from proxy.session.flow import IN_LINE, TURN
-from proxy.session.request import ACKS_0, Request, RequestPrefix
 from proxy.session.serving import Served
 from proxy.session.throttling import Alarm
 from proxy.usage.accounts import Account

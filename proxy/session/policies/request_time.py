@@ -9,10 +9,8 @@ from typing import Final
 from protocol.fetch import fetch_session, partitions_in
 from protocol.first_batch import first_batch
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.decision import Park
-from proxy.session.exchange import Exchange
+from proxy.session.exchange import ACKS_0, Exchange, Park, Request, RequestPrefix
 from proxy.session.flow import ANSWERING, IN_LINE
-from proxy.session.request import ACKS_0, Request, RequestPrefix
 from proxy.session.serving import CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
 from proxy.usage.accounts import Account
 from proxy.usage.request_costs import PERCENT_S_PER_US

@@ -4,16 +4,13 @@ from protocol.error_codes import UNSUPPORTED_VERSION
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from proxy.session.context import SessionContext
-from proxy.session.decision import Decision, Forward, Need, Park, Reply
-from proxy.session.exchange import Body, Exchange
+from proxy.session.exchange import AFTER_CORRELATION_ID, Body, Decision, Exchange, Forward, Need, Park, Reply, Request
 from proxy.session.flow import ANSWERING
-from proxy.session.local_answers import Answerer, LocalRequest, NewerApiVersions
 from proxy.session.policies.fetch import FetchPolicy
 from proxy.session.policies.login import LoginPolicy
 from proxy.session.policies.produce import ProducePolicy
 from proxy.session.policies.request_time import Cost, RequestTimePolicy
 from proxy.session.policies.topics import TopicsPolicy
-from proxy.session.request import AFTER_CORRELATION_ID, Request
 from proxy.session.serving import (
     ANSWER,
     API_VERSIONS_KEY,
@@ -25,6 +22,9 @@ from proxy.session.serving import (
     MUTATE,
     PRODUCE,
     PROVE,
+    Answerer,
+    LocalRequest,
+    NewerApiVersions,
     Served,
 )
 

@@ -24,11 +24,9 @@ from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
 from proxy.brokers.partitions import Look
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.decision import Decision, Forward, Need, Park, Reply, Splice
-from proxy.session.exchange import Exchange
+from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, Judgement
-from proxy.session.request import Request
 from proxy.session.serving import SETTLE
 from proxy.session.throttling import Alarm
 from quotas.mutations import Buckets, TokenBound

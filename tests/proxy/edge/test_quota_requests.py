@@ -9,7 +9,7 @@ from protocol.client_quotas import Describing, describe_request
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.quota_requests import MOST_BYTES_OF_OTHERS, QuotaRequests
 from proxy.runtime import faults
-from proxy.session.local_answers import LocalRequest
+from proxy.session.serving import LocalRequest
 from tests.proxy.playbook import Play, request
 
 pytestmark = pytest.mark.asyncio

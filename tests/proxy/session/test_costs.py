@@ -25,8 +25,7 @@ from protocol.table import ApiSpec
 from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from proxy.edge.quota_requests import QuotaRequests
-from proxy.session.local_answers import Done, LocalRequest
-from proxy.session.serving import COORDINATE, FORWARD, Served
+from proxy.session.serving import COORDINATE, FORWARD, Done, LocalRequest, Served
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange

@@ -5,7 +5,7 @@ from struct import pack
 import pytest
 
 from protocol.errors import Cause, ProtocolError
-from proxy.session.local_answers import Done, LocalRequest
+from proxy.session.serving import Done, LocalRequest
 from tests.proxy.playbook import (
     QUESTION,
     Play,

@@ -6,8 +6,7 @@ import pytest
 
 from protocol import headers
 from protocol.table import ApiSpec
-from proxy.session import client_identity
-from proxy.session import request as requests
+from proxy.session import client_identity, exchange
 from proxy.usage.accounts import Accounts
 from proxy.usage.meters import Meters
 from quotas.engine import Engine
@@ -113,7 +112,7 @@ def test_the_header_of_a_new_client_id_is_read_once(monkeypatch: pytest.MonkeyPa
         read.append(1)
         return offset(spec, data, start, end)
 
-    for module in (client_identity, requests):
+    for module in (client_identity, exchange):
         monkeypatch.setattr(module, "request_body_offset", counted)
     play = Play()
     play.from_client(make())
