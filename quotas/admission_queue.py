@@ -7,6 +7,7 @@ does not starve the others.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final, Protocol
 
 from quotas.fair_queue import Entry, FairQueue, Path, numbers
@@ -14,6 +15,8 @@ from quotas.fair_queue import Entry, FairQueue, Path, numbers
 KEEPS_MS: Final = 2000
 """How long the place of a request that was sent away with an empty answer is kept."""
 NO_NUMBER: Final = 0
+_MOST_TOLD: Final = 1000
+"""The longest queue of which each place is told: to find it out takes milliseconds."""
 _MOST_AT_ONCE: Final = 64
 """Turns in a row before the loop gets to other work: many requests may only find that another counter is in debt."""
 
@@ -65,6 +68,14 @@ class AdmissionQueue:
 
     def __bool__(self) -> bool:
         return len(self._queue) > 0
+
+    def before(self, place: Place) -> list[Place] | None:
+        """Return the places that have their turn before that one; None in a queue that is too long to tell."""
+        if len(self._queue) > _MOST_TOLD:
+            return None
+        return [
+            each for each in takewhile(lambda each: each is not place, self._queue.in_turn()) if isinstance(each, Place)
+        ]
 
     def cost_before(self, client: Path) -> float:
         """Estimate the cost that is charged before a new request of ``client`` has its turn."""

@@ -6,7 +6,8 @@ first come, first served. A party with many entries therefore delays another par
 at the end of a path gain nothing over other parties.
 """
 
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import count, pairwise
 from typing import Final
 
@@ -14,6 +15,9 @@ Path = tuple[str, ...]
 
 FORGETS: Final = 64
 """Idle parties that are remembered, in addition to two per entry: a bound, because names can be made up."""
+
+_LATER: Final = 1 << 62
+"""Added to the number of a member that has had a turn: of equal start tags, those without one come first."""
 
 numbers: Final = count(1)
 """Numbers of entries, in order of arrival, across all queues."""
@@ -156,6 +160,10 @@ class FairQueue:
                 member.in_turns = False
         return entry
 
+    def in_turn(self) -> Iterator[Entry]:
+        """Yield the entries in the order in which they will be taken, if no others come."""
+        return _in_turn(self._all)
+
     def owe(self, path: Path, weight: float) -> None:
         """Charge ``weight`` to the parties of a path, because a served entry weighed more than announced."""
         party = self._all
@@ -214,3 +222,21 @@ class FairQueue:
             above = party
         if not self._all.waiting:
             self._all = Party()  # reset the virtual time
+
+
+def _in_turn(party: Party) -> Iterator[Entry]:
+    if not party.members:
+        yield from sorted([entry for entry in party.entries if entry.parties])
+        return
+    turns = [turn for turn in party.turns if party.members[turn[2]].waiting]
+    for _, _, entry in merge(*[_turns(party.members[name], start, number) for start, number, name in turns]):
+        yield entry
+
+
+def _turns(member: Party, start: float, number: int) -> Iterator[tuple[float, int, Entry]]:
+    """Yield the entries of a member, each with its start tag and a number that decides between equal ones."""
+    owed = member.owed
+    for entry in _in_turn(member):
+        yield start, number, entry
+        start += entry.weight + owed
+        number, owed = entry.number + _LATER, 0.0

@@ -34,7 +34,8 @@ _CONTINUED: Final = "\n    | "  # prefix of continuation lines
 class _Output:
     """The current output of the log, and its rate limiter."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, is_debug: bool) -> None:
+        self.is_debug = is_debug
         self.writer = LogWriter(stream, _say_dropped)
         self.limiter = EventLimiter(now_ms)
 
@@ -51,7 +52,7 @@ def configure(
     global _current  # noqa: PLW0603  as structlog's own configuration, there is one for the process
     stream = stream or sys.stderr
     people = format == "console" or (format == "auto" and stream.isatty())
-    _current = current = _Output(stream)
+    _current = current = _Output(stream, is_debug=level == "debug")
     structlog.configure(
         processors=[
             current.limiter,
@@ -68,6 +69,11 @@ def configure(
     # Libraries log from warning on: their info is about single requests, for which the proxy has metrics.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_FromLibraries()], force=True)
     logging.captureWarnings(capture=True)
+
+
+def is_debug() -> bool:
+    """Whether the log has what takes long to find out."""
+    return _current is not None and _current.is_debug
 
 
 @contextmanager

@@ -13,16 +13,22 @@ comes again, and gives one promise at a time, to the oldest request: so the olde
 
 from typing import Final
 
+import structlog
+
 from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
+from proxy.runtime.logs import is_debug
 from proxy.session.context import CLIENT, SessionContext, Waiting
 from proxy.session.throttling import Alarm
 from proxy.usage.accounts import Account
 from quotas.admission_queue import NO_NUMBER, Place
 from quotas.engine import Bound
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.throttle import INT32_MAX
+
+log = structlog.get_logger("sluice.admission")
 
 LENIENCE_MS: Final = 4000
 """The connections of a counter together may send so much within its debt, if a re-authentication comes behind it. The
@@ -177,6 +183,8 @@ class Ticket:
             self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
         wait = self._wait = Wait(what, account, bound, place, cost, now_ms)
         throttling.note_wait(bound)
+        if is_debug():
+            log.debug("waits", peer=self._session.peer, request=self.describe(now_ms))
         account.meter.note_wait(bound.kind, 1, now_ms)
         if wait.cap is not None:
             account.meter.note_cap_wait(bound.kind, wait.cap, 1, now_ms)
@@ -206,8 +214,14 @@ class Ticket:
         rule = "a quota that is gone" if bound.rule is None else bound.rule.describe()
         return (
             f"its {wait.what.name.lower()} has waited {waited_s:.1f} s for {bound.kind} of {rule}, "
-            f"among {len(bound.queue or ())} in the queue, with {bound.owed_ms(now_ms) / 1000:.1f} s of debt"
+            f"{_where(wait.place)}, with {bound.owed_ms(now_ms) / 1000:.1f} s of debt"
         )
+
+    @property
+    def client(self) -> str:
+        """The client whose request waits, for people."""
+        key = self._session.identity.account.key
+        return Entity(user=key.user, client_id=key.client_id or None).describe()
 
     # ------------------------------------------------------------------------------------------- how it ends
 
@@ -283,12 +297,11 @@ class Ticket:
             self._passed = (*self._forced, wait.bound.live)
             if forced:
                 self._forced = self._passed
-        else:
-            self._passed = self._forced
-        if turn:
             for other in self._rest:
                 if not self._ask_one(wait.what, wait.account, other.live, wait.cost, now_ms):
                     return
+        else:
+            self._passed = self._forced
         contained("turn", self._session.resume, wait.what, now_ms, otherwise=self._session.abort)
         if self._wait is None:
             self._forget(now_ms)  # a turn that is not taken at once is lost: what else holds the session may last
@@ -313,6 +326,17 @@ class Ticket:
         """Wait for nothing any more: the connection is gone."""
         self._end(now_ms)
         self._forget(now_ms)
+
+
+def _where(place: Place) -> str:
+    """Return where in its queue a place is, for people."""
+    size = len(place.queue)
+    before = place.queue.before(place)
+    if before is None:
+        return f"one of {size} in the queue"
+    last = before[-1].waiter if before else None
+    behind = f" behind {last.client}" if isinstance(last, Ticket) else ""
+    return f"number {len(before) + 1} of {size} in the queue{behind}"
 
 
 class Mute:

@@ -153,3 +153,21 @@ def test_of_two_that_always_wait_none_has_had_more_than_a_request_more(paths: li
         for other in had:
             if len(one) == len(other) and one[:-1] == other[:-1]:
                 assert abs(had[one] - had[other]) <= 2 * max(weights.values())
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.floats(0.1, 9.0)), max_size=20),
+    st.integers(0, 10),
+    st.floats(0.1, 5.0),
+)
+def test_the_order_that_is_told_is_that_in_which_they_are_taken(
+    asked: list[tuple[str, str, float]], taken_before: int, owed: float
+) -> None:
+    queue = FairQueue()
+    for index, (user, client_id, weight) in enumerate(asked):
+        add(queue, (user, "10.0.0.1", client_id), weight + index / 997)
+    for _ in range(taken_before):
+        queue.take()
+    queue.owe(("a", "10.0.0.1", "x"), owed)
+    told = list(queue.in_turn())
+    assert told == [queue.take() for _ in range(len(queue))]

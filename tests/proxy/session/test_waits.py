@@ -3,8 +3,10 @@
 from unittest.mock import patch
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.runtime.faults import counts
+from proxy.session import admission
 from proxy.session.request_stream import RequestStream
 from quotas.admission_queue import AdmissionQueue
 from tests.proxy.playbook import (
@@ -99,7 +101,20 @@ def test_a_connection_tells_where_its_request_waits() -> None:
     assert waiting.send(produce(1, 10)) == b""
     play.loop.advance(500)
     assert waiting.session.waits == (
-        "its request has waited 0.5 s for producer_byte_rate of client-id=app, among 1 in the queue, with 1.5 s of debt"
+        "its request has waited 0.5 s for producer_byte_rate of client-id=app, number 1 of 1 in the queue, "
+        "with 1.5 s of debt"
     )
+    behind = Another(play)
+    assert behind.send(produce(2, 10)) == b""
+    assert "number 2 of 2 in the queue behind user=ANONYMOUS, client-id=app, " in (behind.session.waits or "")
     play.loop.advance(5_000)
     assert waiting.session.waits is None
+
+
+@pytest.mark.uncompiled("a function is replaced inside")
+def test_where_a_request_waits_is_in_the_debug_log() -> None:
+    play = in_debt()
+    with capture_logs() as logged, patch.object(admission, "is_debug", return_value=True):
+        Another(play).send(produce(1, 10))
+    assert [(line["event"], line["peer"]) for line in logged] == [("waits", "10.0.0.2:6")]
+    assert logged[0]["request"].startswith("its request has waited 0.0 s for producer_byte_rate of client-id=app")
