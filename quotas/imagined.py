@@ -29,7 +29,7 @@ class Throttle(NamedTuple, Generic[W]):
 
 
 class Imagined(Generic[W]):
-    """One simulated counter. ``W`` identifies the client whose demand it is."""
+    """A simulated counter; ``W`` identifies the client whose demand it is."""
 
     __slots__ = ("_free", "_most_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")
 

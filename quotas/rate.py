@@ -110,7 +110,7 @@ class Rate:
     def last_ms(self) -> int | None:
         """The latest moment of any sample: ``Window.keep_ms`` after it this object behaves like a new one.
 
-        None if there is no sample. (Records without a check may make W differ by less than one sample.)
+        Returns None without samples. (Records without a check may make W differ by less than one sample.)
         """
         return max([sample.last_ms for sample in self._samples], default=None)
 

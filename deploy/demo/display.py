@@ -26,7 +26,7 @@ class Display(Protocol):
 def display(console: Console, total_s: float) -> Iterator[Display]:
     """Choose the display for the console."""
     if not console.is_terminal:
-        yield Lines(console)
+        yield PlainDisplay(console)
         return
     with Live(console=console, refresh_per_second=4) as live:
         yield LiveTable(live, total_s)
@@ -60,8 +60,8 @@ class LiveTable:
         self._live.console.print(f"{elapsed_s:3.0f} s  {text}", highlight=False)
 
 
-class Lines:
-    """Lines for logs and pipes."""
+class PlainDisplay:
+    """PlainDisplay of text, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

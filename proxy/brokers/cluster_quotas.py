@@ -12,7 +12,7 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Whose
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, canonical_ip, check
-from quotas.stores.base import Unread
+from quotas.stores.base import UnreadableEntry
 from quotas.stores.unlimited import of_zero
 
 _KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
@@ -26,7 +26,7 @@ class ClusterQuotas:
     version: str
     names: Mapping[Entity, tuple[Named, ...]]
     """Entity → its names as the brokers have them: a long name, or an address in another spelling."""
-    unread: Sequence[Unread]
+    unread: Sequence[UnreadableEntry]
     """Entries that Sluice does not support."""
 
 
@@ -34,13 +34,13 @@ def read(described: Sequence[Described], source: str) -> ClusterQuotas:
     """Return the quotas. Unsupported ones are skipped with a warning, and limit no client of the proxy."""
     limits: dict[Entity, Mapping[QuotaKind, float]] = {}
     names: dict[Entity, tuple[Named, ...]] = {}
-    unread: list[Unread] = []
+    unread: list[UnreadableEntry] = []
     digest = hashlib.sha256()
     for each in sorted(described, key=_order):
         of_whom = ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in each.entity)
 
         def skip(message: str, whose: Entity | None = None, of_whom: str = of_whom) -> None:
-            unread.append(Unread(Problem(source, 0, 0, of_whom, f"{message}; it is skipped"), whose))
+            unread.append(UnreadableEntry(Problem(source, 0, 0, of_whom, f"{message}; it is skipped"), whose))
 
         digest.update(repr((sorted(each.entity, key=str), sorted(each.limits))).encode())
         try:

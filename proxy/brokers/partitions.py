@@ -1,4 +1,4 @@
-"""Who knows how many partitions topics have: as the session sees it, which asks nobody itself."""
+"""The session's view of partition counts of topics: an interface, because a session sends no requests of its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ Then = Callable[[Mapping[Topic, int]], None]
 
 
 class Look(Protocol):
-    """What was asked and is not answered yet: set ``wanted`` to False to hear nothing of it."""
+    """A look-up under way. Set ``wanted`` to False to cancel its callback."""
 
     wanted: bool
 
@@ -18,27 +18,27 @@ class Partitions(Protocol):
     """``proxy.brokers.topic_partitions``."""
 
     default_partitions: int
-    """Of a topic that is created without a number."""
+    """The number of partitions of a topic that is created without one."""
 
     def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
-        """Return of ``topics`` those that need no question."""
+        """Return the partition counts that are cached, of ``topics``."""
         ...
 
     def forget(self, topics: Iterable[Topic]) -> None:
-        """Believe nothing of ``topics`` any more."""
+        """Drop ``topics`` from the cache."""
         ...
 
     def note(self, topic: Topic, partitions: int) -> None:
-        """Believe for a while that ``topic`` has so many: a controller has just said so."""
+        """Cache a partition count from a controller's answer."""
         ...
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
-        """Ask, and call ``then`` later with what is known then. None where nobody can be asked."""
+        """Ask a broker and call ``then`` later with the counts it knows. Returns None if no broker can be asked."""
         ...
 
 
 class NoPartitions:
-    """Where no broker can be asked."""
+    """A cache that is always empty, for sessions without a broker to ask."""
 
     def __init__(self) -> None:
         self.default_partitions = 1
@@ -47,10 +47,10 @@ class NoPartitions:
         return {}
 
     def forget(self, topics: Iterable[Topic]) -> None:
-        """Nothing is believed."""
+        """Do nothing."""
 
     def note(self, topic: Topic, partitions: int) -> None:
-        """The same."""
+        """Do nothing."""
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:  # noqa: ARG002  likewise
         return None

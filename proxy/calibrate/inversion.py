@@ -22,7 +22,7 @@ _EDGE_MS: Final = 20
 def cost_us(percent: float, window: Window, took_ms: float, throttle_ms: int, requests: int) -> float | None:
     """Return the cost of each of ``requests``, which took ``took_ms`` until the first throttle.
 
-    None if it is unknown: the throttle was capped, or a sample ended about then.
+    Returns None if the throttle was capped, or fell near the end of a sample.
     """
     beyond_ms = took_ms % window.size_ms
     if throttle_ms >= window.size_ms or took_ms >= window.size_ms * (window.samples - 1):

@@ -143,7 +143,7 @@ class _Reading:
         return self._quantified(token, self._written(token))
 
     def _written(self, token: re.Match[str]) -> str:
-        r"""Return one character or ``\p{…}`` as it stands in a pattern or a class of Python."""
+        r"""Return one character or ``\p{…}`` in Python's syntax, for use in or outside of a class."""
         if token["property"]:
             if token["property"] not in _POSIX or (self.any_case and token["property"] in ("Lower", "Upper")):
                 self.refuse("no class of ASCII, or one that depends on (?i)", self.pattern.index(token[0]))

@@ -10,7 +10,7 @@ from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.numbers import java_double
 from quotas.policy import Policy, Terms
-from quotas.stores.base import Loaded, Unread
+from quotas.stores.base import Loaded, UnreadableEntry
 from quotas.stores.edit import number
 from quotas.stores.filters import Filter, Specified, is_of_kafka
 from quotas.stores.unlimited import as_described
@@ -54,7 +54,7 @@ def select(loaded: Loaded, arguments: QuotaArguments) -> list[ListedRule]:
     ]
 
 
-def unread_among(loaded: Loaded, arguments: QuotaArguments) -> list[Unread]:
+def unread_among(loaded: Loaded, arguments: QuotaArguments) -> list[UnreadableEntry]:
     """Return the requested entities that could not be read. Raises FilterError."""
     whose = {each.entity: {QuotaKind.PRODUCER_BYTE_RATE: 1.0} for each in loaded.unread if each.entity is not None}
     among = {each.entity for each in select(replace(loaded, policy=Policy(whose)), arguments)}

@@ -1,8 +1,8 @@
-"""How long brokers take to answer, and the proxy to pass on, by API and broker: histograms that metrics show.
+"""Latency histograms of brokers and of the proxy, by API and broker, for the metrics.
 
-The broker's part is from when a request was forwarded until its answer began to come, the proxy's for how long it held
-the request before and the answer behind that. In whole milliseconds: no clock is read for it, and what was not held has
-taken none.
+The broker's time is from forwarding a request to the first byte of its answer. The proxy's time is how long it held the
+request before and the answer after that. Times are whole milliseconds of the loop's clock; a request that was not held
+counts as 0 ms.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000
 """Upper bounds of the buckets; behind the last one is one more."""
 
 MOST: Final = 1000
-"""Pairs of an API and a broker that are told apart; of others the broker is OTHER."""
+"""The most pairs of an API and a broker; further ones are counted under the broker OTHER."""
 OTHER: Final = -2
 
 _SHORT_MS: Final = 512
 _BUCKET_OF: Final = bytes(sum(bound <= ms for bound in BOUNDS_MS) for ms in range(_SHORT_MS))
-"""Of times below _SHORT_MS: what took 1 ms took less than 2, because both its ends are rounded down."""
+"""[ms below _SHORT_MS] the bucket. 1 ms means less than 2: both ends of the time are rounded down."""
 
 
 class Histogram:
-    """Times, by the buckets that they are in."""
+    """Counts of times by bucket, and their sum."""
 
     __slots__ = ("counts", "sum_ms")
 
@@ -30,7 +30,7 @@ class Histogram:
         self.sum_ms = 0
 
     def note(self, ms: int) -> None:
-        """Count one of so many milliseconds."""
+        """Count a time."""
         self.sum_ms += ms
         if 0 <= ms < _SHORT_MS:
             self.counts[_BUCKET_OF[ms]] += 1
@@ -39,15 +39,16 @@ class Histogram:
 
 
 class Parts:
-    """What requests of one API took at one broker, and here."""
+    """The times of one API at one broker: the broker's, and the proxy's own."""
 
     __slots__ = ("broker", "held", "unheld")
 
     def __init__(self) -> None:
         self.broker = Histogram()
         self.held = Histogram()
-        """Of those that the proxy has held for at least a millisecond; and the number of the others."""
+        """Requests that the proxy held for at least a millisecond."""
         self.unheld = 0
+        """The number of all others."""
 
 
 class OfBroker:
@@ -61,7 +62,7 @@ class OfBroker:
         self._by_api: dict[int, Parts] = {}
 
     def note(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
-        """Count an answer that took the broker so long, and is passed on as it comes; its request was held."""
+        """Count an answer that is passed on as it comes; its request was held for ``held_ms``."""
         parts = self._by_api.get(api_key) or self._make(api_key)
         parts.broker.note(took_ms)
         if held_ms:
@@ -70,11 +71,11 @@ class OfBroker:
             parts.unheld += 1
 
     def came(self, api_key: int, took_ms: int) -> None:
-        """Count an answer that took the broker so long, and may be held."""
+        """Count the broker's time of an answer that the proxy may hold."""
         (self._by_api.get(api_key) or self._make(api_key)).broker.note(took_ms)
 
     def went(self, api_key: int, held_ms: int) -> None:
-        """Count an answer that is passed on now: for so long the proxy has held its request and it."""
+        """Count the proxy's time of an answer that is passed on now: how long it and its request were held."""
         parts = self._by_api.get(api_key) or self._make(api_key)
         if held_ms:
             parts.held.note(held_ms)
@@ -90,7 +91,7 @@ class Times(NamedTuple):
     """A copy of one histogram."""
 
     counts: tuple[int, ...]
-    """Of each bucket alone; the last one has no upper bound."""
+    """By bucket, not cumulative; the last one has no upper bound."""
     sum_ms: int
 
 
@@ -111,17 +112,17 @@ class Latencies:
         return broker
 
     def make(self, api_key: int, node_id: int) -> Parts:
-        """Return the parts of an API at a broker, or what is left for all others."""
+        """Return the times of an API at a broker, or at OTHER beyond MOST pairs."""
         if len(self._all) >= MOST:
             node_id = OTHER
         return self._all.setdefault((api_key, node_id), Parts())
 
     def snapshot(self) -> Mapping[tuple[int, int], Times]:
-        """Return what brokers took, by api key and node id."""
+        """Return the brokers' times, by api key and node id."""
         return {key: Times(tuple(parts.broker.counts), parts.broker.sum_ms) for key, parts in self._all.items()}
 
     def proxy_snapshot(self) -> Mapping[tuple[int, int], Times]:
-        """Return what the proxy took, likewise."""
+        """Return the proxy's times, by api key and node id."""
         return {
             key: Times((parts.held.counts[0] + parts.unheld, *parts.held.counts[1:]), parts.held.sum_ms)
             for key, parts in self._all.items()

@@ -29,7 +29,7 @@ _ADVICE: Final[Mapping[int, str]] = {
     44: "it is not there, and a policy of the brokers forbids to make it as usage.topic says: make it yourself",
 }
 _LEAST_VERSION, _REPLICAS_LEFT_OPEN = 2, 4
-"""Of CreateTopics; the second since brokers of 2.4."""
+"""Versions of CreateTopics: the lowest one spoken, and the first that accepts -1 replicas (brokers of 2.4 or newer)."""
 _CREATE_TOPICS: Final = CREATE_TOPICS >> 16
 
 

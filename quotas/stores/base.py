@@ -44,7 +44,7 @@ class ChangedMeanwhileError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadableEntry:
     """An entry of a store that could not be read. Must never be treated as "no quota"."""
 
     problem: Problem
@@ -65,7 +65,7 @@ class Loaded:
     """The place of each entity's quota: a line, a node."""
     warnings: Sequence[Problem] = ()
     """Entries that are doubtful or not enforced."""
-    unread: Sequence[Unread] = ()
+    unread: Sequence[UnreadableEntry] = ()
     """Entries that were skipped; their problems are among the warnings."""
     author: str = ""
     """The author of the last change, for the change log; "" if the store does not know."""

@@ -1,6 +1,6 @@
 """Warnings about valid entries of a quota file that are most likely mistakes, each with a fix and a name.
 
-Nothing here refuses an entry: any name is a name, and any limit above 0 is a limit.
+They are warnings only: any name and any limit above 0 is accepted.
 """
 
 import re

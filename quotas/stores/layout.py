@@ -33,7 +33,7 @@ class KeyValue:
 
 @dataclass(slots=True)
 class Item:
-    """One quota of the list. ``pairs`` is filled for requested quotas only."""
+    """A quota in the list of a file; ``pairs`` is filled for requested quotas only."""
 
     span: Span
     column: int

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from deploy.demo.__main__ import main
-from deploy.demo.display import Lines, display
+from deploy.demo.display import PlainDisplay, display
 from deploy.demo.readings import Meter, Reading
 from deploy.demo.scenario import (
     AFTER,
@@ -187,7 +187,7 @@ def readings() -> Sequence[Reading]:
 def test_without_a_terminal_there_is_a_line_every_two_seconds() -> None:
     console = recording(terminal=False)
     with display(console, 30.0) as shown:
-        assert isinstance(shown, Lines)
+        assert isinstance(shown, PlainDisplay)
         for quarter in range(4 * 5):
             shown.show(quarter / 4, readings())
         shown.note(5.0, "changed")

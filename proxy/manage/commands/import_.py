@@ -18,7 +18,7 @@ from proxy.manage.target import open_source, source_options, target_options
 from proxy.manage.target_store import opened
 from proxy.runtime.clock import now_ms
 from quotas.policy import Policy
-from quotas.stores.base import StoreError, Unread
+from quotas.stores.base import StoreError, UnreadableEntry
 from quotas.stores.file import parse
 
 _STDIN: Final = "-"
@@ -72,7 +72,7 @@ def command(source: str | None, **options: Any) -> None:
         sys.exit(EXIT_FAILED)
 
 
-def _coming(source: str | None, options: dict[str, Any]) -> tuple[Policy, Sequence[Unread]]:
+def _coming(source: str | None, options: dict[str, Any]) -> tuple[Policy, Sequence[UnreadableEntry]]:
     """Pop the source's options from ``options``; return its quotas, and those that could not be read."""
     kind, address, config = (options.pop(f"source_{each}") for each in ("kind", "address", "config"))
     if (source is None) == (kind is None):

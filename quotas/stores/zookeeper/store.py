@@ -17,7 +17,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome
-from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, Unread, UnreadableError
+from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableEntry, UnreadableError
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.cached_node import CachedNode, digest
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
@@ -253,7 +253,7 @@ class ZooKeeperStore(QuotaStore):
         limits: dict[Entity, Mapping[QuotaKind, float]] = {}
         places: dict[Entity, int | str] = {}
         warnings = list(self._bad_notifications.values())
-        unread: list[Unread] = []
+        unread: list[UnreadableEntry] = []
         version = 0
         # Kept in order, so that sorting after one change is cheap.
         self._held = dict(sorted(self._held.items(), key=_PATH))
@@ -268,7 +268,7 @@ class ZooKeeperStore(QuotaStore):
             if problem:
                 warnings.append(self._problem(path, problem))
             if skipped:
-                unread.append(Unread(warnings[-1], held.entity))
+                unread.append(UnreadableEntry(warnings[-1], held.entity))
         return Loaded(Policy(limits), f"{version:x}", self._source, places, warnings, unread)
 
     def _problem(self, path: str, message: str, hint: str = "") -> Problem:

@@ -9,7 +9,7 @@ import pytest
 from config.problems import Problem
 from proxy.manage import target
 from quotas.entities import Entity
-from quotas.stores.base import Loaded, Unread
+from quotas.stores.base import Loaded, UnreadableEntry
 from quotas.stores.file_store import FileStore
 from tests.proxy.manage.conftest import Run
 
@@ -23,7 +23,7 @@ class _Broken(FileStore):
 
     def _load(self) -> Loaded:
         problem = Problem("zk", 0, 0, "users/alice", "is not JSON; it is skipped")
-        return replace(super()._load(), warnings=[problem], unread=[Unread(problem, ALICE)])
+        return replace(super()._load(), warnings=[problem], unread=[UnreadableEntry(problem, ALICE)])
 
 
 @pytest.fixture
