@@ -185,8 +185,8 @@ class ListenerLimits(Section):
     )
     connections: Count | None = Field(
         None,
-        description="The maximum number of connections at once: `max.connections` of a listener. Of these too, one "
-        "address has at most half if `limits.connections_per_ip` is not set. Default: no limit but "
+        description="The maximum number of connections at once: `max.connections` of a listener. One address "
+        "has at most half of these if `limits.connections_per_ip` is not set. Default: no limit but "
         "`limits.connections`.",
     )
 

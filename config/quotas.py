@@ -68,7 +68,7 @@ class Quotas(Section):
     )
     when_unavailable: Literal["refuse", "static", "unlimited"] = Field(
         "refuse",
-        description="What happens if a store cannot be read at the start. `refuse`: no client is accepted until it "
+        description="The behaviour if a store cannot be read at the start. `refuse`: no client is accepted until it "
         "can. `static`: the quotas in the file `static` are in force until then. `unlimited`: no client is limited "
         "until then. After the start, the quotas that were read last stay in force "
         "([operations.md](operations.md#when-the-store-of-quotas-is-away)).",
