@@ -2,8 +2,10 @@
 
 import pkgutil
 import sys
+import traceback
 from importlib import import_module
-from typing import Any, NoReturn
+from io import StringIO
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -11,11 +13,14 @@ import analysis.commands
 from analysis.errors import AnalysisError, RunError, of_worker
 from analysis.spark import interrupt
 
+_ANSWER_BY_STATUS: Final = ("recommend", "whatif")
+"""Commands whose exit status 1 is an answer: any error of theirs exits with 2."""
+
 
 class _Commands(click.Group):
-    """Knows commands by the names of their modules, and imports one when it is asked for."""
+    """Imports a command's module when the command is run."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's face
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's interface
         return sorted(module.name for module in pkgutil.iter_modules(analysis.commands.__path__))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -30,16 +35,29 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             _stopped()
+        except (click.ClickException, click.exceptions.Exit):
+            raise
         except Exception as error:
             if interrupt.is_cause(error):
                 _stopped()
-            if isinstance(error, AnalysisError):
-                click.echo(f"error: {error}", err=True)
-                sys.exit(error.exit_status)
-            if (said := of_worker(error)) is None:
+            answers = ctx.invoked_subcommand in _ANSWER_BY_STATUS
+            said = str(error) if isinstance(error, AnalysisError) else of_worker(error)
+            if said is not None:
+                click.echo(f"error: {said}", err=True)
+                sys.exit(_status(error, answers=answers))
+            if not answers:
                 raise
-            click.echo(f"error: {said}", err=True)
-            sys.exit(RunError.exit_status)
+            if isinstance(error, BrokenPipeError):
+                sys.stdout = StringIO()  # Python flushes stdout when it ends, which would fail again
+            else:
+                traceback.print_exc()
+            sys.exit(AnalysisError.exit_status)
+
+
+def _status(error: Exception, *, answers: bool) -> int:
+    if answers:
+        return AnalysisError.exit_status
+    return error.exit_status if isinstance(error, AnalysisError) else RunError.exit_status
 
 
 def _stopped() -> NoReturn:
@@ -49,4 +67,4 @@ def _stopped() -> NoReturn:
 
 @click.group(cls=_Commands)
 def analyze() -> None:
-    """What was used, and what the quotas should be, from usage records (docs/analysis.md)."""
+    """Report usage, try out quotas and recommend them, from usage records (docs/analysis.md)."""

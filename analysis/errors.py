@@ -1,17 +1,17 @@
-"""What goes wrong for a reason that its reader can do something about."""
+"""Errors that the user can fix, and the cause of one in Spark's long messages."""
 
 import re
 from typing import ClassVar, Final
 
 
 class AnalysisError(Exception):
-    """One line: what was found, where, and what to do. The command line prints it and exits with ``exit_status``."""
+    """An error in one line: the finding, its place and the fix. The command line exits with ``exit_status``."""
 
     exit_status: ClassVar[int] = 2
 
 
 class RunError(AnalysisError):
-    """What was asked for can be done, and failed on the way."""
+    """A valid request that failed while it ran."""
 
     exit_status: ClassVar[int] = 1
 
@@ -30,16 +30,16 @@ _NEEDED: Final = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On 
 
 
 def next_run(error: Exception) -> str:
-    """Return what a next run does about what stopped this one."""
+    """Return what the next run will do after this error."""
     if _LOSS.search(str(error)):
         return "so will a next run; with --accept-loss it goes on with what there is"
     return "a next run goes on where this one was"
 
 
 def of_worker(error: Exception) -> str | None:
-    """Return what an AnalysisError said that a Python worker raised, and Spark told as part of a long story.
+    """Return the message of an AnalysisError raised in a Python worker, which Spark wraps in a long message.
 
-    Likewise of what Spark has words of its own for, and its reader can do something about.
+    For some of Spark's own errors, returns a message with the fix. None: neither.
     """
     told = str(error)
     lines = [line.strip() for line in told.splitlines()]
@@ -66,7 +66,7 @@ def of_worker(error: Exception) -> str | None:
 
 
 def cause(error: Exception) -> str:
-    """Return the line of a long story that says why: the last of ours, or of any exception."""
+    """Return the line of a long message that has the cause: the last of ours, or of any exception."""
     lines = [line.strip() for line in str(error).splitlines()]
     raised = [found[1] for line in lines if (found := _RAISED.match(line))]
     return of_worker(error) or (raised or _TERMINATED.findall(str(error)) or lines)[-1]

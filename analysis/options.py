@@ -1,4 +1,4 @@
-"""Options that commands have in common."""
+"""Options that several commands share, as decorators."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class FiniteRange(click.FloatRange):
-    """A number within bounds: neither nan, which click takes for one, nor inf."""
+    """A number within bounds, and neither inf nor nan, which click accepts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
@@ -26,14 +26,17 @@ class FiniteRange(click.FloatRange):
 
 
 def warehouse_option(command: _Command) -> _Command:
-    """Add ``warehouse: str``: a directory, or any URI that Hadoop knows."""
+    """Add ``warehouse: str``, a directory or a URI."""
     return click.option(
-        "--warehouse", required=True, metavar="DIR", help="Where the tables are: a directory, or hdfs://, s3a:// ..."
+        "--warehouse",
+        required=True,
+        metavar="DIR",
+        help="The folder of the tables: a directory, or hdfs://, s3a:// ...",
     )(command)
 
 
 def period_options(command: _Command) -> _Command:
-    """Add ``begin`` and ``end``, aware datetimes in UTC; each None where it is not given, and the first the earlier."""
+    """Add ``begin`` and ``end``: datetimes in UTC, or None; ``begin`` is the earlier one."""
 
     @wraps(command)
     def in_order(*args: Any, begin: datetime | None, end: datetime | None, **kwargs: Any) -> Any:
@@ -42,7 +45,7 @@ def period_options(command: _Command) -> _Command:
             raise click.UsageError(f"--from and --to: {said} UTC ends before it begins")
         return command(*args, begin=begin, end=end, **kwargs)
 
-    last = click.option("--to", "end", callback=_moment, metavar="TIME", help="End of the period, not in it.")
+    last = click.option("--to", "end", callback=_moment, metavar="TIME", help="End of the period, exclusive.")
     first = click.option("--from", "begin", callback=_moment, metavar="TIME", help=f"Begin of the period: {_FORM}.")
     return first(last(in_order))  # type: ignore[return-value]  # of the same options
 
@@ -60,7 +63,7 @@ def _read_moment(value: str, zone: tzinfo) -> datetime:
 
 
 def zone_option(command: _Command) -> _Command:
-    """Add ``zone: ZoneInfo``; times of ``period_options`` without an offset are in it."""
+    """Add ``zone: ZoneInfo``, also of the times of ``period_options`` without an offset."""
 
     def known(_: click.Context, __: click.Parameter, value: str) -> ZoneInfo:
         try:
@@ -77,7 +80,7 @@ def zone_option(command: _Command) -> _Command:
         is_eager=True,
         callback=known,
         metavar="NAME",
-        help="Time zone of days, times and of --from and --to: Europe/Berlin.",
+        help="Time zone of days and times, also in --from and --to: Europe/Berlin.",
     )(command)
 
 
@@ -90,12 +93,12 @@ def spark_options(command: _Command) -> _Command:
         return command(*args, spark=SparkSettings(master, dict(map(_setting, conf))), **kwargs)
 
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
-    master = click.option("--master", metavar="URL", help="As of spark-submit; without it all cores of this machine.")
-    return master(conf(with_settings))  # type: ignore[return-value]  # the options are taken away again
+    master = click.option("--master", metavar="URL", help="Spark's master; default: all cores of this machine.")
+    return master(conf(with_settings))  # type: ignore[return-value]  # one argument instead of two options
 
 
 def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
-    """Return how long a text like ``30m``, ``2h`` or ``90d`` says: a callback."""
+    """Read a duration like ``30m``, ``2h`` or ``90d``: a callback of an option."""
     number, unit = value[:-1], value[-1:]
     if unit not in _UNITS_S or not number.isdecimal():
         raise click.BadParameter(f"{value!r} is not a time like 10s, 5m, 2h or 90d", param=option)

@@ -1,4 +1,4 @@
-"""Shapes: a document of usage records (docs/usage-records.md), and the row that a table keeps of it."""
+"""The schemas of documents (docs/usage-records.md) and of tables, with the bounds of each column."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from quotas.kinds import BYTES, METERED, QuotaKind
 
 VERSION: Final = 1
-"""The version of documents that is read: ``v`` changes when the meaning of a field changes."""
+"""The supported ``v`` of documents: it changes when the meaning of a field changes."""
 
 TEXT: Final = pa.string()
 COUNT: Final = pa.int64()
@@ -20,7 +20,7 @@ FLAG: Final = pa.bool_()
 TIME: Final = pa.timestamp("us", tz="UTC")
 
 
-# Bounds that no proxy exceeds: a document that says more is wrong or forged, and is refused.
+# Bounds that no proxy exceeds: a document beyond them is wrong or forged, and is refused.
 _DAY_MS: Final = 86_400_000
 _2020_MS: Final = 1_577_836_800_000
 _MOST_TIMES_MS: Final = 10**15
@@ -29,16 +29,16 @@ _BYTES_PER_MS: Final = 125_000_000
 """A terabit per second."""
 _TIMES_PER_MS: Final = 1_000_000
 SLACK_MS: Final = 60_000
-"""An interval may count a minute more than its length: sizes counted at once, and counts that a stall delayed."""
+"""An interval may count a minute more than its length: large requests count at once, and a stall delays counting."""
 MOST_WINDOW_MS: Final = _DAY_MS
 MOST_LIMIT: Final = 1e32
-"""Bytes per second, beyond what a quota file can say."""
+"""Bytes per second: more than a quota file can express."""
 LEAST_LIMIT: Final = 1e-3
 """The least limit above 0."""
 MOST_NAME_BYTES: Final = 2**18
 """The longest text in rows: a rule of a user and a client-id of 32 KiB each, escaped."""
 MOST_LABEL_BYTES: Final = 1000
-"""The longest text that a document has once."""
+"""The longest text in a document's head."""
 MOST_ROWS: Final = 10_000
 """The most rows of a document; those of version 1 have a thousand."""
 MOST_DOCUMENT_BYTES: Final = 8 * 2**20
@@ -46,17 +46,18 @@ MOST_DOCUMENT_BYTES: Final = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a document, and what it is worth where a document has none of it, or null in it."""
+    """A column of a document."""
 
     name: str
     type: pa.DataType
     missing: int | str | bool | None = 0
+    """The value of rows without one."""
     least: int | None = 0
-    """Numbers below it make a document unreadable."""
+    """Documents with smaller numbers are refused."""
     most: int | None = None
-    """Numbers above it do, too; None: what the type holds."""
+    """Documents with larger numbers are refused; None: the type's maximum."""
     per_ms: int = 0
-    """The most that each millisecond of an interval (and SLACK_MS more) can have of it; 0: that says nothing."""
+    """The most for each millisecond of an interval (and SLACK_MS more); 0: no such bound."""
 
 
 def _limit(name: str) -> Column:
@@ -122,7 +123,7 @@ _OPTIONAL: Final = (
     *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
 )
 OPTIONAL: Final = tuple(column.name for column in _OPTIONAL)
-"""Columns that few documents have; files have them only where they say anything."""
+"""Columns that few documents have; files have them only if a row has a value."""
 
 COLUMNS: Final = (
     Column("listener", TEXT, missing="", least=None),
@@ -136,7 +137,7 @@ COLUMNS: Final = (
     *(column for kind in METERED for column in _of(kind)),
     *_OPTIONAL,
 )
-"""All columns of ``rows`` in a document."""
+"""The columns of ``rows`` in a document."""
 
 FIELDS: Final = (
     Column("cluster", TEXT, missing="", least=None),
@@ -151,18 +152,18 @@ FIELDS: Final = (
     Column("controller_sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
     Column("dropped_documents", COUNT, most=2**53),
 )
-"""What a document says once and each of its rows has, besides TIME_MS; missing None: it must be there."""
+"""The head of a document, without TIME_MS, which is repeated in its rows. Fields with ``missing`` None are required."""
 
 TIME_MS: Final = Column("time_ms", COUNT, missing=None, least=_2020_MS)
-"""How late it may be, whoever reads it says."""
+"""Its upper bound depends on the reader's clock (``ingest.documents``)."""
 
 FILE: Final = pa.schema(
     [("time", TIME), *((field.name, field.type) for field in FIELDS), *((each.name, each.type) for each in COLUMNS)]
 )
-"""A row of ``usage`` as it is in files: one entity in one interval. ``time`` is where the interval begins."""
+"""A row of ``usage`` in files: one entity in one interval, which begins at ``time``."""
 
 ROWS: Final[StructType] = from_arrow_schema(pa.schema([*FILE, ("date", pa.date32()), ("hour", SMALL)]))
-"""The same as Spark has it, with ``date`` and ``hour``, in UTC: partitions of the table."""
+"""``usage`` in Spark, with its partitions ``date`` and ``hour`` (UTC)."""
 
 DOCUMENT_FILE: Final = pa.schema(
     [
@@ -172,9 +173,9 @@ DOCUMENT_FILE: Final = pa.schema(
         *((name, FLAG) for name in ("late", "is_first")),
     ]
 )
-"""A row of ``documents`` as it is in files: a document that is stored."""
+"""A row of ``documents`` in files: a stored document."""
 
 DOCUMENTS: Final[StructType] = from_arrow_schema(
     pa.schema([*DOCUMENT_FILE, ("date", pa.date32()), ("hour", SMALL), ("batch", TEXT)])
 )
-"""The schema as Spark has it, with its partitions."""
+"""``documents`` in Spark, with its partitions."""

@@ -1,6 +1,6 @@
-"""The tables of gold, as DuckDB reads them; from S3 or HDFS Arrow brings them: they are small.
+"""Gold in DuckDB: views of files on a disk, or tables copied by Arrow from S3 or HDFS.
 
-Arrow is not imported for a warehouse on a disk: that takes a fifth of a small report.
+Arrow is not imported for a warehouse on a disk: that would take a fifth of a small report.
 """
 
 import json
@@ -26,14 +26,14 @@ _LISTED_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Whole UTC hours; None: from the first one, or to the last one there is."""
+    """Whole UTC hours; None: from the first stored one, or to the last."""
 
     begin: datetime | None = None
     end: datetime | None = None
 
     @classmethod
     def around(cls, begin: datetime | None, end: datetime | None) -> "Period":
-        """Return the hours that have anything of a time span: gold has nothing shorter."""
+        """Return the hours that overlap a time span."""
         first = begin and begin.replace(minute=0, second=0, microsecond=0)
         last = end and (end - timedelta(microseconds=1)).replace(minute=0, second=0, microsecond=0) + HOUR
         return cls(first, last)
@@ -44,20 +44,20 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """The hours that tables were made of, and the batches of rows in each."""
+    """The gold tables of a warehouse: their hours, and the batches of rows that each was made from."""
 
     warehouse: str
     files: "Disk | Store"
     hours: Mapping[datetime, Sequence[str]]
     days: frozenset[datetime]
-    """The dates that have tables of their own, made of all their hours."""
+    """The dates with complete tables of the whole day."""
 
     def newest(self, now: datetime) -> datetime:
-        """Return the newest hour that has begun: a proxy whose clock is ahead does not move it."""
+        """Return the newest hour that has begun: later ones are from proxies whose clocks are ahead."""
         return max((hour for hour in self.hours if hour <= now), default=max(self.hours))
 
     def behind(self, period: Period) -> dict[datetime, int]:
-        """Return the hours whose tables lack rows, and how many batches of these are not in them."""
+        """Return the hours that differ from the stored rows, and by how many batches."""
         near = [
             f"usage/{date}"
             for date in self.files.names("usage", "date=")
@@ -74,9 +74,9 @@ class Gold:
     def show(
         self, connection: "DuckDBPyConnection", period: Period, tables: Iterable[str], *, hourly: bool = False
     ) -> bool:
-        """Make a view of each table in the connection's schema; return whether anything of the period is stored.
+        """Create a view of each table in the connection's schema; return whether anything of the period is stored.
 
-        All have ``date``, and ``hour``: null where a day's tables are read, which ``hourly`` avoids.
+        Views have ``date`` and ``hour``; the hour is null for tables of a day, which ``hourly`` avoids.
         """
         hours = [hour for hour in sorted(self.hours) if period.has(hour)]
         dates = {hour.replace(hour=0) for hour in hours}
@@ -97,7 +97,7 @@ class Gold:
         return bool(hours)
 
     def show_rejected(self, connection: "DuckDBPyConnection") -> bool:
-        """Make a view ``rejected`` of all documents that were refused; return whether there are any."""
+        """Create a view ``rejected`` of all rejected documents; return whether there are any."""
         paths = self._parquet([f"rejected/{batch}" for batch in self.files.names("rejected", "batch=")])
         if paths:
             self.files.show(connection, "rejected", [paths])
@@ -118,7 +118,7 @@ class Gold:
 
 
 def gold(warehouse: str) -> Gold:
-    """Return what gold a warehouse has. Raises AnalysisError where there is none."""
+    """Return the gold of a warehouse. Raises AnalysisError if there is none."""
     root = on_disk(warehouse)
     files = Store(*located(warehouse)) if root is None else Disk(root)
     hours: dict[datetime, Sequence[str]] = {}
@@ -149,10 +149,7 @@ def _refuse(files: "Disk | Store", warehouse: str) -> None:
 
 
 def opened(warehouse: str, period: Period, tables: Iterable[str]) -> "DuckDBPyConnection":
-    """Return a connection with a view of each of ``tables``, of a period (``analysis.gold`` has their columns).
-
-    Raises AnalysisError where there is no gold, or none of the period.
-    """
+    """Return a connection with views of ``tables`` of a period. Raises AnalysisError if there is no gold of it."""
     connection = connected()
     found = gold(warehouse)
     if not found.show(connection, period, tables):
@@ -161,7 +158,7 @@ def opened(warehouse: str, period: Period, tables: Iterable[str]) -> "DuckDBPyCo
 
 
 def nothing(found: Gold) -> AnalysisError:
-    """Return the error of a period without records."""
+    """Return the error for a period without records."""
     first, last = min(found.hours), max(found.hours) + HOUR
     return AnalysisError(
         f"{found.warehouse}: there are no usage records in the period: what is stored is of "
@@ -179,7 +176,7 @@ def connected() -> "DuckDBPyConnection":
 
 
 def on_disk(place: str) -> Path | None:
-    """Return the directory of a path or ``file:`` URI; None: it is on another file system."""
+    """Return the directory of a path or ``file:`` URI, or None for another file system."""
     scheme, colon, path = place.partition("://")
     if colon and scheme != "file":
         return None
@@ -206,7 +203,7 @@ class Disk:
     root: Path
 
     def names(self, folder: str, begins: str = "") -> list[str]:
-        """Return the names in a folder; none if it is not there."""
+        """Return the names in a folder, none if it does not exist."""
         try:
             return [each.name for each in (self.root / folder).iterdir() if each.name.startswith(begins)]
         except FileNotFoundError:
@@ -216,8 +213,8 @@ class Disk:
         return (self.root / path).read_bytes()
 
     def show(self, connection: "DuckDBPyConnection", table: str, parts: Iterable[Sequence[str]]) -> None:
-        """Make a view of files, which a query reads."""
-        connection.execute(f"CREATE VIEW {table} AS {_together(map(self._read, parts))}")
+        """Create a view of files."""
+        connection.execute(f"CREATE VIEW {table} AS {_union(map(self._read, parts))}")
 
     def _read(self, paths: Sequence[str]) -> str:
         names = ", ".join("'{}'".format(f"{self.root}/{path}".replace("'", "''")) for path in paths)
@@ -243,29 +240,29 @@ class Store:
             return bytes(stream.read())
 
     def show(self, connection: "DuckDBPyConnection", table: str, parts: Iterable[Sequence[str]]) -> None:
-        """Make a table of files: a query would bring them again each time."""
+        """Create a table from files: each query of a view would download them."""
         import pyarrow as pa
         from pyarrow import dataset  # it imports pandas: half a second
 
         places = pa.schema([("date", pa.date32()), ("hour", pa.int32())])
         sources = []
         for number, paths in enumerate(parts):
-            brought = dataset.dataset(
+            parquet = dataset.dataset(
                 [f"{self.root}/{path}" for path in paths],
                 format="parquet",
                 filesystem=self.files,
                 partitioning=dataset.partitioning(places, flavor="hive"),
             )
-            connection.register(f"brought_{number}", brought)
-            sources.append(f"brought_{number}")
-        connection.execute(f"CREATE TABLE {table} AS {_together(sources)}")
+            connection.register(f"part_{number}", parquet)
+            sources.append(f"part_{number}")
+        connection.execute(f"CREATE TABLE {table} AS {_union(sources)}")
 
 
-def _together(sources: Iterable[str]) -> str:
+def _union(sources: Iterable[str]) -> str:
     return " UNION ALL BY NAME ".join(f"SELECT * FROM {source}" for source in sources)
 
 
 def _time(place: str) -> datetime:
-    """``date=2026-03-01/hour=07``, with or without an hour."""
+    """Read ``date=2026-03-01/hour=07``, with or without the hour."""
     date, _, hour = place.rpartition("date=")[2].partition("/hour=")
     return datetime.fromisoformat(date).replace(tzinfo=UTC, hour=int(hour or 0))

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from analysis import options
-from analysis.answering import Answering
 from analysis.errors import AnalysisError
-from analysis.recommend.output import refuse_place, write
+from analysis.recommend.output import create, refuse_path
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
@@ -21,13 +20,13 @@ EXIT_LOW: Final = 1
 _RECORD: Final = "record for a week, or take it with --accept-low-confidence"
 
 
-@click.command(cls=Answering)
+@click.command()
 @options.warehouse_option
 @click.option(
     "--target",
     required=True,
     metavar="TEXT",
-    help='What is to hold: "p99 throttle < 100 ms", "p95 delay < 2 s" or "throttled share < 0.1 %".',
+    help='The target: "p99 throttle < 100 ms", "p95 delay < 2 s" or "throttled share < 0.1 %".',
 )
 @click.option(
     "--quotas",
@@ -36,34 +35,33 @@ _RECORD: Final = "record for a week, or take it with --accept-low-confidence"
     metavar="FILE",
     help="The present quotas: this file is rewritten with new limits; everything else stays.",
 )
-@click.option("--propose", is_flag=True, help="Write what is recommended as `proposed` beside the limits in force.")
+@click.option("--propose", is_flag=True, help="Write recommended limits as `proposed` beside those in force.")
 @click.option(
     "--per",
     type=click.Choice(["user", "client-id", "user,client-id"]),
-    help="Whom quotas are for, without --quotas; default: user.",
+    help="Entity type, if --quotas is absent; default: user.",
 )
 @click.option(
     "--entities",
     multiple=True,
     metavar="NAME",
-    help="Only these, with * and ?, as in `user=alice*`; may be repeated.",
+    help="Only these entities, with * and ?, as in `user=alice*`; may be repeated.",
 )
 @click.option(
     "--headroom",
     default=0.15,
     show_default=True,
     type=options.FiniteRange(0, 1000),
-    help="How much more than needed, as a share.",
+    help="Margin above the needed limit, as a share of it.",
 )
-@click.option("--accept-low-confidence", "accept_low", is_flag=True, help="Recommend also what little is known of.")
+@click.option("--accept-low-confidence", "accept_low", is_flag=True, help="Change limits with low confidence too.")
 @options.period_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the quota file there, not to stdout. One that is there already is left as it is.",
+    help="Write the quota file there, not to stdout; it must not exist.",
 )
-@click.option("--force", is_flag=True, help="Write --out over a file that is there.")
 @options.spark_options
 def command(
     warehouse: str,
@@ -79,12 +77,11 @@ def command(
     *,
     propose: bool,
     accept_low: bool,
-    force: bool,
 ) -> None:
-    """Find the smallest quotas under which what was recorded meets a target, and put them into the present ones.
+    """Find the smallest quotas under which recorded demand meets a target, and write them to a quota file.
 
-    With --quotas: the present file with its limits changed. Without: a new quota file. The difference, and
-    what it is found from, is on stderr.
+    With --quotas: the present file with its limits changed. Without: a new quota file. The changes and their reasons
+    are on stderr.
 
     Exit status: 0 done, 1 if anything was left out for low confidence, 2 for an error.
     """
@@ -100,7 +97,7 @@ def command(
 
     choices = Choices(_target(target), headroom, entities)
     if out is not None:
-        refuse_place(out, force=force)
+        refuse_path(out)
     present = _present(quotas_path, per, propose=propose)
     each = Per(per or Per.USER)
     period = Period.around(begin, end)
@@ -121,10 +118,9 @@ def command(
     if out is None:
         click.echo(text, nl=False)
     else:
-        refuse_place(out, force=force)
         if present is not None and not present.is_unchanged():
             raise AnalysisError(f"{present.path} has been changed meanwhile: nothing is written; start again")
-        write(out, text)
+        create(out, text)
     if low := sum(verdict.fate is Fate.LOW for verdict in found):
         click.echo(f"warning: {low} left out for low confidence: {_RECORD}", err=True)
         sys.exit(EXIT_LOW)
@@ -141,7 +137,7 @@ def _target(written: str) -> "Target":
 
 
 def _present(path: Path | None, per: str | None, *, propose: bool) -> "Present | None":
-    """Return the present quotas, if they are given."""
+    """Return the file of ``--quotas``, if it is given."""
     from analysis.recommend.present_file import read
 
     if path is None:
@@ -149,7 +145,7 @@ def _present(path: Path | None, per: str | None, *, propose: bool) -> "Present |
             raise click.UsageError("--propose needs the present quotas: give --quotas")
         return None
     if per is not None:
-        raise click.UsageError("--per is for a new file: present quotas say themselves whom they are for")
+        raise click.UsageError("--per is for a new file: the present quotas have their entities already")
     present = read(path)
     for warning in present.loaded.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import click
@@ -13,9 +13,6 @@ from analysis.report import place
 
 if TYPE_CHECKING:
     from analysis.report.rates import Rates
-
-_LONGEST_GAP_S: Final = 1e9
-"""Longer than any period."""
 
 
 @click.command()
@@ -29,13 +26,6 @@ _LONGEST_GAP_S: Final = 1e9
 )
 @click.option(
     "--rates", type=click.Path(path_type=Path), metavar="FILE", help="Prices (YAML); without it, quantities alone."
-)
-@click.option(
-    "--gap",
-    "gap_s",
-    type=options.FiniteRange(0, _LONGEST_GAP_S),
-    metavar="SECONDS",
-    help="Throttles no longer apart than this are one episode; default: the window of enforcement.",
 )
 @click.option(
     "--against",
@@ -56,27 +46,24 @@ def command(
     zone: ZoneInfo,
     out: str | None,
     rates: Path | None,
-    gap_s: float | None,
     against: str,
     client: str | None,
 ) -> None:
     """Report who was throttled and by whose use, how close the limits are, where traffic goes, and what it costs.
 
-    Covers the last 24 hours that are stored, unless a period is given. Reads the gold tables that `ingest` makes,
-    without Spark. Writes tables as Parquet, chargeback.csv, and report.html to look at.
+    Covers the last 24 hours that are stored, unless a period is given. Reads gold, the tables that `ingest` makes,
+    without Spark. Writes report.html, its tables as Parquet, and chargeback.csv.
     """
     out = place.chosen(out, warehouse)
     prices = _rates(rates)
-    from analysis import asked
+    from analysis import client_filter
     from analysis.report import job
 
-    wanted = None if client is None else asked.parse(client)
-    gap_ms = None if gap_s is None else round(gap_s * 1000)
-    request = job.ReportRequest(warehouse, begin, end, out, prices, gap_ms, zone, against == "before", wanted)
-    now = datetime.now(UTC)
-    made = job.run(request, now, lambda said: click.echo(said, err=True))
-    click.echo(made.sentence)
-    click.echo(made.html)
+    wanted = None if client is None else client_filter.parse(client)
+    request = job.ReportRequest(warehouse, begin, end, out, prices, zone, against == "before", wanted)
+    answer, page = job.run(request, datetime.now(UTC), lambda line: click.echo(line, err=True))
+    click.echo(answer)
+    click.echo(page)
 
 
 def _rates(path: Path | None) -> "Rates | None":

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis import options
-from analysis.answering import Answering
 from analysis.errors import AnalysisError
 from analysis.spark.session import SparkSettings
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from analysis.whatif.scenarios import Scenario
 
 
-@click.command(cls=Answering)
+@click.command()
 @options.warehouse_option
 @click.option(
     "--quotas",

@@ -1,4 +1,4 @@
--- How the period was recorded, in one value.
+-- The circumstances of the recording, as one struct.
 SELECT {
     begin_ms: min(begin_ms), end_ms: max(end_ms), origin_ms: (SELECT min(origin_ms) FROM origins),
     instances: count(DISTINCT (cluster, instance)),

@@ -1,7 +1,6 @@
--- Clients on brokers, with what they used of each kind, and the counters that measured it. Exempt ones, and addresses,
--- are not among them.
+-- Clients on brokers, with their use by kind, and the counters that measured it; without exempt clients and addresses.
 
--- One proxy at a time had a broker if the times of any two that had it do not overlap, but for a moment of handing over.
+-- One proxy at a time had a broker if the times of any two proxies overlap by a moment at most.
 CREATE OR REPLACE TEMP TABLE held AS
 SELECT cluster, broker, instance, min(begin_ms) AS begin_ms, max(end_ms) AS end_ms, 2 * max(interval_ms) AS moment_ms
 FROM client WHERE "user" IS NOT NULL GROUP BY cluster, broker, instance, begin_ms // 86_400_000;

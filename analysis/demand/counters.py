@@ -1,4 +1,4 @@
-"""Counters of some quotas, by number, and the clients that are charged to each."""
+"""Numbered counters, and the clients that are charged to each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from analysis.kernel.arrays import Bools, Floats, Indices
 from quotas.kinds import QuotaKind
 
 Part = tuple[QuotaKind, Indices]
-"""[client] the number of its counter of one kind, -1 for none."""
+"""A kind, and [client] the number of its counter, -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """``units`` counters; those of different parts have different numbers."""
+    """Counters of several kinds, numbered from 0 to ``units`` - 1."""
 
     parts: Sequence[Part]
     units: int
 
     def total(self, sums: Sums, name: str) -> Floats:
-        """Return [unit] the sums of an array of ``Used``."""
+        """Return [unit] the sum of a field of ``Used``."""
         total = np.zeros(self.units)
         for kind, unit in self.parts:
             chosen = unit >= 0
@@ -30,23 +30,20 @@ class Counters:
         return total
 
     def rows(self, sums: Sums) -> float:
-        """Return about how many rows they have: no client has more than one an interval, or than requests."""
+        """Estimate the number of rows: a client has at most one per interval, and at most one per request."""
         intervals = sums.circumstances.seconds * 1000 / sums.circumstances.interval_ms
         return sum(float(np.minimum(sums.used[kind].requests[unit >= 0], intervals).sum()) for kind, unit in self.parts)
 
     def surge(self, sums: Sums) -> Floats:
-        """Return what each unit surely does not exceed within a window.
-
-        Where a unit is a counter that was recorded, it is the most that this counter had in any window.
-        """
+        """Return [unit] an upper bound of the use in any window; exact for a counter that was recorded."""
         return self._of_counters(sums, sums.surges)
 
     def active_s(self, sums: Sums) -> Floats:
-        """Return for how long each unit was in use, at most: exactly, where it is a counter that was recorded."""
+        """Return [unit] an upper bound of the time with use; exact for a counter that was recorded."""
         return np.minimum(self._of_counters(sums, sums.active_s), sums.circumstances.seconds)
 
     def _of_counters(self, sums: Sums, values: Floats) -> Floats:
-        """Return [unit] the sums of ``values`` [counter], of each counter once that measured any of its clients."""
+        """Return [unit] the sum of ``values`` [counter] over the recorded counters of its clients, each once."""
         total = np.zeros(self.units)
         for kind, unit in self.parts:
             client, counter = sums.used[kind].links
@@ -56,14 +53,14 @@ class Counters:
         return total
 
     def only(self, units: Bools) -> "Counters":
-        """Return them without the others; the numbers stay."""
-        none = np.append(units, False)  # the number of nobody is -1
+        """Return some units; the numbers stay."""
+        none = np.append(units, False)  # for the number -1
         return Counters([(kind, np.where(none[unit], unit, -1)) for kind, unit in self.parts], self.units)
 
     def assignment(self, sums: Sums) -> pa.Table:
-        """Return a row for each client that is charged to a unit: its names, ``kind``, ``unit`` and ``series``.
+        """Return a row for each client of a unit: its names, ``kind``, ``unit`` and ``series``.
 
-        A series is what was held up as one: whoever was held up by itself, all others of a unit together.
+        A client that was held up is a series of its own; all others of a unit are one.
         """
         tables = []
         numbers = self.units

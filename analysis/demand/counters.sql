@@ -1,5 +1,5 @@
--- Of each counter the most that was used within any window of $window_ms: exactly, where intervals fill that window as
--- it was recorded; otherwise so many windows as recorded as cover it, which is never too small.
+-- The most used by each counter within any window of $window_ms. If the window was another one while recorded, the most
+-- of as many recorded windows as cover it: an upper bound.
 SELECT coalesce(most_window, 'inf') * ceil(ceil($window_ms / interval_ms) / greatest(round(window_ms / interval_ms), 1))
     AS surge, coalesce(used_intervals, 0) * interval_ms / 1000 AS active_s
 FROM numbered

@@ -1,4 +1,4 @@
-"""Rows of usage records, replayed by Spark's workers: all of one counter in one task, by one shuffle."""
+"""Replays rows of usage records in Spark's workers, all rows of a counter in one task."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from analysis.spark.session import SparkSettings
 
 _TASK_ROWS: Final = 2**19
-"""In one task, about: some 150 MB meanwhile."""
+"""The approximate number of rows of a task: some 150 MB."""
 _ROWS_OF_UNITS: Final = """
     SELECT /*+ REPARTITION({tasks}, unit) */ unit, series, unix_millis(time) - origin_ms AS begin_ms,
-        -- A proxy that was suspended for over an hour says so in one interval; nobody knows when in it what was used.
+        -- A proxy that was suspended for over an hour reports it as one interval.
         least(greatest(interval_ms, 1), 3600000) AS interval_ms,
         IF(role = 'quota', used * per_used, 0) AS used, IF(mode = 'enforce', muted_ms, 0) AS muted_ms
     FROM {charges} JOIN {assignment} USING (cluster, instance, broker, user, client_id, kind)
@@ -31,21 +31,20 @@ _ROWS_OF_UNITS: Final = """
 """
 
 Work = Callable[[Indices, Recorded], Floats]
-"""The work of a task: from units and their demand to [figure, unit]. It travels to workers: a dataclass."""
+"""The work of a task: from units and their demand to [figure, unit]. A dataclass, which Spark sends to workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a period; Spark is started when they are read."""
+    """The rows of a period. Spark is started when they are read."""
 
     command: str
-    """The command that reads them."""
     settings: "SparkSettings"
     warehouse: str
     period: Period
 
     def replayed(self, sums: Sums, wanted: Counters, work: Work, figures: Sequence[str]) -> tuple[Indices, Floats]:
-        """Return the units of ``wanted`` that have rows, and [figure, unit] what ``work`` makes of these."""
+        """Return the units of ``wanted`` that have rows, and [figure, unit] the results of ``work``."""
         from pyspark.sql.functions import broadcast
 
         from analysis import charges
@@ -71,7 +70,7 @@ class Rows:
         return found["unit"].to_numpy(), np.array([found[name].to_numpy() for name in figures])
 
     def _of(self, spark: "SparkSession", clients: pa.Table) -> "DataFrame":
-        """Return the rows of some clients, with what rows of earlier versions miss."""
+        """Return the rows of some clients; columns that older files lack have their defaults."""
         from pyspark.sql.functions import broadcast, coalesce, col, lit
 
         from analysis.schema import COLUMNS, ROWS
@@ -82,8 +81,8 @@ class Rows:
         if (end := self.period.end) is not None:
             rows = rows.where(col("date") <= end.date()).where(col("time") < end)
         rows = rows.join(broadcast(spark.createDataFrame(clients)), clients.column_names, "left_semi")
-        worth = {each.name: lit(each.missing) for each in COLUMNS if each.missing is not None}
-        return rows.withColumns({name: coalesce(col(name), value) for name, value in worth.items()})
+        defaults = {each.name: lit(each.missing) for each in COLUMNS if each.missing is not None}
+        return rows.withColumns({name: coalesce(col(name), value) for name, value in defaults.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class _Task:
         return ", ".join(["unit INT", *(f"{name} DOUBLE" for name in self.figures)])
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Work on all rows of some units."""
+        """Replay all rows of some units."""
         if not (found := list(batches)):
             return
         table = pa.Table.from_batches(found)

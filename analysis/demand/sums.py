@@ -1,4 +1,4 @@
-"""The use of each client in a period, and how the period was recorded: sums of gold, by DuckDB."""
+"""Gold's sums of a period by DuckDB: the use of each client, and the circumstances of the recording."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,32 +28,32 @@ NAMES: Final = ("cluster", "instance", "broker", "user", "client_id")
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """How a period was recorded."""
+    """The circumstances of a recording."""
 
     begin_ms: int
-    """Unix time, of the first interval."""
+    """Unix time of the first interval."""
     end_ms: int
     origin_ms: int
-    """Where the earliest second 0 of any proxy begins."""
+    """Unix time of the earliest second 0 of any proxy."""
     instances: int
     window: Window
-    """The window of enforcement at the end; of a second at least: the kernel goes by seconds."""
+    """The last window of enforcement, at least a second long: the kernel goes by seconds."""
     windows: int
-    """How many different ones there were."""
+    """The number of different windows."""
     modes: tuple[str, ...]
     interval_ms: float
-    """The mean."""
+    """The mean interval."""
     documents: int
     missing_documents: int
-    """Lost by the proxy, or not ingested: gaps in their numbers."""
+    """Gaps in the documents' numbers."""
     exempt_rows: int
-    """Rows of clients that no quota holds: they are left out of all else."""
+    """Rows of exempt clients, which are left out of everything else."""
     capped: bool
-    """Whether anybody was charged to caps."""
+    """Whether any client was charged to caps."""
 
     @property
     def seconds(self) -> int:
-        """The seconds of the period, from any second 0."""
+        """The length of the period."""
         return max(-(-(self.end_ms - self.origin_ms) // 1000), 1)
 
     @property
@@ -65,7 +65,7 @@ class Circumstances:
         return datetime.fromtimestamp(self.end_ms / 1000, UTC)
 
     def notes(self) -> list[str]:
-        """Return what makes an answer less than it seems."""
+        """Return notes about what limits the accuracy of results."""
         said = []
         if self.missing_documents:
             said.append(
@@ -91,50 +91,50 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The use of one quota kind: [client], but for ``links``."""
+    """The use of one quota kind; arrays are [client], except ``links``."""
 
     used: Floats
     """In the unit of the limit times seconds."""
     requests: Floats
     throttled: Floats
-    """Requests that were given a throttle time which was enforced."""
+    """Requests with an enforced throttle time."""
     muted_s: Floats
     least_limit: Floats
     most_limit: Floats
-    """In force, infinite without one. They differ where it changed."""
+    """The lowest and the highest limit in force, inf for none."""
     rules: tuple[str | None, ...]
-    """The rule that set the limit; "" where that changed, None where there was none."""
+    """The rule of the limit; "" if it changed, None for none."""
     cap_muted_s: Floats
-    """Of ``muted_s``, how long caps held it."""
+    """The part of ``muted_s`` that is due to caps."""
     capped: Bools
-    """Whether it was charged to any cap."""
+    """Whether the client was charged to any cap."""
     links: Indices
-    """[2, link]: a client, and a counter of ``Sums`` that measured it."""
+    """[2, link] clients, and counters of ``Sums`` that measured them."""
 
     @property
     def active(self) -> Bools:
-        """Whether each client used anything, or was held up."""
+        """Whether the client used anything or was held up."""
         return np.asarray((self.used > 0) | (self.muted_s > 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums of a period, and whom they are about."""
+    """The sums of a period."""
 
     circumstances: Circumstances
     identities: pa.Table
-    """NAMES, [client]."""
+    """[client] the columns NAMES."""
     clients: tuple[Client, ...]
-    """[client], without the instance where one proxy at a time had the broker."""
+    """[client]; the instance is "" if one proxy at a time had the broker."""
     origins_ms: Indices
-    """[client]: where second 0 of its proxy begins."""
+    """[client] Unix time of its proxy's second 0."""
     used: Mapping[QuotaKind, Used]
     surges: Floats
-    """[counter]: the most within any window, in the unit of the limit times seconds."""
+    """[counter] the most use within any window, in the unit of the limit times seconds."""
     active_s: Floats
-    """[counter]: how long anything was used."""
+    """[counter] the time with use."""
     present: tuple[tuple[QuotaKind, str], ...] = ()
-    """The kinds and roles that rows have (``analysis.charges``), of those that are replayed."""
+    """The kinds and roles of rows (``analysis.charges``) that are replayed."""
 
     def names(self, clients: Indices) -> dict[str, Any]:
         """Return the columns NAMES of some clients."""
@@ -142,10 +142,7 @@ class Sums:
 
 
 def read(warehouse: str, period: Period) -> Sums:
-    """Return the sums of a period.
-
-    Raises AnalysisError where there is no gold, or nobody used anything that is replayed.
-    """
+    """Return the sums of a period. Raises AnalysisError if there is no gold, or no use that can be replayed."""
     import duckdb
 
     try:

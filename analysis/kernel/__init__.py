@@ -1,5 +1,5 @@
-"""The arithmetic of a replay: NumPy alone, pure functions over arrays.
+"""The arithmetic of a replay: pure functions over NumPy arrays.
 
-Owns demand, the fluid model of a throttle, what a throttle hid, the search for the smallest quota, and which clients
-share a counter. It must not know Spark, Arrow or pandas, nor where an array came from.
+Owns demand and its bounds, the fluid model of a throttle, the search for the smallest quota, and the assignment of
+clients to counters. Must not know Spark, Arrow or pandas.
 """

@@ -1,4 +1,4 @@
-"""Arrays by what is in them; docstrings give their shapes, as [second, unit]."""
+"""Types of arrays. Docstrings give their shapes, like [second, unit]."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,7 +1,4 @@
-"""Rows of usage records as seconds of demand, sparse: what was used by the second, by series or unit.
-
-NumPy alone, on arrays of rows.
-"""
+"""Usage by the second, as sparse arrays: from rows of usage records, by series or unit."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,22 +8,22 @@ import numpy as np
 from analysis.kernel.arrays import Bools, Floats, Indices
 
 _GRAIN_MS: Final = 100
-"""Intervals are rounded to it: their beginnings are off by some milliseconds, and are meant not to be."""
+"""Intervals are rounded to it: their begins are off by some milliseconds."""
 _GRAINS: Final = 1000 // _GRAIN_MS
 _SPREAD_CELLS: Final = 2**22
-"""Cells of rows whose use is spread over the seconds of their intervals at once: some 300 MB."""
+"""The most cells made at once: some 300 MB."""
 _NOTHING: Final = np.zeros(0)
 
 
 def ranges(first: Indices, last: Indices) -> Indices:
-    """Return all numbers from each ``first`` to before its ``last``, one range behind the other."""
+    """Return the concatenated ranges from each ``first`` to before its ``last``."""
     lengths = last - first
     return np.repeat(first - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesRows:
-    """Rows of usage records by series, in any order; all are arrays of one length."""
+    """Rows of usage records in any order, as arrays of one length."""
 
     number: Indices
     """A series, or a unit."""
@@ -35,10 +32,9 @@ class SeriesRows:
     interval_ms: Indices
     sent_bytes: Floats
     muted_ms: Floats
-    """How long it was held up: 0 in other modes than ``enforce``."""
+    """0 in modes other than ``enforce``."""
 
     def halves(self) -> tuple["SeriesRows", "SeriesRows"]:
-        """Return the first half of them and the second."""
         columns = [getattr(self, name) for name in self.__slots__]
         middle = len(self.number) // 2
         first, second = ([column[half] for column in columns] for half in (slice(middle), slice(middle, None)))
@@ -47,7 +43,7 @@ class SeriesRows:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Use by the second: arrays of one length, each (number, second) once, and ascending."""
+    """Usage by the second: arrays of one length, each (number, second) once, ascending."""
 
     number: Indices
     second: Indices
@@ -56,7 +52,7 @@ class Cells:
 
     @classmethod
     def of(cls, rows: SeriesRows) -> "Cells":
-        """Spread each row's use evenly over its interval, and add up what falls into the same second."""
+        """Spread each row's usage evenly over its interval, and add up cells of the same second."""
         begin = (rows.begin_ms + _GRAIN_MS // 2) // _GRAIN_MS
         end = np.maximum((rows.begin_ms + rows.interval_ms + _GRAIN_MS // 2) // _GRAIN_MS, begin + 1)
         first = begin // _GRAINS
@@ -93,14 +89,13 @@ class Cells:
         return cls(key[starts] // span, key[starts] % span, sent, np.minimum(muted, 1.0))
 
     def plus(self, *others: "Cells") -> "Cells":
-        """Return what all hold together."""
+        """Return the sum with other cells."""
         parts = [part for part in (self, *others) if len(part.number)]
         if len(parts) < 2:
             return parts[0] if parts else self
         return self._gathered(*(np.concatenate([getattr(part, name) for part in parts]) for name in self.__slots__))
 
     def where(self, chosen: Bools) -> "Cells":
-        """Return some of them."""
         return Cells(
             self.number[chosen],
             self.second[chosen],
@@ -109,18 +104,18 @@ class Cells:
         )
 
     def only(self, numbers: Indices) -> "Cells":
-        """Return those of some numbers, which become 0, 1, ... in their order."""
+        """Return the cells of some numbers, which become 0, 1, ... in their order."""
         first, last = np.searchsorted(self.number, numbers), np.searchsorted(self.number, numbers, side="right")
         chosen = ranges(first, last)
         number = np.repeat(np.arange(len(numbers)), last - first)
         return Cells(number, self.second[chosen], self.sent_bytes[chosen], self.muted_s[chosen])
 
     def renumbered(self, numbers: Indices) -> "Cells":
-        """Return them with ``numbers[number]``, which may be the same for several: these are added up."""
+        """Return the cells with ``numbers[number]``; cells that get the same number are added up."""
         return self._gathered(numbers[self.number], self.second, self.sent_bytes, self.muted_s)
 
     def sums(self, values: Floats | Bools, count: int) -> Floats:
-        """Return the sums of ``values``, one for each cell, of each of ``count`` numbers."""
+        """Return the sums of ``values`` [cell] for each of ``count`` numbers."""
         return np.asarray(np.bincount(self.number, values, count), dtype=float)
 
     def surge_bytes(self, count: int, window_s: float) -> Floats:

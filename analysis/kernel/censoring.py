@@ -1,8 +1,8 @@
-"""Demand that a quota held back while it was recorded: recorded bytes are what passed, not what was wanted.
+"""Bounds of demand that a quota held back while it was recorded.
 
-Replayed as they stand they never look throttled under a higher quota. But the bytes of a throttled episode all
-wanted to pass by its end, and none before it began: so the demand lies between what was recorded and all of the
-episode's bytes at its start, as fast as the client ever sent.
+Recorded bytes have passed, so they would never be throttled under a higher quota. The demand behind the bytes of a
+throttled episode arrived between its begin and its end: at least as recorded, at most all of it at the begin, as fast
+as the client ever sent.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from analysis.kernel.demand import Demand, peak_rates
 from analysis.kernel.outcome import Outcome
 
 _MODEL_SHARE: Final = 0.05
-"""How far from the truth the model itself may be, as a share of the active time (test_agreement.py)."""
+"""The error of the model itself, as a share of the active time (test_agreement.py)."""
 
 
 class Answer(IntEnum):
-    """How much a recording can tell about other quotas."""
+    """How well a recording determines the demand."""
 
     EXACT = 0
     INTERVAL = 1
     UNKNOWN = 2
-    """It ended while the unit was held up: how much more it wanted was never seen. The lower bound holds."""
+    """The recording ended while the unit was held up: only the lower bound is known."""
 
     @property
     def word(self) -> str:
@@ -35,21 +35,21 @@ class Answer(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Demand of units at least and at most, and [unit] how much is known."""
+    """The bounds of demand of units; arrays are [unit]."""
 
     low: Demand
     high: Demand
-    """Differs from ``low`` in units that were held up."""
+    """Differs from ``low`` for units that were held up."""
     answers: Indices
-    """As ``Answer``."""
+    """Values of ``Answer``."""
     muted_s: Floats
-    """In how many seconds each was held up while recorded."""
+    """The number of seconds in which the unit was held up while recorded."""
 
     @classmethod
     def of(cls, cells: Cells, unit_of: Indices, requests: Floats, seconds: int) -> "Recorded":
-        """Take the cells of series [series -> unit]; ``requests`` is [unit].
+        """Return the demand of units from cells of series; ``unit_of`` is [series], ``requests`` [unit].
 
-        A series is what a throttle held up as one while it was recorded; one or several make up a unit.
+        The clients of a series were throttled together while recorded; a unit has one or several.
         """
         cells = cells.where(cells.second < seconds)
         earliest, at_the_end = _earliest(cells, len(unit_of), seconds)
@@ -70,11 +70,11 @@ class Recorded:
 
 
 def _earliest(cells: Cells, series: int, seconds: int) -> tuple[Cells, Indices]:
-    """Return the cells with the bytes of each throttle as early in it as could be; and who was throttled at the end."""
+    """Return the cells with the bytes of each throttle moved to its begin, and the series throttled at the end."""
     stride = seconds + 1
     key = cells.number * stride + cells.second
     muted = key[cells.muted_s > 0]
-    # In the second behind a throttle passes what it held up last.
+    # The second behind a throttle has the last bytes that it held up.
     inside = np.unique(np.concatenate((muted, muted + 1)))
     inside = inside[inside % stride < seconds]
     starts = np.flatnonzero(np.diff(inside, prepend=-2) != 1)
@@ -94,12 +94,11 @@ def _earliest(cells: Cells, series: int, seconds: int) -> tuple[Cells, Indices]:
 def throttled_bounds_s(
     recorded: Recorded, low: Outcome, high: Outcome, limits: Floats, in_force: Floats
 ) -> tuple[Floats, Floats]:
-    """Return for how many seconds each unit would be throttled, at least and at most, [scenario, unit] both.
+    """Return the least and the most throttled seconds, [scenario, unit] each.
 
-    ``low`` and ``high`` are the replays of the two demands under ``limits``; ``in_force`` are [2, unit] the least and
-    the highest limit while recorded, NaN where they are not known: under more than the highest a unit is
-    not throttled more than it was, and under less than the least not less; they are one where nothing changed. Where a
-    unit was never throttled both are what the replay says.
+    ``low`` and ``high`` are the replays of the two demands under ``limits``; ``in_force`` is [2, unit] the lowest and
+    the highest limit while recorded, NaN if unknown. Above the highest a unit is throttled at most as long as it was,
+    below the lowest at least as long. For units that were never throttled, both bounds are the replay's.
     """
     seconds = recorded.low.seconds
     slack_s = _MODEL_SHARE * np.maximum(low.active_s, high.active_s)

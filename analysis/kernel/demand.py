@@ -1,4 +1,4 @@
-"""Demand of units by the second, and when it arrived. A unit is whoever shares one counter on a broker."""
+"""Demand of units by the second, and its arrival. A unit is one counter on one broker."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,16 +9,16 @@ from analysis.kernel.arrays import Floats, Indices
 from analysis.kernel.cells import Cells, ranges
 
 _IN_FLIGHT: Final = 0.1
-"""Share of a request: none overtakes another in the line of its counter, yet a request is not infinitely small."""
+"""The share of a request that is under way when its throttle is computed."""
 _FASTER: Final = 10
-"""How much faster a client sends for a moment than in any whole second. Between 5 and 30 agreement is the same."""
+"""The peak rate of a client over its rate in any whole second. Between 5 and 30 the model agrees equally well."""
 
 _BLUR: Final = 2.0**-50
-"""Sums over all units may be off by this share of the whole."""
+"""The relative error of sums over all units."""
 
 
 def peak_rates(cells: Cells, count: int) -> Floats:
-    """Return how fast each of ``count`` numbers sends when nothing holds it up, in bytes per second."""
+    """Return the unthrottled rate of each of ``count`` numbers, in bytes per second."""
     most = np.zeros(count)
     np.maximum.at(most, cells.number, cells.sent_bytes)
     return np.maximum(_FASTER * most, 1)
@@ -26,7 +26,7 @@ def peak_rates(cells: Cells, count: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Bytes that units want to send; numbers of ``cells`` are units, arrays are [unit]."""
+    """Bytes that units want to send; the numbers of ``cells`` are units, arrays are [unit]."""
 
     cells: Cells
     seconds: int
@@ -43,21 +43,20 @@ class Demand:
 
     @property
     def active_s(self) -> Floats:
-        """In how many seconds each sends anything."""
+        """The number of seconds with demand."""
         return self.cells.sums(self.cells.sent_bytes > 0, self.units)
 
     @property
     def in_flight_bytes(self) -> Floats:
-        """Bytes under way while a throttle is asked for."""
+        """Bytes under way when a throttle is computed."""
         return _IN_FLIGHT * self.request_bytes
 
     def only(self, units: Indices) -> "Demand":
-        """Return the demand of some units, numbered in their order."""
         return Demand(self.cells.only(units), self.seconds, self.request_bytes[units], self.peak_bytes_per_s[units])
 
 
 def curve(values: Floats) -> Floats:
-    """Return the sums of values [second, ...] at every point: one more than seconds, the first is 0."""
+    """Return the cumulative sums of values [second, ...]: one point more than seconds, the first is 0."""
     points = np.empty((len(values) + 1, *values.shape[1:]))
     points[0] = 0
     for second, value in enumerate(values):  # a third of the time of cumsum along the first axis
@@ -66,14 +65,14 @@ def curve(values: Floats) -> Floats:
 
 
 class Arrivals:
-    """When the bytes of units arrived: looked up by second, and by amount."""
+    """Looks up the arrivals of units by second and by amount."""
 
     def __init__(self, demand: Demand) -> None:
         cells = demand.cells
         self._cells = cells
         self._stride = demand.seconds + 1
         self._key = cells.number * self._stride + cells.second
-        # Shares of each unit's total: beside a unit with huge values the others lose nothing.
+        # As shares of each unit's total: a unit with huge values does not cost the others precision.
         self._total = np.maximum(demand.total_bytes, 1)
         self._share = cells.sent_bytes / self._total[cells.number]
         self._sums = np.concatenate(([0.0], np.cumsum(self._share)))
@@ -100,7 +99,7 @@ class Arrivals:
         return {at: (unit[part], of_each[part]) for at, part in zip(slabs.tolist(), parts, strict=True)}
 
     def points(self, units: Indices, start: int, seconds: int) -> Floats:
-        """Return the curves [point, one of ``units``] of so many seconds, from ``start`` on, which may be negative."""
+        """Return the curves [point, one of ``units``] of ``seconds`` from ``start``, which may be negative."""
         first, last = self._at(units, max(start, 0)), self._at(units, max(start + seconds, 0))
         index = ranges(first, last)
         sent = np.zeros((seconds, len(units)))
@@ -109,7 +108,7 @@ class Arrivals:
         return curve(sent)
 
     def time_s(self, units: Indices, since: int, amounts: Floats) -> Floats:
-        """Return when each amount, counted from a second on, had arrived: evenly within a second."""
+        """Return the time at which each amount since a second had arrived; arrivals are even within a second."""
         wanted = self._sums[self._at(units, since)] + amounts / self._total[units]
         begin, end = self._at(units, 0), self._at(units, self._stride - 1)
         cell = np.clip(np.searchsorted(self._sums, wanted) - 1, begin, np.maximum(end - 1, begin))
@@ -117,5 +116,5 @@ class Arrivals:
         return np.asarray(self._cells.second[cell] + np.clip(part, 0, 1))
 
     def _at(self, units: Indices, second: int) -> Indices:
-        """Return how many cells are before a second of each unit."""
+        """Return the number of cells before a second of each unit."""
         return np.searchsorted(self._key, units * self._stride + min(second, self._stride - 1))

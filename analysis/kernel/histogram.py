@@ -1,7 +1,7 @@
-"""Distributions of times as histograms: small, and of many days and many proxies the sum is the whole.
+"""Histograms of times, weighted by bytes.
 
-Bins are logarithmic, 16 to the octave (4.4 % wide), from 1 ms to 2^30 ms (12 days); bin 0 is "not at all", under
-1 ms, and the last one is open. The weight is bytes, or whatever else is being delayed.
+Bins are logarithmic, 16 to the octave (4.4 % wide), from 1 ms to 2^30 ms (12 days); bin 0 is below 1 ms, counted as 0,
+and the last one is open.
 """
 
 from typing import Final
@@ -35,12 +35,11 @@ def add(histogram: Floats, columns: Indices, times_s: Floats, weights: Floats) -
 def quantile_s(histogram: Floats, share: ArrayLike) -> Floats:
     """Return the time that ``share`` of the weight does not exceed, by interpolation within its bin.
 
-    ``histogram`` is [..., bin]; the answer has its shape without the bins. 0 where nothing was weighed. A time in the
-    open bin is given as its lower edge.
+    ``histogram`` is [..., bin]. Returns 0 for an empty one, and the lower edge of the open bin.
     """
     total = np.cumsum(histogram, axis=-1)
     wanted = np.asarray(share) * total[..., -1]
-    # The first bin at which the sum reaches what is wanted; an empty histogram finds bin 0.
+    # The first bin at which the sum reaches the wanted weight; bin 0 of an empty histogram.
     index = np.minimum((total < wanted[..., None]).sum(axis=-1), BINS - 1)
     above = np.take_along_axis(total, index[..., None], -1)[..., 0]
     inside = np.take_along_axis(histogram, index[..., None], -1)[..., 0]

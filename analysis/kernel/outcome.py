@@ -1,4 +1,4 @@
-"""Figures of a replay: how long each unit was throttled in each scenario, how long bytes waited, how much passed."""
+"""Figures of a replay: throttled time, delays and bytes sent, of each unit in each scenario."""
 
 from dataclasses import dataclass
 
@@ -14,53 +14,53 @@ from quotas.rate import Window
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Each [scenario, unit], the histograms [scenario, unit, bin of ``histogram``] with bytes as weights."""
+    """Arrays [scenario, unit]; histograms [scenario, unit, bin], weighted by bytes."""
 
     sent_bytes: Floats
     waiting_bytes: Floats
-    """At the end. Demand = sent + waiting."""
+    """Bytes that wait at the end. Demand = sent + waiting."""
     peak_waiting_bytes: Floats
     active_s: Floats
-    """Seconds with demand, or in which something waited, or throttled."""
+    """Seconds with demand, waiting bytes or a throttle."""
     throttled_s: Floats
     throttled_most_s: Floats
-    """The same, and until the last throttle time given is over, though nothing more was wanted: an upper bound."""
+    """With the rest of throttle times after the demand has ended: an upper bound."""
     episodes: Floats
-    """How often a throttle began, after a second without one."""
+    """The number of throttles that begin after a second without one."""
     throttles: Floats
-    """Throttle times that requests are given."""
+    """Throttle times of requests."""
     delays: Floats
-    """How long bytes wait until they are sent: for their own throttle and all those before them."""
+    """The delay of bytes until they are sent, by their own throttle and those before it."""
 
     @property
     def ever_throttled(self) -> Bools:
         return self.throttled_s > 0
 
     def throttle_s(self, share: float) -> Floats:
-        """Return the throttle time that ``share`` of the bytes is not above, 0.99 for the p99."""
+        """Return a quantile of throttle times, 0.99 for the p99."""
         return histogram.quantile_s(self.throttles, share)
 
     def delay_s(self, share: float) -> Floats:
-        """Return the wait that ``share`` of the bytes is not above."""
+        """Return a quantile of delays."""
         return histogram.quantile_s(self.delays, share)
 
 
 def outcome(demand: Demand, limits: Floats, window: Window) -> Outcome:
-    """Return what ``demand`` meets under ``limits`` [scenario, unit]; what waits at the end leaves after it."""
+    """Replay ``demand`` under ``limits`` [scenario, unit]."""
     figures = _Figures(demand, limits.shape)
     return figures.outcome(replay(demand, limits, window, figures.add))
 
 
 class _Figures:
-    """Adds up slabs. Columns that never go through the loop pass as they come."""
+    """Adds up the figures of slabs. Columns outside of the loop are not delayed."""
 
     def __init__(self, demand: Demand, shape: tuple[int, ...]) -> None:
         self._demand = demand
         self._throttled_s, self._anyway_s, self._episodes, self._peak_waiting = np.zeros((4, *shape))
         self._goes_on = np.zeros(shape, dtype=bool)
-        """Throttled in the last second that was seen."""
+        """Whether the unit was throttled in the last second of the last slab."""
         self._muted_s, self._muted_until_s, self._seen_until_s = np.zeros((3, *shape))
-        """How long the throttle times given have held beyond throttled seconds; how far they reach; and is counted."""
+        """Seconds of throttle times beyond throttled seconds; end of the latest throttle time; end of counting."""
         self._throttles, self._delays = np.zeros((2, *shape, BINS))
 
     def add(self, slab: Slab) -> Bools:
@@ -84,7 +84,7 @@ class _Figures:
         return np.ones(len(slab.columns.unit), dtype=bool)
 
     def outcome(self, left: Left) -> Outcome:
-        """Return the figures; ``left`` is what waits at the end."""
+        """Return the figures; ``left`` has the bytes that wait at the end."""
         shape = self._throttled_s.shape
         self._pass(Columns(*np.indices(shape).reshape(2, -1)), self._demand.seconds)
         waiting = np.zeros(shape)
@@ -93,7 +93,7 @@ class _Figures:
         total = np.broadcast_to(self._demand.total_bytes, shape)
         sent = total - waiting
         for weighed, weight in ((self._throttles, sent), (self._delays, total)):
-            weighed[..., 0] += np.maximum(weight - weighed.sum(axis=-1), 0)  # the others are not delayed at all
+            weighed[..., 0] += np.maximum(weight - weighed.sum(axis=-1), 0)  # all other bytes are not delayed
         return Outcome(
             sent_bytes=sent,
             waiting_bytes=waiting,
@@ -107,7 +107,7 @@ class _Figures:
         )
 
     def _pass(self, columns: Columns, until: int) -> None:
-        """Count the seconds until then in which columns were not in the loop, and muted all the same."""
+        """Count muted seconds outside of the loop, until the given second."""
         at = columns.at
         muted_s = np.ceil(np.minimum(self._muted_until_s[at], until) - self._seen_until_s[at])
         self._muted_s[at] += np.maximum(muted_s, 0)

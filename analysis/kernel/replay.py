@@ -1,18 +1,17 @@
 """Recorded demand under other quotas: Kafka's throttle as a closed-loop, quasi-steady fluid, second by second.
 
-The model of one unit: however many connections it has, their requests of r bytes wait in the one line of its
-counter until what it owes is over. So they send no faster than r / (X + r / P), where P is how fast they send when
-nobody holds them up, and X is Kafka's law of what was sent in the window W before (``quotas.throttle.excess``).
+The model of one unit: requests of r bytes, of all its connections, wait in the queue of its counter until its debt is
+paid. So they send no faster than r / (X + r / P), where P is their unthrottled rate, and X is the throttle time by
+Kafka's formula for the bytes sent in the window W before (``quotas.throttle.excess``).
 Solved for the bytes s of one second, with c = r / 10 because the X of a request counts that request already:
 
     s (X + c / P) = c,  X = X0 + s / T   =>   s = 2 c / (y + sqrt(y² + 4 c / T)),  y = X0 + c / P
 
-where X0 is what the seconds before ask for by themselves. The rest waits, first in, first out.
-tests/reference/request_level.py simulates each request; the model is compared with it.
+where X0 is X without the bytes of this second. The rest waits, first in, first out. Tests compare the model with
+tests/reference/request_level.py, which simulates each request.
 
-A column is a unit under the limit of one scenario. It goes through the loop only while it is held up, or over its limit
-without being held up: until its first throttle it passes as it comes, and again once nothing of it is late. A curve has
-points, one more than seconds: sums of what arrived, or was sent, until then.
+A column is a unit under the limit of a scenario. It goes through the loop only while it is held up or over its limit;
+otherwise its bytes pass as they arrive. A curve is a cumulative sum of bytes at points in time, one more than seconds.
 """
 
 from collections.abc import Callable
@@ -29,42 +28,42 @@ from quotas.rate import Window
 from quotas.throttle import excess
 
 SLAB_S: Final = 64
-"""Seconds that are looked at together: long enough for NumPy, short enough for the cache."""
+"""Seconds per slab: long enough for NumPy, short enough for the cache."""
 _LEAST_THROTTLE_S: Final = 1e-6
 _LEAST_WAITING_BYTES: Final = 1.0
 _NEARLY: Final = 1 - 1e-9
-"""Short of these a throttle, a backlog and what lacks to the peak are rounding errors of the curves."""
+"""Rounding errors of the curves: smaller throttles and backlogs are none, and a rate nearer to the peak is the peak."""
 _PIECES: Final = 16
-"""Parts of a backlog left at the end, by which its delays are weighed."""
+"""The parts into which a backlog at the end is divided to compute its delays."""
 _UNLIMITED: Final = 1e300
-"""An infinite quota, without its infinities."""
+"""A finite limit in place of infinity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Some columns, each once."""
+    """A set of columns."""
 
     scenario: Indices
     unit: Indices
 
     @property
     def at(self) -> tuple[Indices, Indices]:
-        """Their places in an array of [scenario, unit]."""
+        """Their indices in an array [scenario, unit]."""
         return self.scenario, self.unit
 
 
 @dataclass(frozen=True)
 class Slab:
-    """Some seconds of the columns in the loop: [second, column], and curves [point, column]."""
+    """Some seconds of the columns in the loop: arrays [second, column], curves [point, column]."""
 
     start: int
     columns: Columns
     arrived: Floats
-    """A curve that begins with 0."""
+    """The curve of arrivals, which begins at 0."""
     gone: Floats
-    """A curve of what was sent, which begins with what waited: below 0."""
+    """The curve of bytes sent, which begins at minus the backlog."""
     asked_s: Floats
-    """The throttle time that Kafka's law asks for at the end of each second."""
+    """The throttle time by Kafka's formula at the end of each second."""
     demand: Demand
     arrivals: Arrivals
 
@@ -74,17 +73,17 @@ class Slab:
 
     @cached_property
     def waiting_bytes(self) -> Floats:
-        """At each point."""
+        """The backlog at each point."""
         return self.arrived - self.gone
 
     @cached_property
     def late(self) -> Bools:
-        """At each point, whether anything waits."""
+        """Whether there is a backlog, at each point."""
         return self.waiting_bytes >= _LEAST_WAITING_BYTES
 
     @cached_property
     def held(self) -> Bools:
-        """Whether a throttle lets something wait: at the peak rate nobody is held up."""
+        """Whether a throttle causes the backlog: a column that sends at its peak rate is not held up."""
         return self.late[1:] & (self.sent_bytes < _NEARLY * self.demand.peak_bytes_per_s[self.columns.unit])
 
     @cached_property
@@ -93,11 +92,11 @@ class Slab:
 
     @property
     def active_anyway(self) -> Bools:
-        """Active in a second in which nothing arrived: throttled, or sending what waited."""
+        """Whether the column is active in a second without arrivals: throttled, or sending a backlog."""
         return (self.throttled | self.late[:-1]) & (np.diff(self.arrived, axis=0) <= 0)
 
     def throttle_s(self) -> Floats:
-        """Return the throttle times that requests were given, 0 where none, from what passed: s = r / (X + r / P)."""
+        """Return the throttle times of requests, from the bytes sent: s = r / (X + r / P)."""
         unit = self.columns.unit
         with np.errstate(divide="ignore"):
             cycle_s = self.demand.request_bytes[unit] * (1 / self.sent_bytes - 1 / self.demand.peak_bytes_per_s[unit])
@@ -105,7 +104,7 @@ class Slab:
         return np.where(self.throttled, np.maximum(given_s, EDGES_S[1]), 0)
 
     def delays(self) -> tuple[Indices, Floats, Floats]:
-        """Return how long bytes that waited had waited when they left: column, seconds and bytes."""
+        """Return the delays of bytes sent from a backlog: column, seconds and bytes."""
         column, second = np.nonzero(self.late[:-1].T)
         leaving = self.sent_bytes[second, column]
         # A byte leaves in the middle of its second.
@@ -116,21 +115,21 @@ class Slab:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The columns of which something waits at the end."""
+    """The columns with a backlog at the end."""
 
     columns: Columns
     waiting_bytes: Floats
     """[column]."""
     delays: tuple[Indices, Floats, Floats]
-    """As ``Slab.delays``, if nothing came after it and it left at the rate of the limit."""
+    """As ``Slab.delays``, if the backlog is sent at the rate of the limit."""
 
 
 Visit = Callable[[Slab], Bools]
-"""Looks at a slab, and returns [column] which are of further interest: the others are replayed no more."""
+"""Takes a slab, and returns [column] whether to continue its replay."""
 
 
 def replay(demand: Demand, limits: Floats, window: Window, visit: Visit) -> Left:
-    """Let ``demand`` meet ``limits`` [scenario, unit] in bytes per second, infinite for none; show it slab by slab."""
+    """Replay ``demand`` under ``limits`` [scenario, unit], in bytes per second, slab by slab."""
     window_s = window.keep_ms / 1000
     if window_s < 1:
         raise ValueError(f"the model goes by seconds: a window of {window.keep_ms} ms is too short for it")
@@ -143,7 +142,7 @@ class _InLoop:
 
     columns: Columns
     gone: Floats
-    """[point, column]: what was sent by the last points, less what had arrived by the very last."""
+    """[point, column] the curve of bytes sent at the last points, minus the arrivals until the last of them."""
 
 
 class _Loop:
@@ -174,7 +173,7 @@ class _Loop:
         return self._left(held)
 
     def _joined(self, held: _InLoop, start: int, unit: Indices, most: Floats) -> _InLoop:
-        """Add the columns that are over their limits in a slab, and are not in the loop yet."""
+        """Add the columns that exceed their limits in a slab and are not in the loop yet."""
         absent = ~self._dismissed
         absent[held.columns.at] = False
         scenario, number = np.nonzero((most > self._limits[:, unit] * self._window_s) & absent[:, unit])
@@ -202,7 +201,7 @@ class _Loop:
         slab = Slab(start, columns, arrived[history:], gone[history:], asked_s, self._demand, self._arrivals)
         wanted = self._visit(slab)
         self._dismissed[columns.at] = ~wanted
-        # Columns that are late in the window, or still over the limit, go on.
+        # Columns with a backlog within the window, or still over the limit, stay.
         late = (arrived - gone)[-history - 1 :] >= _LEAST_WAITING_BYTES
         stays = wanted & (late.any(axis=0) | (asked_s[-1] > _LEAST_THROTTLE_S))
         behind = gone[-history - 1 :] - arrived[-1]
@@ -224,7 +223,7 @@ class _Loop:
 
 
 class _Law:
-    """The solution of the model's equation, column by column."""
+    """Solves the model's equation for each column."""
 
     def __init__(self, demand: Demand, unit: Indices, limit: Floats, window_s: float) -> None:
         in_flight = demand.in_flight_bytes[unit]
@@ -239,7 +238,7 @@ class _Law:
         self._quadruple = 4 * in_flight / limit
 
     def advance(self, gone: Floats, arrived: Floats) -> None:
-        """Fill a curve of what is sent behind the window with which it begins; ``arrived`` is what may be sent."""
+        """Continue the curve of bytes sent, which begins with a window; ``arrived`` is its upper bound."""
         for point, most in enumerate(arrived, self._first):
             before = gone[point - 1]
             past = gone[point - self._whole]
@@ -247,14 +246,14 @@ class _Law:
                 past = past - self._part * (past - gone[point - self._whole - 1])
             wait_s = excess((before - past) / self._window_s, self._limit, self._window_s)
             wait_s += self._flight_s
-            with np.errstate(divide="ignore"):  # far below the quota: no bound but the peak
+            with np.errstate(divide="ignore"):  # far below the quota only the peak bounds the rate
                 flow = self._double / (wait_s + np.sqrt(wait_s * wait_s + self._quadruple))
             np.minimum(flow, self._peak, out=flow)
             np.minimum(flow, most - before, out=flow)
             np.add(before, flow, out=gone[point])
 
     def asked_s(self, gone: Floats) -> Floats:
-        """Return [second, column] the throttle time that is asked for at the end of each second behind the window."""
+        """Return [second, column] the throttle time at the end of each second behind the window."""
         past = gone[self._first - self._whole : len(gone) - self._whole]
         if self._part:
             past = past - self._part * (past - gone[self._first - self._whole - 1 : len(gone) - self._whole - 1])

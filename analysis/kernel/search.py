@@ -1,7 +1,7 @@
-"""The smallest quota for each unit that meets a target: several are tried in each pass of a replay.
+"""The search for the smallest quota of each unit that meets a target; each pass of the replay tries several quotas.
 
-Only the target's measure is counted. A unit leaves the loop when more of it is beyond the target than may
-be; and a quota that fails takes all lower ones along.
+Only the target's measure is counted. A unit leaves the replay once it has failed; a quota that fails rules out all
+lower ones.
 """
 
 from typing import Final
@@ -16,22 +16,22 @@ from analysis.kernel.target import Measure, Target
 from quotas.rate import Window
 
 _SCALES: Final = 8
-"""How many quotas are tried in one pass: the block is as wide, and costs three times as much as one."""
+"""The quotas tried in one pass, which costs three times as much as for one."""
 _RESOLUTION: Final = 1.02
 _UNITS: Final = 8192
-"""That are tried together: in the loop there are few of them at any time."""
+"""The units searched at once."""
 
 
 def smallest(recorded: Recorded, target: Target, window: Window) -> Floats:
-    """Return the smallest quota [unit] under which the demand at most meets ``target``, to 2 %, from above.
+    """Return [unit] the smallest quota under which the upper bound of demand meets ``target``, to 2 %, from above.
 
-    Never below the mean rate, under which a backlog only grows; 0 for a unit without demand.
+    Never below the mean rate, at which a backlog only grows; 0 for a unit without demand.
     """
     demand = recorded.high
     mean = recorded.low.total_bytes / demand.seconds
-    # The bytes of a surge can count together for one sample more, wherever samples begin.
+    # The window may reach one sample further back, by the time at which samples begin.
     high = enough(demand.cells.surge_bytes(demand.units, (window.keep_ms + window.size_ms) / 1000), window)
-    # Units without use need nothing; so do those whose sums are lost beside huge values.
+    # Units without use need nothing, nor those whose use is lost in rounding beside huge values.
     used = np.flatnonzero(high > 0)
     found = np.zeros(demand.units)
     for at in range(0, len(used), _UNITS):
@@ -41,18 +41,15 @@ def smallest(recorded: Recorded, target: Target, window: Window) -> Floats:
 
 
 def enough(surge: Floats, window: Window) -> Floats:
-    """Return quotas under which nobody is ever throttled, from the most bytes in any window and sample.
-
-    Kafka divides by N - 1 samples at least.
-    """
+    """Return quotas that never throttle, from the most bytes in any window: Kafka divides by N - 1 samples at least."""
     sample_s = window.size_ms / 1000
     return np.asarray(surge / max(window.keep_ms / 1000 - sample_s, sample_s))
 
 
 def _smallest(demand: Demand, low: Floats, high: Floats, target: Target, window: Window) -> Floats:
-    """Return the smallest quota [unit] between ``low`` and ``high``, which is known to meet the target."""
+    """Return [unit] the smallest quota between ``low`` and ``high``, which meets the target."""
     low, high = np.minimum(low, high), high.copy()
-    parts = np.arange(_SCALES) / _SCALES  # the low end itself may do, once
+    parts = np.arange(_SCALES) / _SCALES  # the first pass also tries the low end
     while len(units := np.flatnonzero(high > low * _RESOLUTION)):
         lowest, highest = low[units], high[units]
         tried = lowest * (highest / lowest) ** parts[:, None]
@@ -65,16 +62,13 @@ def _smallest(demand: Demand, low: Floats, high: Floats, target: Target, window:
 
 
 def meets(demand: Demand, tried: Floats, target: Target, window: Window) -> Bools:
-    """Return [scenario, unit] which quotas meet a target, and all higher ones too; ``tried`` ascend by scenario.
-
-    A quota that meets it by chance, below one that does not, is not trusted.
-    """
+    """Return [scenario, unit] whether a quota and all higher ones meet the target; ``tried`` ascends by scenario."""
     count = _Count(demand, len(tried), target, window)
     return count.met(replay(demand, tried, window, count.add))
 
 
 class _Count:
-    """Counts what is beyond the target: seconds throttled, or bytes with longer times, [scenario, unit]."""
+    """Counts violations of the target [scenario, unit]: throttled seconds, or bytes with longer times."""
 
     def __init__(self, demand: Demand, scenarios: int, target: Target, window: Window) -> None:
         self._target = target
@@ -82,11 +76,11 @@ class _Count:
         self._total = demand.total_bytes
         self._active_s = demand.active_s
         self._failed = np.zeros(demand.units, dtype=np.intp)
-        """[unit]: how many scenarios, the first ones, are known to fail."""
+        """[unit] the number of scenarios, from the lowest, that are known to fail."""
         self._beyond, self._anyway_s = np.zeros((2, scenarios, demand.units))
         self._is_share = target.measure is Measure.SHARE
         self._allowed = target.most if self._is_share else 1 - target.share
-        # Surely too much, however it goes on.
+        # With more violations the target is missed, whatever follows.
         self._most = self._allowed * (np.full(demand.units, float(demand.seconds)) if self._is_share else self._total)
 
     def add(self, slab: Slab) -> Bools:
@@ -110,7 +104,7 @@ class _Count:
         self._beyond[at] += np.bincount(column, weight * (delay_s >= self._edge_s), len(at[0]))
 
     def met(self, left: Left) -> Bools:
-        """Return which meet the target, when all has been counted; ``left`` is what waits at the end."""
+        """Return [scenario, unit] whether the target is met; ``left`` has the backlogs at the end."""
         weight = np.broadcast_to(self._total, self._beyond.shape).copy()
         match self._target.measure:
             case Measure.SHARE:

@@ -1,4 +1,4 @@
-"""Targets for quotas, as an operator writes them."""
+"""The targets of ``--target``."""
 
 import re
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ class Measure(StrEnum):
     THROTTLE = "throttle"
     """The throttle times of requests."""
     DELAY = "delay"
-    """How long bytes wait until they are sent."""
+    """The delay of bytes until they are sent."""
     SHARE = "throttled share"
-    """How much of its active time a client is throttled."""
+    """The throttled share of a client's active time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``measure`` is below ``most`` (seconds, or a share), for times: of ``share`` of all bytes."""
+    """``measure`` is below ``most``: seconds, for ``share`` of all bytes, or a share of time."""
 
     measure: Measure
     share: float
     most: float
 
     def edge_s(self, window: Window) -> float:
-        """Return the time from which on times are beyond it, on the safe side of what the model blurs."""
+        """Return the shortest time that violates the target, on the safe side of the model's errors."""
         surely_s = self.most
         if self.measure is Measure.THROTTLE:
-            # Throttle times jump by one sample when a window begins anew; the model has their mean.
+            # Throttle times jump by one sample when a sample expires; the model has their mean.
             surely_s = max(self.most - window.size_ms / 1000, 0.0)
         return float(EDGES_S[max(int(np.searchsorted(EDGES_S, surely_s, side="right")) - 1, 1)])
 
@@ -48,7 +48,7 @@ _NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(%?)")
 
 
 def parse_target(text: str) -> Target:
-    """Return the target that ``text`` says. Raises InvalidValue with the fix."""
+    """Read a target. Raises InvalidValue with the fix."""
     words = " ".join(text.split())
     share = _SHARE.fullmatch(words)
     if share:

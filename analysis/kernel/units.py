@@ -1,7 +1,6 @@
-"""Units of enforcement: from the clients of usage records to the counters of a policy.
+"""Units: counters on brokers, with one or several clients each.
 
-A unit is one counter on one broker; several clients may share it, and its limit. Which they do depends on the quotas:
-under proposed ones the policy says it (``Assignment.of``), for recorded ones the rule in the record does
+Under proposed quotas the policy assigns clients to units (``Assignment.of``), while recorded the rule in the record did
 (``recorded_unit``).
 """
 
@@ -22,34 +21,31 @@ from quotas.policy import PLAIN, Key, Policy, Terms
 from quotas.precedence import caps_of, counter_of, find, level_of
 
 REPLAYED: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
-"""The kinds whose law the kernel has: sampled rates on one broker, which hold up what is too much."""
+"""The kinds that the kernel can replay: sampled rates on one broker that delay requests."""
 _REPLAYED_TERMS: Final = frozenset(("shadow", "proposed", "shared"))
-"""Limits in shadow or proposed hold nobody, and are replayed as that."""
+"""Limits in shadow and proposed ones are not enforced in the replay either."""
 
 
 def not_replayed(terms: Terms) -> list[str]:
-    """Return the terms of a rule that no replay takes into account, in words of quota files.
-
-    A new term is not replayed until it is named here.
-    """
+    """Return the terms of a rule that the replay does not support, in words of quota files."""
     plain = Terms()
     differ = [each.name for each in fields(terms) if getattr(terms, each.name) != getattr(plain, each.name)]
     return [name.removesuffix("_ms") for name in differ if name not in _REPLAYED_TERMS]
 
 
 class Client(NamedTuple):
-    """One client on one broker; counters do not know its listener."""
+    """A client on one broker, on any listener."""
 
     cluster: str
     instance: str
-    """"" where one proxy at a time had the broker, so that a counter is of the broker alone."""
+    """"" if one proxy at a time had the broker."""
     broker: int
     user: str
     client_id: str
 
 
 class Unit(NamedTuple):
-    """One counter; user and client_id are its tags, "" where that part plays no role."""
+    """A counter on a broker; user and client_id are its tags, "" if that part plays no role."""
 
     cluster: str
     instance: str
@@ -57,24 +53,24 @@ class Unit(NamedTuple):
     user: str
     client_id: str
     several: int = 0
-    """Whether a tag is a group or a prefix, and not one name (``quotas.counted``)."""
+    """Bits: a tag is a group or a prefix (``quotas.counted``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which unit each client belongs to, and what holds for each unit."""
+    """The units of clients, with their rules and limits."""
 
     units: tuple[Unit, ...]
     rules: tuple[Entity | None, ...]
-    """[unit]: the quota whose limit holds; None: unlimited."""
+    """[unit] the quota that wins; None: unlimited."""
     limits: Floats
-    """[unit], infinite without one; in the unit of the kind, on one broker."""
+    """[unit], inf for none; in the unit of the kind, on one broker."""
     index: Indices
-    """[client]: the unit of each."""
+    """[client] the number of its unit."""
 
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":
-        """Return who shares a counter of ``kind`` under ``policy``, put in force where none was before; caps aside."""
+        """Return the counters of ``kind`` under ``policy``, without caps."""
         table = policy.table(kind)
         levels = 0
         for configured in table:
@@ -99,7 +95,7 @@ class Assignment:
 
 
 def caps_in_force(policy: Policy, kind: QuotaKind, client: Client) -> list[Entity]:
-    """Return the caps that hold for a client, those in shadow left out."""
+    """Return the enforced caps of a client."""
     table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
     lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
     found = caps_of(table, terms, lengths, group, client.user, client.client_id)
@@ -107,15 +103,15 @@ def caps_in_force(policy: Policy, kind: QuotaKind, client: Client) -> list[Entit
 
 
 class Rule(NamedTuple):
-    """A quota or a cap, as records name it."""
+    """A quota or a cap in records."""
 
     entity: Entity
     shared: bool = True
-    """False: of a prefix whose client-ids have a counter each."""
+    """False for a prefix whose client-ids have a counter each."""
 
 
 def recorded_unit(client: Client, rule: Entity, *, shared: bool = True) -> Unit:
-    """Return the counter that a client was measured by when ``rule`` held for it."""
+    """Return the counter of a client under ``rule``."""
     terms = PLAIN if shared else _EACH
     user, client_id, several = counter_of((rule.user, rule.client_id), client.user, client.client_id, terms)
     return Unit(client.cluster, client.instance, client.broker, user, client_id, several | CAP if rule.cap else several)
@@ -133,25 +129,22 @@ _DIMENSIONS: Final = {
 }
 _CAP: Final = "cap "
 _MOST_RULES: Final = 10_000
-"""That are remembered: a table of rows names a hundred, and the next one the same."""
+"""The size of the cache of rules."""
 _LONGEST_REMEMBERED: Final = 500
-"""Characters: records of others may have names of any length, and all rules together should be some megabytes."""
+"""Longer rules are not cached, to bound the memory of the cache."""
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
 
 
 def split_rules(text: str) -> list[str]:
-    """Return the rules that one text names, with BETWEEN between them; what is not written so is one."""
+    """Split a list of rules at BETWEEN; a text of another form is one rule."""
     found = [each.removeprefix(" ") for each in _ONE_OF_SEVERAL.findall(text)]
     return found if BETWEEN.join(found) == text else [text]
 
 
 def read_rule(text: str) -> Rule:
-    """Return the rule that ``Entity.describe`` wrote as ``text``, as records and metrics name rules.
-
-    Raises ValueError for anything else.
-    """
+    """Read a rule as ``Entity.describe`` writes it, in records and metrics. Raises ValueError for anything else."""
     return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _read(text)
 
 

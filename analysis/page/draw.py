@@ -1,7 +1,4 @@
-"""Plots as inline SVG without text in it: they stretch with the page, and words stay as large as words are.
-
-Every colour is a class of ``page.css``, which knows light and dark.
-"""
+"""Plots as inline SVG without text: they stretch with the page. Colours are classes of ``page.css``."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,10 +8,10 @@ from typing import Final
 from analysis.page import words
 
 _HEAT: Final = (0.0, 0.02, 0.1, 0.25, 0.5, 0.8)
-"""From which share on a cell has which of the levels 0 to 5; level 0 is just above nothing."""
+"""The lower bounds of the levels 0 to 5 of a heat map, as shares."""
 TICKS: Final = 6
 SERIES: Final = 8
-"""Colours that are told apart."""
+"""The number of colours."""
 
 
 def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> str:
@@ -25,7 +22,7 @@ def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> st
             level = sum(share > least for least in _HEAT) - 1
             when = words.from_to(step, step + timedelta(seconds=step_s))
             tip = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
-            # A little wider than a step: no hairlines between cells.
+            # A little wider than a step, to avoid hairlines between cells.
             cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
             cells.append(f"{cell}<title>{escape(tip)}</title></rect>")
     return _svg("strip", len(shares), 1, "".join(cells))
@@ -71,7 +68,7 @@ def stack(layers: Sequence[Sequence[float]], top: float) -> str:
     drawn = []
     for number, layer in enumerate(layers):
         roof = [below + value for below, value in zip(floor, layer, strict=True)]
-        # Each step is a stair: what was moved within it, not a line between two moments.
+        # A staircase: each value is constant within its step.
         over = "".join(f"L{i} {_y(value, top)}H{i + 1}" for i, value in enumerate(roof))
         under = "".join(f"L{i + 1} {_y(floor[i], top)}H{i}" for i in reversed(range(count)))
         drawn.append(f'<path class="s{min(number, SERIES)}" d="M0 {_y(floor[0], top)}{over}{under}Z"/>')
@@ -80,7 +77,7 @@ def stack(layers: Sequence[Sequence[float]], top: float) -> str:
 
 
 def round_up(value: float, base: int) -> float:
-    """Return the next 1, 2, 3, 4, 5 or 8 times a power of ``base`` times a power of ten: where an axis may end."""
+    """Return the end of an axis: the next 1, 2, 3, 4, 5 or 8 times a power of ``base`` times a power of ten."""
     if value <= 0:
         return 1
     unit = 1.0

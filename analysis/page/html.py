@@ -1,4 +1,4 @@
-"""A whole page: one file that asks for nothing from outside."""
+"""The frame of a page: one self-contained HTML file."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ def document(title: str, body: str) -> str:
     style, script = (
         files("analysis.page").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
-    # No request is allowed, and no script but ours: a name that got through the escapes could still do nothing.
+    # Second line of defence behind escaping: no requests, and no script but ours.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"

@@ -1,4 +1,4 @@
-"""How numbers, times and names are written for a reader; and that no name is ever taken for markup."""
+"""Numbers, times and names as text, and names as HTML that cannot be markup."""
 
 from datetime import datetime, timedelta
 from html import escape
@@ -16,12 +16,12 @@ _KINDS: Final = {name: kind for kind in QuotaKind for name in (kind.value, kind.
 
 
 def plain(text: str) -> str:
-    """Return a text with everything that is not seen, or turns the reading direction, written as an escape."""
+    """Escape invisible characters, and those that turn the reading direction."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def name(text: str, most: int = _MOST_OF_A_NAME) -> str:
-    """Return a name as HTML: whole where it is short, else cut in the middle, with all of it in a title."""
+    """Return a name as HTML: a long one is cut in the middle, with the whole name as its title."""
     shown = plain(text)
     if len(shown) <= most:
         return f"<span class=name>{escape(shown)}</span>"
@@ -37,7 +37,7 @@ def client(user: str | None, client_id: str | None) -> str:
 
 
 def counter(user: str | None, client_id: str | None) -> str:
-    """Return what clients that share a counter have in common."""
+    """Return the names of a counter, those that play no role left out."""
     parts = [text for text in (user, client_id or (NO_CLIENT_ID if client_id == "" else None)) if text is not None]
     return " / ".join(parts) or "(everybody)"
 
@@ -51,12 +51,12 @@ def rate(bytes_per_s: float) -> str:
 
 
 def doing(kind: str) -> str:
-    """Return what is throttled by a quota kind: ``producing``."""
+    """Return what clients are doing under a quota kind: ``producing``."""
     return _KINDS[kind].row.doing
 
 
 def unit_used(kind: str) -> str:
-    """Return what usage records count of a quota kind: ``bytes``, ``us of threads``, ``partitions``."""
+    """Return the unit of a quota kind in usage records: ``bytes``, ``µs of threads``, ``partitions``."""
     row = _KINDS[kind].row
     return row.columns.used.removeprefix(f"{row.word}_").replace("thread_us", "µs of threads")
 
@@ -83,7 +83,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def percent(share: float) -> str:
-    """Never 0 % for what is not nothing, never 100 % for what is not all."""
+    """``12 %``, ``0.4 %``, ``< 0.1 %``: 0 % and 100 % are exact."""
     if 0 < share < 0.001:
         return "< 0.1 %"
     if 0.999 < share < 1:
@@ -92,7 +92,7 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``< 0.1 s``, ``0.4 s``, ``48 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``: two parts are enough."""
+    """``< 0.1 s``, ``0.4 s``, ``48 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
     if 0 < seconds < 0.05:
         return "< 0.1 s"
     if seconds < 10 and round(seconds, 1) != round(seconds):
@@ -106,7 +106,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(time: datetime, *, of: timedelta | None = None) -> str:
-    """Return a time in its zone; for a tick of a plot over ``of``, only the part that tells one from another."""
+    """Return a time in its zone; for a tick of a plot of length ``of``, only the part that differs between ticks."""
     if of is None:
         return f"{time:%Y-%m-%d %H:%M:%S}"
     if of >= timedelta(days=3):
@@ -115,7 +115,7 @@ def moment(time: datetime, *, of: timedelta | None = None) -> str:
 
 
 def from_to(begin: datetime, end: datetime) -> str:
-    """``2026-03-01 12:00 to 13:00``: a date only once if it is the same."""
+    """``2026-03-01 12:00 to 13:00``: the second date only if it differs."""
     form = "%H:%M" if begin.second == end.second == 0 else "%H:%M:%S"
     last = end.strftime(form) if begin.date() == end.date() else end.strftime(f"%Y-%m-%d {form}")
     return f"{begin.strftime(f'%Y-%m-%d {form}')} to {last}"

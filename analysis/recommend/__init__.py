@@ -1,1 +1,1 @@
-"""The smallest quotas that meet a target: whose they are, the job, and the quota file that it writes."""
+"""Recommended quotas: the smallest that meet a target, written to a quota file."""

@@ -1,4 +1,4 @@
-"""Options by which quotas are sized."""
+"""The options of a recommendation."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,14 +18,14 @@ class Per(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How quotas are sized."""
+    """How quotas are sized, and which."""
 
     target: Target
     headroom: float = 0.15
     entities: tuple[str, ...] = ()
-    """Patterns with ``*`` and ``?``; none: everybody."""
+    """Patterns with ``*`` and ``?``; empty: all entities."""
 
     def chosen(self, entity: Entity) -> bool:
-        """Whether ``--entities`` takes an entity."""
+        """Whether an entity matches ``--entities``."""
         name = entity.describe()
         return not self.entities or any(fnmatchcase(name, pattern) for pattern in self.entities)

@@ -1,4 +1,4 @@
-"""The smallest quotas of counters that meet a target, from their rows: the part that runs in a worker."""
+"""The search for the smallest quotas in a Spark worker, from rows of counters."""
 
 from dataclasses import dataclass
 from typing import Final

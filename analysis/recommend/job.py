@@ -1,4 +1,4 @@
-"""The smallest limits under which what was recorded meets a target, for each quota that has counters with use."""
+"""Finds the smallest limit that meets the target, for each quota that has counters with use."""
 
 import math
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from quotas.kinds import BYTES, QuotaKind
 from quotas.names import OTHER
 
 _LEAST_BYTES_PER_S: Final = 1000.0
-"""No quota of bytes is below."""
+"""The lowest recommended byte rate."""
 _ENOUGH_S: Final = 60
-"""Seconds of use: a client seen for less has too little data."""
+"""Seconds of use that a recommendation needs."""
 _MANY_MISSING: Final = 0.1
-"""Share of the documents: what was not recorded may have been the most."""
+"""Share of missing documents above which confidence is low."""
 _DAY_S: Final = 86_400
 
 
 def recommend(sums: Sums, choices: Choices, wanted: QuotaCounters, rows: Rows) -> dict[Quota, Need]:
-    """Return what each quota with use needs; ``rows`` are read where sums do not tell."""
+    """Return the need of each quota with use; ``rows`` are read only if sums do not tell it."""
     units = wanted.units
     window = sums.circumstances.window
-    # The most that any quota could have to be: two windows hold whatever counts together, wherever samples begin.
+    # An upper bound: usage that counts together fits into two windows, wherever samples begin.
     most = enough(2 * units.surge(sums), window)
     total = units.total(sums, "used")
     least = np.zeros(len(wanted.quotas))
     np.maximum.at(least, wanted.quota_of, total / sums.circumstances.seconds)
-    # Where another broker's mean is more than all that could be needed here, this one does not decide.
+    # A counter does not decide if another broker's mean is above its upper bound.
     floor = np.array([_floor(kind) for _, kind in wanted.quotas])[wanted.quota_of]
     searched = (total > 0) & (most >= least[wanted.quota_of]) & (most * (1 + choices.headroom) > floor)
     found = np.zeros((len(FIGURES), units.units))
@@ -48,7 +48,7 @@ def recommend(sums: Sums, choices: Choices, wanted: QuotaCounters, rows: Rows) -
 
 
 def with_headroom(needed: float, headroom: float) -> float:
-    """Return a limit that leaves ``headroom`` above what is needed, in two digits: at most 10 % more. 0 stays 0."""
+    """Add headroom, and round up to two digits, by at most 10 %. 0 stays 0."""
     wanted = needed * (1 + headroom)
     step = 10.0 ** max(math.floor(math.log10(max(wanted, 1))) - 1, 0)
     steps = math.floor(wanted / step)
@@ -99,7 +99,7 @@ def _needs(sums: Sums, choices: Choices, wanted: QuotaCounters, found: dict[str,
 
 
 def confidence_of(answer: Answer, circumstances: Circumstances, reasons: Sequence[str]) -> tuple[Confidence, str]:
-    """Return how far a need can be trusted, and why it is low; ``reasons`` are some that are known already."""
+    """Return the confidence in a need, and why it is low; ``reasons`` are known reasons for that."""
     recorded_s = (circumstances.end_ms - circumstances.begin_ms) / 1000
     missing = circumstances.missing_documents / max(circumstances.missing_documents + circumstances.documents, 1)
     low = []

@@ -1,4 +1,4 @@
-"""The limit that a quota needs, how far to trust it, and both in words."""
+"""The limit that a quota needs, the confidence in it, and both in words."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,10 +11,10 @@ from quotas.kinds import BYTES, QuotaKind
 
 
 class Confidence(StrEnum):
-    """How far a need can be trusted, by how much was recorded."""
+    """The confidence in a need, by the length and quality of the recording."""
 
     LOW = "low"
-    """Less than a day, or held up by a quota until the recording ended, or much is missing."""
+    """Less than a day, or held up by a quota until the recording ended, or many documents missing."""
     MEDIUM = "medium"
     """Less than a week, or held up by a quota meanwhile."""
     HIGH = "high"
@@ -28,31 +28,30 @@ class Need:
     limit: float
     """With headroom, rounded up."""
     needed: float
-    """0: less than the least limit, and not looked for."""
+    """0 if it is below the lowest limit and was not searched."""
     unit: Unit
     p99: float
     """The p99 of the seconds with use."""
     most: float
-    """In any second."""
+    """The highest rate of any second."""
     surge: float
-    """Over any window of enforcement."""
+    """The highest rate over any window of enforcement."""
     confidence: Confidence
     answer: Answer
     capped: bool = False
-    """Whether its clients were charged to caps besides, while recorded."""
+    """Whether its clients were also charged to caps."""
     by_caps: float = 0.0
-    """The share of the time held up for which caps held it."""
+    """The share of the muted time that is due to caps."""
     low_because: str = ""
-    """Why the confidence is low, where it is."""
     refused: str = ""
-    """Why nothing is recommended, where nothing is."""
+    """The reason for no recommendation."""
 
     @property
     def by_caps_alone(self) -> bool:
         return self.by_caps >= 0.99  # intervals are whole milliseconds
 
     def words(self) -> str:
-        """Return what is needed, what it is found from, and how far to trust it."""
+        """Return the need, the recorded rates that it is based on, and the confidence."""
         doubt = (
             "" if self.answer is Answer.EXACT else f" (held up while recorded: {self.answer.word}, sized for the most)"
         )
@@ -69,7 +68,7 @@ class Need:
         )
 
     def _words_of_caps(self) -> str:
-        """Say what caps meant: clients that only a cap held need no other quota for that."""
+        """Return the influence of caps: a higher quota does not help clients that only a cap held."""
         if self.by_caps:
             whom = "by these alone, not by a quota" if self.by_caps_alone else "by these among others"
             return f"; held by caps while recorded, {whom}: a quota above them changes nothing"

@@ -1,4 +1,4 @@
-"""A new quota file of recommended quotas, where there is no present one."""
+"""A new quota file, if there is no present one."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from quotas.stores.edit import edited
 
 
 def new_file(of: Sequence[Verdict], per: Per, choices: Choices, target: str, circumstances: Circumstances) -> str:
-    """Return the file; ``target`` as the operator wrote it."""
+    """Return the text of the file; ``target`` is that of the command line."""
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     for each in of:
         if each.fate is Fate.CHANGE and each.need is not None:

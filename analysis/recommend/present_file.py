@@ -1,6 +1,6 @@
-"""The file of the present quotas, with recommended limits in place of its own: nothing else of it is touched.
+"""The present quota file with recommended limits; everything else in it stays.
 
-Present limits are changed. No rule is added: it would take its clients from another one.
+No rule is added: it would take clients away from another rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Present:
         return self.loaded.policy
 
     def is_unchanged(self) -> bool:
-        """Whether the file says what it said."""
+        """Whether the file still has the text that was read."""
         try:
             return read_text(self.path) == self.text
         except ConfigError:
@@ -52,13 +52,13 @@ def read(path: Path) -> Present:
 
 
 def merged(present: Present, of: Sequence[Verdict], *, propose: bool = False) -> str:
-    """Return the text of the file with its limits changed. Raises AnalysisError where it cannot be."""
+    """Return the text of the file with its limits changed. Raises AnalysisError if its form cannot be edited."""
     policy = present.policy
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     proposed: dict[Entity, dict[QuotaKind, float]] = {}
     for each in of:
         if each.fate is Fate.CHANGE and each.need is not None:
-            # A limit in shadow is on trial already.
+            # A limit in shadow is not enforced: it is changed itself.
             as_proposal = propose and not policy.terms.get(each.entity, _PLAIN).shadow
             (proposed if as_proposal else limits).setdefault(each.entity, {})[each.kind] = each.need.limit
     try:
@@ -68,7 +68,7 @@ def merged(present: Present, of: Sequence[Verdict], *, propose: bool = False) ->
     except ConfigError as error:
         said = "; ".join(map(str, error.problems))
         raise AnalysisError(
-            f"{present.path}: what stands above cannot be written into it, and nothing is written: {said}"
+            f"{present.path}: the limits above cannot be written into it, and nothing is written: {said}"
         ) from None
     except ValueError:
         raise _uneditable(present.path) from None
@@ -92,6 +92,4 @@ def _wanted(
 
 
 def _uneditable(path: Path) -> AnalysisError:
-    return AnalysisError(
-        f"{path}: is written in a form that only people can edit: change it by hand, by what stands above"
-    )
+    return AnalysisError(f"{path}: its form cannot be edited automatically: change it by hand, by the lines above")

@@ -1,4 +1,4 @@
-"""Limits that are proposed beside those in force, written into the text of a quota file (docs/quotas.md)."""
+"""Writes ``proposed`` limits into the text of a quota file (docs/quotas.md)."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ _PLAIN = Terms()
 
 
 def with_proposals(text: str, policy: Policy, proposed: Mapping[Entity, Mapping[QuotaKind, float]]) -> str:
-    """Return ``text``, which says ``policy``, with limits proposed for some of its quotas; other proposals stay.
+    """Return the text of a file of ``policy`` with proposed limits added; other proposals stay.
 
-    As with edits of limits, whoever calls this reads the result before it is used.
+    The caller has to parse and compare the result, as with ``edited``.
     """
     places = {place: entity for place, entity in enumerate(policy.limits) if entity in proposed}
     layout = read_layout(text, places)
     newline = "\r\n" if "\r\n" in text else "\n"
-    # From the end on, so that no place moves.
+    # From the end, so that earlier positions stay valid.
     for place, entity in sorted(places.items(), reverse=True):
         all_of_it = {**policy.terms.get(entity, _PLAIN).proposed, **proposed[entity]}
         text = _proposing(text, layout.items[place], all_of_it, newline=newline, as_json=layout.as_json)

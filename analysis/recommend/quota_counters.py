@@ -1,4 +1,4 @@
-"""The counters that quotas are sized for: by the rules of a file, looked up as the proxy does, or by names."""
+"""The counters of the quotas to size: by the rules of a file, with the proxy's lookup, or by names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Quota = tuple[Entity, QuotaKind]
 
 @dataclass(frozen=True, slots=True)
 class QuotaCounters:
-    """Quotas, and their counters on brokers: units."""
+    """Quotas and their units: counters on brokers."""
 
     quotas: tuple[Quota, ...]
     names: tuple[Unit, ...]
@@ -36,7 +36,7 @@ class QuotaCounters:
     """[unit]: the number of its quota."""
     units: Counters
     outside: Mapping[QuotaKind, int]
-    """How many clients with use are in none: no quota holds them, or many client-ids are recorded as one."""
+    """The number of clients with use and without a quota, or with a client-id that records do not tell."""
 
     def outside_words(self) -> list[str]:
         return [
@@ -47,7 +47,7 @@ class QuotaCounters:
 
 
 def by_rules(sums: Sums, policy: Policy, choices: Choices) -> QuotaCounters:
-    """Return the counters of the quotas of a policy, those in shadow too; caps have none of them."""
+    """Return the counters of the quotas of a policy, including those in shadow, without caps."""
     limits = {entity: limits for entity, limits in policy.limits.items() if not entity.cap}
     apart = {entity: _EACH_APART for entity, terms in policy.terms.items() if not entity.cap and not terms.shared}
     plain = Policy(limits, apart, policy.groups)
@@ -60,7 +60,7 @@ def by_rules(sums: Sums, policy: Policy, choices: Choices) -> QuotaCounters:
         held = Assignment.of(plain, kind, [sums.clients[client] for client in active.tolist()])
         unit_of = np.full(len(held.units), -1)
         for number, (unit, rule) in enumerate(zip(held.units, held.rules, strict=True)):
-            # The use of many client-ids that records have as one is no one counter's.
+            # OTHER sums up many client-ids, which have different counters.
             is_one = unit.client_id != OTHER or unit.several
             if rule is not None and is_one and choices.chosen(rule):
                 unit_of[number] = len(quota_of)
@@ -75,10 +75,7 @@ def by_rules(sums: Sums, policy: Policy, choices: Choices) -> QuotaCounters:
 
 
 def by_name(sums: Sums, per: Per, choices: Choices) -> Policy:
-    """Return quotas without a limit for each user, client-id or pair that a quota can name, and that is wanted.
-
-    Raises AnalysisError where none is.
-    """
+    """Return unlimited quotas for each chosen user, client-id or pair. Raises AnalysisError if there is none."""
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     for kind, used in sums.used.items():
         for number in np.flatnonzero(used.used > 0).tolist():

@@ -1,4 +1,4 @@
-"""The verdict on each limit of a quota file: what becomes of it, and why; in lines as `sluice quotas diff` has them."""
+"""The verdict on each limit of a quota file, with its reason, in the form of `sluice quotas diff`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from quotas.policy import Policy, Terms
 from quotas.stores.edit import number
 
 _MOST_LINES: Final = 20
-"""For each fate but changes."""
+"""The most lines of each fate except changes."""
 _PLAIN: Final = Terms()
 
 
 class Fate(StrEnum):
-    """The fate of a limit; the value is the mark of its line, as `sluice quotas diff` has them."""
+    """The fate of a limit; the value is the mark of its line, as in `sluice quotas diff`."""
 
     CHANGE = "~"
     SAME = "="
@@ -62,7 +62,7 @@ class Verdict:
 
 
 def verdicts(policy: Policy, needs: Mapping[Quota, Need], choices: Choices, *, accept_low: bool) -> list[Verdict]:
-    """Return what becomes of each limit of the quotas, in the order of the file; caps have none."""
+    """Return the verdict on each limit, in the order of the file, without caps."""
     return [
         _verdict(policy, entity, kind, needs.get((entity, kind)), accept_low=accept_low)
         for entity, limits in policy.limits.items()
@@ -89,7 +89,7 @@ def _verdict(policy: Policy, entity: Entity, kind: QuotaKind, need: Need | None,
 
 
 def lines(of: Sequence[Verdict], *, propose: bool = False) -> Iterator[str]:
-    """Yield the difference: all changes, and the first of each other fate."""
+    """Yield the lines of all changes, and the first of each other fate."""
     for fate in Fate:
         mine = [each for each in of if each.fate is fate]
         if fate is Fate.SAME:
@@ -101,7 +101,7 @@ def lines(of: Sequence[Verdict], *, propose: bool = False) -> Iterator[str]:
 
 
 def summary(of: Sequence[Verdict], policy: Policy, outside: Sequence[str]) -> str:
-    """Return what became of all limits, and who is under none, in one line."""
+    """Return the number of limits by fate, and of clients without a quota, in one line."""
     numbers = [(sum(each.fate is fate for each in of), words) for fate, words in _SAID.items()]
     said = [f"{count} {words}" for count, words in numbers if count]
     if caps := sum(entity.cap for entity in policy.limits):

@@ -1,5 +1,4 @@
-"""The report of a period: SQL over gold (``sql/``, a file for each table), by DuckDB, and a page that shows the tables.
+"""The report of a period: tables by DuckDB over gold (``sql/``, a file each), and a page that shows them.
 
-``tables`` opens a period and makes them; ``job`` writes them; ``page`` has the HTML. Spark is not started, and every
-figure is defined in ``sql/`` alone.
+Works without Spark. Every figure is defined in ``sql/`` alone.
 """

@@ -1,4 +1,4 @@
-"""A report, from gold to files: a directory with its tables, ``chargeback.csv`` and ``report.html``."""
+"""Writes a report from gold: a directory with its tables, ``chargeback.csv`` and ``report.html``."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from analysis import warehouse
-from analysis.asked import Asked
+from analysis.client_filter import ClientFilter
 from analysis.errors import AnalysisError
 from analysis.report import page, tables
-from analysis.report.spreadsheet import harmless
 from analysis.warehouse import HOUR, Gold, Period
 
 if TYPE_CHECKING:
@@ -23,6 +22,14 @@ if TYPE_CHECKING:
 
 _DAY: Final = timedelta(days=1)
 _NAMES: Final = ("ResourceId", "SubAccountId", "SubAccountName")
+_SIGNS: Final = "=+@−⁺⁻⁼₊₋₌﬩﹢﹣﹦﹫\N{FULLWIDTH PLUS SIGN}\uff0d\uff1d\uff20⩵⩶-"  # noqa: RUF001
+"""The first characters of formulas: signs, and forms of them that NFKC makes one."""
+HARMLESS: Final = (
+    "CASE WHEN regexp_matches(name, "
+    rf"""$$^(\p{{Cc}}|[\p{{Cc}}\p{{Cf}}\p{{Zs}}\p{{Zl}}\p{{Zp}}"'`“”]*[{_SIGNS}])$$) """
+    "THEN chr(39) || name ELSE name END"
+)
+"""SQL: ``name``, with a ``'`` before it if a spreadsheet could take it for a formula, or its begin for a new cell."""
 _MOST: Final = 2**63 - 1
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -35,21 +42,14 @@ class ReportRequest:
     end: datetime | None
     out: str
     rates: "Rates | None"
-    gap_ms: int | None
     zone: ZoneInfo
     against: bool
-    """Whether the period before is compared."""
-    client: Asked | None = None
+    """Whether to compare with the period before."""
+    client: ClientFilter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    sentence: str
-    html: str
-
-
-def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> Made:
-    """Make a report, and return its answer and where its page is. Raises AnalysisError."""
+def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> tuple[str, str]:
+    """Write a report; return its answer in a sentence, and the path of its page. Raises AnalysisError."""
     found = warehouse.gold(request.warehouse)
     period = _period(request, found, now)
     notes = [_behind(found, period), _rounded(request, period)]
@@ -57,7 +57,7 @@ def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> M
         tell(note)
     with warehouse.connected() as connection:
         tables.show(connection, found, period, request.client)
-        span = tables.measure(connection, period, request.gap_ms)
+        span = tables.measure(connection, period)
         tables.find_earlier_boots(connection, found)
         tables.price(connection, request.rates, request.zone)
         names = [*tables.OF_PERIOD]
@@ -76,8 +76,8 @@ def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> M
             about = page.About(span, period, request.zone, request.client, [note for note in notes if note])
             html = page.render(connection, about)
             Path(place, "report.html").write_text(html, encoding="utf-8")
-            _keep(Path(place), request.out, folder)
-        return Made(page.sentence(connection, request.client), f"{request.out.rstrip('/')}/{folder}/report.html")
+            _publish(Path(place), request.out, folder)
+        return page.sentence(connection, request.client), f"{request.out.rstrip('/')}/{folder}/report.html"
 
 
 def _period(request: ReportRequest, found: Gold, now: datetime) -> Period:
@@ -101,7 +101,7 @@ def _rounded(request: ReportRequest, period: Period) -> str | None:
 
 
 def _behind(found: Gold, period: Period) -> str | None:
-    """Return a note if the newest hour has got rows since its tables were made; raise AnalysisError if another has."""
+    """Return a note if the newest two hours have rows that gold lacks. Raises AnalysisError if older hours have."""
     behind = found.behind(period)
     if not behind:
         return None
@@ -132,14 +132,8 @@ def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path) 
             f"COPY (SELECT *{replaced} FROM main.{name}) TO '{quoted(f'{name}.parquet')}' "
             "(FORMAT parquet, COMPRESSION zstd)"
         )
-    # A name that a spreadsheet would take for a formula is written so that it is none.
-    connection.execute("CREATE TABLE written (name VARCHAR, harmless VARCHAR)")
-    found = connection.execute("SELECT ResourceId FROM chargeback UNION SELECT SubAccountId FROM chargeback").fetchall()
-    if changed := [[name, harmless(name)] for (name,) in found if harmless(name) != name]:
-        connection.executemany("INSERT INTO written VALUES (?, ?)", changed)
-    written = ", ".join(
-        f"coalesce((SELECT harmless FROM written WHERE name = {name}), {name}) AS {name}" for name in _NAMES
-    )
+    connection.execute(f"CREATE MACRO harmless(name) AS {HARMLESS}")
+    written = ", ".join(f"harmless({name}) AS {name}" for name in _NAMES)
     times = ", ".join(
         f"strftime({name}, '{_TIME}') AS {name}"
         for name in ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
@@ -150,23 +144,23 @@ def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path) 
     )
 
 
-def _keep(made: Path, out: str, folder: str) -> None:
-    """Put the files in the place of an earlier report of the same period."""
+def _publish(files: Path, out: str, folder: str) -> None:
+    """Move the files to their directory; they replace an earlier report of the same period."""
     try:
         if (root := warehouse.on_disk(out)) is not None:
             target = root / folder
             unfinished = root / f".unfinished-{folder.replace('/', '-')}"
             shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(made, unfinished)
+            shutil.copytree(files, unfinished)
             shutil.rmtree(target, ignore_errors=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             unfinished.rename(target)
             return
         import pyarrow.fs as pafs
 
-        files, place = warehouse.located(out)
-        files.create_dir(f"{place}/{folder}")
-        files.delete_dir_contents(f"{place}/{folder}")
-        pafs.copy_files(str(made), f"{place}/{folder}", pafs.LocalFileSystem(), files)
+        store, place = warehouse.located(out)
+        store.create_dir(f"{place}/{folder}")
+        store.delete_dir_contents(f"{place}/{folder}")
+        pafs.copy_files(str(files), f"{place}/{folder}", pafs.LocalFileSystem(), store)
     except OSError as error:
         raise AnalysisError(f"--out: {out} cannot be written: {error}") from None

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that asks for nothing from outside, made of the report's tables."""
+"""The page of a report: one self-contained HTML file, made from the report's tables."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import jinja2
 from markupsafe import Markup
 
-from analysis.asked import Asked
+from analysis.client_filter import ClientFilter
 from analysis.page import draw, words
 from analysis.page.html import document
 from analysis.report.tables import Row, Span, rows
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _SHOWN: Final = 100
-"""Lines of a table on the page; files have all."""
+"""The most rows of a table on the page; files have all."""
 _BARS: Final = 40
 _FAULTS: Final = 20
 _PLOTS: Final = 12
@@ -29,31 +29,30 @@ _PLOTS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A report's period, zone and client, and notes for its reader."""
+    """A report's period, zone and client, and notes for the reader."""
 
     span: Span
     period: Period
     zone: ZoneInfo
-    client: Asked | None
+    client: ClientFilter | None
     notes: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Plotted:
-    """Rows of one client or counter, and their plot."""
+    """The first row of a client or counter, and the plot of all its rows."""
 
     first: Row
     plot: Markup
 
 
-def sentence(connection: "DuckDBPyConnection", client: Asked | None) -> str:
-    """Return the answer in a sentence, and how much is missing."""
+def sentence(connection: "DuckDBPyConnection", client: ClientFilter | None) -> str:
+    """Return the answer in a sentence, with the share of missing documents."""
     (totals,) = rows(connection, "FROM totals")
     return f"{_answer(totals, client)}{_missing(totals)}"
 
 
 def render(connection: "DuckDBPyConnection", about: About) -> str:
-    """Return the page."""
 
     def few(query: str, most: int = _SHOWN) -> list[Row]:
         return rows(connection, f"{query} LIMIT {most}")
@@ -123,7 +122,7 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
 
 
 class _Steps:
-    """Plots over the steps of a period."""
+    """Draws plots over the steps of a period."""
 
     def __init__(self, about: About) -> None:
         self._zone, self._step_s = about.zone, about.span.step_s
@@ -159,7 +158,7 @@ class _Steps:
         return {"plot": Markup(draw.stack(layers, top)), "top": top, "who": who}  # noqa: S704  numbers alone
 
     def uses(self, found: Iterable[Row]) -> Iterable[dict[str, Any]]:
-        """Yield what the page shows of the counters that a client used most, hour by hour."""
+        """Yield a plot by hour for each of the counters that a client used most."""
         for first, some in list(_apart(found, ("counter",)))[:_PLOTS]:
             begin, end = some[0]["at_s"] // 3600, some[-1]["at_s"] // 3600
             hours = [0.0] * (end - begin + 1)
@@ -195,7 +194,7 @@ def _limits(row: Row) -> tuple[float | None, float | None]:
 
 
 def _apart(found: Iterable[Row], keys: tuple[str, ...]) -> Iterable[tuple[Row, list[Row]]]:
-    """Yield the rows of each key, in the order in which keys come first, with the first of them."""
+    """Group rows by keys, in order of appearance; yield the first row and all rows of each group."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in found:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)
@@ -208,12 +207,12 @@ def _bar(row: Row) -> Markup:
 
 
 def _used(kind: str, used: float) -> str:
-    """Return what was used of a kind, as records count it."""
+    """Return usage in the kind's unit in usage records."""
     unit = words.unit_used(kind)
     return words.size(used) if unit == "bytes" else f"{words.count(used)} {unit}"
 
 
-def _answer(totals: Row, client: Asked | None) -> str:
+def _answer(totals: Row, client: ClientFilter | None) -> str:
     shadow = set(totals["modes"]) == {"shadow"}
     was = "would have been" if shadow else "was" if totals["throttled"] <= 1 else "were"
     muted = words.duration(float(totals["muted_ms"]) / 1000)

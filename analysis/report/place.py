@@ -1,4 +1,4 @@
-"""Where a report goes: beside the warehouse, or wherever somebody says, but not into its tables."""
+"""The directory of reports: ``--out``, or one beside the warehouse, but not among its tables."""
 
 import os
 import posixpath
@@ -11,9 +11,9 @@ _TABLES: Final = ("usage", "documents", "rejected", "gold", "checkpoints")
 
 
 def chosen(out: str | None, warehouse: str) -> str:
-    """Return where the report goes: ``out``, or beside the warehouse. Raises AnalysisError.
+    """Return ``out``, or the directory beside the warehouse. Raises AnalysisError for one in a table.
 
-    Not where tables are: what lies there is taken for rows of them.
+    Readers of a table would take files of a report in its folder for rows.
     """
     if out is None:
         if (found := beside(warehouse)) is None:
@@ -30,7 +30,7 @@ def chosen(out: str | None, warehouse: str) -> str:
 
 
 def beside(warehouse: str) -> str | None:
-    """Return where reports go if nobody says: beside a warehouse, with `-reports`; None beside a whole file system."""
+    """Return the default: the warehouse's path with ``-reports``; None if the warehouse is a whole file system."""
     scheme, colon, path = warehouse.partition("://")
     if colon and scheme != "file":
         return f"{warehouse.rstrip('/')}-reports" if path.partition("/")[2].strip("/") else None
@@ -42,7 +42,7 @@ def beside(warehouse: str) -> str | None:
 
 
 def _absolute(place: str) -> str:
-    """Return a directory or URI as its file system has it: without ``..``, and links followed on a disk."""
+    """Return a directory or URI without ``..``, and without links on a disk."""
     scheme, colon, path = place.partition("://")
     if colon and scheme != "file":
         return f"{scheme}://{posixpath.normpath(path)}"

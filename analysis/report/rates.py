@@ -23,14 +23,14 @@ RATED: Final[Mapping[str, Callable[[str], int]]] = {
     "bytes_out": parse_bytes,
     "requests": parse_whole,
 }
-"""Things that can be charged for, and how it is read how much of them a price is for."""
+"""The items of chargeback, and the parser of each one's amount in a file of rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPrice:
     per: int
     unit: str
-    """``per`` as it was written: PricingUnit of FOCUS."""
+    """``per`` as written in the file: PricingUnit of FOCUS."""
     price: float
 
 
@@ -60,7 +60,7 @@ def _read(document: Document, wrong: InvalidValues) -> Rates:
         wrong.add(("currency",), "must be a currency", "write its three letters (ISO 4217): EUR")
     rates = document.root.get("rates")
     if not isinstance(rates, Written) or not rates:
-        wrong.add(("rates",), "must say what costs how much", "write it like bytes_in: {per: 1GiB, price: 0.02}")
+        wrong.add(("rates",), "must have prices", "write it like bytes_in: {per: 1GiB, price: 0.02}")
         return Rates(str(currency), {})
     found: dict[str, UnitPrice] = {}
     for sku, rate in rates.items():

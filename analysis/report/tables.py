@@ -1,4 +1,4 @@
-"""The tables of a report: gold of a period in the schema ``gold``, and what ``sql/`` makes of it beside."""
+"""Makes the tables of a report in DuckDB: schema ``gold`` has the period's gold, ``main`` the tables of ``sql/``."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
-from analysis.asked import Asked, nobody
+from analysis.client_filter import ClientFilter, no_rows
 from analysis.errors import AnalysisError
 from analysis.warehouse import HOUR, TABLES, Gold, Period, nothing
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from analysis.report.rates import Rates
 
 OF_PERIOD: Final = (
-    *("talkers", "rules", "capped", "addresses", "limits", "headroom", "headroom_days", "trend"),
+    *("talkers", "rules", "addresses", "limits", "headroom", "headroom_days", "trend"),
     *("episodes", "muted_steps", "caused", "over_time", "loss", "chargeback", "totals"),
 )
-"""In the order in which they are made: later ones read earlier ones."""
+"""In the order of their creation: later ones read earlier ones."""
 OF_CLIENT: Final = ("client_use", "company")
 COMPARISON: Final = ("compared_clients", "compared_limits", "compared_quotas")
 _STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
@@ -37,12 +37,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From the first row of a period to its last, and the step of its plots."""
+    """The time from the first row of a period to its last."""
 
     begin: datetime
     end: datetime
     gap_ms: int
+    """The longest gap within an episode: the window of enforcement."""
     step_s: int
+    """The step of plots."""
 
     @property
     def length(self) -> timedelta:
@@ -50,18 +52,18 @@ class Span:
 
 
 def rows(connection: "DuckDBPyConnection", query: str) -> list[Row]:
-    """Return the rows of an answer, by the names of columns."""
+    """Return the rows of a query as dictionaries."""
     found = connection.execute(query)
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def show(connection: "DuckDBPyConnection", found: Gold, period: Period, client: Asked | None) -> None:
-    """Make the schema ``gold``, of one client or of all. Raises AnalysisError where the period has none."""
+def show(connection: "DuckDBPyConnection", found: Gold, period: Period, client: ClientFilter | None) -> None:
+    """Create the views of gold, of one client or of all. Raises AnalysisError if the period has no records."""
     connection.execute("CREATE SCHEMA gold; SET schema = 'gold'")
     if not found.show(connection, period, [name for name in TABLES if name != "documents"], hourly=client is not None):
         raise nothing(found)
-    # A gap is told by the documents around it.
+    # A gap is between two documents: also at the edges of the period.
     around = Period(period.begin and period.begin - HOUR, period.end and period.end + HOUR)
     found.show(connection, around, ["documents"])
     connection.execute("SET search_path = 'main,gold'")
@@ -72,11 +74,11 @@ def show(connection: "DuckDBPyConnection", found: Gold, period: Period, client: 
     connection.execute("CREATE VIEW main.shared AS SELECT * FROM gold.own_shared")
 
 
-def _only(connection: "DuckDBPyConnection", client: Asked) -> None:
-    """Leave what is of one client; of counters, readings and mutes by others: those that it is charged to."""
+def _only(connection: "DuckDBPyConnection", client: ClientFilter) -> None:
+    """Create views of one client's rows; of counters and readings, those that the client is charged to."""
     is_own = client.condition()
     if not rows(connection, f"SELECT 1 FROM gold.client WHERE {is_own} LIMIT 1"):
-        raise nobody(client, {column: _known(connection, column) for column in client.names}, " in the period")
+        raise no_rows(client, {column: _known(connection, column) for column in client.names}, " in the period")
     own = "counter IN (SELECT counter FROM own_counters)"
     connection.execute(f"CREATE TABLE own_counters AS SELECT DISTINCT counter FROM gold.charged WHERE {is_own}")
     connection.execute(
@@ -109,14 +111,13 @@ def _known(connection: "DuckDBPyConnection", column: str) -> list[str]:
     ]
 
 
-def measure(connection: "DuckDBPyConnection", period: Period, gap_ms: int | None) -> Span:
-    """Return what the period spans, and set the variables that ``sql/`` reads."""
+def measure(connection: "DuckDBPyConnection", period: Period) -> Span:
+    """Return the span of the period's rows, and set the variables that ``sql/`` reads."""
     (seen,) = rows(
         connection,
         "SELECT min(begin_ms) AS begin_ms, max(end_ms) AS end_ms, max(window_ms) AS window_ms FROM gold.client",
     )
     begin_ms, end_ms = seen["begin_ms"], seen["end_ms"]
-    gap_ms = seen["window_ms"] if gap_ms is None else gap_ms
     length_s = (end_ms - begin_ms) / 1000
     step_s = next((step for step in _STEPS_S if length_s / _MOST_STEPS <= step), _STEPS_S[-1])
     since_ms, until_ms = (
@@ -128,19 +129,19 @@ def measure(connection: "DuckDBPyConnection", period: Period, gap_ms: int | None
         "since_ms": begin_ms // _HOUR_MS * _HOUR_MS if since_ms is None else since_ms,
         "until_ms": end_ms + _HOUR_MS if until_ms is None else until_ms,
         "days": length_s / 86_400,
-        "gap_ms": gap_ms,
+        "gap_ms": seen["window_ms"],
         "step_s": step_s,
     }
     for name, value in values.items():
         connection.execute(f"SET VARIABLE {name} = {value}")
     begin, end = (datetime.fromtimestamp(each / 1000, UTC) for each in (begin_ms, end_ms))
-    return Span(begin, end, gap_ms, step_s)
+    return Span(begin, end, seen["window_ms"], step_s)
 
 
 def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
-    """Make ``earlier_boots``: the last number before the period of each boot whose first one here is not 0.
+    """Create ``earlier_boots``: the last ``seq`` before the period of each boot whose first one in it is not 0.
 
-    Earlier documents are looked at only if there is such a boot.
+    Earlier documents are read only if there is such a boot.
     """
     connection.execute(
         "CREATE TABLE earlier_boots AS SELECT cluster, instance, boot, max(seq) AS seq FROM gold.documents "
@@ -161,9 +162,9 @@ def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
 
 
 def price(connection: "DuckDBPyConnection", rates: "Rates | None", zone: ZoneInfo) -> None:
-    """Make ``rates``, and ``local_hours``: of each UTC hour its local day and month. Raises AnalysisError.
+    """Create ``rates``, and ``local_hours`` with the local day and month of each UTC hour.
 
-    A zone whose midnight is not at a full UTC hour is refused: gold is by UTC hours.
+    Raises AnalysisError for a zone whose midnight is not at a full UTC hour: gold is by UTC hours.
     """
     connection.execute(
         "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, "
@@ -202,7 +203,7 @@ def _local(hour: datetime, zone: ZoneInfo) -> list[Any]:
 
 
 def make(connection: "DuckDBPyConnection", names: Iterable[str], what: str = "TABLE main") -> None:
-    """Make tables, or views, by their queries in ``sql/``."""
+    """Create tables, or views, by their queries in ``sql/``."""
     for name in names:
         connection.execute(f"CREATE {what}.{name} AS {_sql(name)}")
 
@@ -212,7 +213,7 @@ def _sql(name: str) -> str:
 
 
 def reject(connection: "DuckDBPyConnection", found: Gold) -> list[str]:
-    """Make the table of rejected documents, if there are any; return its name."""
+    """Create the table of rejected documents if there are any; return its name."""
     connection.execute("SET schema = 'gold'")
     names = ["rejected"] if found.show_rejected(connection) else []
     connection.execute("SET search_path = 'main,gold'")
@@ -221,10 +222,7 @@ def reject(connection: "DuckDBPyConnection", found: Gold) -> list[str]:
 
 
 def compare(connection: "DuckDBPyConnection", found: Gold, period: Period) -> Sequence[str]:
-    """Make the tables that hold a report against the period before, of the same length; return their names.
-
-    There are none where nothing is stored of it.
-    """
+    """Create the tables that compare with the period before; return their names, none if nothing is stored of it."""
     connection.execute("CREATE SCHEMA gold_before; CREATE SCHEMA before; SET schema = 'gold_before'")
     is_there = found.show(connection, period, ("client", "charged", "counters", "readings"))
     if is_there:

@@ -1,1 +1,1 @@
-"""Proposed quotas against recorded demand: the job, its comparison in words and numbers, its page."""
+"""Recorded demand under proposed quotas: the job, and its results as text, JSON, Parquet and a page."""

@@ -1,4 +1,4 @@
-"""The answer of what-if in words and numbers: the totals of each scenario, a table for a terminal, and JSON."""
+"""The result of what-if: totals of each scenario, a table for the terminal, and JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,36 +14,34 @@ from analysis.whatif.job import WhatIf
 from quotas.kinds import BYTES, QuotaKind
 
 Row = Mapping[str, Any]
-"""Of ``WhatIf.units``."""
+"""A row of ``WhatIf.units``."""
 
 _NAMED: Final = 10
-"""Names of clients that are left out, in one line."""
+"""The most clients that a line about clients left out names."""
 _OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit is BYTES])
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over one scenario; a counter is one unit of enforcement: who shares a limit, on one broker."""
+    """Sums over the counters of one scenario."""
 
     counters: int
     limited: int
-    """That have a limit under the proposed quotas."""
+    """Counters with a limit under the proposed quotas."""
     throttled_before: int
     throttled: int
     possibly_throttled: int
-    """If they wanted as much as could be while they were held up."""
+    """Throttled only if demand was at its upper bound while held up."""
     throttled_before_s: float
     throttled_s: float
     recorded_bytes: float
     """Sum over the kinds whose limits are bytes."""
     sent_bytes: float
-    """Likewise, within the period; the rest waits at its end."""
+    """The part of them sent within the period; the rest waits at its end."""
 
 
 def totals(found: WhatIf, scenario: str) -> Totals:
-    """Add up the units of a scenario."""
     units = found.units.filter(pc.equal(found.units["scenario"], scenario))
-
     of_bytes = units.filter(pc.is_in(units["kind"], _OF_BYTES))
 
     def total(name: str, those: pa.Table = units) -> float:
@@ -77,7 +75,7 @@ def touched(found: WhatIf, scenario: str, most: int | None = None) -> list[Row]:
 
 
 def sentence(sums: Totals, scenario: str) -> str:
-    """Return the answer in one line."""
+    """Return the result in one line."""
     possibly = f", and possibly {sums.possibly_throttled:,} more" if sums.possibly_throttled else ""
     return (
         f"{words.plain(scenario)}: {sums.throttled:,} of {words.counted(sums.counters, 'counter')} would be "
@@ -86,7 +84,7 @@ def sentence(sums: Totals, scenario: str) -> str:
 
 
 def text(found: WhatIf, most: int) -> str:
-    """Return all scenarios for a terminal, of each the ``most`` units that are throttled longest."""
+    """Return all scenarios for the terminal, each with the ``most`` units throttled longest."""
     circumstances = found.circumstances
     window = circumstances.window
     lines = [
@@ -114,7 +112,7 @@ def text(found: WhatIf, most: int) -> str:
 
 
 def as_json(found: WhatIf) -> str:
-    """Return one JSON object: circumstances, and of each scenario the totals and all units that are touched."""
+    """Return one JSON object: circumstances, and for each scenario the totals and all units ever throttled."""
     circumstances = found.circumstances
     document = {
         "begin": circumstances.begin.isoformat(),
@@ -140,7 +138,7 @@ def as_json(found: WhatIf) -> str:
 
 
 def left_out(found: WhatIf, scenario: str) -> list[str]:
-    """Return of whom a scenario says nothing by name, and why."""
+    """Return lines about the clients that are left out of a scenario, with the reasons."""
     said = []
     for each in found.left_out:
         if each.scenario == scenario:
@@ -151,7 +149,7 @@ def left_out(found: WhatIf, scenario: str) -> list[str]:
 
 
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines in which the columns stand below each other."""
+    """Return the lines of a table."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)
@@ -177,7 +175,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def who(row: Row) -> str:
-    """Return the clients that share the counter."""
+    """Return the names of the counter."""
     return words.plain(words.counter(row["user"] or None, row["client_id"] or None))
 
 
@@ -186,35 +184,35 @@ def limit(row: Row) -> str:
 
 
 def where(row: Row) -> str:
-    """Return which broker, and which proxy where several had it at a time."""
+    """Return the broker, and the proxy if several had the broker at a time."""
     proxy = f"{words.plain(row['instance'])}, " if row["instance"] else ""
     return f"{proxy}broker {row['broker']}"
 
 
 def throttled(seconds: float, episodes: float) -> str:
-    """``3 min 20 s in 4``: how long, and in how many episodes."""
+    """``3 min 20 s in 4``: time and number of episodes."""
     return f"{words.duration(seconds)} in {round(episodes):,}" if seconds else "never"
 
 
 def after(row: Row) -> str:
-    """Return for how long it would be throttled, or between what."""
+    """Return the throttled time under the proposed quotas, or its bounds."""
     if row["throttled_least_s"] == row["throttled_most_s"]:
         return throttled(row["throttled_s"], row["episodes"])
     return f"{words.duration(row['throttled_least_s'])} to {words.duration(row['throttled_most_s'])}"
 
 
 def delay_p99(row: Row) -> str:
-    """Return the p99 of how long bytes wait, or between what it is."""
+    """Return the p99 of the delay of bytes, or its bounds."""
     least, most = row["delay_p99_s"], row["delay_p99_most_s"]
     return words.duration(least) if least == most else f"{words.duration(least)} to {words.duration(most)}"
 
 
 def served(row: Row) -> float:
-    """Return the share of what was wanted that is sent within the period."""
+    """Return the share of recorded bytes that is sent within the period."""
     return row["sent_bytes"] / row["recorded_bytes"] if row["recorded_bytes"] else 1.0
 
 
 def shortened(name: str, most: int = 40) -> str:
-    """Return a name that fits into a column."""
+    """Cut a long name in the middle."""
     half = (most - 1) // 2
     return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"

@@ -1,4 +1,4 @@
-"""Figures of counters under proposed quotas, before and after, from their rows: the part that runs in a worker."""
+"""The replay of counters under proposed quotas in a Spark worker: figures before and after."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,7 +21,7 @@ _AFTER: Final = (
 )
 FIGURES: Final = (*_BEFORE, "answer", *_AFTER)
 _TOGETHER: Final = 1024
-"""Units that are replayed at once: their histograms take some 10 MB."""
+"""Units replayed at once: their histograms take some 10 MB."""
 
 
 class Verdict(IntEnum):
@@ -29,7 +29,7 @@ class Verdict(IntEnum):
 
     NO = 0
     POSSIBLY = 1
-    """If it wanted as much as could be while it was held up."""
+    """Only if its demand was at its upper bound while it was held up."""
     YES = 2
 
     @property
@@ -51,7 +51,7 @@ class Replay:
         """Return [figure of FIGURES, one of ``units``]."""
         exact = recorded.answers == Answer.EXACT
         after = np.zeros((len(_AFTER), len(units)))
-        # Apart: demand at most is replayed for those alone that were held up.
+        # Only units that were held up have a second demand to replay, the upper bound.
         for alike in (np.flatnonzero(exact), np.flatnonzero(~exact)):
             for at in range(0, len(alike), _TOGETHER):
                 part = alike[at : at + _TOGETHER]

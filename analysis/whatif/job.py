@@ -1,4 +1,4 @@
-"""Counters under proposed quotas: from sums where these tell all, from rows for the rest."""
+"""Runs what-if: gold's sums answer most counters, and the rows of the others are replayed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ _NAMES: Final = ("cluster", "instance", "user", "client_id")
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The answer: ``units`` is an Arrow table with a row for each scenario, kind and unit with use."""
+    """The result. ``units`` is an Arrow table with a row for each scenario, kind and unit with use."""
 
     circumstances: Circumstances
     scenarios: tuple[Scenario, ...]
     units: pa.Table
     left_out: tuple[LeftOut, ...]
     replayed: int
-    """How many units the sums of gold did not answer."""
+    """The number of units that were replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Assigned:
 
 
 def whatif(sums: Sums, scenarios: Sequence[Scenario], rows: Rows) -> WhatIf:
-    """Say what each scenario does; ``rows`` are read where sums do not answer all."""
+    """Compare the scenarios; ``rows`` are read only if sums do not answer all units."""
     assigned: list[_Assigned] = []
     left_out: list[LeftOut] = []
     for scenario in scenarios:
@@ -71,7 +71,7 @@ def whatif(sums: Sums, scenarios: Sequence[Scenario], rows: Rows) -> WhatIf:
 
 
 def _untouched(sums: Sums, units: Counters) -> Floats:
-    """Return [figure, unit] as they are where nobody is ever throttled."""
+    """Return [figure, unit] for units that are never throttled."""
     figures = np.zeros((len(FIGURES), units.units))
     figures[FIGURES.index("active_s")] = units.active_s(sums)
     figures[FIGURES.index("sent_bytes")] = units.total(sums, "used")
@@ -79,7 +79,7 @@ def _untouched(sums: Sums, units: Counters) -> Floats:
 
 
 def _limits_in_force(sums: Sums, assigned: _Assigned) -> Floats:
-    """Return [2, unit] the least and the highest limit that each had while recorded; NaN: it was no counter then."""
+    """Return [2, unit] the lowest and the highest recorded limit; NaN if the unit was not a counter while recorded."""
     used, assignment = sums.used[assigned.kind], assigned.assignment
     limits = np.full((2, len(assignment.units)), np.nan)
     units_of: dict[Unit | None, set[int]] = {}
@@ -97,25 +97,25 @@ def _limits_in_force(sums: Sums, assigned: _Assigned) -> Floats:
         if counter is not None and not others and len(units_of[counter]) == 1 and not used.capped[mine].any():
             limits[:, unit] = used.least_limit[mine].min(), used.most_limit[mine].max()
     if any(mode != ENFORCE for mode in sums.circumstances.modes):
-        limits[1] = np.nan  # meanwhile a limit held nobody, and was none
+        limits[1] = np.nan  # limits were not enforced all the time
     return limits
 
 
 def _counter(client: Client, rule: str | None) -> Unit | None:
-    """Return what measured a client while it was recorded; None: nothing, or something that is not known."""
+    """Return the counter of a client while recorded; None: there was none, or its rule cannot be read."""
     if not rule:
         return None
     try:
         entity, shared = read_rule(rule)
         return recorded_unit(client, entity, shared=shared)
-    except ValueError:  # of a later version
+    except ValueError:  # written by a later version
         return None
 
 
 def _table(
     sums: Sums, assigned: Sequence[_Assigned], counters: Counters, limits: Floats, figures: Mapping[str, Floats]
 ) -> pa.Table:
-    """Return the figures of all units, with the names of what they are about."""
+    """Return the figures of all units with their names."""
     units = [(each, unit) for each in assigned for unit in each.assignment.units]
     rules = [rule and rule.describe() for each in assigned for rule in each.assignment.rules]
     names = {name: pa.array([getattr(unit, name) for _, unit in units], pa.string()) for name in _NAMES}

@@ -1,4 +1,4 @@
-"""The output directory of what-if: a table and a page, over those of an earlier run and over nothing else."""
+"""Writes the figures and the page of what-if to ``--out``, over those of an earlier run."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from analysis.errors import AnalysisError
 from analysis.warehouse import located
 from analysis.whatif.job import WhatIf
-from analysis.whatif.page import OURS, render
+from analysis.whatif.page import render
 
 _TABLES: Final = ("usage", "rejected", "documents", "checkpoints", "gold")
 """Folders of a warehouse."""
@@ -17,7 +17,7 @@ _TABLES: Final = ("usage", "rejected", "documents", "checkpoints", "gold")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A directory for figures and page."""
+    """The files in ``--out``."""
 
     files: pafs.FileSystem
     page: str
@@ -25,31 +25,18 @@ class Output:
 
     @classmethod
     def at(cls, out: str, warehouse: str) -> "Output":
-        """Make a directory, by its path or URI. Raises AnalysisError where it is a part of the warehouse, or has
-        files of these names that what-if has not made.
-        """
+        """Create the directory, by its path or URI. Raises AnalysisError for one in a table of the warehouse."""
         files, place = located(out)
         if any(f"{place}/".startswith(f"{located(warehouse)[1]}/{table}/") for table in _TABLES):
             raise AnalysisError(f"--out: {out} is in a table of the warehouse: name another directory")
-        output = cls(files, f"{place}/whatif.html", f"{place}/whatif/part-0.parquet")
         try:
             files.create_dir(f"{place}/whatif")
-            page, table = files.get_file_info([output.page, output.table])
-            there = [each.path for each in (page, table) if each.type is not pafs.FileType.NotFound]
-            if there and not output._is_ours(page):
-                raise AnalysisError(f"--out: {there[0]} is there, and not made by what-if: name another directory")
         except OSError as error:
             raise AnalysisError(f"--out: {out} cannot be written: {error}") from None
-        return output
-
-    def _is_ours(self, page: pafs.FileInfo) -> bool:
-        if page.type is not pafs.FileType.File:
-            return False
-        with self.files.open_input_stream(page.path) as stream:
-            return OURS.encode() in stream.read()
+        return cls(files, f"{place}/whatif.html", f"{place}/whatif/part-0.parquet")
 
     def write(self, found: WhatIf) -> str:
-        """Write all, over earlier ones, and return where the page is."""
+        """Write the figures and the page; return the path of the page."""
         try:
             pq.write_table(found.units, self.table, filesystem=self.files, compression="zstd")
             with self.files.open_output_stream(self.page) as stream:

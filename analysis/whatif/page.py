@@ -1,4 +1,4 @@
-"""The answer of what-if as one self-contained page: before and after, for whoever is asked to agree to the quotas."""
+"""The result of what-if as one self-contained page, for the owners of the clients."""
 
 from importlib.resources import files
 from typing import Final
@@ -10,8 +10,6 @@ from analysis.page.html import document
 from analysis.whatif import comparison
 from analysis.whatif.job import WhatIf
 
-OURS: Final = "Sluice what-if"
-"""By which a page is known."""
 _ROWS: Final = 500
 _HEADS: Final = (
     ("clients", "user / client-id that share the counter"),
@@ -44,7 +42,6 @@ def render(found: WhatIf) -> str:
     }
     template = files("analysis.whatif").joinpath("whatif.html.j2").read_text(encoding="utf-8")
     body = environment.from_string(template).render(
-        ours=OURS,
         title=title,
         heads=_HEADS,
         notes=[*circumstances.notes(), *left_out],

@@ -1,4 +1,4 @@
-"""Which quotas are looked at, whose clients they hold, and who is left out because something is not replayed."""
+"""Assigns clients to counters of a scenario, and leaves out clients under rules that are not replayed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _PLAIN: Final = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Quotas to look at, and what to call them."""
+    """Proposed quotas, by the name of their file."""
 
     name: str
     policy: Policy
@@ -25,7 +25,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Clients of which the answer says nothing, and why."""
+    """Clients that are left out of the result, and the reason."""
 
     scenario: str
     kind: str
@@ -34,7 +34,7 @@ class LeftOut:
 
 
 def rules_not_replayed(policy: Policy) -> dict[Entity, list[str]]:
-    """Return the quotas that say something which no replay takes into account, and what: words of quota files."""
+    """Return the rules with terms or kinds that are not replayed, and these, in words of quota files."""
     found: dict[Entity, list[str]] = {}
     for entity, limits in policy.limits.items():
         of_rule = policy.terms.get(entity, _PLAIN)
@@ -49,7 +49,7 @@ def rules_not_replayed(policy: Policy) -> dict[Entity, list[str]]:
 
 
 def assign(sums: Sums, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment, list[LeftOut]]:
-    """Return who shares a counter, of those who used any, and who is left out; all others have index -1."""
+    """Return the counters of the clients with use, and the clients left out; all others have index -1."""
     active = np.flatnonzero(sums.used[kind].active)
     clients = [sums.clients[client] for client in active.tolist()]
     assignment = Assignment.of(scenario.policy, kind, clients)
@@ -69,7 +69,7 @@ def assign(sums: Sums, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment,
 
 
 def _reasons(policy: Policy, kind: QuotaKind, clients: list[Client], assignment: Assignment) -> list[str]:
-    """Return [client] why nothing is said of it; "" where something is."""
+    """Return [client] the reason to leave it out, or ""."""
     said = {entity: not_replayed(of) for entity, of in policy.terms.items()}
     of_rule = ["" if rule is None else _says(rule, said.get(rule, [])) for rule in assignment.rules]
     reasons = [of_rule[unit] for unit in assignment.index.tolist()]

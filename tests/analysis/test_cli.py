@@ -75,9 +75,9 @@ def test_a_wrong_command_line_of_maintenance(tmp_path: Path, arguments: tuple[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("report", "--gap", "nan"), "Invalid value for '--gap'"),
-        (("report", "--gap", "inf"), "Invalid value for '--gap'"),
-        (("report", "--gap", "1e300"), "Invalid value for '--gap'"),
+        (("recommend", "--target", "p99 throttle < 1 s", "--headroom", "nan"), "Invalid value for '--headroom'"),
+        (("recommend", "--target", "p99 throttle < 1 s", "--headroom", "inf"), "Invalid value for '--headroom'"),
+        (("recommend", "--target", "p99 throttle < 1 s", "--headroom", "1e300"), "Invalid value for '--headroom'"),
         (("report", "--from", "2026-03-02", "--to", "2026-03-01"), "ends before it begins"),
         (("whatif", "--quotas", "q", "--from", "2026-03-02", "--to", "2026-03-01"), "ends before it begins"),
         (

@@ -1,4 +1,4 @@
--- Who connected, by address; without one, what a listener waited.
+-- Connections by address; rows without an address are accept waits of a listener.
 WITH tried AS (
     SELECT cluster, instance, listener, ip, mode, exempt, rule, sum(used) AS attempts, sum(throttled) AS refused,
         sum(throttle_ms) AS throttle_ms, sum(muted_ms) AS muted_ms, max(most_limit) AS "limit"

@@ -1,4 +1,4 @@
--- Whose use of a shared counter muted whom, and for how long. A quota of one's own mutes by one's own use alone.
+-- Muted time of each client of a shared counter, attributed to the other clients of it.
 SELECT s.counter, l.kind, l.cluster, l.broker, l.rule, s."user", s.client_id, s.victim_user, s.victim_client_id,
     sum(s.caused_ms) AS caused_ms, sum(s.muted_ms) AS muted_ms, coalesce(bool_or(s.victim_is_own), false) AS victim_is_own
 FROM shared s JOIN limits l ON l.counter = s.counter

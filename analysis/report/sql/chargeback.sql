@@ -1,4 +1,4 @@
--- What each user used on each local day, in columns of FOCUS 1.0. Tables local_hours and rates are the runner's.
+-- Usage of each user and local day, in columns of FOCUS 1.0. tables.py creates local_hours and rates.
 WITH used AS (
     SELECT u.cluster, coalesce(u."user", '(nobody: refused connections)') AS "user", h.day, h.day_ms, h.next_day_ms,
         h.month_ms, h.next_month_ms, sum(bytes_in) AS bytes_in, sum(bytes_out) AS bytes_out, sum(requests) AS requests

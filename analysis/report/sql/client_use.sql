@@ -1,5 +1,5 @@
--- What one client used of each of its counters in each UTC hour, what all on the counter used, and the limits.
--- The runner makes the view everybody: gold's charged without the filter.
+-- Usage of one client and of all clients, by counter of the client and UTC hour, with the limits.
+-- tables.py creates the view everybody: gold's charged without the filter.
 SELECT counter, any_value(kind) AS kind, any_value(role) AS role, any_value(broker) AS broker,
     any_value(instance) AS instance, any_value(rule) AS rule,
     epoch(date)::BIGINT + hour * 3600 AS at_s, sum(used) FILTER (is_own) AS used, sum(used) AS used_by_all,

@@ -1,4 +1,4 @@
--- Readings of the period before, of limits of which a tenth or more was used at some time in one of the two periods.
+-- Readings of the period before, for limits that were used to a tenth or more in either period.
 WITH close AS (
     SELECT cluster, broker, kind, rule, unit_user, unit_client_id FROM main.headroom WHERE max >= 0.1
     UNION

@@ -1,4 +1,4 @@
--- Who else is charged to the counters of one client, and how long its use muted the client (and the other way round).
+-- The other clients of one client's counters, with the muted time that each caused for the other.
 WITH others AS (
     SELECT counter, "user", client_id, sum(used) AS used, sum(muted_ms) AS muted_ms
     FROM everybody WHERE NOT is_own AND role <> 'shadow' GROUP BY ALL

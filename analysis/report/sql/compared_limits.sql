@@ -1,5 +1,5 @@
--- How close limits ran in this period and in the one before, where a tenth or more was used in one of them; of several
--- proxy instances, the one that used most.
+-- Used over limit in this period and in the one before, for limits used to a tenth or more in either; of several proxy
+-- instances, the one with the highest.
 WITH now AS (
     SELECT cluster, broker, kind, rule, unit_user, unit_client_id, max(p99) AS p99, arg_max("limit", p99) AS "limit"
     FROM main.headroom GROUP BY ALL

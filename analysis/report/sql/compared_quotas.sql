@@ -1,4 +1,4 @@
--- The limits that rules had, in this period and in the one before.
+-- The limits of each rule in this period and in the one before.
 WITH now AS (
     SELECT kind, rule, min("limit") AS least_limit, max("limit") AS most_limit FROM main.headroom GROUP BY ALL
 ), last AS (

@@ -1,5 +1,4 @@
--- The p99 of used over limit on each UTC date, for the trend: of periods of five days or more, and limits of which a
--- tenth or more was used at some time.
+-- The daily p99 of used over limit (UTC), for the trend: periods of five days or more, limits used to a tenth or more.
 WITH sums AS (
     SELECT r.counter, r.date, sum(r.busy) AS busy, max(r.max) AS max, arg_max(r."limit", r.last_ms) AS "limit",
         epoch_ms(r.date) AS midnight_ms,

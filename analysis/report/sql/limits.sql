@@ -1,4 +1,4 @@
--- Each counter of a rule with its names, once for the period.
+-- The names of each counter with a rule, once for the period.
 SELECT counter, names.*, window_ms, interval_ms
 FROM (
     SELECT counter, max(window_ms) AS window_ms, max(interval_ms) AS interval_ms, any_value({

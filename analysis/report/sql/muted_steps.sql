@@ -1,4 +1,4 @@
--- How long clients were muted in each step of the page's plots, by broker and rule: of the 20 muted longest.
+-- Muted share of each step of the page's plots, by client, broker and rule, for the 20 muted longest.
 WITH held AS (
     SELECT cluster, "user", client_id, broker, kind, rule, begin_ms, end_ms, muted_ms
     FROM muted WHERE role <> 'shadow' AND kind <> 'connection'

@@ -1,4 +1,4 @@
--- What the eight clients that moved most, and all others (place -1), moved in each step.
+-- Traffic by step of the page's plot: the eight clients with most bytes, and all others (place -1).
 WITH busiest AS (
     SELECT cluster, "user", client_id, row_number() OVER (ORDER BY bytes DESC, cluster, "user", client_id) - 1 AS place
     FROM (

@@ -1,4 +1,4 @@
--- Documents that ingest refused, of any time: by reason, with the first place of each.
+-- Rejected documents of any time: by reason, with the first place of each.
 SELECT fault, documents, first.*
 FROM (
     SELECT fault, count(*) AS documents,

@@ -1,4 +1,4 @@
--- Each rule that anything was used under: quotas, caps, limits in shadow; null: no limit was in force.
+-- Usage and throttles by rule: quotas, caps, limits in shadow; rule null: no limit was in force.
 SELECT kind, role, rule, exempt, mode, sum(used) AS used, sum(requests) AS requests, sum(throttled) AS throttled,
     sum(throttle_ms) AS throttle_ms, sum(muted_ms) AS muted_ms, min(least_limit) AS least_limit,
     max(most_limit) AS most_limit, count(DISTINCT hash("user", client_id, ip)) AS clients

@@ -1,4 +1,4 @@
--- Sums of each client, over all brokers.
+-- Totals of each client over all brokers.
 WITH moved AS (
     SELECT cluster, "user", client_id, sum(bytes_in) AS bytes_in, sum(bytes_out) AS bytes_out,
         sum(requests) AS requests, sum(request_time_ms) AS request_time_ms, sum(active_ms) AS active_ms,

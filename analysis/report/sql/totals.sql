@@ -1,4 +1,4 @@
--- The page's headline: a row for the period.
+-- The figures at the top of the page, in one row.
 SELECT (SELECT count(*) FROM talkers WHERE "user" IS NOT NULL) AS clients,
     (SELECT count(*) FROM talkers WHERE "user" IS NOT NULL AND muted_ms > 0) AS throttled,
     (SELECT coalesce(sum(muted_ms), 0) FROM talkers) AS muted_ms,

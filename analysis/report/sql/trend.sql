@@ -1,4 +1,4 @@
--- Where the daily p99 of each counter goes: Theil-Sen, the median of the slopes between any two days.
+-- The trend of each counter's daily p99: Theil-Sen, the median of the slopes between any two days.
 WITH days AS (
     SELECT counter, datediff('day', DATE '1970-01-01', date) AS day, p99 FROM headroom_days WHERE length_ms >= 43200000
 ), slopes AS (

@@ -1,6 +1,10 @@
 """A quota file is written whole or not at all, and what cannot be written is known before anything is read."""
 
 import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from analysis.cli import analyze
 from analysis.errors import AnalysisError
-from analysis.recommend.output import write
+from analysis.recommend.output import create
 from analysis.spark import session
 
 TARGET = "p99 throttle < 3 s"
@@ -32,62 +36,45 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "start", start)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_created_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
-    write(path, "quotas: []\n")
+    create(path, "quotas: []\r\n")
     new = tmp_path / "new"
     new.touch()
-    assert path.stat().st_mode == new.stat().st_mode, "as whoever runs it makes files"
-    write(path, "quotas: []\n# again\n")
-    assert path.read_text() == "quotas: []\n# again\n"
-    assert sorted(path.parent.iterdir()) == [new, path]
-    path.chmod(0o640)
-    write(path, "quotas: []\r\n")
     assert path.read_bytes() == b"quotas: []\r\n"
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_mode == new.stat().st_mode, "as whoever runs it makes files"
+    with pytest.raises(AnalysisError, match=r"quotas\.yaml cannot be written: File exists"):
+        create(path, "quotas: []\n")
+    assert path.read_bytes() == b"quotas: []\r\n"
 
 
-def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.write_text("theirs")
-    (tmp_path / ".quotas.yaml.new").symlink_to(theirs)
-    write(tmp_path / "quotas.yaml", "quotas: []\n")
-    assert theirs.read_text() == "theirs"
-    assert (tmp_path / ".quotas.yaml.new").is_symlink()
-
-
-def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> NoReturn:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(AnalysisError, match=r"quotas\.yaml cannot be written: No space left on device"):
-        write(tmp_path / "quotas.yaml", "quotas: []\n")
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match=r"quotas\.yaml cannot be written: File too large"), limited_files(0):
+        create(tmp_path / "quotas.yaml", "quotas: []\n")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_a_quota_file_that_is_there_is_not_replaced_unless_one_says_so(tmp_path: Path, force: bool) -> None:
-    path = tmp_path / "quotas.yaml"
-    path.write_text("quotas: []\n")
-    arguments = ["recommend", "--warehouse", str(tmp_path / "none"), "--target", TARGET, "--out", str(path)]
-    ran = CliRunner().invoke(analyze, [*arguments, *(["--force"] if force else [])])
-    assert ran.exit_code == 2
-    assert (f"{path} is there already: write to another file" in ran.stderr) is not force
-    assert path.read_text() == "quotas: []\n"
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """Let this process write no longer files."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_link_is_never_replaced(tmp_path: Path) -> None:
-    link = tmp_path / "quotas.yaml"
+def test_what_exists_is_refused_at_once(no_spark: None, tmp_path: Path) -> None:
+    file, pipe, link = (tmp_path / name for name in ("quotas.yaml", "pipe", "link"))
+    file.write_text("quotas: []\n")
+    os.mkfifo(pipe)
     link.symlink_to("elsewhere.yaml")
-    assert "is a link, as Kubernetes mounts a ConfigMap" in refused(link, "--force").stderr
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_what_is_no_file_is_refused_at_once(no_spark: None, tmp_path: Path, force: bool) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe"):
-        assert f"{path} is no file" in refused(path, *(["--force"] if force else [])).stderr
+    for path in (file, pipe, link, tmp_path):
+        assert f"{path} exists already: write to another file" in refused(path).stderr
+    assert file.read_text() == "quotas: []\n"
 
 
 @pytest.mark.parametrize(

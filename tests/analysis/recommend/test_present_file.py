@@ -191,7 +191,7 @@ def test_what_cannot_be_written_is_said_in_the_words_of_who_reads_it(
         merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=False))
     path = present.path
     assert str(raised.value) == (
-        f"{path}: what stands above cannot be written into it, and nothing is written: "
+        f"{path}: the limits above cannot be written into it, and nothing is written: "
         f"{path}:8:25: quotas[0]: is too much; {path}:9:1: so is this"
     )
 

@@ -22,8 +22,8 @@ def test_rates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("currency: EUR\n", "rates: must say what costs how much"),
-        ("currency: EUR\nrates: {}\n", "rates: must say what costs how much"),
+        ("currency: EUR\n", "rates: must have prices"),
+        ("currency: EUR\nrates: {}\n", "rates: must have prices"),
         ("rates:\n  requests: {per: 1, price: 1}\n", "currency: must be a currency"),
         ("currency: eur\nrates:\n  requests: {per: 1, price: 1}\n", ":1:11: currency: must be a currency"),
         (

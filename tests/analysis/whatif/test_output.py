@@ -47,26 +47,6 @@ def test_it_is_written_over_an_earlier_one(recorded: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("whatif/part-0.parquet", "part-0.parquet is there, and not made by what-if"),
-        ("whatif.html", "whatif.html is there, and not made by what-if"),
-    ],
-)
-def test_what_is_not_its_own_is_left(recorded: str, tmp_path: Path, name: str, said: str) -> None:
-    theirs = tmp_path / "out" / name
-    theirs.parent.mkdir(parents=True)
-    theirs.write_text("theirs")
-    ran = run(recorded, str(tmp_path / "out"), tmp_path)
-    assert ran.exit_code == 2
-    assert said in ran.stderr
-    assert "replay" not in ran.stderr
-    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [theirs]
-    assert theirs.read_text() == "theirs"
-
-
-@pytest.mark.spark
 def test_what_somebody_put_among_its_own_is_left(recorded: str, tmp_path: Path) -> None:
     assert run(recorded, str(tmp_path), tmp_path).exit_code == 0
     theirs = tmp_path / "whatif" / "joined.parquet"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.asked import Asked, nobody, parse
+from analysis.client_filter import ClientFilter, no_rows, parse
 from analysis.errors import AnalysisError
 
 
@@ -56,8 +56,8 @@ def test_what_names_nobody_says_the_form(text: str, said: str) -> None:
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))
 def test_what_is_shown_is_read_again(user: str, client_id: str) -> None:
-    asked = Asked({"user": user, "client_id": client_id})
-    assert parse(asked.describe()).names == asked.names
+    chosen = ClientFilter({"user": user, "client_id": client_id})
+    assert parse(chosen.describe()).names == chosen.names
 
 
 def test_a_folder_is_a_plain_name_of_its_own() -> None:
@@ -71,8 +71,8 @@ def test_a_folder_is_a_plain_name_of_its_own() -> None:
 
 def test_who_has_no_rows_hears_of_the_nearest() -> None:
     known = {"user": ["alice", "alicia", "bob"]}
-    said = str(nobody(parse("user=alise"), known, " from 12:00 to 13:00 UTC"))
+    said = str(no_rows(parse("user=alise"), known, " from 12:00 to 13:00 UTC"))
     assert said.startswith("no usage records of user=alise from 12:00 to 13:00 UTC: 3 others have a user in it")
     assert said.endswith("the nearest: user=alice, user=alicia")
-    both = str(nobody(parse("user=alice,client-id=x"), {**known, "client_id": []}, ""))
+    both = str(no_rows(parse("user=alice,client-id=x"), {**known, "client_id": []}, ""))
     assert both.endswith("user=alice has rows, but not with the other name; 0 others have a client-id in it")

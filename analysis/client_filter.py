@@ -1,4 +1,4 @@
-"""The client of a report: ``user=alice``, ``client-id=web``, ``user=alice,client-id=web`` or ``ip=10.0.0.5``."""
+"""The argument of ``--client``: ``user=alice``, ``client-id=web``, ``user=alice,client-id=web`` or ``ip=10.0.0.5``."""
 
 import ast
 import difflib
@@ -12,44 +12,45 @@ from analysis.errors import AnalysisError
 from quotas.names import configured_as
 
 FORM: Final = (
-    "write --client user=alice, client-id=web, user=alice,client-id=web or ip=10.0.0.5; a name with ,client-id= or "
-    "quotes in it stands in quotes: user='a,client-id=b'; client-id='' is who sends none"
+    "write --client user=alice, client-id=web, user=alice,client-id=web or ip=10.0.0.5; quote a name that has "
+    ",client-id= or quotes in it: user='a,client-id=b'; client-id='' is for clients that send none"
 )
 _COLUMNS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _PART: Final = re.compile(
     r"\s*(user|client-id|ip)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^'\"].*?)\s*(?=,\s*(?:user|client-id|ip)=|$)",
     re.DOTALL,
 )
-_FOR_A_PATH: Final = re.compile(r"[^A-Za-z0-9.-]")
+_NOT_IN_A_PATH: Final = re.compile(r"[^A-Za-z0-9.-]")
 _MOST_OF_A_PATH: Final = 60
 _NEAREST: Final = 3
 _COMPARED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClientFilter:
     """The names of a client, by columns of usage records."""
 
     names: Mapping[str, str]
 
     def condition(self, prefix: str = "") -> str:
-        """Return SQL that is true of its rows."""
-        return " AND ".join(f"{_sql_name(prefix + column)} = {_literal(name)}" for column, name in self.names.items())
+        """Return an SQL condition for the client's rows; ``prefix`` is that of the columns' names."""
+        literals = {column: "'" + name.replace("'", "''") + "'" for column, name in self.names.items()}
+        return " AND ".join(f'"{prefix}{column}" = {literal}' for column, literal in literals.items())
 
     def describe(self) -> str:
-        """Return the short form, as ``parse`` takes it."""
-        said = [f"{word}={_quoted(self.names[column])}" for word, column in _COLUMNS.items() if column in self.names]
-        return ",".join(said)
+        """Return the text that ``parse`` reads."""
+        parts = [f"{word}={_quoted(self.names[column])}" for word, column in _COLUMNS.items() if column in self.names]
+        return ",".join(parts)
 
     def folder(self) -> str:
-        """Return a part of a path that no other client has."""
+        """Return a directory name that is unique to the client."""
         text = self.describe()
-        plain = _FOR_A_PATH.sub("_", text.replace("=", "-"))[:_MOST_OF_A_PATH]
+        plain = _NOT_IN_A_PATH.sub("_", text.replace("=", "-"))[:_MOST_OF_A_PATH]
         return f"client={plain}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def parse(text: str) -> Asked:
-    """Return whom a text names. Raises AnalysisError that names the form."""
+def parse(text: str) -> ClientFilter:
+    """Read a filter. Raises AnalysisError with the syntax."""
     names: dict[str, str] = {}
     at = 0
     while True:
@@ -63,7 +64,7 @@ def parse(text: str) -> Asked:
         at += 1
     if "ip" in names and len(names) > 1:
         raise AnalysisError(f"--client {text!r}: an ip has no user and no client-id in records; {FORM}")
-    return Asked(names)
+    return ClientFilter(names)
 
 
 def _named(text: str, word: str, written: str) -> str:
@@ -77,8 +78,7 @@ def _named(text: str, word: str, written: str) -> str:
         return _address(text, name)
     if not name and word == "user":
         raise AnalysisError(f"--client {text!r}: the user is empty; {FORM}")
-    # Longer names are in records as they are counted.
-    return configured_as(name)
+    return configured_as(name)  # records have long names in their short form
 
 
 def _address(text: str, name: str) -> str:
@@ -89,21 +89,21 @@ def _address(text: str, name: str) -> str:
     try:
         return str(ip_address(name))
     except ValueError:
-        raise AnalysisError(f"--client {text!r}: {name!r} is no address, as records have them; {FORM}") from None
+        raise AnalysisError(f"--client {text!r}: {name!r} is no address; {FORM}") from None
 
 
 def _quoted(name: str) -> str:
-    """Return a name as ``parse`` reads it: as it is, where that is the same name."""
+    """Return a name as ``parse`` reads it, quoted only if necessary."""
     plain = name.isprintable() and name == name.strip() and name != "<default>"
     if plain and name and name[0] not in "'\"" and not re.search(r",\s*(user|client-id|ip)=", name):
         return name
     return ascii(name)
 
 
-def nobody(asked: Asked, known: Mapping[str, Iterable[str]], period: str) -> AnalysisError:
-    """Return the error of a client without rows; ``known`` are the names that others have, by columns."""
+def no_rows(client: ClientFilter, known: Mapping[str, Iterable[str]], period: str) -> AnalysisError:
+    """Return the error for a client without rows; ``known`` has the names of other clients, by column."""
     said = []
-    for column, name in asked.names.items():
+    for column, name in client.names.items():
         others = sorted(known.get(column, ()))
         word = next(word for word, each in _COLUMNS.items() if each == column)
         if name in others:
@@ -112,12 +112,4 @@ def nobody(asked: Asked, known: Mapping[str, Iterable[str]], period: str) -> Ana
         near = difflib.get_close_matches(name, others[:_COMPARED], n=_NEAREST, cutoff=0.5)
         nearest = f"; the nearest: {', '.join(f'{word}={_quoted(each)}' for each in near)}" if near else ""
         said.append(f"{len(others):,} other{'s have' if len(others) != 1 else ' has'} a {word} in it{nearest}")
-    return AnalysisError(f"no usage records of {asked.describe()}{period}: {'; '.join(said)}")
-
-
-def _sql_name(name: str) -> str:
-    return f'"{name}"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return AnalysisError(f"no usage records of {client.describe()}{period}: {'; '.join(said)}")
