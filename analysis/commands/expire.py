@@ -18,14 +18,14 @@ from analysis.spark.session import SparkSettings
     required=True,
     callback=options.seconds,
     metavar="TIME",
-    help="What ended longer ago goes: 90d, 12h.",
+    help="Remove hours that ended longer ago: 90d, 12h.",
 )
 @options.dry_run_option
 @options.spark_options
 def command(warehouse: str, keep_s: int, spark: SparkSettings, *, dry_run: bool) -> None:
-    """Remove old hours, with the tables made of them, and old rejected documents; never the newest hour.
+    """Remove old hours, with their gold, and old rejected documents; never the newest hour.
 
-    The time is counted back from the newest hour stored, or from now if that is earlier.
+    --keep is counted back from the newest hour stored, or from now if that is earlier.
     """
     running = session.start("expire", spark)
     from analysis.upkeep.expiry import Expiry

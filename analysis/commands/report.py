@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     metavar="DIR",
-    help="Where the report goes, as a directory report=<period>; default: DIR-reports, beside the warehouse.",
+    help="The parent of the report's directory, report=<period>; default: DIR-reports, beside the warehouse.",
 )
 @click.option(
     "--rates", type=click.Path(path_type=Path), metavar="FILE", help="Prices (YAML); without it, quantities alone."

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     help="The proposed quotas, as the proxy takes them; may be repeated, to compare several.",
 )
 @options.period_options
-@click.option("--out", metavar="DIR", help="Keep all figures (Parquet) and whatif.html there.")
+@click.option("--out", metavar="DIR", help="Write all figures (Parquet) and whatif.html there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(0), help="How many counters are printed.")
-@click.option("--fail-if-throttled", is_flag=True, help="Exit with 1 if anybody would be, surely or possibly.")
+@click.option("--fail-if-throttled", is_flag=True, help="Exit with 1 if any client would be, surely or possibly.")
 @options.spark_options
 def command(
     warehouse: str,
@@ -44,10 +44,10 @@ def command(
     as_json: bool,
     fail_if_throttled: bool,
 ) -> None:
-    """Say who would be throttled under other quotas, for how long, before and after.
+    """Show which clients would be throttled under proposed quotas, and for how long, before and after.
 
-    Clients that never had more than the limit would not be: the tables of gold tell. The rows of all others are
-    replayed against each file; delayed traffic is carried forward (docs/analysis.md).
+    Gold tells which clients never exceeded the proposed limit. The rows of all others are replayed against each file;
+    delayed traffic is carried forward (docs/analysis.md).
     """
     from analysis.demand import sums
     from analysis.demand.rows import Rows

@@ -1,4 +1,4 @@
-"""Spark as it runs: the session, what its workers need, folders through its JVM, how far it is.
+"""Spark: the session, the packages for its workers, files through its JVM, progress, signals.
 
-Must not know what it is used for: no record, no table, no quota.
+Must not know records, tables or quotas.
 """

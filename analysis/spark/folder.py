@@ -1,4 +1,4 @@
-"""Files wherever Hadoop can reach them: local, HDFS, object stores. All through the driver's JVM."""
+"""Files on any file system that Hadoop knows (local, HDFS, object stores), through the driver's JVM."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from analysis.errors import AnalysisError
 
 _IF_ABSENT: Final = "fs.option.create.conditional.overwrite"
-"""Of object stores, which make a file when it is closed: all others look when it is opened (Hadoop's createFile)."""
+"""Hadoop's createFile option for object stores, which create a file when it is closed and not when it is opened."""
 _IS_THERE: Final = ("FileAlreadyExistsException", "RemoteFileChangedException")
 
 
@@ -22,15 +22,15 @@ class Entry:
     """A file or a directory in a folder."""
 
     path: str
-    """From the folder on."""
+    """Relative to the folder."""
     size_bytes: int
-    """0 of a directory."""
+    """0 for a directory."""
     modified_s: float
-    """Unix time; of a directory on an object store, when it was asked for."""
+    """Unix time; for a directory on an object store, the time of the request."""
 
 
 class Folder:
-    """A directory, by its path or URI. All methods raise AnalysisError for what its file system will not do."""
+    """A directory, by its path or URI. All methods raise AnalysisError if the file system refuses."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         context: Any = spark.sparkContext
@@ -42,33 +42,32 @@ class Folder:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it is a directory of this machine, or of one that all machines have mounted."""
+        """Whether it is a local directory, or mounted on all machines."""
         return str(self._files.getScheme()) == "file"
 
     def exists(self, name: str = "") -> bool:
-        """Whether the directory, or something in it, is there."""
+        """Whether the directory, or a file in it, exists."""
         with self._said():
             return bool(self._files.exists(self._at(name)))
 
     def names(self, pattern: str) -> list[str]:
-        """Return the names of what is in it, sorted, by a glob: ``date=*``; of ``a/*`` the last parts."""
+        """Return the sorted names that match a glob like ``date=*``; for ``a/*`` the last parts."""
         with self._said():
             return sorted(status.getPath().getName() for status in self._files.globStatus(self._at(pattern)) or ())
 
     def entries(self, pattern: str) -> list[Entry]:
-        """Return what is in it, by a glob, sorted by path."""
+        """Return the entries that match a glob, sorted by path."""
         with self._said():
             root = str(self._files.makeQualified(self._path).toUri().getPath()).rstrip("/")
             found = self._files.globStatus(self._at(pattern)) or ()
             return sorted((_entry(each, root) for each in found), key=lambda entry: entry.path)
 
     def size_bytes(self, name: str) -> int:
-        """Return how much a directory, or a file, holds with all below it."""
+        """Return the size of a file, or of all files below a directory."""
         with self._said():
             return int(self._files.getContentSummary(self._at(name)).getLength())
 
     def read(self, name: str) -> str:
-        """Return a small file's text."""
         with self._said():
             stream = self._files.open(self._at(name))
             try:
@@ -77,18 +76,18 @@ class Folder:
                 stream.close()
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a file, over one that is there, with the directories that it is in; text as UTF-8."""
-        with NamedTemporaryFile() as local:  # JVM and Python share a disk; through py4j it takes thrice
+        """Write or replace a file, and create its directories; text as UTF-8."""
+        with NamedTemporaryFile() as local:  # by the disk, three times as fast as through py4j
             local.write(content.encode() if isinstance(content, str) else content)
             local.flush()
             self.put(Path(local.name), name)
 
     def create(self, name: str, content: str) -> bool:
-        """Write a small file that is not there yet; False where it is. Of several who want to, one does.
+        """Create a small file; return False if it exists. Only one of several concurrent callers succeeds.
 
-        In S3 that needs a store that knows ``If-None-Match``, and ``fs.s3a.create.conditional.enabled`` as it is.
+        S3 needs a store with ``If-None-Match``, and the default of ``fs.s3a.create.conditional.enabled``.
         """
-        if self.is_on_disk:  # not by Hadoop, which would leave a sum beside it that ``write`` does not renew
+        if self.is_on_disk:  # not by Hadoop, which would write a checksum file that ``write`` does not update
             try:
                 with self.on_disk(name).open("x", encoding="utf-8") as file:
                     file.write(content)
@@ -109,23 +108,23 @@ class Folder:
             return True
 
     def _new(self, path: Any) -> Any:
-        """Return a stream that makes a file, if there is none."""
+        """Open a new file; fails if it exists."""
         if self._files.hasPathCapability(path, _IF_ABSENT):
             return self._files.createFile(path).recursive().must(_IF_ABSENT, "true").build()
         return self._files.create(path, False)
 
     def put(self, content: Path, name: str) -> None:
-        """Copy a file of this machine to it, over one that is there, with the directories that it is in."""
+        """Copy a local file to it, replacing the one there, and create its directories."""
         with self._said():
             here = self._jvm.org.apache.hadoop.fs.Path("file", None, str(content))
             self._files.copyFromLocalFile(False, True, here, self._at(name))
 
     def on_disk(self, name: str) -> Path:
-        """Return where a file is on this machine's disk, if the folder ``is_on_disk``."""
+        """Return a file's local path, if the folder ``is_on_disk``."""
         return Path(str(self._files.makeQualified(self._at(name)).toUri().getPath()))
 
     def move(self, name: str, to: str) -> None:
-        """Give a directory in it another place, whose parents are made; what is there goes."""
+        """Move a directory in it, replacing the one there, and create its parents."""
         with self._said():
             self._files.delete(self._at(to), True)
             self._files.mkdirs(self._at(to).getParent())
@@ -134,7 +133,7 @@ class Folder:
             raise AnalysisError(f"{self._uri}: {name} cannot be renamed to {to}")
 
     def remove(self, name: str) -> None:
-        """Remove a directory in it, with all that it holds."""
+        """Remove a file, or a directory with its contents."""
         with self._said():
             self._files.delete(self._at(name), True)
 

@@ -1,11 +1,10 @@
-"""Ctrl-C: a terminal sends SIGINT, Spark's jobs are cancelled, and the command ends with one line.
+"""Ctrl-C: SIGINT cancels Spark's jobs, and the command ends with one line.
 
-PySpark keeps the signal from Java, and has a handler of its own, which asks Java from within whatever the program was
-just asking Java: what comes of it are pages about the two. Ours asks in a thread of its own, so over another
-connection, and has Java tell nothing of jobs that are cancelled.
+PySpark's own handler calls Java from within another call to Java, which prints pages of errors. Ours calls Java in a
+thread, over another connection, and turns off Java's log of cancelled jobs.
 
-SIGTERM is kept from Java as well: who sends it to all processes of a command (systemd does, if nobody says otherwise)
-would have Java end under the hands of the program, and tell of it at length. Java ends when the program does.
+Java ignores SIGTERM: systemd sends it to all processes of a service, and Java would end before the program, with pages
+of errors. Java ends with the program.
 """
 
 import os
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 EXIT_STATUS: Final = 130
-"""Of a command that it ended: 128 and the number of the signal, as shells have it."""
+"""The exit status after SIGINT: 128 + the number of the signal, as in shells."""
 _came = threading.Event()
 _starts_java = threading.Event()
 
 
 def is_cause(error: BaseException) -> bool:
-    """Whether what is raised comes of a SIGINT: Spark has words of its own for jobs that were cancelled."""
+    """Whether SIGINT caused an error, such as Spark's for a cancelled job."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, KeyboardInterrupt):
         found = found.__cause__ or found.__context__
@@ -35,9 +34,9 @@ def is_cause(error: BaseException) -> bool:
 
 
 def start(make: "Callable[[], SparkContext]") -> "SparkContext":
-    """Return the context that ``make`` starts, if there is none. From then on SIGINT cancels its jobs.
+    """Return the context that ``make`` starts. From then on SIGINT cancels its jobs.
 
-    Until then it is noted: Java would tell of who leaves it alone. In a thread, where PySpark sets no handler.
+    A SIGINT during the start takes effect afterwards. ``make`` runs in a thread, in which PySpark sets no handler.
     """
     if threading.current_thread() is not threading.main_thread():
         return _started(make)
@@ -64,7 +63,7 @@ def _started(make: "Callable[[], SparkContext]") -> "SparkContext":
 
 
 def _in_child() -> None:
-    """Have Java ignore SIGTERM, as PySpark has it ignore SIGINT: that outlasts the execution of a program."""
+    """Ignore SIGTERM in the forked process, which Java inherits, as PySpark does for SIGINT."""
     if _starts_java.is_set():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -73,7 +72,7 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def _hear(context: "SparkContext") -> None:
-    """Have SIGINT cancel jobs and raise KeyboardInterrupt."""
+    """Install the handler of SIGINT, which cancels jobs and raises KeyboardInterrupt."""
 
     def cancel() -> None:
         with suppress(Exception):  # Java may have ended

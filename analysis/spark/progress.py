@@ -1,8 +1,8 @@
-"""Lines that a command says on its way."""
+"""Progress messages."""
 
 import click
 
 
 def to_stderr(line: str) -> None:
-    """Say a line beside what a command found, which goes to stdout."""
+    """Print a line to stderr: stdout is for results."""
     click.echo(line, err=True)

@@ -1,7 +1,6 @@
-"""What Spark's Python workers need of Sluice: its packages, as a zip that the session hands them.
+"""Sends Sluice's packages to Spark's Python workers, as a zip.
 
-So a worker finds them before any others of their names, and needs nothing installed but the libraries
-(docs/decisions/0018).
+Workers find them before any others of their names, and need only the libraries installed (docs/decisions/0018).
 """
 
 import tempfile
@@ -17,11 +16,11 @@ _PACKAGES: Final = ("analysis", "config", "quotas")
 _HOME: Final = Path(__file__).resolve().parents[2]
 _NAME: Final = "sluice-workers.zip"
 _equipped: set[str] = set()
-"""Applications whose workers have the packages."""
+"""Ids of applications whose workers have the packages."""
 
 
 def equip(session: "SparkSession") -> None:
-    """Hand the packages to the workers of a session, those to come among them."""
+    """Send the packages to the workers of a session, including future ones."""
     context = session.sparkContext
     if context.applicationId not in _equipped:
         context.addPyFile(str(Path(_packed().name, _NAME)))
@@ -30,7 +29,7 @@ def equip(session: "SparkSession") -> None:
 
 @cache
 def _packed() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder with the zip, which is there until the program ends: workers fetch it from there."""
+    """Return a folder with the zip, which exists until the program ends: workers fetch it from there."""
     folder = tempfile.TemporaryDirectory(prefix="sluice-")
     with zipfile.ZipFile(Path(folder.name, _NAME), "w", zipfile.ZIP_DEFLATED) as archive:
         for package in _PACKAGES:

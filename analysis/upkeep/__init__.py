@@ -1,5 +1,4 @@
-"""The warehouse over the years: many small files made few large ones, and what is old removed.
+"""Maintenance of a warehouse: compaction of small files, removal of old hours, and the lock between such programs.
 
-Owns who may do so at a time, what of the table may be touched beside a running ingestion, and setting aside before
-removing. What readers make of it is in ``table/swaps``. Must not know what the rows are about.
+Must not know the content of rows.
 """

@@ -1,8 +1,7 @@
-"""One at a time: a file in the table that says who is at work, and is renewed while the work goes on.
+"""A lock for programs that change a warehouse: a file in the table, renewed while the work goes on.
 
-Each who takes it makes a file with the next number, which only one can, and the highest number has it. The last file
-stays, and says that its work is over: so a number is never given twice, and one that was held up for so long that
-another has taken over can write over nothing but its own.
+A process takes the lock by creating a file with the next number; the highest number has it. The last file stays and
+says that its work is over, so a number is never used twice, and a process that lost the lock overwrites only its own.
 """
 
 import json
@@ -10,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Final, Self
@@ -22,14 +22,14 @@ from analysis.spark.folder import Entry, Folder
 
 _NAME: Final = ".upkeep-lock-"
 _STALE_S: Final = 600
-"""A lock that was not renewed for as long is of a process that is no more."""
+"""A process that has not renewed its lock for this long is considered dead."""
 _RENEWED_S: Final = 30.0
 _SETTLED_S: Final = 2.0
-"""Some that speak S3 take a condition and do not hold to it: who wrote last has it, when all have written."""
+"""Some S3 stores accept conditional writes and ignore the condition: after this time the last writer has the lock."""
 
 
 class Lock:
-    """Held in a ``with``: raises AnalysisError where another process holds it. ``now_s`` is the wall clock."""
+    """A context manager; raises AnalysisError if another process has the lock. ``now_s`` is the wall clock."""
 
     def __init__(self, usage: Folder, what: str, now_s: Callable[[], float]) -> None:
         self._usage = usage
@@ -48,7 +48,7 @@ class Lock:
         self._usage.create(self._name, self._text())
         if not self._usage.is_on_disk:
             time.sleep(_SETTLED_S)
-        # Not by what ``create`` says: an answer may be lost on its way, and then it finds its own file there.
+        # The result of ``create`` does not tell: after a lost response, the retry finds its own file.
         *older, last = self._files()
         if (holder := self._said_in(last)).get("id") != self._id:
             raise AnalysisError(f"{_said(holder)} was faster to begin on this warehouse: try again when it is over")
@@ -65,25 +65,22 @@ class Lock:
         self._usage.write(self._name, self._text())
 
     def check(self) -> None:
-        """Raise RunError where another process has taken it over."""
+        """Raise RunError if another process has taken the lock over."""
         last = self._files()[-1:]
         if [file.path for file in last] != [self._name]:
             holder = _said(self._said_in(last[0]) if last else {})
             raise RunError(f"{holder} has taken over, because this was held up for {_STALE_S // 60} minutes")
 
     def _renew(self) -> None:
-        """Beside the work, of which a single step may take long: a directory is copied, Spark reads a day."""
+        """Renew the lock in a thread: a step of the work may take long."""
         while not self._over.wait(_RENEWED_S):
-            try:
+            with suppress(AnalysisError, Py4JError, OSError):  # the next time may succeed, or the work fails as well
                 self._usage.write(self._name, self._text())
-            except (AnalysisError, Py4JError, OSError):  # as it may be next time, or the work fails of it, too
-                continue
 
     def _refuse_beside(self, holder: dict[str, Any]) -> None:
         silent_s = self._now_s() - holder.get("renewed_s", 0)
         here = holder.get("host") == socket.gethostname()
         if not holder.get("over") and silent_s < _STALE_S and not (here and not _runs(holder.get("pid", 0))):
-            # Of this machine it is known that it runs.
             killed = "" if here else f"; if it was killed, {_STALE_S // 60} minutes after it was seen last"
             raise AnalysisError(
                 f"{_said(holder)} is at work on this warehouse, and was seen {silent_s:.0f} s ago: try again when it "
@@ -91,11 +88,11 @@ class Lock:
             )
 
     def _files(self) -> list[Entry]:
-        """Return those of all who had it, as far as they are not removed, the last one last."""
+        """Return the lock files, the newest last."""
         return sorted(self._usage.entries(f"{_NAME}*"), key=_number)
 
     def _said_in(self, file: Entry) -> dict[str, Any]:
-        """Return who holds it; of a file that is just being written, since when."""
+        """Return the content of a lock file; if it is being written, only its time."""
         try:
             found = json.loads(self._usage.read(file.path))
         except (AnalysisError, ValueError):
