@@ -1,6 +1,8 @@
 """Options that several commands share, as decorators."""
 
 import math
+import os
+import posixpath
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import wraps
@@ -9,10 +11,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from analysis.errors import AnalysisError
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _FORM: Final = "2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00; without an offset it is UTC"
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TABLES: Final = ("usage", "documents", "rejected", "gold", "checkpoints")
+"""Folders of a warehouse (docs/analysis-tables.md)."""
 
 
 class FiniteRange(click.FloatRange):
@@ -128,3 +134,29 @@ def _setting(written: str) -> tuple[str, str]:
     if not equals:
         raise click.BadParameter(f"{written!r} is not KEY=VALUE", param_hint="--conf")
     return key, value
+
+
+def refuse_table(out: str, warehouse: str) -> None:
+    """Raise AnalysisError if ``--out`` is in a table of the warehouse, whose readers would take its files for rows."""
+    place, root = _absolute(out), _absolute(warehouse)
+    for table in _TABLES:
+        if f"{place}/".startswith(f"{root}/{table}/"):
+            raise AnalysisError(f"--out: {out} is in {table}/, a table of the warehouse: name another directory")
+
+
+def beside(warehouse: str) -> str:
+    """Return the default directory of reports: the warehouse's path with ``-reports``. Raises AnalysisError."""
+    scheme, colon, path = warehouse.partition("://")
+    is_store = colon and scheme != "file"
+    if not (path.partition("/")[2].strip("/") if is_store else _absolute(warehouse)):
+        raise AnalysisError(f"--out: say where the report goes: there is no place beside {warehouse}")
+    plain = warehouse.rstrip("/")
+    return f"{_absolute(warehouse) if posixpath.basename(plain) in ('.', '..') else plain}-reports"
+
+
+def _absolute(place: str) -> str:
+    """Return a directory or URI without ``..``, and without links on a disk."""
+    scheme, colon, path = place.partition("://")
+    if colon and scheme != "file":
+        return f"{scheme}://{posixpath.normpath(path)}"
+    return os.path.realpath(path if colon else place.removeprefix("file:")).rstrip("/")

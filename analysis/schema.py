@@ -89,24 +89,18 @@ def _of(kind: QuotaKind) -> tuple[Column, ...]:
     )
 
 
+def _throttles(throttled: str, throttle_ms: str, muted_ms: str) -> tuple[Column, ...]:
+    return _times(throttled), Column(throttle_ms, COUNT, most=_MOST_TIMES_MS), Column(muted_ms, COUNT, per_ms=1)
+
+
 def _in_shadow(kind: QuotaKind) -> tuple[Column, ...]:
-    limit, throttled, throttle_ms, muted_ms = kind.row.shadow_columns
-    return (
-        _limit(limit),
-        _times(throttled),
-        Column(throttle_ms, COUNT, most=_MOST_TIMES_MS),
-        Column(muted_ms, COUNT, per_ms=1),
-    )
+    limit, *throttles = kind.row.shadow_columns
+    return (_limit(limit), *_throttles(*throttles))
 
 
 def _of_caps(kind: QuotaKind) -> tuple[Column, ...]:
-    caps, limits, rule, throttled, throttle_ms, muted_ms = kind.row.cap_columns
-    return (
-        *(_rule(name) for name in (caps, limits, rule)),
-        _times(throttled),
-        Column(throttle_ms, COUNT, most=_MOST_TIMES_MS),
-        Column(muted_ms, COUNT, per_ms=1),
-    )
+    caps, limits, rule, *throttles = kind.row.cap_columns
+    return (_rule(caps), _rule(limits), _rule(rule), *_throttles(*throttles))
 
 
 _OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
@@ -117,9 +111,7 @@ _OPTIONAL: Final = (
     Column("exempt", FLAG, missing=False, least=None),
     Column("ip", TEXT, missing=None, least=None),
     *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _rule(_OF_CONNECTIONS.rule)),
-    _times(_OF_CONNECTIONS.throttled),
-    Column(_OF_CONNECTIONS.throttle_ms, COUNT, most=_MOST_TIMES_MS),
-    Column(_OF_CONNECTIONS.muted_ms, COUNT, per_ms=1),
+    *_throttles(_OF_CONNECTIONS.throttled, _OF_CONNECTIONS.throttle_ms, _OF_CONNECTIONS.muted_ms),
     *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
 )
 OPTIONAL: Final = tuple(column.name for column in _OPTIONAL)

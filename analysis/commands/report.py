@@ -9,7 +9,6 @@ import click
 
 from analysis import options
 from analysis.errors import AnalysisError
-from analysis.report import place
 
 if TYPE_CHECKING:
     from analysis.report.rates import Rates
@@ -54,7 +53,8 @@ def command(
     Covers the last 24 hours that are stored, unless a period is given. Reads gold, the tables that `ingest` makes,
     without Spark. Writes report.html, its tables as Parquet, and chargeback.csv.
     """
-    out = place.chosen(out, warehouse)
+    out = out or options.beside(warehouse)
+    options.refuse_table(out, warehouse)
     prices = _rates(rates)
     from analysis import client_filter
     from analysis.report import job

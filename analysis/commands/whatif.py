@@ -56,7 +56,9 @@ def command(
     from analysis.whatif.job import whatif
     from analysis.whatif.output import Output
 
-    output = None if out is None else Output.at(out, warehouse)
+    if out is not None:
+        options.refuse_table(out, warehouse)
+    output = None if out is None else Output.at(out)
     scenarios = [_scenario(path) for path in quotas_paths]
     period = Period.around(begin, end)
     found = whatif(sums.read(warehouse, period), scenarios, Rows("whatif", spark, warehouse, period))

@@ -128,10 +128,6 @@ _DIMENSIONS: Final = {
     "ip": "ip",
 }
 _CAP: Final = "cap "
-_MOST_RULES: Final = 10_000
-"""The size of the cache of rules."""
-_LONGEST_REMEMBERED: Final = 500
-"""Longer rules are not cached, to bound the memory of the cache."""
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
@@ -143,17 +139,9 @@ def split_rules(text: str) -> list[str]:
     return found if BETWEEN.join(found) == text else [text]
 
 
+@lru_cache(maxsize=1000)
 def read_rule(text: str) -> Rule:
     """Read a rule as ``Entity.describe`` writes it, in records and metrics. Raises ValueError for anything else."""
-    return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _read(text)
-
-
-@lru_cache(maxsize=_MOST_RULES)
-def _remembered(text: str) -> Rule:
-    return _read(text)
-
-
-def _read(text: str) -> Rule:
     names: dict[str, Name] = {}
     whole, text = text, text.removesuffix(EACH)
     cap = text.startswith(_CAP)

@@ -1,7 +1,6 @@
 """Writes the figures and the page of what-if to ``--out``, over those of an earlier run."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -10,9 +9,6 @@ from analysis.errors import AnalysisError
 from analysis.warehouse import located
 from analysis.whatif.job import WhatIf
 from analysis.whatif.page import render
-
-_TABLES: Final = ("usage", "rejected", "documents", "checkpoints", "gold")
-"""Folders of a warehouse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +20,9 @@ class Output:
     table: str
 
     @classmethod
-    def at(cls, out: str, warehouse: str) -> "Output":
-        """Create the directory, by its path or URI. Raises AnalysisError for one in a table of the warehouse."""
+    def at(cls, out: str) -> "Output":
+        """Create the directory, by its path or URI. Raises AnalysisError."""
         files, place = located(out)
-        if any(f"{place}/".startswith(f"{located(warehouse)[1]}/{table}/") for table in _TABLES):
-            raise AnalysisError(f"--out: {out} is in a table of the warehouse: name another directory")
         try:
             files.create_dir(f"{place}/whatif")
         except OSError as error:

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.kernel import units
 from analysis.kernel.units import REPLAYED, Assignment, Client, Unit, caps_in_force, read_rule, recorded_unit
 from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
@@ -46,16 +45,6 @@ def test_rules_are_read_as_they_are_written(entity: Entity) -> None:
 def test_what_is_no_rule(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         read_rule(text)
-
-
-def test_rules_are_remembered_but_not_those_that_are_long() -> None:
-    """Records of others than a proxy may have names of 256 KiB, another one in each row."""
-    units._remembered.cache_clear()
-    for _ in range(2):
-        for number in range(3):
-            assert read_rule(f"user={number}{'x' * 256 * 1024}").entity.user is not None
-            assert read_rule(f"user={number}").entity == Entity(user=str(number))
-    assert (units._remembered.cache_info().currsize, units._remembered.cache_info().hits) == (3, 3)
 
 
 def test_an_ip_is_a_rule_too() -> None:

@@ -59,7 +59,7 @@ def test_what_somebody_put_among_its_own_is_left(recorded: str, tmp_path: Path) 
 def test_a_table_of_the_warehouse_is_no_place(no_spark: None, tmp_path: Path, out: str) -> None:
     ran = run(str(tmp_path), f"{tmp_path}/{out}", tmp_path)
     assert ran.exit_code == 2
-    assert "is in a table of the warehouse" in ran.stderr
+    assert "a table of the warehouse: name another directory" in ran.stderr
 
 
 @pytest.mark.parametrize("out", ["file", "file/sub", "taken", "file:{}/file"])

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from analysis.cli import analyze
 from analysis.errors import AnalysisError
-from analysis.report.place import beside, chosen
+from analysis.options import beside, refuse_table
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from analysis.report.place import beside, chosen
 )
 def test_a_table_is_no_place_for_a_report(out: str, warehouse: str) -> None:
     with pytest.raises(AnalysisError, match="name another directory"):
-        chosen(out, warehouse)
+        refuse_table(out, warehouse)
 
 
 @pytest.mark.parametrize(
@@ -41,20 +41,20 @@ def test_a_table_is_no_place_for_a_report(out: str, warehouse: str) -> None:
     ],
 )
 def test_other_places_are(out: str, warehouse: str) -> None:
-    assert chosen(out, warehouse) == out
+    refuse_table(out, warehouse)
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "w" / "usage").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "w" / "usage")
     with pytest.raises(AnalysisError):
-        chosen(str(tmp_path / "link" / "reports"), str(tmp_path / "w"))
+        refuse_table(str(tmp_path / "link" / "reports"), str(tmp_path / "w"))
 
 
 def test_the_command_says_so_before_anything_is_read() -> None:
     ran = CliRunner().invoke(analyze, ["report", "--warehouse", "/nowhere", "--out", "/nowhere/usage/reports"])
     assert ran.exit_code == 2
-    assert "is in usage/ of the warehouse" in ran.stderr
+    assert "is in usage/, a table of the warehouse" in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,12 @@ def test_the_command_says_so_before_anything_is_read() -> None:
         ("/", None),
     ],
 )
-def test_where_nobody_says_it_is_beside_the_warehouse(warehouse: str, reports: str | None) -> None:
-    assert beside(warehouse) == reports
+def test_the_default_is_beside_the_warehouse(warehouse: str, reports: str | None) -> None:
     if reports is None:
         with pytest.raises(AnalysisError, match=f"--out: say where the report goes.*beside {warehouse}"):
-            chosen(None, warehouse)
+            beside(warehouse)
     else:
-        assert chosen(None, warehouse) == reports
+        assert beside(warehouse) == reports
 
 
 def test_here_is_a_folder_that_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
