@@ -87,7 +87,7 @@ def command(
     """
     from analysis.demand import sums
     from analysis.demand.rows import Rows
-    from analysis.recommend.choices import Choices, Per
+    from analysis.recommend.choices import Choices
     from analysis.recommend.job import recommend
     from analysis.recommend.new_file import new_file
     from analysis.recommend.present_file import merged
@@ -99,7 +99,7 @@ def command(
     if out is not None:
         refuse_path(out)
     present = _present(quotas_path, per, propose=propose)
-    each = Per(per or Per.USER)
+    each = per or "user"
     period = Period.around(begin, end)
     recorded = sums.read(warehouse, period)
     policy = present.policy if present else by_name(recorded, each, choices)

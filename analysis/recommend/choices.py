@@ -1,19 +1,10 @@
 """The options of a recommendation."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from analysis.kernel.target import Target
 from quotas.entities import Entity
-
-
-class Per(StrEnum):
-    """The entity type of quotas in a new file."""
-
-    USER = "user"
-    CLIENT_ID = "client-id"
-    PAIR = "user,client-id"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from analysis.errors import AnalysisError
 from analysis.kernel.arrays import Indices
 from analysis.kernel.units import Assignment, Unit
 from analysis.page.words import counted
-from analysis.recommend.choices import Choices, Per
+from analysis.recommend.choices import Choices
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER
@@ -74,14 +74,14 @@ def by_rules(sums: Sums, policy: Policy, choices: Choices) -> QuotaCounters:
     return QuotaCounters(tuple(quotas), names, numbers, Counters(parts, len(names)), outside)
 
 
-def by_name(sums: Sums, per: Per, choices: Choices) -> Policy:
+def by_name(sums: Sums, per: str, choices: Choices) -> Policy:
     """Return unlimited quotas for each chosen user, client-id or pair. Raises AnalysisError if there is none."""
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     for kind, used in sums.used.items():
         for number in np.flatnonzero(used.used > 0).tolist():
             client = sums.clients[number]
-            user = None if per is Per.CLIENT_ID else client.user
-            client_id = None if per is Per.USER else client.client_id
+            user = None if per == "client-id" else client.user
+            client_id = None if per == "user" else client.client_id
             if "" not in (user, client_id) and client_id != OTHER and choices.chosen(entity := Entity(user, client_id)):
                 limits.setdefault(entity, {})[kind] = UNLIMITED
     if not limits:

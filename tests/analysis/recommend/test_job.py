@@ -18,7 +18,7 @@ from analysis.demand.sums import Circumstances
 from analysis.kernel.censoring import Answer
 from analysis.kernel.search import meets
 from analysis.kernel.target import parse_target
-from analysis.recommend.choices import Choices, Per
+from analysis.recommend.choices import Choices
 from analysis.recommend.job import confidence_of, recommend, with_headroom
 from analysis.recommend.need import Confidence, Need
 from analysis.recommend.quota_counters import by_name, by_rules
@@ -91,7 +91,7 @@ def choices(target: str = THROTTLE, **more: Any) -> Choices:
     return Choices(parse_target(target), **more)
 
 
-def found_in(warehouse: str, chosen: Choices, per: Per = Per.USER) -> dict[tuple[str, QuotaKind], Need]:
+def found_in(warehouse: str, chosen: Choices, per: str = "user") -> dict[tuple[str, QuotaKind], Need]:
     sums = sums_of(warehouse)
     wanted = by_rules(sums, by_name(sums, per, chosen), chosen)
     found = recommend(sums, chosen, wanted, rows_of(warehouse))
@@ -120,7 +120,7 @@ def test_the_broker_that_needs_most_decides(recorded: str) -> None:
 
 
 def test_who_has_too_little_data_gets_none(recorded: str) -> None:
-    found = found_in(recorded, choices(), Per.CLIENT_ID)
+    found = found_in(recorded, choices(), "client-id")
     assert {name: need.refused for (name, _), need in found.items() if need.refused} == {
         "client-id=bursts": "too little data: used in 5 s",
         "client-id=rare": "too little data: used in 1 s",
@@ -135,7 +135,7 @@ def test_no_quota_is_below_the_floor(recorded: str) -> None:
 def test_demand_that_was_held_up_is_taken_at_most(spark: SparkSession, tmp_path: Path) -> None:
     load_, due_bytes, _ = held_up(0.9 * MB)
     free = Load("eve", "free", due_bytes)
-    found = found_in(warehouse_of(spark, documents([load_, free, CLOCK]), tmp_path), choices(), Per.CLIENT_ID)
+    found = found_in(warehouse_of(spark, documents([load_, free, CLOCK]), tmp_path), choices(), "client-id")
     held, known = (found[f"client-id={name}", PRODUCE] for name in ("held", "free"))
     assert held.answer is Answer.INTERVAL
     assert known.answer is Answer.EXACT

@@ -12,7 +12,7 @@ from analysis.demand.sums import Circumstances, Sums, Used
 from analysis.errors import AnalysisError
 from analysis.kernel.target import parse_target
 from analysis.kernel.units import Client
-from analysis.recommend.choices import Choices, Per
+from analysis.recommend.choices import Choices
 from analysis.recommend.quota_counters import QuotaCounters, by_name, by_rules
 from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
@@ -63,17 +63,17 @@ def test_four_client_ids_of_one_user_stay_four() -> None:
 def test_a_new_file_is_for_whom_a_quota_can_name() -> None:
     recorded = recording([client("alice", "app"), client("alice", ""), client("bob", "sluice:other"), client("", "x")])
 
-    def names(per: Per, *patterns: str) -> list[str]:
+    def names(per: str, *patterns: str) -> list[str]:
         chosen = Choices(CHOICES.target, entities=patterns)
         return [entity.describe() for entity in by_name(recorded, per, chosen).limits]
 
-    assert names(Per.USER) == ["user=alice", "user=bob"]
-    assert names(Per.CLIENT_ID) == ["client-id=app", "client-id=x"]
-    assert names(Per.PAIR) == ["user=alice, client-id=app"]
-    assert names(Per.USER, "user=b*") == ["user=bob"]
+    assert names("user") == ["user=alice", "user=bob"]
+    assert names("client-id") == ["client-id=app", "client-id=x"]
+    assert names("user,client-id") == ["user=alice, client-id=app"]
+    assert names("user", "user=b*") == ["user=bob"]
     with pytest.raises(AnalysisError, match=r"nobody who used anything matches --entities zoe: .* as in user=alice"):
-        names(Per.USER, "zoe")
-    wanted = by_rules(recorded, by_name(recorded, Per.USER, CHOICES), CHOICES)
+        names("user", "zoe")
+    wanted = by_rules(recorded, by_name(recorded, "user", CHOICES), CHOICES)
     assert holders(wanted) == [Entity("alice"), Entity("alice"), Entity("bob"), None]
 
 
