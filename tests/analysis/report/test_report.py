@@ -423,7 +423,7 @@ def test_rows_that_are_not_in_gold_are_told(tmp_path: Path) -> None:
         (("--zone", "Asia/Kolkata"), "gold is by full UTC hours"),
         (("--rates", "/nowhere"), "/nowhere: no such file"),
         (("--client", "alice"), "'alice' names no client"),
-        (("--out", "{warehouse}/usage/x"), "is in usage/ of the warehouse"),
+        (("--out", "{warehouse}/usage/x"), "is in usage/, a table of the warehouse"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
