@@ -12,6 +12,7 @@ import click
 import analysis.commands
 from analysis.errors import AnalysisError, RunError, of_worker
 from analysis.spark import interrupt
+from config.problems import ConfigError
 
 _ANSWER_BY_STATUS: Final = ("recommend", "whatif")
 """Commands whose exit status 1 is an answer: any error of theirs exits with 2."""
@@ -41,23 +42,19 @@ class _Commands(click.Group):
             if interrupt.is_cause(error):
                 _stopped()
             answers = ctx.invoked_subcommand in _ANSWER_BY_STATUS
-            said = str(error) if isinstance(error, AnalysisError) else of_worker(error)
+            is_ours = isinstance(error, (AnalysisError, ConfigError))
+            said = str(error) if is_ours else of_worker(error)
             if said is not None:
                 click.echo(f"error: {said}", err=True)
-                sys.exit(_status(error, answers=answers))
+                failed = isinstance(error, RunError) or not is_ours
+                sys.exit(1 if failed and not answers else 2)
             if not answers:
                 raise
             if isinstance(error, BrokenPipeError):
                 sys.stdout = StringIO()  # Python flushes stdout when it ends, which would fail again
             else:
                 traceback.print_exc()
-            sys.exit(AnalysisError.exit_status)
-
-
-def _status(error: Exception, *, answers: bool) -> int:
-    if answers:
-        return AnalysisError.exit_status
-    return error.exit_status if isinstance(error, AnalysisError) else RunError.exit_status
+            sys.exit(2)
 
 
 def _stopped() -> NoReturn:

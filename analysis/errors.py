@@ -1,19 +1,15 @@
 """Errors that the user can fix, and the cause of one in Spark's long messages."""
 
 import re
-from typing import ClassVar, Final
+from typing import Final
 
 
 class AnalysisError(Exception):
-    """An error in one line: the finding, its place and the fix. The command line exits with ``exit_status``."""
-
-    exit_status: ClassVar[int] = 2
+    """An error in one line: the finding, its place and the fix. The command line exits with 2."""
 
 
 class RunError(AnalysisError):
-    """A valid request that failed while it ran."""
-
-    exit_status: ClassVar[int] = 1
+    """A valid request that failed while it ran. The command line exits with 1, unless that is an answer."""
 
 
 _RAISED: Final = re.compile(r"(?:Caused by: )?([\w.$]*(?:Error|Exception): .+)")

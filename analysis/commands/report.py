@@ -2,16 +2,11 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import click
 
 from analysis import options
-from analysis.errors import AnalysisError
-
-if TYPE_CHECKING:
-    from analysis.report.rates import Rates
 
 
 @click.command()
@@ -55,24 +50,13 @@ def command(
     """
     out = out or options.beside(warehouse)
     options.refuse_table(out, warehouse)
-    prices = _rates(rates)
     from analysis import client_filter
     from analysis.report import job
+    from analysis.report.rates import load
 
     wanted = None if client is None else client_filter.parse(client)
+    prices = None if rates is None else load(rates)
     request = job.ReportRequest(warehouse, begin, end, out, prices, zone, against == "before", wanted)
     answer, page = job.run(request, datetime.now(UTC), lambda line: click.echo(line, err=True))
     click.echo(answer)
     click.echo(page)
-
-
-def _rates(path: Path | None) -> "Rates | None":
-    if path is None:
-        return None
-    from analysis.report.rates import load
-    from config.problems import ConfigError
-
-    try:
-        return load(path)
-    except ConfigError as error:
-        raise AnalysisError(str(error)) from None

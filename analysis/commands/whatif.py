@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis import options
-from analysis.errors import AnalysisError
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
@@ -72,13 +71,9 @@ def command(
 
 def _scenario(path: Path) -> "Scenario":
     from analysis.whatif.scenarios import Scenario, rules_not_replayed
-    from config.problems import ConfigError
     from quotas.stores.file import load
 
-    try:
-        loaded = load(path)
-    except ConfigError as error:
-        raise AnalysisError(str(error)) from None
+    loaded = load(path)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     for entity, words in rules_not_replayed(loaded.policy).items():

@@ -10,7 +10,6 @@ SELECT {
         SELECT CAST(coalesce(sum(missing), 0) AS BIGINT) FROM (
             SELECT max(seq) + 1 - CASE WHEN bool_or(is_first) THEN 0 ELSE min(seq) END - count(*) AS missing
             FROM documents GROUP BY cluster, instance, boot)
-    ),
-    capped: coalesce((SELECT bool_or(role = 'cap') FROM charged_here), false)
+    )
 }
 FROM client

@@ -28,8 +28,6 @@ NAMES: Final = ("cluster", "instance", "broker", "user", "client_id")
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The circumstances of a recording."""
-
     begin_ms: int
     """Unix time of the first interval."""
     end_ms: int
@@ -48,12 +46,9 @@ class Circumstances:
     """Gaps in the documents' numbers."""
     exempt_rows: int
     """Rows of exempt clients, which are left out of everything else."""
-    capped: bool
-    """Whether any client was charged to caps."""
 
     @property
     def seconds(self) -> int:
-        """The length of the period."""
         return max(-(-(self.end_ms - self.origin_ms) // 1000), 1)
 
     @property
@@ -119,8 +114,6 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums of a period."""
-
     circumstances: Circumstances
     identities: pa.Table
     """[client] the columns NAMES."""

@@ -89,7 +89,6 @@ class Cells:
         return cls(key[starts] // span, key[starts] % span, sent, np.minimum(muted, 1.0))
 
     def plus(self, *others: "Cells") -> "Cells":
-        """Return the sum with other cells."""
         parts = [part for part in (self, *others) if len(part.number)]
         if len(parts) < 2:
             return parts[0] if parts else self

@@ -14,8 +14,6 @@ from quotas.rate import Window
 
 
 class Measure(StrEnum):
-    """The measure that a target limits."""
-
     THROTTLE = "throttle"
     """The throttle times of requests."""
     DELAY = "delay"

@@ -95,7 +95,6 @@ class Assignment:
 
 
 def caps_in_force(policy: Policy, kind: QuotaKind, client: Client) -> list[Entity]:
-    """Return the enforced caps of a client."""
     table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
     lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
     found = caps_of(table, terms, lengths, group, client.user, client.client_id)

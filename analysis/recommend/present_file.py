@@ -43,12 +43,9 @@ class Present:
 
 
 def read(path: Path) -> Present:
-    """Return the quotas of a file. Raises AnalysisError."""
-    try:
-        text = read_text(path)
-        return Present(path, text, parse(str(path), text))
-    except ConfigError as error:
-        raise AnalysisError(str(error)) from None
+    """Return the quotas of a file. Raises ConfigError."""
+    text = read_text(path)
+    return Present(path, text, parse(str(path), text))
 
 
 def merged(present: Present, of: Sequence[Verdict], *, propose: bool = False) -> str:

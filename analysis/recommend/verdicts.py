@@ -51,7 +51,6 @@ class Verdict:
     need: Need | None = None
 
     def line(self, *, propose: bool) -> str:
-        """Return a line of the difference."""
         before = number(self.before) if self.before < UNLIMITED else "unlimited"
         said = f"{self.fate} {self.entity.describe()} {self.kind} {before}"
         if self.need is None or self.fate not in (Fate.CHANGE, Fate.LOW):

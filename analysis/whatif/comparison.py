@@ -23,8 +23,6 @@ _OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit i
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the counters of one scenario."""
-
     counters: int
     limited: int
     """Counters with a limit under the proposed quotas."""
@@ -75,7 +73,6 @@ def touched(found: WhatIf, scenario: str, most: int | None = None) -> list[Row]:
 
 
 def sentence(sums: Totals, scenario: str) -> str:
-    """Return the result in one line."""
     possibly = f", and possibly {sums.possibly_throttled:,} more" if sums.possibly_throttled else ""
     return (
         f"{words.plain(scenario)}: {sums.throttled:,} of {words.counted(sums.counters, 'counter')} would be "
@@ -149,7 +146,6 @@ def left_out(found: WhatIf, scenario: str) -> list[str]:
 
 
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)
@@ -175,7 +171,6 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def who(row: Row) -> str:
-    """Return the names of the counter."""
     return words.plain(words.counter(row["user"] or None, row["client_id"] or None))
 
 

@@ -30,7 +30,6 @@ _HEADS: Final = (
 
 
 def render(found: WhatIf) -> str:
-    """Return the page."""
     circumstances = found.circumstances
     title = f"{words.from_to(circumstances.begin, circumstances.end)} UTC"
     names = [scenario.name for scenario in found.scenarios]

@@ -1,6 +1,5 @@
 """Assigns clients to counters of a scenario, and leaves out clients under rules that are not replayed."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,7 +63,10 @@ def assign(sums: Sums, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment,
         assignment = Assignment.of(scenario.policy, kind, [sums.clients[client] for client in active.tolist()])
     index = np.full(len(sums.clients), -1)
     index[active] = assignment.index
-    left_out = [LeftOut(scenario.name, kind.value, _named(of), reason) for reason, of in by_reason.items()]
+    left_out = []
+    for reason, of in by_reason.items():
+        names = tuple(sorted({f"{each.user} / {each.client_id}" for each in of}))
+        left_out.append(LeftOut(scenario.name, kind.value, names, reason))
     return Assignment(assignment.units, assignment.rules, assignment.limits, index), left_out
 
 
@@ -84,8 +86,3 @@ def _reasons(policy: Policy, kind: QuotaKind, clients: list[Client], assignment:
 
 def _says(rule: Entity, words: list[str]) -> str:
     return f"{' and '.join(words)} of {rule.describe()} is not replayed" if words else ""
-
-
-def _named(clients: Iterable[Client]) -> tuple[str, ...]:
-    """Return ``user / client-id`` of clients, each once."""
-    return tuple(sorted({f"{each.user} / {each.client_id}" for each in clients}))

@@ -258,7 +258,7 @@ DAY_MS = 86_400_000
 def test_confidence_comes_with_what_was_recorded(
     days: float, missing: int, answer: Answer, confidence: Confidence
 ) -> None:
-    period = Circumstances(0, int(days * DAY_MS), 0, 1, Window(), 1, ("enforce",), 1000, 100, missing, 0, capped=False)
+    period = Circumstances(0, int(days * DAY_MS), 0, 1, Window(), 1, ("enforce",), 1000, 100, missing, 0)
     found, because = confidence_of(answer, period, [])
     assert found is confidence
     assert bool(because) is (confidence is Confidence.LOW)

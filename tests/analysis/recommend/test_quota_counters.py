@@ -22,7 +22,7 @@ from quotas.rate import Window
 
 PRODUCE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
 EACH = Default.DEFAULT
-PERIOD = Circumstances(0, 60_000, 0, 1, Window(), 1, ("enforce",), 1000, 60, 0, 0, capped=False)
+PERIOD = Circumstances(0, 60_000, 0, 1, Window(), 1, ("enforce",), 1000, 60, 0, 0)
 CHOICES = Choices(parse_target("p99 throttle < 100 ms"))
 FOUR = ("orders", "billing", "search", "audit")
 
