@@ -124,11 +124,6 @@ def older_option(of_what: str) -> Callable[[_Command], _Command]:
     )
 
 
-def dry_run_option(command: _Command) -> _Command:
-    """Add ``dry_run: bool``."""
-    return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(command)
-
-
 def _setting(written: str) -> tuple[str, str]:
     key, equals, value = written.partition("=")
     if not equals:

@@ -14,9 +14,8 @@ from analysis.spark.session import SparkSettings
 @click.command()
 @options.warehouse_option
 @options.older_option("Only days that ended so long ago (UTC), and never the newest.")
-@options.dry_run_option
 @options.spark_options
-def command(warehouse: str, older_s: int, spark: SparkSettings, *, dry_run: bool) -> None:
+def command(warehouse: str, older_s: int, spark: SparkSettings) -> None:
     """Make few large files of the many small ones of days that are over.
 
     Beside running ingestions, but not beside programs that read rows; it may be killed at any moment, and the next run
@@ -25,10 +24,11 @@ def command(warehouse: str, older_s: int, spark: SparkSettings, *, dry_run: bool
     running = session.start("compact", replace(spark, by_rows=True))
     from analysis.upkeep.compaction import Compaction
 
-    found = Compaction(running, warehouse, to_stderr, time.time).run(older_s, dry_run=dry_run)  # noqa: TID251  dates
+    found = Compaction(running, warehouse, to_stderr, time.time).run(older_s)  # noqa: TID251  dates
     if not found.days:
         click.echo(f"{warehouse}: nothing to compact")
         return
-    size = f"{found.days:,} day{'s' * (found.days != 1)}, {found.batches:,} batches of {found.size_bytes / 1e6:,.1f} MB"
-    now = "" if dry_run else f" became {found.batches_made:,} of {found.bytes_made / 1e6:,.1f} MB"
-    click.echo(f"{warehouse}: {size}{now}")
+    click.echo(
+        f"{warehouse}: {found.days:,} day{'s' * (found.days != 1)}, {found.batches:,} batches of "
+        f"{found.size_bytes / 1e6:,.1f} MB became {found.batches_made:,} of {found.bytes_made / 1e6:,.1f} MB"
+    )

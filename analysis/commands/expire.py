@@ -20,7 +20,7 @@ from analysis.spark.session import SparkSettings
     metavar="TIME",
     help="Remove hours that ended longer ago: 90d, 12h.",
 )
-@options.dry_run_option
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @options.spark_options
 def command(warehouse: str, keep_s: int, spark: SparkSettings, *, dry_run: bool) -> None:
     """Remove old hours, with their gold, and old rejected documents; never the newest hour.

@@ -6,7 +6,7 @@ what comes, and is followed. A run that was killed is finished by the next progr
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
@@ -39,6 +39,11 @@ class Compacted:
     batches_made: int = 0
     bytes_made: int = 0
 
+    def add(self, other: "Compacted") -> None:
+        """Add another one's numbers."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
 
 class Compaction:
     """Of one warehouse. ``tell`` gets a line about each day; ``now_s`` is the wall clock."""
@@ -52,13 +57,9 @@ class Compaction:
         self._tell = tell
         self._now_s = now_s
 
-    def run(self, older_s: int, *, dry_run: bool = False) -> Compacted:
+    def run(self, older_s: int) -> Compacted:
         """Compact the days that ended so long ago. Raises AnalysisError where another program is at work."""
         found = Compacted()
-        if dry_run:
-            for date in self._over(older_s):
-                self._day(date, found, None)
-            return found
         with Lock(Folder(self._spark, f"{self._root}/usage"), "compact", self._now_s) as lock:
             recover(self._folder)
             for date in self._over(older_s):
@@ -70,26 +71,21 @@ class Compaction:
         until = datetime.fromtimestamp(self._now_s() - older_s, UTC) - timedelta(days=1)
         return [date for date in self._folder.names("usage/date=*")[:-1] if date <= f"date={until:%Y-%m-%d}"]
 
-    def _day(self, date: str, found: Compacted, lock: Lock | None) -> None:
-        batches = before = after = 0
+    def _day(self, date: str, found: Compacted, lock: Lock) -> None:
+        day = Compacted(days=1)
         for table in _TABLES:
-            due = self._due(table, date)
-            if not due:
-                continue
-            batches += sum(map(len, due.values()))
-            before += self._size_bytes(table, date, due)
-            if lock is not None:
+            if due := self._due(table, date):
+                day.batches += sum(map(len, due.values()))
+                day.size_bytes += self._size_bytes(table, date, due)
                 name = f"compacted-{uuid4().hex[:12]}"
                 self._rewrite(table, date, due, name, lock)
-                found.batches_made += len(due)
-                after += self._size_bytes(table, date, {hour: [f"batch={name}"] for hour in due})
-        if batches:
-            found.days += 1
-            found.batches += batches
-            found.size_bytes += before
-            found.bytes_made += after
-            now = f", now {after / 1e6:,.1f} MB" if lock is not None else " would be compacted"
-            self._tell(f"{date}: {batches:,} batches of {before / 1e6:,.1f} MB{now}")
+                day.batches_made += len(due)
+                day.bytes_made += self._size_bytes(table, date, {hour: [f"batch={name}"] for hour in due})
+        if day.batches:
+            found.add(day)
+            self._tell(
+                f"{date}: {day.batches:,} batches of {day.size_bytes / 1e6:,.1f} MB, now {day.bytes_made / 1e6:,.1f} MB"
+            )
 
     def _due(self, table: str, date: str) -> Batches:
         """Return batches that may become one: of an hour with several. The last of a stream may be written again."""
