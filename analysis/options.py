@@ -111,19 +111,6 @@ def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
     return int(number) * _UNITS_S[unit]
 
 
-def older_option(of_what: str) -> Callable[[_Command], _Command]:
-    """Add ``older_s: int``: only those that ended so long ago."""
-    return click.option(
-        "--older-than",
-        "older_s",
-        default="2h",
-        show_default=True,
-        callback=seconds,
-        metavar="TIME",
-        help=of_what,
-    )
-
-
 def _setting(written: str) -> tuple[str, str]:
     key, equals, value = written.partition("=")
     if not equals:

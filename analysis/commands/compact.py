@@ -13,13 +13,20 @@ from analysis.spark.session import SparkSettings
 
 @click.command()
 @options.warehouse_option
-@options.older_option("Only days that ended so long ago (UTC), and never the newest.")
+@click.option(
+    "--older-than",
+    "older_s",
+    default="2h",
+    show_default=True,
+    callback=options.seconds,
+    metavar="TIME",
+    help="Only days that ended longer ago (UTC), and never the newest.",
+)
 @options.spark_options
 def command(warehouse: str, older_s: int, spark: SparkSettings) -> None:
-    """Make few large files of the many small ones of days that are over.
+    """Merge the many small files of days that are over into few large ones.
 
-    Beside running ingestions, but not beside programs that read rows; it may be killed at any moment, and the next run
-    goes on.
+    May run beside ingestion, but not beside programs that read rows. The next run completes one that was killed.
     """
     running = session.start("compact", replace(spark, by_rows=True))
     from analysis.upkeep.compaction import Compaction

@@ -1,7 +1,7 @@
-"""Days that are over in few large files, made by Spark of the many small ones of their batches; under the lock.
+"""Compaction: Spark merges the batches of days that are over into one each, under the lock.
 
-A day at a time, of each table: its batches become one, written aside and compared; then a journal says what goes and
-what comes, and is followed. A run that was killed is finished by the next program that takes the lock.
+For each day and table, the new batch is written aside and compared; then a journal lists what to remove and to add, and
+is executed. The next program that takes the lock completes a run that was killed.
 """
 
 import json
@@ -21,17 +21,17 @@ from analysis.spark.folder import Folder
 from analysis.upkeep.lock import Lock
 
 Batches = dict[str, list[str]]
-"""By ``hour=HH``."""
+"""Names of batches, by ``hour=HH``."""
 _ASIDE: Final = ".compacting"
 _JOURNAL: Final = f"{_ASIDE}.json"
 _ROWS_PER_FILE: Final = 5_000_000
 _TABLES: Final = {"usage": ROWS.names, "documents": DOCUMENTS.names[:-1]}
-"""Their columns, without ``batch``."""
+"""Tables and their columns, without ``batch``."""
 
 
 @dataclass(slots=True)
 class Compacted:
-    """What a run came to: batches, and the bytes of their files, before and after."""
+    """The result of a run: batches, and the bytes of their files, before and after."""
 
     days: int = 0
     batches: int = 0
@@ -46,7 +46,7 @@ class Compacted:
 
 
 class Compaction:
-    """Of one warehouse. ``tell`` gets a line about each day; ``now_s`` is the wall clock."""
+    """Compacts a warehouse. ``tell`` gets a line about each day; ``now_s`` is the wall clock."""
 
     def __init__(
         self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_s: Callable[[], float]
@@ -58,7 +58,7 @@ class Compaction:
         self._now_s = now_s
 
     def run(self, older_s: int) -> Compacted:
-        """Compact the days that ended so long ago. Raises AnalysisError where another program is at work."""
+        """Compact the days that ended longer ago. Raises AnalysisError if another program has the lock."""
         found = Compacted()
         with Lock(Folder(self._spark, f"{self._root}/usage"), "compact", self._now_s) as lock:
             recover(self._folder)
@@ -67,7 +67,7 @@ class Compaction:
         return found
 
     def _over(self, older_s: int) -> list[str]:
-        """Return the dates that are over: all but the newest that ended before."""
+        """Return the dates that ended before, without the newest."""
         until = datetime.fromtimestamp(self._now_s() - older_s, UTC) - timedelta(days=1)
         return [date for date in self._folder.names("usage/date=*")[:-1] if date <= f"date={until:%Y-%m-%d}"]
 
@@ -88,7 +88,7 @@ class Compaction:
             )
 
     def _due(self, table: str, date: str) -> Batches:
-        """Return batches that may become one: of an hour with several. The last of a stream may be written again."""
+        """Return the batches of hours with several, without the last batch of a stream, which may be written again."""
         last = self._last_of_streams(table)
         due: Batches = {}
         for entry in self._folder.entries(f"{table}/{date}/hour=*/batch=*"):
@@ -130,7 +130,7 @@ class Compaction:
 
 
 def recover(folder: Folder) -> None:
-    """Finish what a run that was killed had begun, or remove what it left; for whoever has the lock."""
+    """Complete a run that was killed after it wrote its journal, or remove its files. Needs the lock."""
     if folder.exists(_JOURNAL):
         _follow(folder, json.loads(folder.read(_JOURNAL)))
         folder.remove(_JOURNAL)
@@ -150,6 +150,6 @@ def _follow(folder: Folder, journal: dict[str, Any]) -> None:
 
 
 def _proof(table: DataFrame, columns: list[str]) -> list[Any]:
-    """Return of each hour how many rows there are, and a sum of hashes of them."""
+    """Return for each hour the number of rows, and a sum of their hashes."""
     hashed = F.bit_xor(F.xxhash64(*columns))
     return sorted(table.groupBy("hour").agg(F.count("*"), hashed).collect())

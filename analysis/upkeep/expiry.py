@@ -1,4 +1,4 @@
-"""Removes old hours of rows, documents and gold, and old rejected documents, under the lock."""
+"""Expiry: removes old hours of rows, documents and gold, and old rejected documents, under the lock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from analysis.upkeep.lock import Lock
 
 _HOUR: Final = timedelta(hours=1)
 _TABLES: Final = ("usage", "documents", *(f"gold/{table.name}_hour" for table in TABLES))
-"""By date and hour."""
+"""Tables with partitions of date and hour."""
 
 
 @dataclass(slots=True)
 class Expired:
-    """What a run came to."""
+    """The result of a run."""
 
     before: datetime
-    """What ended until then went."""
+    """Hours that ended until then were removed."""
     hours: int = 0
     size_bytes: int = 0
-    """Of their rows."""
+    """The size of their rows."""
     rejected: int = 0
-    """Batches of rejected documents."""
+    """The number of batches of rejected documents."""
 
 
 class Expiry:
-    """Of one warehouse. ``tell`` gets a line about all that goes; ``now_s`` is the wall clock."""
+    """Expires hours of a warehouse. ``tell`` gets a line about each; ``now_s`` is the wall clock."""
 
     def __init__(
         self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_s: Callable[[], float]
@@ -44,7 +44,7 @@ class Expiry:
         self._now_s = now_s
 
     def run(self, keep_s: int, *, dry_run: bool = False) -> Expired:
-        """Remove what is due. Raises AnalysisError where another program is at work."""
+        """Remove what is older than ``keep_s``. Raises AnalysisError if another program has the lock."""
         if dry_run:
             return self._run(keep_s, None)
         with Lock(Folder(self._spark, f"{self._root}/usage"), "expire", self._now_s) as lock:
@@ -54,7 +54,7 @@ class Expiry:
     def _run(self, keep_s: int, lock: Lock | None) -> Expired:
         stored = self._hours("usage")
         now = datetime.fromtimestamp(self._now_s(), UTC)
-        # A clock that is wrong, or records that are of the future, must not make all the others old.
+        # Records from the future, by a wrong clock, must not make all others old.
         begun = [each for each in stored if _begin(each) <= now] or stored
         newest = max(begun, key=_begin, default=None)
         latest = now if newest is None else min(now, _begin(newest) + _HOUR)
@@ -91,7 +91,7 @@ class Expiry:
             self._folder.remove(f"gold/made/{date}.json")
 
     def _reject(self, before: datetime, *, dry_run: bool) -> int:
-        """Remove batches by when their files were written: on an object store a directory is always new."""
+        """Remove batches by the time of their files: object stores have no time of a directory."""
         files = self._folder.entries("rejected/batch=*/*.parquet")
         new = {each.path.rpartition("/")[0] for each in files if each.modified_s >= before.timestamp()}
         old = {each.path.rpartition("/")[0] for each in files} - new
