@@ -1,18 +1,17 @@
-"""One tall view of all quota kinds: who was charged how much to which counter, and how long that held them.
+"""A tall view of usage rows: a row for each quota kind with a value, each cap, and each limit in shadow.
 
-A row of ``usage`` becomes a row for each kind with anything to say, for each cap, and for a limit in shadow. What
-follows is SQL over these; no other module has a case for a kind, a cap or an address. The columns are:
+No other module of gold has a case for a kind, a cap or an address. The columns are:
 
     date, hour, time, interval_ms, cluster, instance, broker, listener, user, client_id, ip, mode, exempt
     kind         produce, fetch, request, mutation, connection
-    role         quota: the one that won; cap: held besides it; shadow: measured, and held nobody
-    rule         as usage records name it; null: no limit was in force, or it was in shadow
+    role         quota: the one that won; cap: enforced besides it; shadow: measured, not enforced
+    rule         as in usage records; null: no limit was in force, or it was in shadow
     limit        in the kind's unit per second, on one broker; of mutations for the whole cluster (broker -1)
-    used         as records count it: bytes, microseconds of threads, partitions, connections
-    per_used     how many of the limit's units, times a second, one of ``used`` is
+    used         in the unit of records: bytes, microseconds of threads, partitions, connections
+    per_used     the limit's units times seconds for one of ``used``
     requests, throttled, throttle_ms, muted_ms
     window_ms    the window of enforcement
-    counter      a number: of one instance, on one broker, by one rule; without a rule, of one client
+    counter      its number; one for each instance, broker and rule, or without a rule for each client
 """
 
 from collections.abc import Iterable
@@ -24,15 +23,15 @@ from quotas import kinds
 from quotas.kinds import METERED, Law, QuotaKind, Whose
 
 Present = tuple[QuotaKind, str]
-"""A kind and a role that rows have."""
+"""A kind and a role."""
 KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
-"""The kinds that usage records have columns of."""
+"""The kinds with columns in usage records."""
 
 _SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt"
 BYTES: Final = ", ".join(f"'{kind.row.word}'" for kind in KINDS if kind.row.unit is kinds.BYTES)
 """The kinds that count bytes."""
 MUTED_MS: Final = " + ".join(kind.row.columns.muted_ms for kind in KINDS)
-"""Of a row of ``usage``, for whatever kind."""
+"""The muted time of a row of ``usage``, for all kinds."""
 
 _HELD: Final = ("throttled", "throttle_ms", "muted_ms")
 _VALUES: Final = f"kind, role, broker, rule, limit, used, per_used, requests, {', '.join(_HELD)}, window_ms"
@@ -48,14 +47,14 @@ COUNTER: Final = f"""xxhash64(kind, cluster, instance, broker, rule, IF({_TELLS_
     IF({_TELLS_CLIENT}, client_id, NULL), IF(kind = 'connection', ip, NULL))"""
 UNIT_USER: Final = f"""CASE WHEN kind = 'connection' THEN concat('ip:', ip) WHEN {_TELLS_USER} THEN user
     WHEN rule LIKE '%user-group=%' THEN concat('group:', regexp_extract(rule, R"user-group=({_NAME})", 1)) END"""
-"""The user, group or address whose counter it is; null where that plays no role."""
+"""The user, group or address of the counter; null if that plays no role."""
 UNIT_CLIENT: Final = f"""CASE WHEN {_TELLS_CLIENT} THEN client_id
     WHEN rule LIKE '%client-id-prefix=%' THEN concat(regexp_extract(rule, R"client-id-prefix=({_NAME})", 1), '*') END"""
-"""Likewise the client-id, or its prefix."""
+"""The client-id or prefix of the counter; null if that plays no role."""
 
 
 def charges(spark: SparkSession, usage: str = "usage", present: Iterable[Present] | None = None) -> DataFrame:
-    """Return the tall view of a view of rows; without ``present`` these are looked at first, for what they have."""
+    """Return the tall view of a view of rows. ``present`` has its kinds and roles; without it they are looked up."""
     present = _present(spark, usage) if present is None else list(present)
     stacked = [_line(kind, role) for kind, role in present if role != "cap"] or [_line(KINDS[0], "quota")]
     same, values = (
@@ -83,7 +82,7 @@ def _says(kind: QuotaKind) -> str:
 
 
 def _line(kind: QuotaKind, role: str) -> str:
-    """Return _VALUES of the quota that won, without what caps held, or of a limit in shadow."""
+    """Return _VALUES for the quota that won, without throttles by caps, or for a limit in shadow."""
     columns, row = kind.row.columns, kind.row
     if role == "shadow":
         limit, *held = row.shadow_columns
@@ -102,7 +101,7 @@ def _line(kind: QuotaKind, role: str) -> str:
 
 
 def _of_caps(kind: QuotaKind, usage: str) -> str:
-    """Return a row for each cap; what several did in one interval is told of the one that held longest."""
+    """Return a query with a row for each cap; the one that held longest in an interval gets all throttles of caps."""
     caps, limits, longest, *held = kind.row.cap_columns
     columns = kind.row.columns
     each = f'regexp_extract_all({caps}, R"(cap (?:[^;\\x27\\x22]|{_QUOTED})+)", 1)'

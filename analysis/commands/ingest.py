@@ -166,7 +166,7 @@ class _Gold:
 
     def make(self) -> None:
         """Make it, unless another program is at work on the warehouse: then the next run does."""
-        from analysis.gold.making import make
+        from analysis.gold.build import make
         from analysis.spark.folder import Folder
         from analysis.upkeep.compaction import recover
         from analysis.upkeep.lock import Lock

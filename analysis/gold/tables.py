@@ -1,7 +1,7 @@
-"""How each gold table is made of rows: a query for an hour's lines, and one that makes a day of its hours.
+"""The queries of gold tables: one makes hours from rows, the other a day from its hours.
 
 Queries of hours read ``usage`` (rows of one date, with those of the window before), ``charges`` (``analysis.charges``),
-``clocks``, and tables that stand before them in TABLES, by their names.
+``clocks``, and earlier tables of TABLES.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _SUMMED: Final = (
 )
 _HELD: Final = "throttled, throttle_ms, muted_ms"
 MOST_SUM: Final = 2**60
-"""An exbibyte, and far from where whole numbers end."""
+"""An exbibyte, far below the maximum of a BIGINT."""
 _MOMENT_S: Final = 10
 _MOST_CLIENTS: Final = 20
 _LEAST_SHARE: Final = 0.05
@@ -24,7 +24,7 @@ _LEAST_SHARE: Final = 0.05
 CLOCKS: Final = """
     SELECT cluster, instance, max_by(interval_ms, rows) AS interval_ms FROM (
         SELECT cluster, instance, interval_ms, sum(rows) AS rows FROM client GROUP BY ALL) GROUP BY ALL"""
-"""The nominal interval of each proxy: the one that most rows have."""
+"""The nominal interval of each proxy: that of most rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class Table:
 
     name: str
     hours: str
-    """Its query for the hours in view, with ``date`` and ``hour``."""
+    """The query for hours, with ``date`` and ``hour``."""
     day: str
-    """Its query for a day, of its own hours (the view ``hours``); "": these, one after the other."""
+    """The query for a day over the view ``hours``; "": the concatenated hours."""
     is_kept: bool = False
-    """Whether queries of tables after it read it."""
+    """Whether queries of later tables read it."""
 
 
 def _sums(names: str) -> str:
-    """Return sums that stop at MOST_SUM: numbers that no proxy counted are no reason to fail."""
+    """Return sums that stop at MOST_SUM: forged numbers must not overflow."""
     return ", ".join(
         f"least(coalesce(try_sum({name}), {MOST_SUM}), {MOST_SUM}) AS {name}" for name in names.split(", ")
     )

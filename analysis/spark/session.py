@@ -1,4 +1,4 @@
-"""The Spark session: here on all cores where nobody says otherwise, and unchanged wherever spark-submit puts it."""
+"""The Spark session: on all local cores by default, or as spark-submit says."""
 
 import logging
 import os
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _OLDEST_JAVA: Final = 17
 _SECRETS: Final = r"(?i)secret|password|token|access[.]?key|jaas|ssl\.key|keystore"
-"""Options that no plan may show (``spark.redaction.regex``): Spark's own, and where Kafka's clients put secrets."""
+"""Options that plans must not show (``spark.redaction.regex``): Spark's own, and those of Kafka's clients."""
 
-# Whatever the cluster: what the answers rest on.
+# Settings that results depend on, on any cluster.
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Whole files go to workers: by their size, not by their number.
+    # Whole files go to workers: batches by size, not by number.
     "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
-    # Times as Arrow writes them, whoever writes a table.
+    # Times in the same format as Arrow's.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""Enough where most of the work is Python's: the second costs more than it brings."""
+"""Java's first compiler alone: most of the work is Python's, and the second costs more than it saves."""
 _SECOND_COMPILER: Final = "-XX:-DontCompileHugeMethods"
-"""Spark makes a method of a query, and Java would interpret it, row by row, if it is long."""
+"""For work on rows in Java: Spark generates a method for a query, and Java would interpret a long one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """``master`` and ``conf`` as spark-submit takes them; the rest is Sluice's choice, or the cluster's."""
+    """``master`` and ``conf`` of spark-submit; Sluice or the cluster choose the rest."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     by_rows: bool = False
-    """Whether Spark itself goes through rows, and not Python."""
+    """Whether Spark processes rows, instead of Python."""
 
 
 def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
-    """Return settings with Spark's Kafka source: the jars of a folder, or those that Spark fetches by its version.
+    """Add Spark's Kafka source to settings: the jars of a folder, or those that Spark fetches.
 
-    What was said goes before, and spark-submit has its own (--packages, --jars).
+    Jars in ``conf``, and under spark-submit its own (--packages, --jars), take precedence.
     """
     _need_pyspark()
     import pyspark
@@ -93,19 +93,19 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
 
 
 def chosen(settings: SparkSettings) -> dict[str, str]:
-    """Return Spark's settings as they are asked for: what is said goes before what Sluice would choose."""
+    """Return Spark's settings: those of the user take precedence over Sluice's."""
     return {**_defaults(settings), **_ALWAYS, **settings.conf}
 
 
 def under_spark_submit() -> bool:
-    """Whether spark-submit started this program, and so has chosen master and memory."""
+    """Whether spark-submit started this program, and has chosen master and memory."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _defaults(settings: SparkSettings) -> dict[str, str]:
-    """Return what nobody but us would choose. Python workers must be this Python, with the packages that it has."""
+    """Return Sluice's settings. Local Python workers must be this Python, with its packages."""
     defaults = {
-        # Where in Sluice a column was named helps nobody, and asking costs five calls to Java for one.
+        # The places in Sluice's source where columns are used: five calls to Java for each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.redaction.regex": _SECRETS,
         "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
@@ -120,25 +120,25 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if sys.platform == "linux":
-            # Arrow's own choice keeps the most memory that a worker has had: 0.1 GiB each.
+            # Arrow's default allocator does not return memory: 0.1 GiB for each worker.
             os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
         defaults |= _local(os.cpu_count() or 1, by_rows=settings.by_rows)
     return defaults
 
 
 def _local(cores: int, *, by_rows: bool) -> dict[str, str]:
-    """Return what suits one machine: 200 shuffle partitions, Spark's default, are for a cluster."""
+    """Return settings for one machine: Spark's defaults are for a cluster."""
     return {
         "spark.driver.memory": f"{_heap_mib()}m",
-        # G1's threads of its own, and its looks at classes as they come, cost a fifth of a short program.
+        # G1's threads, and its growing metaspace, cost a fifth of a short program.
         _JAVA_OPTIONS: (
             f"{_SECOND_COMPILER if by_rows else _FIRST_COMPILER} -XX:+UseSerialGC -XX:MetaspaceSize=256m "
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
         ),
-        # A task hands on the sums of every client that it met: many small ones would say the same again and again.
+        # Each task passes on sums of all its clients: many small tasks would repeat them.
         "spark.sql.files.maxPartitionBytes": "512m",
         "spark.sql.shuffle.partitions": str(max(8, 2 * cores)),
-        # Lists of each counter are made in a table of hashes; by default, of more than 128 all is sorted.
+        # Aggregate lists by hash: by default, Spark sorts all rows beyond 128 groups.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -146,7 +146,7 @@ def _local(cores: int, *, by_rows: bool) -> dict[str, str]:
 
 
 def _heap_mib() -> int:
-    """Return a quarter of the memory, between 1 and 8 GiB: Python workers need theirs beside it."""
+    """Return a quarter of the memory, between 1 and 8 GiB: Python workers need memory too."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     return min(max(total // 4, 1024), 8192)
 
@@ -164,7 +164,7 @@ def _need_pyspark() -> None:
 
 
 def _java() -> Path:
-    """Return the Java that Spark will run. Raises AnalysisError where there is none."""
+    """Return the Java that Spark will run. Raises AnalysisError if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else None
     if java is not None and not java.exists():
@@ -179,13 +179,13 @@ def _java() -> Path:
 
 
 def _quiet() -> None:
-    """Keep PySpark from logging, as pages of JSON, what it raises as well."""
+    """Keep PySpark from logging, as pages of JSON, errors that it also raises."""
     from pyspark import accumulators
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    # What it could tell of is that Java has ended, and whoever asks Java next says so in a line.
+    # Its only error is that Java has ended, which the next call to Java reports in one line.
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -193,7 +193,7 @@ def _quiet() -> None:
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:
-    """Whether a line to the root logger is of anybody but py4j, which has no better place for some."""
+    """Whether a record of the root logger is not py4j's, which logs some errors there."""
     return record.module != "java_gateway"
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import RunError
-from analysis.gold import made
+from analysis.gold import inventory
 from analysis.schema import DOCUMENTS, ROWS
 from analysis.spark.folder import Folder
 from analysis.upkeep.lock import Lock
@@ -146,7 +146,7 @@ def _follow(folder: Folder, journal: dict[str, Any]) -> None:
         if folder.exists(f"{_ASIDE}/{aside}"):
             folder.move(f"{_ASIDE}/{aside}", f"{table}/{aside}")
     if table == "usage":
-        made.rename(folder, date, journal["old"], name)
+        inventory.rename(folder, date, journal["old"], name)
 
 
 def _proof(table: DataFrame, columns: list[str]) -> list[Any]:

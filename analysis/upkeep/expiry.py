@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from analysis.gold import made
+from analysis.gold import inventory
 from analysis.gold.tables import TABLES
 from analysis.spark.folder import Folder
 from analysis.upkeep.compaction import recover
@@ -76,9 +76,9 @@ class Expiry:
         return found
 
     def _remove(self, date: str, is_old: Callable[[str], bool]) -> None:
-        known = made.read(self._folder, date)
+        known = inventory.read(self._folder, date)
         left = {hour: batches for hour, batches in known.hours.items() if not is_old(f"{date}/hour={hour}")}
-        made.write(self._folder, date, made.Made(left))
+        inventory.write(self._folder, date, inventory.Inventory(left))
         for each in TABLES:
             self._folder.remove(f"gold/{each.name}_day/{date}")
         for table in _TABLES:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from analysis.demand import sums
 from analysis.demand.rows import Rows
 from analysis.demand.sums import Sums
-from analysis.gold.making import make
+from analysis.gold.build import make
 from analysis.ingest import files
 from analysis.ingest.job import Ingestion
 from analysis.ingest.running import run

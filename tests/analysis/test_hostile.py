@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
-from analysis.gold.making import make
+from analysis.gold.build import make
 from analysis.gold.tables import MOST_SUM
 from analysis.ingest import files
 from analysis.ingest.columns import UnreadableError, most_of

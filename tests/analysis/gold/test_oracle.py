@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.gold.making import make
+from analysis.gold.build import make
 from analysis.gold.tables import TABLES
 from tests.analysis.gold import oracle, world
 from tests.analysis.gold.oracle import HELD, WHO, Name

@@ -7,8 +7,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.gold import made
-from analysis.gold.making import make
+from analysis.gold.build import make
 from analysis.spark.folder import Folder
 from analysis.upkeep.compaction import Compacted, Compaction, recover
 from analysis.upkeep.expiry import Expired, Expiry
@@ -113,7 +112,7 @@ def test_a_run_that_is_killed_is_finished_by_the_next(filled: Filled, at: str, m
 
     with monkeypatch.context() as patched:
         if at == "rename":
-            patched.setattr(made, "rename", killed)
+            patched.setattr(inventory, "rename", killed)
         else:
             real = getattr(Folder, at)
 

@@ -1,4 +1,4 @@
-"""Gold tables, made of the hours that have new batches; ``made`` lists what each was made of."""
+"""Makes gold for hours with new batches."""
 
 import time
 from collections.abc import Callable
@@ -12,24 +12,21 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from analysis.charges import charges
-from analysis.gold import made
-from analysis.gold.made import Hours, Made
+from analysis.gold import inventory
+from analysis.gold.inventory import Hours, Inventory
 from analysis.gold.tables import CLOCKS, TABLES, Table
 from analysis.schema import COLUMNS, DOCUMENTS, OPTIONAL, ROWS
 from analysis.spark.folder import Folder
 
 
 def make(spark: SparkSession, warehouse: str, tell: Callable[[str], None] = lambda _: None) -> int:
-    """Make the tables of all hours that have other batches than they were made of; return how many hours.
-
-    One program at a time may do so.
-    """
-    dates = reversed(Folder(spark, warehouse).names("usage/date=*"))  # an hour after midnight asks what is made before
-    return sum(map(Making(spark, warehouse, tell).date, dates))
+    """Make the tables of all hours whose batches have changed; return the number of hours. Needs the lock."""
+    dates = reversed(Folder(spark, warehouse).names("usage/date=*"))  # the hour after midnight looks at the date before
+    return sum(map(_Builder(spark, warehouse, tell).date, dates))
 
 
-class Making:
-    """Gold of one warehouse."""
+class _Builder:
+    """Builds the gold of a warehouse."""
 
     def __init__(self, spark: SparkSession, warehouse: str, tell: Callable[[str], None]) -> None:
         self._spark = spark
@@ -39,29 +36,29 @@ class Making:
         self._newest = max(self._folder.names("usage/date=*"), default="")
 
     def date(self, name: str) -> int:
-        """Make what is due of ``date=YYYY-MM-DD``; return how many hours were."""
+        """Make the due hours of ``date=YYYY-MM-DD``; return their number."""
         begun = time.monotonic()  # noqa: TID251  how long it took
-        stored, known = self._stored(name), made.read(self._folder, name)
+        stored, known = self._stored(name), inventory.read(self._folder, name)
         due = sorted(self._due(name, stored, known.hours))
         if due:
-            made.write(self._folder, name, known._replace(day=None))
+            inventory.write(self._folder, name, known._replace(day=None))
             self._hours(name, due)
-            known = Made({**known.hours, **{hour: stored[hour] for hour in due}})
-            made.write(self._folder, name, known)
+            known = Inventory({**known.hours, **{hour: stored[hour] for hour in due}})
+            inventory.write(self._folder, name, known)
         if name < self._newest and known.day != sorted(stored):
             self._day(name)
-            made.write(self._folder, name, known._replace(day=sorted(stored)))
+            inventory.write(self._folder, name, known._replace(day=sorted(stored)))
         if due:
             took_s = time.monotonic() - begun  # noqa: TID251  as above
             self._tell(f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {took_s:.1f} s")
         return len(due)
 
     def _due(self, name: str, stored: Hours, known: Hours) -> set[str]:
-        """Return hours with other batches, and those after them: their windows begin in the hour before."""
+        """Return hours with changed batches, and those after them: their windows begin in the hour before."""
         changed = {hour for hour in stored if stored[hour] != known.get(hour)}
         after = {f"{int(hour) + 1:02}" for hour in changed} & stored.keys()
         before = _shifted(name, -1)
-        if "00" in stored and self._stored(before).get("23") != made.read(self._folder, before).hours.get("23"):
+        if "00" in stored and self._stored(before).get("23") != inventory.read(self._folder, before).hours.get("23"):
             after.add("00")
         return changed | after
 
@@ -86,7 +83,7 @@ class Making:
                 self._spark.sql(CLOCKS).createOrReplaceTempView("clocks")
 
     def _usage(self, name: str, due: list[str]) -> DataFrame:
-        """Return rows of hours and of those before them; a column that a file has not is what it is worth then."""
+        """Return the rows of hours and of those before them; columns that a file lacks have their defaults."""
         wanted = {(name, hour) for hour in due} | {_before(name, hour) for hour in due}
         places = [f"{date_}/hour={hour}" for date_, hour in sorted(wanted)]
         paths = [f"{self._root}/usage/{place}" for place in places if self._folder.exists(f"usage/{place}")]
@@ -117,7 +114,7 @@ class Making:
             kept.parquet(*(f"{self._root}/{place}/hour={hour}" for hour in due)).createOrReplaceTempView(table.name)
 
     def _write_nothing(self, table: DataFrame, place: str) -> None:
-        """Leave a file that has the columns and no rows: readers need not know them."""
+        """Write a file without rows: readers do not know the columns."""
         with NamedTemporaryFile() as file:
             pq.write_table(to_arrow_schema(table.drop("date", "hour").schema).empty_table(), file.name)
             self._folder.put(Path(file.name), f"{place}/nothing.parquet")
