@@ -7,6 +7,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from analysis.gold import inventory
 from analysis.gold.build import make
 from analysis.spark.folder import Folder
 from analysis.upkeep.compaction import Compacted, Compaction, recover
