@@ -36,7 +36,6 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     is_shut = False
     rest_us = 0.0
     produces = policies.produces
-    is_capped = len(produces.caps) > 0
     prefix = produces.prefix
     number = prefix.number
     if number != NONE and produces.generation != rules.engine.generation:
@@ -59,8 +58,7 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             field = position + prefix.width
             if (
                 field + 2 > end
-                or produces.bound.shut
-                or (is_capped and produces.are_caps_shut)
+                or produces.is_shut
                 or prefix.width > size
                 or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
             ):
@@ -76,9 +74,7 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             api.requests += 1
             meter.produce_requests += 1
             meter.produce_bytes += size
-            throttle_ms = produces.bound.charge(size, now_ms)
-            if is_capped:
-                throttle_ms = produces.charge_caps(size, throttle_ms, now_ms)
+            throttle_ms = produces.charge(size, now_ms)
             if throttle_ms or not acks:
                 missing = position + 4 + size - end
                 side.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end

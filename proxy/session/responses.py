@@ -122,15 +122,21 @@ class Responses:
         The rest of an answer that names brokers in front is forwarded as it comes.
         """
         spec = exchange.api.spec
-        told_ms = exchange.throttle_ms if exchange.actions & TELL else None
-        rewriting = self._long(chunk, position, spec, size, told_ms)
-        if rewriting is None:
-            return Park(WALKED)
+        rewriting = self.under_way
+        if not isinstance(rewriting, Rewriting):
+            told_ms = exchange.throttle_ms if exchange.actions & TELL else None
+            rewriting = Rewriting(spec, chunk[position : position + 4 + size], size, told_ms, self._told)
+            if not rewriting.advance():
+                self.under_way = rewriting
+                return Park(WALKED)
+        self.under_way = None
         if rewriting.needs_more:
             there = len(chunk) - position
             if there > self._session.rules.gathered_limit:
                 raise too_long(spec, there, self._session.rules.gathered_limit)
             return Need(min(4 + size, 2 * there))
+        if spec.api_key == METADATA:
+            self._advertise((), cluster_id_at(spec, chunk, position + rewriting.end))
         return Splice(position, position + rewriting.end, rewriting.written())
 
     def _needed(self, actions: int, spec: ApiSpec, size: int) -> int:
@@ -194,23 +200,6 @@ class Responses:
         with suppress(ProtocolError):  # they are only counted: what cannot be read of them is the client's to find
             for error_code in coordinator_errors(spec, frame):
                 errors.note(spec.api_key, error_code)
-
-    def _long(self, chunk: bytes, position: int, spec: ApiSpec, size: int, told_ms: int | None) -> Rewriting | None:
-        """Change the long answer of ``size`` bytes at ``position``, as far as it has come, and tell ``told_ms``.
-
-        Returns None if that takes longer than a slice: advance ``under_way`` and call this again.
-        """
-        rewriting = self.under_way
-        if not isinstance(rewriting, Rewriting):
-            frame = chunk[position : position + 4 + size]
-            rewriting = Rewriting(spec, frame, size, told_ms, self._told)
-            if not rewriting.advance():
-                self.under_way = rewriting
-                return None
-        self.under_way = None
-        if spec.api_key == METADATA and not rewriting.needs_more:
-            self._advertise((), cluster_id_at(spec, chunk, position + rewriting.end))
-        return rewriting
 
     def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
         return self._advertise((endpoint,), None).get(endpoint.node_id)

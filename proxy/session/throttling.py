@@ -84,10 +84,9 @@ class Throttling:
         self._admission: dict[AdmissionQueue, Alarm] = {}
         """The counters' queues in which somebody waits."""
         self._waiting: Counter[QuotaKind] = Counter()
-        self._imagined: dict[Bound, Imagined[Account]] = {}
-        """In shadow: what would become of each counter with a limit."""
-        self._shadows: dict[Bound, Imagined[Account]] = {}
-        """In any mode that counts: what would become of each that has a limit in shadow."""
+        self._imagined: dict[tuple[Bound, bool], Imagined[Account]] = {}
+        """The counters as they would be under a limit that holds nobody: that in force while the mode is ``shadow``
+        (False), or that of a rule that has one in shadow (True)."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
         self.dropped = 0
@@ -132,8 +131,7 @@ class Throttling:
         self.tidy(now_ms)
         self._mode = mode
         self.enforces = mode == "enforce"
-        for imagined in (self._imagined, self._shadows):
-            imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
+        self._imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
         self._all_go = not self.enforces
         if self._all_go:
             self.reconsider(now_ms)
@@ -147,30 +145,33 @@ class Throttling:
         """
         for each in account.bounds(kind):
             bound = each.live
-            limit, shadow_limit = bound.limit, bound.shadow_limit
-            if limit is not None and self._mode == "shadow":
-                imagined = _of(self._imagined, bound, limit)
-                imagined.arrive(size, account, now_ms, connection)
-                self._settle(bound, imagined, now_ms)
-            if shadow_limit is not None:
-                imagined = _of(self._shadows, bound, shadow_limit)
-                imagined.arrive(size, account, now_ms, connection)
-                self._settle_shadow(bound, imagined, now_ms)
+            for is_shadow, limit in ((False, bound.limit), (True, bound.shadow_limit)):
+                if limit is not None and (is_shadow or self._mode == "shadow"):
+                    imagined = self._imagined_under(bound, is_shadow, limit)
+                    imagined.arrive(size, account, now_ms, connection)
+                    self._settle(bound, is_shadow, imagined, now_ms)
 
-    def _settle(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
+    def _imagined_under(self, bound: Bound, is_shadow: bool, limit: float) -> Imagined[Account]:
+        """Return the counter as it would be under ``limit``, and its window."""
+        imagined = self._imagined.get((bound, is_shadow))
+        if imagined is None or imagined.window != bound.window:
+            cap_ms = bound.window.size_ms if bound.kind.row.capped else None
+            imagined = self._imagined[bound, is_shadow] = Imagined(bound.window, limit, cap_ms)
+        imagined.limit(limit)
+        return imagined
+
+    def _settle(self, bound: Bound, is_shadow: bool, imagined: Imagined[Account], now_ms: int) -> None:
         begun = imagined.settle(now_ms)
         for account, throttle_ms, at_ms in sorted(begun + imagined.take_waited(), key=_ends):
-            self.note(bound, throttle_ms)
             meter = account.live_meter
+            if is_shadow:
+                bound.note_shadow(throttle_ms)
+                meter.note_shadow(bound.kind, throttle_ms, now_ms, at_ms)
+                continue
+            self.note(bound, throttle_ms)
             meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
             if bound.rule is not None and bound.is_cap:
                 meter.note_cap(bound.kind, bound.rule, throttle_ms, now_ms, at_ms)
-
-    def _settle_shadow(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
-        begun = imagined.settle(now_ms)
-        for account, throttle_ms, at_ms in sorted(begun + imagined.take_waited(), key=_ends):
-            bound.note_shadow(throttle_ms)
-            account.live_meter.note_shadow(bound.kind, throttle_ms, now_ms, at_ms)
 
     # ------------------------------------------------------------------------------------------------- mutes
 
@@ -247,14 +248,10 @@ class Throttling:
     def tidy(self, now_ms: int) -> None:
         """Forget the queues in which nobody waits, and in shadow count what would have happened until now."""
         self._admission = {queue: alarm for queue, alarm in self._admission.items() if queue or alarm.waiting}
-        for bound, imagined in list(self._imagined.items()):
-            self._settle(bound, imagined, now_ms)
-            if imagined.over(now_ms):
-                del self._imagined[bound]
-        for bound, imagined in list(self._shadows.items()):
-            self._settle_shadow(bound, imagined, now_ms)
-            if bound.shadow_limit is None or imagined.over(now_ms):
-                del self._shadows[bound]
+        for (bound, is_shadow), imagined in list(self._imagined.items()):
+            self._settle(bound, is_shadow, imagined, now_ms)
+            if imagined.over(now_ms) or (is_shadow and bound.shadow_limit is None):
+                del self._imagined[bound, is_shadow]
 
     def note_wait(self, bound: Bound) -> None:
         """Count one that begins to wait."""
@@ -296,16 +293,6 @@ class Throttling:
             throttle_time_ms=throttle_ms,
             mode=self._mode,
         )
-
-
-def _of(counters: dict[Bound, Imagined[Account]], bound: Bound, limit: float) -> Imagined[Account]:
-    """Return how ``bound`` would stand under ``limit``, and its window."""
-    imagined = counters.get(bound)
-    if imagined is None or imagined.window != bound.window:
-        cap_ms = bound.window.size_ms if bound.kind.row.capped else None
-        imagined = counters[bound] = Imagined(bound.window, limit, cap_ms)
-    imagined.limit(limit)
-    return imagined
 
 
 def _ends(throttle: Throttle[Account]) -> int:

@@ -35,10 +35,6 @@ class LoginPolicy:
     def __init__(self, session: SessionContext) -> None:
         self._session = session
 
-    def observe(self, request: Request) -> None:
-        """Observe a whole SASL request. Raises ProtocolError if it is broken."""
-        self._session.sasl.request(request.api.spec, request.frame)
-
     def check_size(self, request: Request) -> None:
         """Raise ProtocolError for a request that is too long for a client that nobody knows yet."""
         if request.size > self._session.rules.unauthenticated_request_limit:

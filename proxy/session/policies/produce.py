@@ -35,11 +35,11 @@ class ProduceBody(Body):
     without marks, it is charged as it comes. The answer of ``exchange`` tells the throttle time; None with acks=0.
     """
 
-    __slots__ = ("_alarm", "_bounds", "_exchange", "_marks", "_missing", "_policy")
+    __slots__ = ("_alarm", "_bounds", "_exchange", "_marks", "_missing", "_session")
 
     def __init__(
         self,
-        policy: "ProducePolicy",
+        session: SessionContext,
         account: Account,
         bounds: tuple[Bound, ...],
         marks: list[tuple[Sample, int]],
@@ -47,7 +47,7 @@ class ProduceBody(Body):
         exchange: Exchange | None,
     ) -> None:
         super().__init__(account)
-        self._policy = policy
+        self._session = session
         self._bounds = bounds
         self._marks = marks
         self._missing = missing
@@ -60,16 +60,18 @@ class ProduceBody(Body):
     def came(self, size: int, now_ms: int, *, finished: bool) -> bool:
         self.count(size)
         self._missing -= size
-        policy = self._policy
+        session = self._session
         for bound in self._bounds:
-            policy.go_ahead(bound, size, now_ms)
+            _go_ahead(session, bound, size, now_ms)
         throttle_ms = 0 if self._marks else self._charge(size, now_ms)
         if finished:
             self.leave(0)
-        if not throttle_ms or not policy.enforces:  # or no longer
+        if not throttle_ms or not session.rules.throttling.enforces:  # or no longer
             return True
         if finished:
-            policy.told(self._exchange, self.account, throttle_ms, now_ms)
+            throttle_ms = session.mute.throttle(self.account, KIND, throttle_ms, now_ms)
+            if throttle_ms and self._exchange is not None:
+                self._exchange.tell(throttle_ms, now_ms)
             return True
         return self._may_go_on(size, now_ms)
 
@@ -86,20 +88,20 @@ class ProduceBody(Body):
             bound.owe(throttle_ms, now_ms)
             if bound.streamer is not self:
                 to_ask.append(bound)
-        return not to_ask or self._policy.ask_on(self.account, to_ask, size, now_ms)
+        return not to_ask or self._session.ticket.ask(Waiting.BODY, self.account, tuple(to_ask), size, now_ms)
 
     def _charge(self, size: int, now_ms: int) -> int:
-        bounds = self.account.bounds(QuotaKind.PRODUCER_BYTE_RATE)
+        bounds = self.account.bounds(KIND)
         if bounds != self._bounds:  # other quotas are in force than when it began
             self._yield()
             self._bounds = bounds
-        return self.account.charge(QuotaKind.PRODUCER_BYTE_RATE, size, now_ms)
+        return self.account.charge(KIND, size, now_ms)
 
     # ------------------------------------------------------------------------------------------------ its claim
 
     def lapses_at(self, moment_ms: int) -> None:
         """Let the claim lapse at that moment."""
-        self._alarm = self._policy.session.rules.throttling.wake(self, moment_ms)
+        self._alarm = self._session.rules.throttling.wake(self, moment_ms)
 
     def throttle_over(self, now_ms: int) -> None:
         """Give back what has not come yet (called by the delay queue): others may use it until it comes."""
@@ -109,15 +111,15 @@ class ProduceBody(Body):
             bound = each.live
             bound.claims_from_ms = now_ms + DISTRUST_MS
             if bound.queue:
-                self._policy.session.rules.throttling.alarm(bound.queue, now_ms)
+                self._session.rules.throttling.alarm(bound.queue, now_ms)
 
     def abort(self) -> None:
         """End the session: to give it back has failed (called by the delay queue)."""
-        self._policy.session.abort()
+        self._session.abort()
 
     def leave(self, missing: int) -> None:
         if self._alarm is not None:
-            self._policy.session.rules.throttling.unwake(self._alarm)
+            self._session.rules.throttling.unwake(self._alarm)
             self._alarm = None
         self._give_back(missing)
         self._yield()
@@ -134,25 +136,22 @@ class ProduceBody(Body):
                 bound.streamer = None
 
 
+def _go_ahead(session: SessionContext, bound: Bound, came: int, now_ms: int) -> None:
+    """Let the counter owe what came within a debt because a re-authentication comes behind it."""
+    if bound.shut and now_ms >= session.sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
+        counter.bring_forward(came, now_ms)
+
+
 class ProducePolicy:
     """Charges the Produce requests of one connection."""
 
-    __slots__ = (
-        "_unanswered",
-        "bound",
-        "caps",
-        "generation",
-        "prefix",
-        "session",
-    )
+    __slots__ = ("_session", "_unanswered", "bounds", "generation", "prefix")
 
     def __init__(self, session: SessionContext) -> None:
-        self.session = session
+        self._session = session
         self.prefix = RequestPrefix()
-        self.bound: Bound
-        """The counter of the quota that wins, right for ``generation``; set once ``prefix`` has been read."""
-        self.caps: tuple[Bound, ...] = ()
-        """The counters of the account's caps, likewise."""
+        self.bounds: tuple[Bound, ...] = ()
+        """The counters of the account, that of the quota that wins before those of caps: right for ``generation``."""
         self.generation = -1
         self._unanswered = 0
         """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
@@ -165,10 +164,9 @@ class ProducePolicy:
         field = self.prefix.find(request)
         if field is None:
             return request.need_more()
-        rules, account = self.session.rules, self.session.identity.account
+        rules, account = self._session.rules, self._session.identity.account
         size, missing = request.size, request.missing
-        bound = self.bound = account.bound(KIND)
-        caps = self.caps = account.caps(KIND)
+        bounds = self.bounds = account.bounds(KIND)
         self.generation = rules.engine.generation
         came = size - missing
         throttle_ms = 0
@@ -179,8 +177,8 @@ class ProducePolicy:
         elif not self._may_go(account, came, size, now_ms):
             return Park(IN_LINE)
         else:
-            for each in (bound, *caps):
-                self.go_ahead(each, came, now_ms)
+            for bound in bounds:
+                _go_ahead(self._session, bound, came, now_ms)
             throttle_ms = account.charge(KIND, size, now_ms)
             if account.has_shadow(KIND):
                 rules.throttling.imagine(account, KIND, size, now_ms, id(self))
@@ -192,19 +190,18 @@ class ProducePolicy:
         return self.charged(request.api, request.correlation_id, throttle_ms, acks_0, missing, now_ms)
 
     @property
-    def are_caps_shut(self) -> bool:
-        """Requests have to ask at a cap before they are charged: they come by here."""
-        for cap in self.caps:  # noqa: SIM110  hot, and compiled a generator is an object
-            if cap.shut:
+    def is_shut(self) -> bool:
+        """A counter is in debt: the next request has to ask, as ``before`` does."""
+        for bound in self.bounds:  # noqa: SIM110  hot, and compiled a generator is an object
+            if bound.shut:
                 return True
         return False
 
-    def charge_caps(self, size: int, throttle_ms: int, now_ms: int) -> int:
-        """Charge a request to what it is charged to besides; returns the longest throttle time, that of the first
-        counter among them.
-        """
-        for cap in self.caps:
-            throttle_ms = max(cap.charge(size, now_ms), throttle_ms)
+    def charge(self, size: int, now_ms: int) -> int:
+        """Charge all counters; returns the longest throttle time of any."""
+        throttle_ms = 0
+        for bound in self.bounds:
+            throttle_ms = max(bound.charge(size, now_ms), throttle_ms)
         return throttle_ms
 
     def _may_go(self, account: Account, came: int, size: int, now_ms: int) -> bool:
@@ -212,20 +209,10 @@ class ProducePolicy:
 
         It costs others what has come of it, and its own client's turns what it announces: others wait for it to come.
         """
-        bound, caps = self.bound, self.caps
-        if bound.shut and not self.session.ticket.ask(Waiting.REQUEST, account, (bound,), came, now_ms, size):
-            return False
-        return not caps or self.session.ticket.ask(Waiting.REQUEST, account, caps, came, now_ms, size)
-
-    @property
-    def enforces(self) -> bool:
-        """Whether quotas hold anybody now."""
-        return self.session.rules.throttling.enforces
-
-    def go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
-        """Let the counter owe what came within a debt because a re-authentication comes behind it."""
-        if bound.shut and now_ms >= self.session.sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
-            counter.bring_forward(came, now_ms)
+        bounds = self.bounds
+        if not bounds[0].shut:
+            bounds = bounds[1:]
+        return not bounds or self._session.ticket.ask(Waiting.REQUEST, account, bounds, came, now_ms, size)
 
     def charged(
         self, api: Served, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
@@ -234,7 +221,7 @@ class ProducePolicy:
 
         A request that is more than its quota has left is charged only what has come: ``missing`` bytes have not.
         """
-        account, bounds = self.session.identity.account, (self.bound, *self.caps)
+        account, bounds = self._session.identity.account, self.bounds
         claims = missing <= 0 or self._may_claim(now_ms)
         as_it_comes = missing > 0 and (throttle_ms > 0 or not claims)
         over: list[Bound] = []
@@ -247,7 +234,7 @@ class ProducePolicy:
                 bound.take_back(missing, bound.mark)
             throttle_ms = 0
         elif throttle_ms:
-            throttle_ms = self.session.mute.throttle(account, KIND, throttle_ms, now_ms)
+            throttle_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
         # With acks=0 no answer comes: the mute is all there is.
         exchange = None if acks_0 else expect(correlation_id, api, account, now_ms, throttle_ms)
         forward = Forward(exchange, stop=self._count_unanswered() if acks_0 else 0)
@@ -261,7 +248,7 @@ class ProducePolicy:
 
     def _may_claim(self, now_ms: int) -> bool:
         """Whether others wait for a request to come: not for a while after one has not come in time."""
-        return all(bound.live.claims_from_ms <= now_ms for bound in (self.bound, *self.caps))
+        return all(bound.live.claims_from_ms <= now_ms for bound in self.bounds)
 
     def _count_unanswered(self) -> int:
         """Return the reasons to stop behind a request without an answer: after many, other sessions have a turn."""
@@ -274,29 +261,19 @@ class ProducePolicy:
     def under_way(self, exchange: Exchange, missing: int) -> ProduceBody:
         """Return the body of a request that was charged whole, and has gone as ``exchange``."""
         now_ms = exchange.sent_ms
-        marks = [bound.mark for bound in (self.bound, *self.caps)]
+        marks = [bound.mark for bound in self.bounds]
         if claims := self._may_claim(now_ms):
             return self._coming(marks, missing, exchange, now_ms, claims=claims)
-        for bound, mark in zip((self.bound, *self.caps), marks, strict=True):
+        for bound, mark in zip(self.bounds, marks, strict=True):
             bound.take_back(missing, mark)
         return self._coming([], missing, exchange, now_ms, claims=claims)
 
     def _coming(
         self, marks: list[tuple[Sample, int]], missing: int, exchange: Exchange | None, now_ms: int, *, claims: bool
     ) -> ProduceBody:
-        account, bounds = self.session.identity.account, (self.bound, *self.caps)
-        body = ProduceBody(self, account, bounds, marks, missing, exchange)
+        account = self._session.identity.account
+        body = ProduceBody(self._session, account, self.bounds, marks, missing, exchange)
         body.count(-missing)
         if claims and account.limited(KIND):
             body.lapses_at(now_ms + COMING_MS)
         return body
-
-    def ask_on(self, account: Account, bounds: list[Bound], size: int, now_ms: int) -> bool:
-        """Whether the rest of a request may come, of which ``size`` has just come, as far as these are concerned."""
-        return self.session.ticket.ask(Waiting.BODY, account, tuple(bounds), size, now_ms)
-
-    def told(self, exchange: Exchange | None, account: Account, throttle_ms: int, now_ms: int) -> None:
-        """Throttle for a request that was charged as it came, and let its answer tell that."""
-        throttle_ms = self.session.mute.throttle(account, KIND, throttle_ms, now_ms)
-        if throttle_ms and exchange is not None:
-            exchange.tell(throttle_ms, now_ms)

@@ -138,7 +138,7 @@ class Policies:
         self.login.check_size(request)
         if request.missing:
             return Need(4 + request.size)
-        self.login.observe(request)
+        self._session.sasl.request(request.api.spec, request.frame)
         if not self._session.sasl.authenticated:
             self.restrict()
         return Forward(self._uncharged(request, now_ms), stop=ANSWERING)
