@@ -94,8 +94,9 @@ counters: Final = Table(
     is_kept=True,
 )
 
-# An interval's use enters the sum of the window at its place (slot), and leaves it a window later; between two changes
-# the sum is the same. Where a window reaches into the next hour, a change by nothing ends the run at the hour.
+# Use enters the sum of the window in its interval (slot) and leaves it a window later; the last change of a slot holds
+# until the next one (the others last 0 intervals). Where a window reaches into the next hour, a change by nothing ends
+# the run at the hour.
 _HOUR_AFTER: Final = "(slot * interval_ms DIV 3600000 + 1) * 3600000"
 _TO_NEXT_HOUR: Final = f"""IF((slot + whole - 1) * interval_ms >= {_HOUR_AFTER},
     ({_HOUR_AFTER} + interval_ms - 1) DIV interval_ms - slot, NULL)"""
@@ -116,17 +117,16 @@ readings: Final = Table(
         FROM (SELECT * EXCEPT (interval_ms) FROM charges WHERE used > 0 AND role <> 'shadow')
         JOIN clocks USING (cluster, instance)),
     changes AS (
-        SELECT counter, per_used, interval_ms, whole, slot + later AS slot,
-            sum(change) AS change, max(IF(later = 0, limit, NULL)) AS limit, min(later) = 0 AS is_used
+        SELECT counter, per_used, interval_ms, whole, slot + later AS slot, later = 0 AS is_used, change,
+            IF(later = 0, limit, NULL) AS limit
         FROM used LATERAL VIEW stack(3, 0L, used, whole, -used, {_TO_NEXT_HOUR}, 0D) AS later, change
-        WHERE later IS NOT NULL
-        GROUP BY counter, per_used, interval_ms, whole, slot + later),
+        WHERE later IS NOT NULL),
     runs AS (
-        SELECT counter, slot * interval_ms AS begin_ms, is_used, lead(slot) OVER (by_slot) - slot AS intervals,
+        SELECT counter, slot * interval_ms AS begin_ms, is_used, lead(slot) OVER (in_order) - slot AS intervals,
             sum(change) OVER (past) * per_used AS used, last(limit, true) OVER (past) AS limit,
             whole * interval_ms AS window_ms
-        FROM changes WINDOW by_slot AS (PARTITION BY counter ORDER BY slot),
-            past AS (PARTITION BY counter ORDER BY slot ROWS UNBOUNDED PRECEDING)),
+        FROM changes WINDOW in_order AS (PARTITION BY counter ORDER BY slot, is_used, limit),
+            past AS (PARTITION BY counter ORDER BY slot, is_used, limit ROWS UNBOUNDED PRECEDING)),
     shares AS (
         SELECT *, CAST(timestamp_millis(begin_ms) AS DATE) AS date, hour(timestamp_millis(begin_ms)) AS hour,
             IF(limit > 0, used / (limit * window_ms / 1000), NULL) AS share

@@ -138,6 +138,9 @@ def _local(cores: int, *, by_rows: bool) -> dict[str, str]:
         # Each task passes on sums of all its clients: many small tasks would repeat them.
         "spark.sql.files.maxPartitionBytes": "512m",
         "spark.sql.shuffle.partitions": str(max(8, 2 * cores)),
+        # By default Spark merges shuffle partitions until there are as few as cores; their sorts then spill.
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
         # Aggregate lists by hash: by default, Spark sorts all rows beyond 128 groups.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
         "spark.ui.enabled": "false",
