@@ -1,4 +1,4 @@
-"""Usage records into the table: documents are decoded, checked and told apart, and a batch is published exactly once.
+"""Ingestion of usage records: documents are decoded, checked and deduplicated; each batch is published exactly once.
 
-The only room that writes the table; must not know which source documents came from.
+The only package that writes rows.
 """

@@ -1,4 +1,4 @@
-"""Python workers decode texts, once, into whole Parquet files, with a line about each document in them.
+"""Decodes texts in Python workers into whole Parquet files, with a line about each document.
 
 Spark's ``from_json`` and ``inline``, and its writer, take four times the CPU.
 """
@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from analysis.ingest.columns import UnreadableError
 from analysis.ingest.documents import UsageDocument, check_clock, check_size, count_of, read, table
-from analysis.ingest.known import HOUR_MS
-from analysis.ingest.source import KEPT_BYTES, Place, Text
+from analysis.ingest.duplicates import HOUR_MS
+from analysis.ingest.source import KEPT_BYTES, Origin, Text
 from analysis.schema import COUNT, FILE, OPTIONAL, SMALL, TEXT
 from quotas.names import OTHER
 
@@ -31,24 +31,24 @@ _LINE: Final = pa.struct(
         ("fault", TEXT),
     ]
 )
-"""About a document; of a text that is none all but the place and ``fault`` are null."""
+"""A line about a document; for a rejected text, only the origin and ``fault`` are not null."""
 FILES: Final = pa.schema([("hour", COUNT), ("content", pa.binary()), ("lines", pa.list_(_LINE))])
-"""Parquet files of rows, by the hour since 1970, in the order of their documents; without an hour, of REJECTED."""
+"""Parquet files of rows, by hour since 1970, in the order of their documents; without an hour, of REJECTED."""
 REJECTED: Final = pa.schema([*_PLACE, ("fault", TEXT), ("size", COUNT), ("value", pa.binary())])
 _FILE_ROWS: Final = 262_144
-"""A worker that has as many makes files of them: what it holds stays at some 200 MB."""
+"""The rows after which a worker writes files: some 200 MB."""
 _FILE_REJECTED: Final = 500
-"""A worker makes a file of so many texts, of up to KEPT_BYTES each."""
+"""The rejected texts in a file, of up to KEPT_BYTES each."""
 _ROW_GROUP_ROWS: Final = 131_072
 
 
 def decode(
     texts: Callable[[pa.RecordBatch], Iterator[Text]], until_ms: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Batches]:
-    """Return what makes FILES of a source's batches, for ``mapInArrow``; from ``until_ms`` on no interval can begin."""
+    """Return the function for ``mapInArrow`` that makes FILES of batches; intervals must begin before ``until_ms``."""
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Batches:
-        hours: defaultdict[int, list[tuple[Place, UsageDocument]]] = defaultdict(list)
+        hours: defaultdict[int, list[tuple[Origin, UsageDocument]]] = defaultdict(list)
         refused: list[tuple[Text, str]] = []
         held = 0
         for text in (text for batch in batches for text in texts(batch)):
@@ -70,7 +70,7 @@ def decode(
 
 
 def without(content: bytes, rows: Sequence[int], stays: Sequence[bool]) -> bytes:
-    """Return a file of rows without those of some documents, given how many rows each has, and which stay."""
+    """Return a file of rows without some documents, given the number of rows of each, and whether it stays."""
     file = pq.ParquetFile(pa.BufferReader(content))
     is_kept = np.repeat(np.array(stays), np.array(rows))
     left = pa.BufferOutputStream()
@@ -91,7 +91,7 @@ def _document(text: Text, until_ms: int) -> UsageDocument:
 
 
 def _files(
-    hours: Mapping[int, Sequence[tuple[Place, UsageDocument]]], refused: Sequence[tuple[Text, str]]
+    hours: Mapping[int, Sequence[tuple[Origin, UsageDocument]]], refused: Sequence[tuple[Text, str]]
 ) -> Iterator[pa.RecordBatch]:
     for hour, documents in hours.items():
         lines = [place._asdict() | _line(document) for place, document in documents]
@@ -110,7 +110,7 @@ def _line(document: UsageDocument) -> dict[str, Any]:
 
 
 def _of_nobody(document: UsageDocument) -> int:
-    """Return how many rows are neither of a client nor of an address: of refused connections."""
+    """Return the number of rows without user and address: of refused connections."""
     nobody = pa.array([True] * document.num_rows, pa.bool_())
     for name in ("user", "ip"):
         if name in document.columns:
@@ -125,7 +125,7 @@ def _rows(documents: Sequence[UsageDocument]) -> bytes:
 
 
 def encoded(rows: pa.Table) -> bytes:
-    """Return a Parquet file: of texts alone a dictionary is worth its while."""
+    """Return a Parquet file; only texts have dictionaries."""
     content = pa.BufferOutputStream()
     texts = [field.name for field in rows.schema if field.type == TEXT or pa.types.is_dictionary(field.type)]
     pq.write_table(rows, content, _ROW_GROUP_ROWS, compression="zstd", use_dictionary=texts, write_statistics=["time"])

@@ -1,4 +1,4 @@
-"""Documents of usage records (docs/usage-records.md): their texts are decoded, and their rows become tables."""
+"""Reads documents of usage records (docs/usage-records.md), and makes tables from their rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,41 +28,38 @@ from analysis.schema import (
 )
 
 HEADER: Final = (*FIELDS, TIME_MS)
-"""Fields that a document has once."""
+"""The fields of a document's head."""
 END_OF_TIME_MS: Final = 253_402_300_800_000
 """The year 10000: dates of partitions have four digits."""
 WRONG_CLOCK: Final = "wrong clock"
-"""How a fault begins that says so."""
+"""The begin of faults about clocks."""
 MOST_AHEAD_MS: Final = 86_400_000
-"""By how much clocks may differ. A document of a later time is refused: it would be the newest there is, for years."""
+"""The tolerated difference of clocks. A document from the future would be the newest one for years."""
 MOST_OLD_MS: Final = 30 * 86_400_000
-"""How long a document may have waited in a proxy before a broker took it in: buffers hold hours, not days."""
+"""The longest time between an interval and the broker's timestamp: proxies buffer for hours, not days."""
 _NEEDED: Final = ("instance", "boot", "seq", "time_ms", "interval_ms", "rows")
-"""Fields without which a row has no place. For the others there are defaults."""
+"""Required fields."""
 _SHOWN: Final = 40
-"""Characters of a version that is wrong."""
+"""The most characters of a wrong version in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageDocument:
-    """A document that is readable."""
+    """A valid document."""
 
     header: dict[str, Any]
-    """HEADER."""
+    """The values of HEADER."""
     num_rows: int
     columns: dict[str, Any]
-    """Those that it has, by name: NumPy arrays, of texts Arrow's; of limits NaN is none."""
+    """Its columns (``columns.Columns``), by name."""
 
 
 def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
-    """Return the document that a text is. Raises UnreadableError.
-
-    ``until_ms``: from then on (Unix time) no interval can have begun.
-    """
+    """Read a document, whose interval must begin before ``until_ms`` (Unix time). Raises UnreadableError."""
     check_size(len(text))
     try:
         found = orjson.loads(text)
-    except orjson.JSONDecodeError:  # brackets in brackets, a thousand deep, are none either
+    except orjson.JSONDecodeError:  # also for nesting deeper than a thousand
         raise UnreadableError("is not JSON") from None
     _check_version(found)
     header = {field.name: _value(found, field) for field in HEADER}
@@ -78,19 +75,19 @@ def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
 
 
 def count_of(document: UsageDocument, column: str, text: str) -> int:
-    """Return how many rows have a text in a column."""
+    """Return the number of rows with a text in a column."""
     texts = document.columns.get(column)
     return 0 if texts is None else pc.sum(pc.equal(texts, text)).as_py() or 0
 
 
 def check_size(size: int) -> None:
-    """Raise UnreadableError for a text of more bytes than any document has: nobody need have read all of it."""
+    """Raise UnreadableError for a text that is too large, which may have been read in part."""
     if size > MOST_DOCUMENT_BYTES:
         raise UnreadableError(f"has {size} bytes, and may have {MOST_DOCUMENT_BYTES}")
 
 
 def check_clock(time_ms: int, stamped_ms: int) -> None:
-    """Raise UnreadableError for an interval that began long before, or after, a broker took its document in."""
+    """Raise UnreadableError for an interval that began long before, or after, the broker's timestamp."""
     if not stamped_ms - MOST_OLD_MS <= time_ms <= stamped_ms + MOST_AHEAD_MS:
         raise UnreadableError(
             f"{WRONG_CLOCK}: time_ms is {time_ms} ({moment(time_ms)}), and a broker took it in at {moment(stamped_ms)}"
@@ -98,7 +95,7 @@ def check_clock(time_ms: int, stamped_ms: int) -> None:
 
 
 def table(documents: Sequence[UsageDocument]) -> pa.Table:
-    """Return the rows of documents (``schema.FILE``); texts that a document has once are dictionaries."""
+    """Return the rows of documents (``schema.FILE``); texts of the head are dictionaries."""
     rows = np.array([each.num_rows for each in documents])
     columns: dict[str, Any] = {"time": _repeated([each.header["time_ms"] * 1000 for each in documents], TIME, rows)}
     for field in FIELDS:
@@ -133,7 +130,7 @@ def _repeated(values: Sequence[Any], kind: pa.DataType, times: NDArray[np.int64]
 
 
 def moment(time_ms: int) -> str:
-    """Return Unix time in words: to the second, in UTC."""
+    """Return Unix time as text, to the second, in UTC."""
     return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -148,7 +145,7 @@ def _check_version(found: Any) -> None:
 
 
 def _typed(found: dict[str, Any], header: dict[str, Any], *, bools: bool) -> tuple[Columns, list[str]]:
-    """Return the columns, and the names of fields and columns of another type."""
+    """Return the columns, and the names of fields and columns of a wrong type."""
     wrong = [] if type(found["v"]) is int else ["v"]
     wrong += [field.name for field in HEADER if found.get(field.name) is not None and not _is_of(field, header)]
     rows = {} if found.get("rows") is None else found["rows"]
@@ -159,7 +156,7 @@ def _typed(found: dict[str, Any], header: dict[str, Any], *, bools: bool) -> tup
 
 
 def _is_of(field: Column, header: dict[str, Any]) -> bool:
-    """Whether a field has a value of its type. True is no number, and 1.0 no integer."""
+    """Whether a field has a value of its type. True is not a number, and 1.0 not an integer."""
     value = header[field.name]
     if field.type == TEXT:
         return type(value) is str
@@ -172,7 +169,7 @@ def _value(found: dict[str, Any], field: Column) -> Any:
 
 
 def _faults(header: dict[str, Any], until_ms: int) -> Iterator[str]:
-    """Yield what is wrong with a header whose values are of their types."""
+    """Yield the faults of a header whose values have the right types."""
     numbers = [field for field in FIELDS if field.type != TEXT]
     if negative := [field.name for field in numbers if header[field.name] < 0]:
         yield f"is below 0: {', '.join(negative)}"

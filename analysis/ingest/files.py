@@ -1,7 +1,7 @@
-"""Files of usage records, one document a line: ``*.jsonl`` in a directory or below it, each complete when seen.
+"""The source of files: ``*.jsonl`` in a directory or below it, one document a line, each complete when found.
 
-Spark finds them, once each. Python workers open what is on a disk and read it line by line, however long a line is;
-from elsewhere Spark hands them whole files.
+Spark finds each file once. Python workers read files on a disk line by line, with a bound for lines; files from
+elsewhere they get as a whole from Spark.
 """
 
 import io
@@ -12,24 +12,24 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError
-from analysis.ingest.source import KEPT_BYTES, Place, Source, Text
+from analysis.ingest.source import KEPT_BYTES, Origin, Source, Text
 from analysis.schema import MOST_DOCUMENT_BYTES
 from analysis.spark.folder import Folder
 
 MOST_FILE_BYTES: Final = 512 * 2**20
-"""Eight times the size at which the proxy begins another file. A larger file on no disk ends the run."""
+"""Eight times the size at which the proxy begins another file. A larger file that is not on a disk ends the run."""
 _ON_DISK: Final = "file:"
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 _BYTES_PER_DOCUMENT: Final = 90_000
 """The size of a document of a thousand rows."""
 _PIECE_BYTES: Final = 2**20
 _NEVER: Final = "36500d"
-"""Spark ignores a file that is older than the newest one by more than this; here, what comes late is read."""
+"""Spark ignores files that are older than the newest one by more than this; late files must be read."""
 _FOUND: Final = {"pathGlobFilter": "*.jsonl", "recursiveFileLookup": "true"}
 
 
 def source(spark: SparkSession, directory: str, documents: int) -> Source:
-    """Return a stream of about so many documents a batch. Raises AnalysisError where there is no directory."""
+    """Return a stream with about ``documents`` per batch. Raises AnalysisError if there is no directory."""
     folder = Folder(spark, directory)
     if not folder.exists():
         raise AnalysisError(f"{directory}: there is no such directory; --files is usage.files.directory of sluice.yaml")
@@ -44,7 +44,7 @@ def source(spark: SparkSession, directory: str, documents: int) -> Source:
 
 
 def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Yield the lines of a file without their ends, and how long each is: of a long one the first KEPT_BYTES."""
+    """Yield the lines of a file without their ends, and their lengths; of a long one the first KEPT_BYTES."""
     while line := file.readline(MOST_DOCUMENT_BYTES + 1):
         kept, size = line, len(line)
         if size > MOST_DOCUMENT_BYTES and not line.endswith(b"\n"):
@@ -63,6 +63,6 @@ def _texts(files: pa.RecordBatch) -> Iterator[Text]:
                 file = open(path.removeprefix(_ON_DISK), "rb", buffering=_PIECE_BYTES)  # noqa: SIM115, PTH123  closed below
             with file:
                 for number, (value, size) in enumerate(lines(file), 1):
-                    yield Text(value, size, Place(file=path, line=number))
+                    yield Text(value, size, Origin(file=path, line=number))
         except OSError as error:
             raise AnalysisError(f"{path}: {error.strerror or error}") from error

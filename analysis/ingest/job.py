@@ -1,8 +1,7 @@
-"""Usage records from a stream into the warehouse, exactly once, by Spark's Structured Streaming.
+"""Stores the batches of a stream in the warehouse, exactly once.
 
 A batch is written as partitions (date, hour, batch) that replace those of an earlier attempt, so a kill at any moment
-loses and doubles nothing. It is named by the checkpoint's id and its number: a checkpoint that is made anew begins at 0
-again, and must not replace what another one wrote.
+loses and doubles nothing. Its name has the checkpoint's id: a new checkpoint begins at number 0 again.
 """
 
 import time
@@ -18,8 +17,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.ingest import decoding
 from analysis.ingest.documents import MOST_AHEAD_MS, WRONG_CLOCK
-from analysis.ingest.known import HOUR_MS, Document, Key, KnownDocuments
-from analysis.ingest.source import Place, Source
+from analysis.ingest.duplicates import HOUR_MS, Document, Key, KnownDocuments
+from analysis.ingest.source import Origin, Source
 from analysis.ingest.warehouse import DOCUMENTS, REJECTED, USAGE, Warehouse, hour_place
 from analysis.schema import DOCUMENT_FILE
 from quotas.names import OTHER
@@ -28,7 +27,7 @@ _SHOWN_FAULTS: Final = 3
 
 
 def _now_ms() -> int:
-    return int(time.time() * 1000)  # noqa: TID251  of a program that reads what was stamped elsewhere
+    return int(time.time() * 1000)  # noqa: TID251  compared with timestamps of other machines
 
 
 @dataclass(slots=True)
@@ -36,23 +35,23 @@ class Tally:
     """The counts of a batch, or of a run."""
 
     documents: int = 0
-    """Stored."""
+    """The number of stored documents."""
     rows: int = 0
     duplicates: int = 0
     late: int = 0
-    """Documents of an hour before the newest one that an earlier batch stored; they are stored in their own hour."""
+    """Stored documents of an hour before the newest one of earlier batches."""
     rejected: int = 0
     wrong_clock: int = 0
-    """Those of the rejected whose time cannot be."""
+    """Rejected documents with an impossible time."""
     missing: int = 0
-    """By their numbers; below 0: came, after they had been told as missing."""
+    """Missing numbers; below 0 if late documents filled more gaps."""
     dropped: int = 0
-    """By how much the proxies' own counts of what they dropped have grown."""
+    """The growth of the proxies' own counts of dropped documents."""
     rows_of_others: int = 0
-    """Rows of clients that records do not tell apart: beyond ``usage.max_clients``."""
+    """Rows of clients beyond ``usage.max_clients``."""
 
     def add(self, other: "Tally") -> None:
-        """Add another one's numbers."""
+        """Add the numbers of another tally."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
@@ -73,11 +72,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A text as it was decoded: a document, or the fault for which it is rejected."""
+    """A decoded text: a document, or the fault for which it is rejected."""
 
-    place: Place
+    place: Origin
     line: dict[str, Any]
-    """``decoding.FILES``."""
+    """A line of ``decoding.FILES``."""
 
     @property
     def document(self) -> Document:
@@ -88,8 +87,8 @@ class _Read:
 class Ingestion:
     """Stores the batches of a source in a warehouse.
 
-    ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock; ``before`` is
-    called before each batch, and raises where it must not be stored; ``after`` when it has been.
+    ``tell`` gets a line about each batch and about rejected texts; ``now_ms`` is the wall clock; ``before`` is called
+    before each batch, and raises if it must not be stored; ``after`` is called when it has been.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class Ingestion:
         decode = decoding.decode(self.source.texts, until_ms)
         files = batch.mapInArrow(decode, from_arrow_schema(decoding.FILES)).toArrow()
         lines = files.column("lines").to_pylist()
-        every = [_Read(Place(*(line[name] for name in Place._fields)), line) for of_file in lines for line in of_file]
+        every = [_Read(Origin(*(line[name] for name in Origin._fields)), line) for of_file in lines for line in of_file]
         every.sort(key=lambda each: each.place.order())
         read = [each for each in every if each.line["fault"] is None]
         documents = [each.document for each in read]
@@ -157,7 +156,7 @@ class Ingestion:
         self._after()
 
     def _about(self, new: Sequence[_Read], late: Sequence[bool]) -> Iterator[tuple[str, bytes]]:
-        """Yield the files of the table of documents, and where each belongs."""
+        """Yield the partitions and files of the table of documents."""
         begun = self._known.begun([each.document for each in new])
         hours: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         for each, is_late in zip(new, late, strict=True):
@@ -175,14 +174,14 @@ class Ingestion:
             yield hour_place(DOCUMENTS, hour), decoding.encoded(pa.Table.from_pylist(lines, DOCUMENT_FILE))
 
 
-def _rows_of(files: pa.Table, lines: list[list[dict[str, Any]]], new: set[Place]) -> Iterator[tuple[str, bytes]]:
-    """Yield the decoded files and their places; files with duplicates are yielded without them."""
+def _rows_of(files: pa.Table, lines: list[list[dict[str, Any]]], new: set[Origin]) -> Iterator[tuple[str, bytes]]:
+    """Yield the partitions and decoded files of rows, without duplicates."""
     for hour, content, of_file in zip(files.column("hour").to_pylist(), files.column("content"), lines, strict=True):
         if hour is None:
             yield REJECTED, content.as_py()
             continue
         rows = [line["rows"] for line in of_file]
-        stays = [Place(*(line[name] for name in Place._fields)) in new for line in of_file]
+        stays = [Origin(*(line[name] for name in Origin._fields)) in new for line in of_file]
         if all(stays):
             yield hour_place(USAGE, hour), content.as_py()
         elif any(count for count, is_new in zip(rows, stays, strict=True) if is_new):

@@ -1,6 +1,6 @@
-"""A topic, read by Spark's own Kafka source; and what is asked of the brokers before, by the same Java client.
+"""The source of a topic: Spark's own Kafka source, and checks of brokers and login before, by the same Java client.
 
-Spark would need minutes, and a page of Java, to say that a broker is not there or a login wrong: here it is a line.
+Spark would take minutes, and a page of Java, to report a wrong address or login.
 """
 
 import socket
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError, RunError
-from analysis.ingest.source import KEPT_BYTES, Place, Source, Text
+from analysis.ingest.source import KEPT_BYTES, Origin, Source, Text
 from analysis.schema import MOST_DOCUMENT_BYTES
 from config.client_properties import parse_properties
 
@@ -25,7 +25,7 @@ _PATIENCE: Final = {"request.timeout.ms": str(_TIMEOUT_MS), "default.api.timeout
 _LOG_APPEND_TIME: Final = 1
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """The topic id that clients show for brokers before 2.8, which have none."""
-# Ours to say, or Spark's, which sets or refuses them.
+# Sluice or Spark set these.
 _NOT_TAKEN: Final = (
     *("bootstrap.servers", "group.id", "client.id", "isolation.level", "auto.offset.reset", "enable.auto.commit"),
     *("key.deserializer", "value.deserializer", "interceptor.classes"),
@@ -43,12 +43,12 @@ _ADVICE: Final = {
     "TimeoutException": "no answer: does that listener want another security.protocol, or a login? see --kafka-config",
     "InvalidTopicException": "that is no name of a topic: --topic is usage.topic.name of sluice.yaml",
 }
-"""By the class of what Kafka's client raises."""
+"""Advice by the class of Kafka's exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic, and how its brokers are reached. No value of a property is ever shown."""
+    """A topic, with its brokers and the client's properties, whose values are never shown."""
 
     name: str
     bootstrap: str
@@ -70,7 +70,7 @@ class Topic:
         return cls(name, bootstrap, {key: value for key, value in properties.items() if key not in _NOT_TAKEN})
 
     def reach(self) -> None:
-        """Connect to one of the brokers, before anything is started. Raises AnalysisError."""
+        """Check that a broker can be reached, before Spark is started. Raises AnalysisError."""
         addresses = [_address(each) for each in self.bootstrap.split(",") if each.strip()]
         if not addresses:
             raise AnalysisError("--bootstrap names no broker: give host:port, several with commas")
@@ -87,9 +87,9 @@ class Topic:
         raise RunError(f"no broker can be reached: {'; '.join(failures)}: check --bootstrap")
 
     def ask(self, spark: SparkSession) -> str:
-        """Return the topic's id, as another topic of the same name has another; "" where brokers know none.
+        """Return the topic's id, which changes when it is deleted and created again; "" for brokers without ids.
 
-        Raises AnalysisError for what brokers refuse, and RunError where they do not answer.
+        Raises AnalysisError if brokers refuse, and RunError if they do not answer.
         """
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  the only way to Kafka's client
         properties = jvm.java.util.Properties()
@@ -130,7 +130,7 @@ class Topic:
         return kind(f"{self.bootstrap}, topic {self.name}: {_ADVICE[name]} ({said.splitlines()[0]})")
 
     def source(self, spark: SparkSession, documents: int, *, accept_loss: bool) -> Source:
-        """Return a stream of at most so many documents a batch."""
+        """Return a stream with at most ``documents`` per batch."""
         options = {f"kafka.{key}": value for key, value in {**_PATIENCE, **self.properties}.items()}
         read = (
             spark.readStream.format("kafka")
@@ -162,7 +162,7 @@ class Topic:
 
 def _texts(records: pa.RecordBatch) -> Iterator[Text]:
     for value, size, stamped_ms, *place in zip(*(column.to_pylist() for column in records.columns), strict=True):
-        yield Text(value, size, Place(*place), stamped_ms)
+        yield Text(value, size, Origin(*place), stamped_ms)
 
 
 def _address(written: str) -> tuple[str, int]:

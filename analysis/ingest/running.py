@@ -1,4 +1,4 @@
-"""A query of Structured Streaming from its start to its end: signals, errors, one at a time for a checkpoint."""
+"""Runs a query of Structured Streaming: signals, errors, and the lock of its checkpoint."""
 
 import fcntl
 import os
@@ -21,19 +21,19 @@ from analysis.ingest.job import Ingestion
 _LOCK: Final = ".lock"
 _POLL_S: Final = 1
 _STOP: Final = "5s"
-"""How long Spark may take to end a query. A batch under way then is done again by the next run."""
+"""The time that Spark gets to end a query. The next run repeats a batch that was interrupted."""
 
 
 def run(ingestion: Ingestion, checkpoint: str, every_s: int | None) -> bool:
-    """Publish a source's batches until SIGTERM or SIGINT; without ``every_s``, what there is now. Raises RunError.
+    """Publish batches until SIGTERM or SIGINT; without ``every_s``, only those available now. Raises RunError.
 
-    Return whether a signal came. A batch that it interrupts is done again by the next run.
+    Returns whether a signal came. The next run repeats a batch that was interrupted.
     """
     stop = Event()
 
     def publish_or_end(batch: DataFrame, number: int) -> None:
-        # In a few words: Spark searches what a query that it stops has failed of with a regex that recurs for each
-        # character (StreamExecution's PROXY_ERROR), and of a long one its stack overflows.
+        # With a short message: Spark matches the error of a stopped query with a recursive regex (StreamExecution's
+        # PROXY_ERROR), whose stack overflows for a long one.
         try:
             ingestion.publish(batch, number)
         except Exception:
@@ -67,7 +67,7 @@ def run(ingestion: Ingestion, checkpoint: str, every_s: int | None) -> bool:
 
 @contextmanager
 def _noted(stop: Event) -> Iterator[None]:
-    """Have SIGTERM noted; SIGINT as well, and then raised when the query has ended."""
+    """Note SIGTERM and SIGINT; raise KeyboardInterrupt for SIGINT at the end."""
     interrupted = Event()
 
     def note(number: int, _: FrameType | None) -> None:
@@ -87,10 +87,10 @@ def _noted(stop: Event) -> Iterator[None]:
 
 @contextmanager
 def held(checkpoint: str) -> Iterator[None]:
-    """Hold a checkpoint, by its path or URI. Raises RunError where another process does.
+    """Lock a checkpoint, by its path or URI. Raises RunError if another process has the lock.
 
-    The kernel keeps the lock, so a kill leaves none. On file systems of other machines there is none: there Spark
-    itself notices a second writer of a checkpoint, later.
+    It is a kernel lock, which ends with the process. On other file systems there is none: there Spark notices a second
+    writer of the checkpoint, later.
     """
     split = urlsplit(checkpoint)
     if split.scheme not in {"", "file"}:

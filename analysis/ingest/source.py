@@ -1,4 +1,4 @@
-"""Where texts come from, a topic or files, and where each of them stood."""
+"""The interface of sources (a topic or files), and the origin of a text."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ KEPT_BYTES: Final = 2**16
 """The part of a rejected text that is kept."""
 
 
-class Place(NamedTuple):
-    """Where a text stood: of a topic ``file`` and ``line`` (from 1) are null, of a file the others."""
+class Origin(NamedTuple):
+    """The origin of a text: topic, partition and offset, or file and line (from 1)."""
 
     topic: str | None = None
     partition: int | None = None
@@ -26,23 +26,23 @@ class Place(NamedTuple):
         return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
 
     def order(self) -> tuple[Any, ...]:
-        """Return what places are sorted by: the same for every attempt at a batch."""
+        """Return the sort key: every attempt at a batch has the same order."""
         return tuple((each is not None, each) for each in self)
 
 
 class Text(NamedTuple):
-    """A text, or the first KEPT_BYTES of one that is too large: ``size`` is its whole length."""
+    """A text, or the first KEPT_BYTES of one that is too large; ``size`` is its whole length."""
 
     value: bytes
     size: int
-    place: Place
+    place: Origin
     stamped_ms: int | None = None
-    """When a broker took it in by its own clock, if that is known."""
+    """The broker's own timestamp, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream, and the function by which Python workers take texts out of its batches."""
+    """A stream, and the function by which Python workers get texts from its batches."""
 
     stream: DataFrame
     texts: Callable[[pa.RecordBatch], Iterator[Text]]

@@ -1,6 +1,6 @@
-"""Where ingestion writes: ``<warehouse>/usage`` and ``documents``, by (date, hour, batch), and ``rejected`` by batch.
+"""The tables that ingestion writes: ``usage`` and ``documents``, by (date, hour, batch), and ``rejected``, by batch.
 
-Plain Parquet, for any engine to read. A batch is a partition because it is replaced as a whole when it is run again.
+Plain Parquet, for any engine. A batch is a partition because a second attempt replaces it as a whole.
 """
 
 import json
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
-from analysis.ingest.known import HOUR_MS, Boot, BootName, Key
+from analysis.ingest.duplicates import HOUR_MS, Boot, BootName, Key
 from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
 from analysis.spark.folder import Folder
 
@@ -21,11 +21,11 @@ USAGE, DOCUMENTS, REJECTED = "usage", "documents", "rejected"
 LAYOUT_VERSION: Final = 2
 _MARK: Final = "sluice-warehouse.json"
 _BOOTS_WITHIN: Final = timedelta(days=7)
-"""A proxy that was silent for longer, and goes on, is taken for one of which nothing is stored."""
+"""Boots that were silent for longer are taken for new ones."""
 
 
 class Warehouse:
-    """The tables of one warehouse; ``besides`` is the batch that is being written, and to be replaced."""
+    """The tables of a warehouse; ``besides`` is the batch that is being written, and ignored by queries."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark = spark
@@ -33,7 +33,7 @@ class Warehouse:
         self._folder = Folder(spark, root)
 
     def create(self) -> None:
-        """Make it a warehouse, if it is none yet. Raises AnalysisError for one of another version."""
+        """Create the warehouse if it does not exist. Raises AnalysisError for one of another version."""
         if not self._folder.exists(_MARK):
             self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
         try:
@@ -49,10 +49,10 @@ class Warehouse:
             )
 
     def publish(self, batch: str, files: Iterable[tuple[str, bytes]]) -> None:
-        """Put files of a batch in the places named with them, instead of what an earlier attempt left there.
+        """Publish the files of a batch in their partitions, in place of those of an earlier attempt.
 
-        All are written aside first, where names begin with a dot: a partition that is there is whole. They are
-        moved in the order given.
+        All are written aside first, in a folder that begins with a dot, and then moved in order: partitions are always
+        complete.
         """
         aside = f".staging-{batch}"
         self._folder.remove(aside)
@@ -65,7 +65,7 @@ class Warehouse:
         self._folder.remove(aside)
 
     def keys(self, hour: int, besides: str) -> list[Key]:
-        """Return the documents of an hour (since 1970) that other batches have stored."""
+        """Return the stored documents of an hour (since 1970)."""
         stored = self._documents(hour_place(DOCUMENTS, hour))
         if stored is None:
             return []
@@ -73,7 +73,7 @@ class Warehouse:
         return [Key(*each) for each in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
     def boots(self, boots: Collection[BootName], since_hour: int, besides: str) -> Mapping[BootName, Boot]:
-        """Return what other batches have stored of runs of proxies, up to a week before an hour."""
+        """Return the stored documents of boots, from a week before an hour on."""
         since = datetime.fromtimestamp(since_hour * HOUR_MS // 1000, UTC) - _BOOTS_WITHIN
         stored = self._documents(DOCUMENTS)
         if stored is None:
@@ -88,7 +88,7 @@ class Warehouse:
         return {(instance, boot): Boot(*rest) for instance, boot, *rest in found.collect()}
 
     def newest_hour(self, until_ms: int, besides: str) -> int | None:
-        """Return the newest hour (since 1970) that another batch has stored of, before a moment."""
+        """Return the newest stored hour (since 1970) before a moment."""
         for date in reversed(self._folder.names(f"{DOCUMENTS}/date=*")):
             for name in reversed(self._folder.names(f"{DOCUMENTS}/{date}/hour=*")):
                 at = datetime.strptime(f"{date}/{name}+0000", "date=%Y-%m-%d/hour=%H%z")
@@ -106,5 +106,5 @@ class Warehouse:
 
 
 def hour_place(table: str, hour: int) -> str:
-    """Return where rows of a table belong, by the hour since 1970."""
+    """Return the partition of an hour since 1970."""
     return f"{table}/{datetime.fromtimestamp(hour * HOUR_MS // 1000, UTC):date=%Y-%m-%d/hour=%H}"

@@ -1,4 +1,4 @@
-"""Documents that are stored already: which come twice, and which numbers of a proxy's run are missing."""
+"""Tells new documents from stored ones, and counts the missing numbers of a proxy's boot."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 HOUR_MS: Final = 3_600_000
 _HOURS_KEPT: Final = 6
-"""In memory; of others the table is asked. A day of one proxy has 86,400 documents and more."""
+"""The hours whose keys are in memory: a day of a proxy has 86,400 documents and more."""
 
 
 class Key(NamedTuple):
-    """A document is the same as another one if these are."""
+    """The identity of a document."""
 
     instance: str
     boot: str
@@ -18,27 +18,27 @@ class Key(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A document that was read."""
+    """What ``KnownDocuments`` needs of a document."""
 
     key: Key
     hour: int
     """Since 1970."""
     dropped: int
-    """How many its proxy had dropped so far."""
+    """The proxy's count of dropped documents."""
 
 
 class Boot(NamedTuple):
-    """The numbers of one run of a proxy that are stored."""
+    """The stored documents of a boot."""
 
     first: int = 0
     last: int = -1
     documents: int = 0
     dropped: int = 0
-    """How many it said that it had dropped."""
+    """The latest count of dropped documents."""
 
     @property
     def missing(self) -> int:
-        """How many numbers between are stored nowhere; numbers begin at 0."""
+        """The count of numbers from ``first`` to ``last`` that are not stored."""
         return self.last - self.first + 1 - self.documents
 
 
@@ -47,7 +47,7 @@ BootName = tuple[str, str]
 
 
 class KnownDocuments:
-    """What is stored: keys by hour, and numbers by boot. ``load_hour`` and ``load_boots`` ask the table."""
+    """A cache of stored documents: keys by hour, numbers by boot. ``load_hour`` and ``load_boots`` read the table."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class KnownDocuments:
         self._boots: dict[BootName, Boot] = {}
 
     def are_new(self, documents: Iterable[Document]) -> Iterator[bool]:
-        """Yield for each document whether it is neither stored nor the same as one before it."""
+        """Yield for each document whether it is neither stored nor a duplicate of an earlier one."""
         came: set[Key] = set()
         for each in documents:
             yield each.key not in came and each.key not in self._of(each.hour)
             came.add(each.key)
 
     def begun(self, documents: Collection[Document]) -> set[Key]:
-        """Return the first document of each boot of which nothing is stored."""
+        """Return the first document of each boot that has no stored ones."""
         self._ask({each.key[:2] for each in documents})
         firsts: dict[BootName, Key] = {}
         for each in documents:
@@ -76,11 +76,7 @@ class KnownDocuments:
         return set(firsts.values())
 
     def add(self, documents: Collection[Document]) -> tuple[int, int]:
-        """Note documents that were stored.
-
-        Return how many more are missing (below 0: came, after they had been told as missing), and how many more
-        their proxies say that they dropped.
-        """
+        """Add stored documents. Return by how many the missing ones (below 0: late ones came) and dropped ones grew."""
         self._ask({each.key[:2] for each in documents})
         missing = dropped = 0
         for each in documents:
