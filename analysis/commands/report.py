@@ -22,13 +22,6 @@ from analysis import options
     "--rates", type=click.Path(path_type=Path), metavar="FILE", help="Prices (YAML); without it, quantities alone."
 )
 @click.option(
-    "--against",
-    type=click.Choice(["before", "none"]),
-    default="before",
-    show_default=True,
-    help="Compare with the period of the same length before it.",
-)
-@click.option(
     "--client",
     metavar="NAMES",
     help="The report of one client: user=alice, client-id=web, user=alice,client-id=web or ip=10.0.0.5.",
@@ -40,7 +33,6 @@ def command(
     zone: ZoneInfo,
     out: str | None,
     rates: Path | None,
-    against: str,
     client: str | None,
 ) -> None:
     """Report who was throttled and by whose use, how close the limits are, where traffic goes, and what it costs.
@@ -56,7 +48,7 @@ def command(
 
     wanted = None if client is None else client_filter.parse(client)
     prices = None if rates is None else load(rates)
-    request = job.ReportRequest(warehouse, begin, end, out, prices, zone, against == "before", wanted)
+    request = job.ReportRequest(warehouse, begin, end, out, prices, zone, wanted)
     answer, page = job.run(request, datetime.now(UTC), lambda line: click.echo(line, err=True))
     click.echo(answer)
     click.echo(page)

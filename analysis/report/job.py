@@ -43,8 +43,6 @@ class ReportRequest:
     out: str
     rates: "Rates | None"
     zone: ZoneInfo
-    against: bool
-    """Whether to compare with the period before."""
     client: ClientFilter | None = None
 
 
@@ -67,8 +65,7 @@ def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> t
             names += tables.OF_CLIENT
         else:
             names += tables.reject(connection, found)
-            if request.against:
-                names += tables.compare(connection, found, _before(period))
+            names += tables.compare(connection, found, _before(period))
         name = f"report={span.begin:{_STAMP}}-{span.end + timedelta(milliseconds=999):{_STAMP}}"
         folder = name if request.client is None else f"{request.client.folder()}/{name}"
         with TemporaryDirectory() as place:

@@ -307,7 +307,8 @@ def test_the_period_before_is_compared(tmp_path: Path) -> None:
     [quota] = table(folder, "compared_quotas")
     assert (quota["most_limit"], quota["most_limit_before"]) == (1e6, 2e6)
     assert "Against the period before" in (folder / "report.html").read_text(encoding="utf-8")
-    alone = report(tmp_path / "w", "--against", "none")
+    first_day = (f"{later(-24):%Y-%m-%dT%H:%MZ}", f"{later(-23):%Y-%m-%dT%H:%MZ}")
+    alone = report(tmp_path / "w", "--from", first_day[0], "--to", first_day[1])
     assert not (alone / "compared_clients.parquet").exists()
     assert "Against the period before" not in (alone / "report.html").read_text(encoding="utf-8")
 
