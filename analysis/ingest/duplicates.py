@@ -18,7 +18,7 @@ class Key(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What ``KnownDocuments`` needs of a document."""
+    """The identity, hour and drop count of a document."""
 
     key: Key
     hour: int
