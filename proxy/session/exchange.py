@@ -60,15 +60,13 @@ class Exchange:
         "throttled_until_ms",
     )
 
-    def __init__(
-        self, correlation_id: int, api: Served, account: Account, sent_ms: int, actions: int, throttle_ms: int = 0
-    ) -> None:
+    def __init__(self, correlation_id: int, api: Served, account: Account, sent_ms: int, throttle_ms: int = 0) -> None:
         self.correlation_id = correlation_id
         self.api = api
         self.account = account
         """The account that is charged, whoever the client is by the time of the answer."""
         self.sent_ms = sent_ms
-        self.actions = actions
+        self.actions = api.on_answer | TELL if throttle_ms else api.on_answer
         """Flags: what has to be done with the answer (``serving``)."""
         self.throttle_ms = throttle_ms
         """The throttle time that the answer tells, if ``actions`` say so."""
@@ -96,12 +94,6 @@ class Exchange:
 InFlight = list[Exchange]
 """Requests under way, oldest first: brokers answer in order. A list, because few are in flight: an empty deque takes
 760 bytes of each session."""
-
-
-def expect(correlation_id: int, api: Served, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
-    """Return the exchange of a request that goes now; with ``throttle_ms`` its answer tells that."""
-    actions = api.on_answer | TELL if throttle_ms else api.on_answer
-    return Exchange(correlation_id, api, account, now_ms, actions, throttle_ms)
 
 
 class Splice:
@@ -222,7 +214,7 @@ class Request:
 
     def expect(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
         """Return the exchange of a request that goes now; with ``throttle_ms`` its answer tells that."""
-        return expect(self.correlation_id, self.api, account, now_ms, throttle_ms)
+        return Exchange(self.correlation_id, self.api, account, now_ms, throttle_ms)
 
 
 class RequestPrefix:

@@ -75,18 +75,14 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             meter.produce_requests += 1
             meter.produce_bytes += size
             throttle_ms = produces.charge(size, now_ms)
-            if throttle_ms or not acks:
-                missing = position + 4 + size - end
+            missing = position + 4 + size - end
+            if throttle_ms or not acks or missing > 0:
                 side.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
                 side.take(produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms), rest_us)
                 if side.reasons & AT_BORDER:
                     return position + 4 + size
             else:
-                exchange = Exchange(correlation_id, api, account, now_ms, api.on_answer)
-                in_flight.append(exchange)
-                if position + 4 + size > end:
-                    side.body = produces.under_way(exchange, position + 4 + size - end)
-                    side.body.rest_us = rest_us
+                in_flight.append(Exchange(correlation_id, api, account, now_ms))
         else:
             usual = served.get(key_version)
             if (
@@ -104,7 +100,7 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             usual.requests += 1
             meter.other_requests += 1
             meter.other_bytes += 4 + size
-            in_flight.append(Exchange(correlation_id, usual, account, now_ms, usual.on_answer))
+            in_flight.append(Exchange(correlation_id, usual, account, now_ms))
         position += 4 + size
     if position > end and side.body is None:
         side.body = Body(account)

@@ -136,9 +136,10 @@ class RequestStream(Flow):
         if reasons & TURN:
             self.session.rules.later(self.session.next_requests)
 
-    def take(self, forward: Forward, rest_us: float = 0.0) -> None:
+    def take(self, forward: Forward, rest_us: float = 0.0, held_ms: int = 0) -> None:
         """Expect the answer and the rest of a request that goes, and stop behind it as its policy said."""
         if forward.exchange is not None:
+            forward.exchange.held_ms = held_ms
             self.session.in_flight.append(forward.exchange)
         if forward.body is not None:
             self.body = forward.body
@@ -178,7 +179,7 @@ class RequestStream(Flow):
                 break
             end: int = position + 4 + head[0]
             if isinstance(decision, Forward):
-                self._take_held(decision, held_ms)
+                self.take(decision, held_ms=held_ms)
                 if decision.edit is not None:
                     edits.append(decision.edit)
             else:
@@ -199,12 +200,6 @@ class RequestStream(Flow):
             self.stop_for(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
-
-    def _take_held(self, forward: Forward, held_ms: int) -> None:
-        """Let a request go that has been held for so long."""
-        if held_ms and forward.exchange is not None:
-            forward.exchange.held_ms = held_ms
-        self.take(forward)
 
     def _reply(self, reply: Reply) -> None:
         """Send an answer of the proxy's own, or read nothing before it is there."""

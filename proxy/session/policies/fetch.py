@@ -8,7 +8,7 @@ from protocol.frames import REQUEST_HEAD
 from protocol.headers import fetch_limits_offset, has_fetch_limits, request_body_offset
 from proxy.session.admission import Ticket
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.exchange import Decision, Exchange, Forward, Park, Request, RequestPrefix, Splice, expect
+from proxy.session.exchange import Decision, Exchange, Forward, Park, Request, RequestPrefix, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, OVERSIZED
 from proxy.session.serving import CHARGE, Served
 from proxy.usage.accounts import Account
@@ -151,7 +151,7 @@ class FetchPolicy:
                 if lowers and (granted < max_bytes or granted < min_bytes):
                     edit = Splice(field, field + _LIMITS.size, _LIMITS.pack(min(min_bytes, granted), granted))
         self._count(api, 4 + request.size)
-        return Forward(expect(request.correlation_id, api, account, now_ms), edit)
+        return Forward(request.expect(account, now_ms), edit)
 
     def after(self, exchange: Exchange, size: int, now_ms: int) -> Park | None:
         """Charge an answer of ``size`` bytes, which then tells its throttle time; or park it in its counter's queue.

@@ -11,7 +11,7 @@ from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import State
 from proxy.session.context import CLIENT, SessionContext
-from proxy.session.exchange import RAW_TOKEN, Need, Request, expect
+from proxy.session.exchange import RAW_TOKEN, Exchange, Need, Request
 from proxy.session.serving import QUESTION, Served
 
 GSSAPI_TOKEN: Final = 0x60
@@ -45,7 +45,7 @@ class LoginPolicy:
     def ask(self, now_ms: int) -> None:
         """Ask the broker whether it serves the client: that is how a login has ended whose end cannot be seen."""
         self._session.ask_broker(_QUESTION)
-        self._session.in_flight.append(expect(_QUESTION_ID, QUESTION, self._session.identity.account, now_ms))
+        self._session.in_flight.append(Exchange(_QUESTION_ID, QUESTION, self._session.identity.account, now_ms))
 
     def answered(self, answer: bytes) -> bool:
         """Take the answer to that; whether the broker does. If not, the connection is closed, as the broker does."""
@@ -84,7 +84,7 @@ class LoginPolicy:
         sasl.raw_request(held[4:size])
         account = self._session.identity.account
         account.meter.other_bytes += size
-        self._session.in_flight.append(expect(0, RAW_TOKEN, account, now_ms))
+        self._session.in_flight.append(Exchange(0, RAW_TOKEN, account, now_ms))
         return held[:size]
 
     def _need(self, held: bytes, size: int) -> Need:

@@ -7,7 +7,7 @@ a Produce that announces much costs those who share its quota what came of it.
 from typing import Final
 
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.exchange import ACKS_0, Body, Decision, Exchange, Forward, Park, Request, RequestPrefix, expect
+from proxy.session.exchange import ACKS_0, Body, Decision, Exchange, Forward, Park, Request, RequestPrefix
 from proxy.session.flow import IN_LINE, TURN
 from proxy.session.serving import Served
 from proxy.session.throttling import Alarm
@@ -236,14 +236,17 @@ class ProducePolicy:
         elif throttle_ms:
             throttle_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
         # With acks=0 no answer comes: the mute is all there is.
-        exchange = None if acks_0 else expect(correlation_id, api, account, now_ms, throttle_ms)
+        exchange = None if acks_0 else Exchange(correlation_id, api, account, now_ms, throttle_ms)
         forward = Forward(exchange, stop=self._count_unanswered() if acks_0 else 0)
         if missing > 0:
             marks = [] if as_it_comes else [bound.mark for bound in bounds]
-            forward.body = self._coming(marks, missing, exchange, now_ms, claims=claims)
+            forward.body = body = ProduceBody(self._session, account, bounds, marks, missing, exchange)
+            body.count(-missing)
+            if claims and account.limited(KIND):
+                body.lapses_at(now_ms + COMING_MS)
             for counter in over:
                 if counter.streamer is None:
-                    counter.streamer = forward.body
+                    counter.streamer = body
         return forward
 
     def _may_claim(self, now_ms: int) -> bool:
@@ -257,23 +260,3 @@ class ProducePolicy:
             return 0
         self._unanswered = 0
         return TURN
-
-    def under_way(self, exchange: Exchange, missing: int) -> ProduceBody:
-        """Return the body of a request that was charged whole, and has gone as ``exchange``."""
-        now_ms = exchange.sent_ms
-        marks = [bound.mark for bound in self.bounds]
-        if claims := self._may_claim(now_ms):
-            return self._coming(marks, missing, exchange, now_ms, claims=claims)
-        for bound, mark in zip(self.bounds, marks, strict=True):
-            bound.take_back(missing, mark)
-        return self._coming([], missing, exchange, now_ms, claims=claims)
-
-    def _coming(
-        self, marks: list[tuple[Sample, int]], missing: int, exchange: Exchange | None, now_ms: int, *, claims: bool
-    ) -> ProduceBody:
-        account = self._session.identity.account
-        body = ProduceBody(self._session, account, self.bounds, marks, missing, exchange)
-        body.count(-missing)
-        if claims and account.limited(KIND):
-            body.lapses_at(now_ms + COMING_MS)
-        return body
