@@ -33,7 +33,7 @@ _RECORD: Final = "record for a week, or take it with --accept-low-confidence"
     "quotas_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The present quotas: this file is rewritten with new limits; everything else stays.",
+    help="The present quotas: the result is this file with new limits; everything else stays.",
 )
 @click.option("--propose", is_flag=True, help="Write recommended limits as `proposed` beside those in force.")
 @click.option(
