@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
 _GOLD_EVERY_S: Final = 300
-"""Gold is made when a run ends, and of one that goes on not more often than this."""
+"""The shortest time between two makings of gold in a continuous run."""
 
 
 def _period_s(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -41,7 +41,7 @@ def _period_s(context: click.Context, option: click.Parameter, value: str | None
     "--kafka-config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A client.properties as Kafka's own tools take it: security.protocol, sasl.jaas.config, ssl.truststore ...",
+    help="A client.properties of Kafka's own tools: security.protocol, sasl.jaas.config, ssl.truststore ...",
 )
 @click.option(
     "--jars",
@@ -51,21 +51,25 @@ def _period_s(context: click.Context, option: click.Parameter, value: str | None
     help="A folder with the jars of Spark's Kafka source; without it Spark fetches them (spark.jars.packages).",
 )
 @click.option("--files", metavar="DIR", help="Read files of usage records (*.jsonl) instead of a topic.")
-@click.option("--once", is_flag=True, help="Take in what there is, and end.")
+@click.option("--once", is_flag=True, help="Ingest all available records, and exit.")
 @click.option(
-    "--every", "every_s", callback=_period_s, metavar="TIME", help="Go on, a batch every 10s, 5m, 1h; 1m if not said."
+    "--every",
+    "every_s",
+    callback=_period_s,
+    metavar="TIME",
+    help="Run continuously, with a batch every 10s, 5m, 1h; default: 1m.",
 )
-@click.option("--checkpoint", metavar="DIR", help="Where progress is kept: in the warehouse, a place for each source.")
+@click.option("--checkpoint", metavar="DIR", help="The folder of the progress; default: in the warehouse.")
 @click.option(
     "--max-documents",
     type=click.IntRange(1),
     default=_DOCUMENTS,
     show_default=True,
     metavar="N",
-    help="How many documents a batch takes, of up to 1,000 rows each.",
+    help="The most documents in a batch, of up to 1,000 rows each.",
 )
-@click.option("--accept-loss", is_flag=True, help="Go on where the topic's retention has deleted what was not read.")
-@click.option("--gold/--no-gold", "gold", default=True, help="Make the tables that reports read; or not, in this run.")
+@click.option("--accept-loss", is_flag=True, help="Continue after the topic's retention has deleted unread records.")
+@click.option("--gold/--no-gold", "gold", default=True, help="Make gold, the tables of reports, or not in this run.")
 @options.spark_options
 def command(
     warehouse: str,
@@ -83,9 +87,9 @@ def command(
     accept_loss: bool,
     gold: bool,
 ) -> None:
-    """Take usage records into the warehouse, exactly once, from a topic or from files; and make the tables of reports.
+    """Read usage records from a topic or from files into the warehouse, exactly once, and make gold from them.
 
-    A run may be ended or killed at any moment; the next one goes on where it was.
+    A run may be killed at any moment; the next one continues.
     """
     if (bootstrap is None) == (files is None):
         raise click.UsageError("give either --bootstrap, for a topic, or --files")
@@ -129,7 +133,7 @@ def command(
 
 
 def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[], None]:
-    """Return a check that the topic is still the one that the checkpoint is of. The next run reads the other one."""
+    """Return a check that the topic is still the one of the checkpoint. The next run reads the new one."""
 
     def check() -> None:
         if topic.ask(running) != id_:
@@ -160,12 +164,12 @@ class _Gold:
         self._made_s = time.monotonic()  # noqa: TID251  how long ago
 
     def now_and_then(self) -> None:
-        """Make it, if that was not done just before."""
+        """Make gold, unless that was done less than _GOLD_EVERY_S ago."""
         if time.monotonic() - self._made_s >= _GOLD_EVERY_S:  # noqa: TID251  as above
             self.make()
 
     def make(self) -> None:
-        """Make it, unless another program is at work on the warehouse: then the next run does."""
+        """Make gold. If another program has the lock, leave it to the next run."""
         from analysis.gold.build import make
         from analysis.spark.folder import Folder
         from analysis.upkeep.compaction import recover
