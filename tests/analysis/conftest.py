@@ -15,6 +15,8 @@ CONF = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
+    # The queries of gold become more classes (155) than Spark keeps: each warehouse of a test would compile them anew.
+    "spark.sql.codegen.cache.maxEntries": "4000",
     # Tests are short: the second compiler and a second collector cost more than they bring.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
