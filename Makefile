@@ -14,7 +14,8 @@ UNIT_LONG := $(UNIT_OPTIONS) -m '$(UNIT_MARKS) and long'
 COMPILED := $(VENV)-compiled
 SOURCES := $(shell find analysis config protocol proxy quotas deploy/launcher -name '*.py')
 OF_ANALYSIS := tests/analysis tests/bench
-OF_COMPILED := config conformance deploy/test_compiled.py protocol proxy quotas reference
+# What is compiled and who calls it: not the configuration, nor the stores, which need it for names, numbers and precedence alone.
+OF_COMPILED := conformance deploy/test_compiled.py protocol proxy quotas reference
 PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
@@ -69,8 +70,8 @@ $(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
 	$(BIN)/pip --python $(COMPILED) install --quiet --disable-pip-version-check --no-deps build/compiled/*.whl
 	@touch $@
 
-test-compiled: setup $(COMPILED)/.installed  ## both again, with the hot modules compiled (a minute more for that)
-	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%)
+test-compiled: setup $(COMPILED)/.installed  ## those of what is compiled again, compiled (a minute more for that)
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%) --ignore=tests/quotas/stores
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term-missing:skip-covered
