@@ -57,13 +57,21 @@ def test_the_help_ends_with_0() -> None:
     assert CliRunner().invoke(analyze, ["whatif", "--help"]).exit_code == 0
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("command", ["whatif", "recommend"])
-def test_a_file_that_cannot_be_read_is_an_error(spark: SparkSession, tmp_path: Path, command: str) -> None:
-    warehouse = warehouse_of(spark, documents([Load("alice", "app", uneven(2 * MB, 1, 60))]), tmp_path)
+@pytest.fixture(scope="module")
+def damaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of a warehouse that lost its end."""
+    made = documents([Load("alice", "app", uneven(2 * MB, 1, 60))])
+    warehouse = warehouse_of(spark, made, tmp_path_factory.mktemp("damaged"))
     first = min(Path(warehouse, "gold", "client_hour").rglob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-20])
+    return first
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("command", ["whatif", "recommend"])
+def test_a_file_that_cannot_be_read_is_an_error(damaged: Path, tmp_path: Path, command: str) -> None:
+    warehouse = next(str(each.parent) for each in damaged.parents if each.name == "gold")
     ran = CliRunner().invoke(analyze, arguments(command, warehouse, tmp_path))
     assert ran.exit_code == 2
-    assert first.name in ran.stderr
+    assert damaged.name in ran.stderr
     assert "Traceback" not in ran.stderr

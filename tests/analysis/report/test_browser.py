@@ -20,9 +20,9 @@ SIZES = [(390, False), (390, True), (1600, False), (1600, True)]
 FIRST_CELLS = "[...document.querySelectorAll('#throttled tbody tr')].map(row => row.cells[{0}].dataset.v)"
 
 
-@pytest.fixture(params=["busy", "quiet"])
-def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    place = tmp_path / "warehouse"
+@pytest.fixture(scope="module", params=["busy", "quiet"])
+def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("reported") / "warehouse"
     by_hand.write(place, {HOUR: {"busy": busy, "quiet": quiet}[request.param]()})
     made = CliRunner().invoke(analyze, ["report", "--warehouse", str(place)])
     assert made.exit_code == 0, made.output
