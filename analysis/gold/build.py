@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,10 @@ from analysis.gold.inventory import Hours, Inventory
 from analysis.gold.tables import CLOCKS, TABLES, Table
 from analysis.schema import COLUMNS, DOCUMENTS, OPTIONAL, ROWS
 from analysis.spark.folder import Folder
+
+_FEW_BYTES: Final = 1 << 20
+_CODEGEN: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For few rows: compiling a query takes longer than running it without."""
 
 
 def make(spark: SparkSession, warehouse: str, tell: Callable[[str], None] = lambda _: None) -> int:
@@ -73,6 +78,9 @@ class _Builder:
         condition = (
             f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
         )
+        size = sum(self._folder.size_bytes(f"usage/{name}/hour={hour}") for hour in due)
+        for key, value in _CODEGEN.items():
+            self._spark.conf.unset(key) if size > _FEW_BYTES else self._spark.conf.set(key, value)
         usage = self._usage(name, due)
         usage.createOrReplaceTempView("usage")
         charges(self._spark).createOrReplaceTempView("charges")
