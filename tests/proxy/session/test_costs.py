@@ -1,8 +1,8 @@
 """The dearest message of every API, at every size, before and after a login: nobody waits long for any of it.
 
 What is measured is the CPU time of this thread: of each single call that the loop would make, and of all of them for
-each byte. The bounds are generous, three times and more what an idle machine needs uncompiled; a walk that is not cut
-into slices, or that is quadratic, is far beyond them.
+each byte. The bounds are generous, for most messages three times and more what an idle machine needs uncompiled; a walk
+that is not cut into slices, or that is quadratic, is far beyond them.
 """
 
 import gc
@@ -40,8 +40,10 @@ pytestmark = pytest.mark.long
 MOST_CALL_S = 0.02
 """Of one call, whatever the machine: what nobody is to wait for."""
 MOST_BYTE_S = 3e-6
-MOST_MESSAGE_S = 250e-6
-"""Of a message, however short."""
+MOST_MESSAGE_S = 400e-6
+"""Of a message, however short. The dearest is an AlterClientQuotas of 75 bytes that is refused for 18 entities: it
+takes 450e-6 uncompiled, and may take 625e-6 with what its bytes are allowed.
+"""
 MOST_START_S = 0.01
 """The first of its kind may compile a walk."""
 CHUNK_BYTES = 250_000
