@@ -1,6 +1,6 @@
 """Responses to CreateTopics, CreatePartitions and DeleteTopics: reading the outcomes, and adding refused topics."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
@@ -89,7 +89,7 @@ def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Seque
     body = (
         _INT32.pack(throttle_ms)
         + encode_varint(len(refused) + 1)
-        + b"".join(_refused(spec, each) for each in refused)
+        + b"".join(refused_topic(spec, each) for each in refused)
         + b"\x00"
     )
     return _INT32.pack(len(header) + len(body)) + header + body
@@ -115,7 +115,9 @@ def with_refused(
         added = b""
         if refused:
             count, at = decode_varint(data, at)
-            added = encode_varint(max(count, 1) + len(refused)) + b"".join(_refused(spec, each) for each in refused)
+            added = encode_varint(max(count, 1) + len(refused)) + b"".join(
+                refused_topic(spec, each) for each in refused
+            )
     except IndexError:
         at = end + 1
     if at > end:
@@ -129,15 +131,15 @@ def in_order(
     frame: bytes,
     throttle_ms: int,
     outcomes: Sequence[Outcome],
-    refused: Sequence[Entry],
+    refused: Iterable[tuple[Entry, bytes]],
     asked: Sequence[Entry],
 ) -> bytes:
-    """Return a whole response with the refused topics added, all in the order of the request.
+    """Return a whole response with the refused topics added (``refused_topic``), all in the order of the request.
 
     A controller answers in that order too. ``outcomes`` are those in ``frame``.
     """
     places = {entry.key: place for place, entry in enumerate(asked)}
-    topics = [(places[entry.key], _refused(spec, entry)) for entry in refused]
+    topics = [(places[entry.key], topic) for entry, topic in refused]
     for outcome in outcomes:
         name, topic_id = outcome.topic
         place = places.get(name, places.get(topic_id, len(asked)))
@@ -150,7 +152,8 @@ def in_order(
     return _INT32.pack(len(body)) + body
 
 
-def _refused(spec: ApiSpec, entry: Entry) -> bytes:
+def refused_topic(spec: ApiSpec, entry: Entry) -> bytes:
+    """Return a topic of a response, refused for its quota."""
     name, topic_id = entry.topic
     parts = [encode_varint(len(name) + 1) + name if entry.has_name else b"\x00"]
     if spec.api_key == CREATE_TOPICS:

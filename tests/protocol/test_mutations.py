@@ -13,7 +13,7 @@ from protocol.errors import ProtocolError
 from protocol.fields import NO_ID
 from protocol.headers import request_body_offset
 from protocol.locator import response_body_offset
-from protocol.mutation_answers import MESSAGE, in_order, read_outcomes, refusal, with_refused
+from protocol.mutation_answers import MESSAGE, in_order, read_outcomes, refusal, refused_topic, with_refused
 from protocol.mutations import MOST_ENTRIES, MOST_TOPICS, Entries, Entry, is_strict, read_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, ApiSpec, key_version
@@ -133,7 +133,8 @@ def test_refused_topics_stand_in_any_answer_where_they_were_asked_for(data: st.D
     before = encode_frame(spec, values)
     entries = [entry_of(name.encode()) for name in asked]
     outcomes = read_outcomes(spec, before)
-    after = in_order(spec, before, 0, outcomes, [entry_of(name.encode()) for name in refused], entries)
+    told = [(entry, refused_topic(spec, entry)) for entry in (entry_of(name.encode()) for name in refused)]
+    after = in_order(spec, before, 0, outcomes, told, entries)
     assert unpack_from(">i", after)[0] == len(after) - 4
     was, now = (decoded(spec, each[response_body_offset(spec, each, 0) :], answer=True) for each in (before, after))
     names = [each["name"] for each in listed(now)]

@@ -17,6 +17,7 @@ from protocol.mutation_answers import (
     in_order,
     reading_outcomes,
     refusal,
+    refused_topic,
     with_refused,
 )
 from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic, is_strict, reading_entries, without
@@ -308,13 +309,18 @@ class TopicsPolicy:
                 yield
             rules.errors.note(spec.api_key, outcome.error_code)
             judgement.settle(rules, spec.api_key, outcome)
+        told: list[tuple[Entry, bytes]] = []
+        for number, entry in enumerate(refused if is_read else ()):
+            if number % _SETTLED_AT_ONCE == 0:
+                yield
+            told.append((entry, refused_topic(spec, entry)))
         self._gone = self._gone[1:]
         judgement.stay(rules)
         rules.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if not refused and not throttle_ms:
             return None
-        if is_read and refused:
-            return Splice(0, len(data), in_order(spec, data, throttle_ms, outcomes, refused, asked))
+        if told:
+            return Splice(0, len(data), in_order(spec, data, throttle_ms, outcomes, told, asked))
         written, taken = with_refused(spec, data, 0, size, throttle_ms, refused)
         return Splice(0, taken, written)
 
