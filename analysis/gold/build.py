@@ -1,7 +1,8 @@
 """Makes gold for hours with new batches."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -20,7 +21,7 @@ from analysis.schema import COLUMNS, DOCUMENTS, OPTIONAL, ROWS
 from analysis.spark.folder import Folder
 
 _FEW_BYTES: Final = 1 << 20
-_CODEGEN: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_NO_CODEGEN: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For few rows: compiling a query takes longer than running it without."""
 
 
@@ -47,7 +48,8 @@ class _Builder:
         due = sorted(self._due(name, stored, known.hours))
         if due:
             inventory.write(self._folder, name, known._replace(day=None))
-            self._hours(name, due)
+            with self._settings(sum(self._folder.size_bytes(f"usage/{name}/hour={hour}") for hour in due)):
+                self._hours(name, due)
             known = Inventory({**known.hours, **{hour: stored[hour] for hour in due}})
             inventory.write(self._folder, name, known)
         if name < self._newest and known.day != sorted(stored):
@@ -74,13 +76,22 @@ class _Builder:
             found.setdefault(f"{int(hour.removeprefix('hour=')):02}", []).append(batch.removeprefix("batch="))
         return {hour: sorted(batches) for hour, batches in found.items()}
 
+    @contextmanager
+    def _settings(self, size_bytes: int) -> Iterator[None]:
+        """Run queries of so many bytes of rows without code generation, if they are few; days and ingestion have it."""
+        before = {key: self._spark.conf.get(key) for key in _NO_CODEGEN}
+        for key, value in _NO_CODEGEN.items() if size_bytes <= _FEW_BYTES else ():
+            self._spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key, value in before.items():
+                self._spark.conf.set(key, value)
+
     def _hours(self, name: str, due: list[str]) -> None:
         condition = (
             f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
         )
-        size = sum(self._folder.size_bytes(f"usage/{name}/hour={hour}") for hour in due)
-        for key, value in _CODEGEN.items():
-            self._spark.conf.unset(key) if size > _FEW_BYTES else self._spark.conf.set(key, value)
         usage = self._usage(name, due)
         usage.createOrReplaceTempView("usage")
         charges(self._spark).createOrReplaceTempView("charges")
