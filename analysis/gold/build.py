@@ -79,7 +79,7 @@ class _Builder:
     @contextmanager
     def _settings(self, size_bytes: int) -> Iterator[None]:
         """Run queries of so many bytes of rows without code generation, if they are few; days and ingestion have it."""
-        before = {key: self._spark.conf.get(key) for key in _NO_CODEGEN}
+        before = {key: str(self._spark.conf.get(key)) for key in _NO_CODEGEN}
         for key, value in _NO_CODEGEN.items() if size_bytes <= _FEW_BYTES else ():
             self._spark.conf.set(key, value)
         try:
