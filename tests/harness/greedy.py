@@ -181,7 +181,7 @@ class Outcome:
         if self.counter.ran_away_s is not None:  # it was stopped: what it had reached by then
             start_s = self.series.start_s() - SAMPLE_S
             return self.series.rate(start_s, max(self.counter.ran_away_s, start_s + SAMPLE_S))
-        return self.series.steady_rate(windows)
+        return self.series.rate(*self.series.steady_span_s(windows))  # a request more or less is in `mark`
 
 
 def attack(attacks: Iterable[Attack], duration_s: float) -> dict[str, Outcome]:

@@ -1,6 +1,13 @@
+from collections.abc import Callable
+
 import pytest
 
-from tests.harness.measure import MEASURED_WINDOWS, WINDOW_S, Series
+from quotas.rate import Window
+from tests.harness.measure import MEASURED_WINDOWS, SAMPLE_S, WINDOW_S, Series
+from tests.reference.request_level import Counter
+
+LIMIT = 200_000
+REQUEST_BYTES = 16_384
 
 
 def bursts(count: int, burst_bytes: int = 11_000_000) -> Series:
@@ -16,6 +23,40 @@ def test_steady_rate_counts_whole_windows() -> None:
     series = bursts(5)
     assert series.start_s() == 100.5
     assert series.steady_rate() == pytest.approx(1_000_000)
+
+
+def paced(speed: Callable[[float], float], window: Window, duration_s: float, limit: float = LIMIT) -> Series:
+    """Small requests under a limit by Kafka's own law, of a client that can send at some speed at each moment."""
+    counter = Counter(limit, window)
+    now_s = total = next_s = 0.0
+    series = Series([(-1.0, 0.0)])
+    while now_s < duration_s:
+        now_s = max(now_s + REQUEST_BYTES / speed(now_s), counter.over_s)
+        while next_s < now_s:
+            series.append(next_s, total)
+            next_s += SAMPLE_S
+        counter.charge(REQUEST_BYTES, now_s)
+        total += REQUEST_BYTES
+    return series
+
+
+@pytest.mark.parametrize("window", [Window(), Window(6, 500)], ids=["default", "short"])
+@pytest.mark.parametrize("fast", [400_000, 2_000_000, 20_000_000])
+@pytest.mark.parametrize("slow", [30_000, 100_000, 250_000])
+@pytest.mark.parametrize("slow_windows", [0.0, 0.3, 0.8])
+def test_steady_rate_does_not_depend_on_how_a_client_begins(
+    window: Window, fast: int, slow: int, slow_windows: float
+) -> None:
+    window_s = window.keep_ms / 1000
+    series = paced(lambda now_s: slow if now_s < slow_windows * window_s else fast, window, 6 * window_s)
+    for phase in (0.0, 0.3, 0.6, 0.9):
+        begin_s = (1 + phase) * window_s
+        assert series.rate_by_bursts(begin_s, begin_s + 4 * window_s, window_s) == pytest.approx(LIMIT, rel=0.025)
+
+
+def test_steady_rate_finds_what_is_let_through_too_much() -> None:
+    leaking = paced(lambda _: 2_000_000, Window(), 60.0, 1.04 * LIMIT)
+    assert leaking.steady_rate() == pytest.approx(1.04 * LIMIT, rel=0.01)
 
 
 def test_steady_rate_wants_all_its_windows() -> None:

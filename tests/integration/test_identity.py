@@ -1,10 +1,11 @@
 """Every client by every mechanism: who logs in is held to the quota of his own, who does not is nobody.
 
 All clients work at the same time, each greedy, each under a quota for its user. Rates are taken as in test_rates.py:
-from the partition's log at the broker, over whole windows.
+from the partition's log at the broker, over whole windows, once the last of them has started.
 """
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from tests.harness.clients.kinds import AIOKAFKA, JAVA_0, SECURE_KINDS, ClientKi
 from tests.harness.clients.process import ClientProcess, Result
 from tests.harness.clients.tasks import Administer, Produce
 from tests.harness.guarded import Guarded, guarded_sluice
-from tests.harness.measure import MEASURED_S, LogMeter, Series
+from tests.harness.measure import LogMeter
 from tests.harness.secure import MTLS, SASL, SASL_TLS, SIGNED, SecureCluster
 from tests.harness.sluice import Metrics
 from tests.integration.conftest import fresh_name
@@ -24,7 +25,12 @@ from tests.integration.identity import ALL, CERTIFICATE, EVERYBODY, SHORT, TOKEN
 TIMEOUT_S = 200
 LIMIT_BYTES_PER_S = 200_000
 TOLERANCE = 0.05
-LONGEST_S = 2 * MEASURED_S  # an upper bound: the clients are asked to stop when each has been measured
+# A window of 3 s: whose quota it is does not depend on its length.
+SHORT_WINDOW = {"quotas": {"window": {"samples": 6, "size": "500ms"}}}
+WINDOW_S = 3.0
+WINDOWS = 5
+MEASURED_S = WINDOW_S * (1 + WINDOWS)
+LONGEST_S = 90.0  # an upper bound: the clients are asked to stop when all have been measured
 # What each client writes to stderr when it is refused, in words of its own. 0.11 does not know SaslAuthenticate, which
 # says why; kafka-python loses that answer where the end of the connection comes at once behind it (directly too); and
 # aiokafka takes the refusal of a token for a success.
@@ -40,7 +46,7 @@ UNANSWERED = {login for login in ALL if login.kind is JAVA_0 or (login.kind is A
 class Runs:
     """What one client each did, by the name of its login, and the proxy's metrics at the end."""
 
-    series: dict[str, Series]
+    rates: dict[str, float]
     results: dict[str, Result]
     metrics: Metrics
 
@@ -49,7 +55,7 @@ class Runs:
 def guarded(secure_cluster: SecureCluster) -> Iterator[Guarded]:
     listeners = secure_cluster.listeners()
     cluster = secure_cluster.cluster
-    with guarded_sluice(cluster, quotas=_quotas(), listeners=listeners) as running:
+    with guarded_sluice(cluster, quotas=_quotas(), settings=SHORT_WINDOW, listeners=listeners) as running:
         yield running
 
 
@@ -125,13 +131,15 @@ def _run(secure: SecureCluster, guarded: Guarded, logins: Sequence[Login]) -> Ru
             meters[login.name] = stack.enter_context(LogMeter(secure.cluster.log_folder(topic)))
             clients[login.name] = stack.enter_context(_producer(secure, guarded, login, topic))
         for name, client in clients.items():
-            series = meters[name].series
-            client.wait_for(lambda _, series=series: series.has_steady_rate(), "its rate was measured", LONGEST_S)  # type: ignore[misc]
+            client.wait_for(lambda _, series=meters[name].series: not series.is_empty(), "its first bytes", LONGEST_S)  # type: ignore[misc]
+        begin_s = time.monotonic() + WINDOW_S
+        time.sleep(MEASURED_S)
         metrics = guarded.sluice.metrics()  # while every counter is in use: one that is not is forgotten
         for client in clients.values():
             client.ask_to_stop()
         results = {name: client.result() for name, client in clients.items()}
-        return Runs({name: meter.series for name, meter in meters.items()}, results, metrics)
+        rates = {n: m.series.rate_by_bursts(begin_s, begin_s + WINDOWS * WINDOW_S, WINDOW_S) for n, m in meters.items()}
+        return Runs(rates, results, metrics)
 
 
 def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str) -> ClientProcess:
@@ -148,7 +156,7 @@ def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str)
 
 
 def _assert_held(runs: Runs, login: Login) -> None:
-    assert runs.series[login.name].steady_rate() == pytest.approx(LIMIT_BYTES_PER_S, rel=TOLERANCE)
+    assert runs.rates[login.name] == pytest.approx(LIMIT_BYTES_PER_S, rel=TOLERANCE)
     assert runs.results[login.name].errors == ()
     assert runs.metrics.value("sluice_quota_limit_bytes_per_second", user=login.user) == LIMIT_BYTES_PER_S
     assert runs.metrics.value("sluice_quota_throttle_seconds_total", user=login.user) > MEASURED_S / 3

@@ -86,7 +86,7 @@ public final class Client {
         settings.put("enable.idempotence", String.valueOf(idempotent));
         settings.put("batch.size", text("batch_bytes"));
         // What a greedy client has in hand when it ends: kept small, or its close outlives the test.
-        settings.put("buffer.memory", String.valueOf(Math.max(4 * MIB, 4 * number("batch_bytes"))));
+        settings.put("buffer.memory", String.valueOf(Math.max(MIB, 4 * number("batch_bytes"))));
         if (transactional) {
             settings.put("transactional.id", text("transactional_id"));
         }

@@ -22,7 +22,7 @@ def produce(task: Produce) -> None:
         "enable.idempotence": task.idempotent or bool(task.transactional_id),
         "batch.size": task.batch_bytes,
         # The queue is what a greedy client has in hand when it ends: kept small, or its flush outlives the test.
-        "queue.buffering.max.kbytes": 4096,
+        "queue.buffering.max.kbytes": 1024,
     }
     if task.transactional_id:
         settings["transactional.id"] = task.transactional_id

@@ -14,7 +14,7 @@ from tests.harness.clients.program import Ending, Tally, bearer_token, due_index
 from tests.harness.clients.tasks import Administer, Consume, Produce, Task, payload
 
 # kafka-python 3 has no buffer limit of its own: what a greedy client has in hand when it ends must be bounded here.
-IN_HAND_BYTES: Final = 4 << 20
+IN_HAND_BYTES: Final = 1 << 20
 
 
 def produce(task: Produce) -> None:
