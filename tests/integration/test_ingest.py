@@ -49,7 +49,7 @@ def documents(instance: str) -> list[Document]:
     return [{**document(seq, ROWS, second=120 * seq), "instance": instance} for seq in range(DOCUMENTS)]
 
 
-async def fill(bootstrap: str, topic: str) -> None:
+async def fill(bootstrap: str, topic: str, *, with_large: bool) -> None:
     """Write what proxies would, some of it twice, something unreadable, and last what was never committed."""
     options = {"bootstrap_servers": bootstrap, "compression_type": "zstd"}
     async with AIOKafkaProducer(**options) as producer:
@@ -58,7 +58,9 @@ async def fill(bootstrap: str, topic: str) -> None:
                 for _ in range(2 if each["seq"] % 10 == 0 else 1):
                     await producer.send(topic, orjson.dumps(each), key=f"edge-{number}".encode())
         await producer.send_and_wait(topic, b"nonsense", partition=0)
-    await poison(bootstrap, topic)
+    if with_large:
+        await send_large(bootstrap, topic)
+    await send_unusable(bootstrap, topic)
     async with AIOKafkaProducer(**options, transactional_id=topic) as producer:
         for partition in range(PARTITIONS):
             await producer.begin_transaction()
@@ -67,13 +69,17 @@ async def fill(bootstrap: str, topic: str) -> None:
             await producer.abort_transaction()
 
 
-async def poison(bootstrap: str, topic: str) -> None:
-    """Write what is small on its way and large when it is read, what is large in any case, and what is of no time."""
+async def send_large(bootstrap: str, topic: str) -> None:
+    """Write what is small on its way and large when it is read, and what is large in any case."""
     large = {"max_request_size": LARGE + 2**16, "max_batch_size": LARGE + 2**16}
     for codec, times in (("zstd", ZEROS), ("gzip", 1), ("lz4", 1), ("snappy", 1), (None, 1)):
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, **large) as producer:
             for _ in range(times):
                 await producer.send_and_wait(topic, bytes(LARGE), partition=0)
+
+
+async def send_unusable(bootstrap: str, topic: str) -> None:
+    """Write what is no text, what is of no time, and a good document behind it all."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         await producer.send_and_wait(topic, NO_TEXT, partition=0)
         for number, time_ms in enumerate((0, 4_070_908_800_000)):
@@ -83,13 +89,18 @@ async def poison(bootstrap: str, topic: str) -> None:
         await producer.send_and_wait(topic, orjson.dumps({**documents("edge-0")[0], "seq": DOCUMENTS}), partition=0)
 
 
-@pytest.fixture(scope="module")
-def usage_topic(cluster: KafkaCluster) -> str:
+def filled(cluster: KafkaCluster, *, with_large: bool) -> str:
+    """Return a topic with documents."""
     name = fresh_name("usage")
     with cluster.admin() as admin:
         admin.create_topic(name, partitions=PARTITIONS, replicas=1, configs={"max.message.bytes": str(LARGE + 2**16)})
-    asyncio.run(fill(cluster.bootstrap, name))
+    asyncio.run(fill(cluster.bootstrap, name, with_large=with_large))
     return name
+
+
+@pytest.fixture(scope="module")
+def usage_topic(cluster: KafkaCluster) -> str:
+    return filled(cluster, with_large=True)
 
 
 def run(name: str, command: Sequence[str], folder: Path, **environment: str) -> tuple[int, str]:
@@ -119,14 +130,15 @@ def expected() -> dict[str, tuple[int, int, int]]:
     return {f"edge-{number}": (each, each * len(ROWS), each * total) for number, each in enumerate(counts)}
 
 
-def check_rejected(warehouse: Path) -> None:
+def check_rejected(warehouse: Path, *, with_large: bool = True) -> None:
     """Each has its place, its reason and, of its text, what is worth keeping: as DuckDB reads it."""
     query = 'SELECT size, octet_length(value), fault, value FROM read_parquet(?) ORDER BY partition, "offset"'
     found = duckdb.execute(query, [f"{warehouse}/rejected/*/*.parquet"]).fetchall()
     assert found[0][3] == b"nonsense"
-    assert [(size, kept) for size, kept, *_ in found[1 : ZEROS + 5]] == [(LARGE, KEPT_BYTES)] * (ZEROS + 4)
-    assert {fault for _, _, fault, _ in found[1 : ZEROS + 5]} == {f"has {LARGE} bytes, and may have 8388608"}
-    no_text, past, future = found[ZEROS + 5 :]
+    large = ZEROS + 4 if with_large else 0
+    what = (LARGE, KEPT_BYTES, f"has {LARGE} bytes, and may have 8388608")
+    assert [each[:3] for each in found[1 : large + 1]] == [what] * large
+    no_text, past, future = found[large + 1 :]
     assert no_text[2:] == ("is not JSON", NO_TEXT)
     assert [each[2].partition(",")[0] for each in (past, future)] == [
         "wrong clock: time_ms is 0",
@@ -142,25 +154,55 @@ SUM: Final = (
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(1500)
-def test_killed_at_several_moments_of_batches_nothing_is_lost_or_doubled(
-    cluster: KafkaCluster, usage_topic: str, tmp_path: Path
-) -> None:
-    notes = tmp_path / "killed"
-    notes.mkdir()
-    program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
-    place = ["--warehouse", str(tmp_path / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", usage_topic]
-    options = [*place, "--once", "--max-documents", "90", "--no-gold", *LOCAL, *jars()]
-    environment = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(bare_python(tmp_path))}
-    statuses: list[int] = []
-    while not statuses or statuses[-1] == -signal.SIGKILL:
-        status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, **environment)
-        assert status in (0, -signal.SIGKILL), output
-        statuses.append(status)
-    assert len(statuses) >= 6
-    assert len(list(notes.iterdir())) == len(statuses) - 1
+def test_what_is_too_large_stops_nothing(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
+    place = ("--bootstrap", cluster.bootstrap, "--topic", usage_topic)
+    status, output = ingest(tmp_path, *place, "--once", "--no-gold", *LOCAL, *jars())
+    assert status == 0, output
+    assert SUM in output
     assert stored(tmp_path / "warehouse") == expected()
     check_rejected(tmp_path / "warehouse")
+
+
+NOT_KILLED_AT: Final = ("0 all", "1 usage", "1 documents", "1 rejected", "1")
+"""Of two batches; so that each kind of moment is left in one of them."""
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+def test_killed_at_several_moments_nothing_is_lost_or_doubled(cluster: KafkaCluster, tmp_path: Path) -> None:
+    topic = filled(cluster, with_large=False)
+    assert killed_and_ended(cluster, topic, tmp_path, NOT_KILLED_AT) == 5
+    assert stored(tmp_path / "warehouse") == expected()
+    check_rejected(tmp_path / "warehouse", with_large=False)
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1500)
+def test_killed_at_each_moment_of_each_batch_nothing_is_lost_or_doubled(
+    cluster: KafkaCluster, usage_topic: str, tmp_path: Path
+) -> None:
+    assert killed_and_ended(cluster, usage_topic, tmp_path) >= 10
+    assert stored(tmp_path / "warehouse") == expected()
+    check_rejected(tmp_path / "warehouse")
+
+
+def killed_and_ended(cluster: KafkaCluster, topic: str, folder: Path, left_out: Sequence[str] = ()) -> int:
+    """Repeat an ingestion that is killed until one is not. Returns how many were."""
+    notes = folder / "killed"
+    notes.mkdir()
+    for moment in left_out:
+        (notes / moment).touch()
+    program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
+    place = ["--warehouse", str(folder / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", topic]
+    options = [*place, "--once", "--max-documents", "90", "--no-gold", *LOCAL, *jars()]
+    environment = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(bare_python(folder))}
+    statuses: list[int] = []
+    while not statuses or statuses[-1] == -signal.SIGKILL:
+        status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], folder, **environment)
+        assert status in (0, -signal.SIGKILL), output
+        statuses.append(status)
+    assert len(list(notes.iterdir())) == len(left_out) + len(statuses) - 1
+    return len(statuses) - 1
 
 
 @pytest.mark.integration
@@ -168,10 +210,10 @@ def test_a_topic_that_was_made_again_is_read_from_its_begin(cluster: KafkaCluste
     topic = fresh_name("usage")
     place = ("--bootstrap", cluster.bootstrap, "--topic", topic, "--once", *LOCAL, *jars())
     outputs = []
-    for boot, seqs in (("before", range(5)), ("after", range(2, 9))):
+    for boot, seqs, gold in (("before", range(5), "--no-gold"), ("after", range(2, 9), "--gold")):
         asyncio.run(made_again(cluster.bootstrap, topic))
         asyncio.run(send(cluster.bootstrap, topic, [{**document(seq, ROWS), "boot": boot} for seq in seqs]))
-        status, output = ingest(tmp_path, *place)
+        status, output = ingest(tmp_path, *place, gold)
         assert status == 0, output
         outputs.append(output)
     assert "was deleted and made again since the last run: it is read from its begin" in outputs[1]
