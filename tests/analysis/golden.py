@@ -1,7 +1,9 @@
 """Warehouses of documents made by hand: rows as ingestion stores them, and gold as it is made of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -13,11 +15,13 @@ from analysis.ingest import files
 from analysis.ingest.job import Ingestion
 from analysis.ingest.running import run
 from analysis.spark.session import SparkSettings
-from analysis.warehouse import Period
+from analysis.warehouse import HOUR, Period
 from analysis.whatif.job import WhatIf, whatif
 from analysis.whatif.scenarios import Scenario
 from quotas.policy import Policy
-from tests.analysis.records import Document, write_jsonl
+from tests.analysis.records import BEGIN, Document, write_jsonl
+
+ALL: Final = Period()
 
 
 def warehouse_of(spark: SparkSession, documents: Iterable[Document], folder: Path) -> str:
@@ -31,15 +35,33 @@ def warehouse_of(spark: SparkSession, documents: Iterable[Document], folder: Pat
     return warehouse
 
 
-def sums_of(warehouse: str) -> Sums:
-    return sums.read(warehouse, Period())
+def hours_of(
+    spark: SparkSession, recordings: Mapping[str, Iterable[Document]], folder: Path
+) -> tuple[str, dict[str, Period]]:
+    """Return a warehouse with several recordings, each in an hour of its own, and the hours.
+
+    Making gold costs seconds, and hours next to nothing. Each recording is of proxies that were started for it.
+    """
+    made, hours = [], {}
+    for number, (name, documents) in enumerate(recordings.items()):
+        begin = BEGIN.replace(hour=number)
+        hours[name] = Period(begin, begin + HOUR)
+        later_ms = (begin - BEGIN) // timedelta(milliseconds=1)
+        made += [
+            {**each, "time_ms": each["time_ms"] + later_ms, "boot": f"{each['boot']} {name}"} for each in documents
+        ]
+    return warehouse_of(spark, made, folder), hours
 
 
-def rows_of(warehouse: str) -> Rows:
-    return Rows("tests", SparkSettings(), warehouse, Period())
+def sums_of(warehouse: str, period: Period = ALL) -> Sums:
+    return sums.read(warehouse, period)
 
 
-def answered(warehouse: str, *policies: Policy) -> WhatIf:
+def rows_of(warehouse: str, period: Period = ALL) -> Rows:
+    return Rows("tests", SparkSettings(), warehouse, period)
+
+
+def answered(warehouse: str, *policies: Policy, period: Period = ALL) -> WhatIf:
     """Return what-if of quotas, by the names ``quotas-0`` and so on."""
     scenarios = [Scenario(f"quotas-{number}", policy) for number, policy in enumerate(policies)]
-    return whatif(sums_of(warehouse), scenarios, rows_of(warehouse))
+    return whatif(sums_of(warehouse, period), scenarios, rows_of(warehouse, period))

@@ -12,7 +12,7 @@ from analysis.demand import sums
 from analysis.errors import RunError
 from tests.analysis.golden import warehouse_of
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.whatif.test_job import uneven
+from tests.analysis.whatif.recorded import uneven
 
 QUOTAS = "quotas:\n- {entity: {user: alice}, producer_byte_rate: 1MB}\n"
 TOLD = "analysis.errors.RunError: part-0.parquet: no footer"

@@ -29,7 +29,7 @@ from quotas.stores.file import load
 from tests.analysis.golden import rows_of, sums_of, warehouse_of
 from tests.analysis.loads import MB, Load, documents
 from tests.analysis.records import Document
-from tests.analysis.whatif.test_job import CLOCK, held_up, now_and_then, uneven
+from tests.analysis.whatif.recorded import CLOCK, held_up, now_and_then, uneven
 
 pytestmark = pytest.mark.spark
 

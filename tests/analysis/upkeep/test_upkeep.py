@@ -1,5 +1,6 @@
 """Days that are over are compacted, and old ones expire: rows, documents and gold stay what they were."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,20 @@ DAY_S = 86_400
 NOW_S = BEGIN_MS / 1000 + 3 * DAY_S
 
 
+def fill(spark: SparkSession, folder: Path) -> None:
+    """Make a warehouse of two days: of the first two hours in two batches each, of the second one hour."""
+    for number, seconds in enumerate([(0, 1, 3600), (2, 3601, 3602), (DAY_S, DAY_S + 1)]):
+        documents = [_document(number * 10 + each, second) for each, second in enumerate(seconds)]
+        ingest(spark, folder, documents, name=f"file-{number}")
+    make(spark, str(folder / "warehouse"))
+
+
 class Filled:
-    """A warehouse of two days: of the first two hours in two batches each, of the second one hour."""
+    """A warehouse as `fill` makes it. The files that it was read from are not there any more."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
         self.root = str(folder / "warehouse")
-        for number, seconds in enumerate([(0, 1, 3600), (2, 3601, 3602), (DAY_S, DAY_S + 1)]):
-            documents = [_document(number * 10 + each, second) for each, second in enumerate(seconds)]
-            ingest(spark, folder, documents, name=f"file-{number}")
-        make(spark, self.root)
 
     def compact(self) -> Compacted:
         return Compaction(self.spark, self.root, lambda _: None, lambda: NOW_S).run(7200)
@@ -66,8 +71,16 @@ def _document(seq: int, second: float) -> dict[str, Any]:
     )
 
 
+@pytest.fixture(scope="module")
+def pattern(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pattern")
+    fill(spark, folder)
+    return folder / "warehouse"
+
+
 @pytest.fixture
-def filled(spark: SparkSession, tmp_path: Path) -> Filled:
+def filled(spark: SparkSession, pattern: Path, tmp_path: Path) -> Filled:
+    shutil.copytree(pattern, tmp_path / "warehouse")
     return Filled(spark, tmp_path)
 
 

@@ -1,7 +1,7 @@
 """The Spark job against the kernel, and what recordings are like: proxies, beats, gaps, modes, time zones."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from analysis.cli import analyze
 from analysis.demand.rows import Rows
 from analysis.errors import AnalysisError
-from analysis.kernel.arrays import Floats
 from analysis.whatif import comparison
 from analysis.whatif.job import WhatIf, whatif
 from analysis.whatif.page import render
@@ -24,56 +23,39 @@ from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.rate import Window
 from tests.analysis.demands import replayed
-from tests.analysis.golden import answered, rows_of, sums_of, warehouse_of
+from tests.analysis.golden import answered, hours_of, rows_of, sums_of, warehouse_of
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.records import Document, document, row
-from tests.analysis.workloads import recordings
-from tests.reference.request_level import Shape, run
+from tests.analysis.whatif.recorded import (
+    FREE,
+    LOADS,
+    MODES,
+    SECONDS,
+    USE,
+    held_up,
+    recordings,
+    workloads,
+)
+from tests.reference.request_level import run
 
 pytestmark = pytest.mark.spark
 
-SECONDS = 300
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 FETCH = QuotaKind.CONSUMER_BYTE_RATE
 EACH_CLIENT_ID = Entity(client_id=Default.DEFAULT)
 EACH_USER = Entity(user=Default.DEFAULT)
 
 
-def uneven(mean: float, seed: int, seconds: int = SECONDS) -> Floats:
-    return mean * np.random.default_rng(seed).gamma(4, 1 / 4, seconds)
-
-
-def now_and_then(size: float) -> Floats:
-    return np.where(np.arange(SECONDS) % 60 == 7, size, 0.0)
-
-
-LOADS = (
-    Load("alice", "over", uneven(1.4 * MB, 1)),
-    Load("alice", "over", uneven(1.2 * MB, 2), broker=2),
-    Load("alice", "over", uneven(1.1 * MB, 3), instance="edge-2"),
-    Load("bob", "near", uneven(0.95 * MB, 4)),
-    Load("bob", "under", uneven(0.2 * MB, 5), instance="edge-2"),
-    Load("carol", "bursts", now_and_then(30 * MB)),
-    Load("carol", "reads", uneven(1.3 * MB, 6), word="fetch"),
-    Load("dave", "idles", now_and_then(1000.0), instance="edge-2", broker=2),
-)
-CLOCK = Load("zoe", "clock", np.ones(SECONDS))
-"""Somebody who is there in every second: a recording ends with its last row."""
 Asked = Callable[..., WhatIf]
 TIGHT = Policy({EACH_CLIENT_ID: {PRODUCE: MB, FETCH: 1.2 * MB}})
 
 
 @pytest.fixture(scope="module")
 def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Asked:
-    """What-if of documents, and of quotas; the same documents are in one warehouse."""
-    known: dict[str, str] = {}
+    """What-if of a recording, by its name, and of quotas."""
+    warehouse, hours = hours_of(spark, recordings(), tmp_path_factory.mktemp("hours"))
 
-    def ask(documents: Iterable[Document], *policies: Policy) -> WhatIf:
-        made = list(documents)
-        key = json.dumps(made)
-        if key not in known:
-            known[key] = warehouse_of(spark, made, tmp_path_factory.mktemp("warehouse"))
-        return answered(known[key], *policies)
+    def ask(name: str, *policies: Policy) -> WhatIf:
+        return answered(warehouse, *policies, period=hours[name])
 
     return ask
 
@@ -136,7 +118,7 @@ def test_clients_that_share_a_counter_are_one(recorded: str) -> None:
 
 
 def test_proxies_beat_each_at_its_own_time(asked: Asked, found: WhatIf) -> None:
-    shifted = by_unit(asked(documents(LOADS, phases_ms={"edge-1": 137, "edge-2": 904}), TIGHT))
+    shifted = by_unit(asked("shifted", TIGHT))
     for unit, figures in by_unit(found).items():
         # The period of two that do not begin together is longer, by less than a second, in which a backlog goes on.
         assert shifted[unit]["throttled_s"] == pytest.approx(figures["throttled_s"], abs=1)
@@ -166,26 +148,24 @@ def test_where_sums_answer_all_no_row_is_read(recorded: str, monkeypatch: pytest
 
 def test_who_is_never_over_in_any_window_needs_no_row(recorded: str) -> None:
     """Its largest sum of eleven seconds, over eleven, is the least limit that throttles nobody."""
+    cases = []
     for load in LOADS:
-        sums = np.convolve(np.floor(load.sent_bytes), np.ones(11))
-        for limit, throttled in ((sums.max() / 11 * 1.001, False), (sums.max() / 11 * 0.98, True)):
-            policy = Policy({Entity(client_id=load.client_id): {kind_of(load): limit}})
-            found = answered(recorded, policy)
-            unit = by_unit(found)[load.instance, load.broker, kind_of(load).value, "", load.client_id]
-            assert (unit["verdict"] == "yes") is throttled, load
+        most = np.convolve(np.floor(load.sent_bytes), np.ones(11)).max() / 11
+        cases += [(load, most * 1.001, "no"), (load, most * 0.98, "yes")]
+    policies = [Policy({Entity(client_id=load.client_id): {kind_of(load): limit}}) for load, limit, _ in cases]
+    found = answered(recorded, *policies)
+    for number, (load, _, verdict) in enumerate(cases):
+        units = by_unit(found, f"quotas-{number}")
+        assert units[load.instance, load.broker, kind_of(load).value, "", load.client_id]["verdict"] == verdict, load
 
 
 def test_one_proxy_at_a_time_is_one_counter(asked: Asked) -> None:
     """Another one took the broker over: who shares a counter there is held by its limit all the time."""
-    use = uneven(1.4 * MB, 1)
-    first, then = use.copy(), use.copy()
-    first[150:], then[:150] = 0, 0
-    moved = [Load("alice", "over", first), Load("alice", "over", then, instance="edge-2")]
-    ((unit, row),) = by_unit(asked(documents(moved), TIGHT)).items()
+    ((unit, row),) = by_unit(asked("moved", TIGHT)).items()
     assert unit == ("", 1, PRODUCE.value, "", "over")
-    whole = replayed(Load("alice", "over", use).demand, [MB])
+    whole = replayed(Load("alice", "over", USE).demand, [MB])
     assert row["throttled_s"] == pytest.approx(whole.throttled_s[0, 0], abs=1)
-    assert row["recorded_bytes"] == np.floor(use).sum()
+    assert row["recorded_bytes"] == np.floor(USE).sum()
 
 
 def test_what_is_not_replayed_is_left_out_and_said(recorded: str) -> None:
@@ -203,28 +183,11 @@ def test_what_is_not_replayed_is_left_out_and_said(recorded: str) -> None:
     }
 
 
-def held_up(limit: float, **fields: Any) -> tuple[Load, Floats, Shape]:
-    """What a client recorded that wanted 0.8 MB/s in the mean, and had ``limit``: under 0.9 MB/s it gets all of it."""
-    shape = Shape(request_bytes=10_000, peak_bytes_per_s=50e6)
-    due_bytes = np.where(np.arange(SECONDS) % 100 < 50, 1.6 * MB, 0.0)
-    real = run(due_bytes, shape, limit)
-    load = Load(
-        "eve",
-        "held",
-        np.array(real.served_bytes),
-        limit=limit,
-        rule="client-id=<default>",
-        muted_s=np.array(real.muted_s),
-        **fields,
-    )
-    return load, due_bytes, shape
-
-
 @pytest.mark.parametrize("proposed", [0.6 * MB, 0.9 * MB, 1.2 * MB])
 def test_the_truth_is_within_what_is_shown(asked: Asked, proposed: float) -> None:
     """Recorded under 900 kB/s, asked of less, of the same, and of more."""
     load, due_bytes, shape = held_up(0.9 * MB)
-    units = by_unit(asked(documents([load, CLOCK]), Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
+    units = by_unit(asked("held", Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
     row = units["", 1, PRODUCE.value, "", "held"]
     truth_s = sum(run(due_bytes, shape, proposed).muted_s)
     assert row["answer"] in {"interval", "unknown"}
@@ -238,14 +201,8 @@ def test_the_truth_is_within_what_is_shown(asked: Asked, proposed: float) -> Non
 @pytest.mark.parametrize(("proposed", "mode"), [(0.6 * MB, None), (0.95 * MB, None), (0.95 * MB, "shadow")])
 def test_a_limit_that_changed_bounds_what_is_beyond_it(asked: Asked, proposed: float, mode: str | None) -> None:
     """Under more than it ever had nobody is held longer than was recorded; where all was held, and in no shadow."""
-    load, _, _ = held_up(0.9 * MB)
-    made = list(documents([load, CLOCK]))
-    for document_ in made[: SECONDS // 2]:
-        limits = document_["rows"]["produce_limit"]
-        document_["rows"]["produce_limit"] = [limit and 0.7 * MB for limit in limits]
-    if mode is not None:
-        made[0] |= {"mode": mode}
-    units = by_unit(asked(made, Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
+    name = "changed" if mode is None else f"changed in {mode}"
+    units = by_unit(asked(name, Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
     row = units["", 1, PRODUCE.value, "", "held"]
     recorded_s = row["before_throttled_s"]
     if proposed < 0.7 * MB:
@@ -255,30 +212,25 @@ def test_a_limit_that_changed_bounds_what_is_beyond_it(asked: Asked, proposed: f
 
 
 def test_a_raised_quota_is_not_called_harmless(asked: Asked) -> None:
-    load, _, _ = held_up(0.5 * MB)
-    (row,) = by_unit(asked(documents([load]), Policy({EACH_CLIENT_ID: {PRODUCE: 0.8 * MB}}))).values()
+    (row,) = by_unit(asked("held alone", Policy({EACH_CLIENT_ID: {PRODUCE: 0.8 * MB}}))).values()
     assert row["verdict"] != "no"
     assert row["throttled_most_s"] > 0
 
 
-@pytest.mark.parametrize("mode", ["shadow", "off"])
+@pytest.mark.parametrize("mode", MODES)
 def test_what_was_not_held_up_is_known_exactly(asked: Asked, mode: str) -> None:
     """In shadow the records say what would have been: nobody was throttled, and the demand is all there."""
-    load = Load("eve", "free", uneven(1.4 * MB, 9), limit=MB, rule="client-id=<default>", muted_s=np.full(SECONDS, 0.5))
-    answer = asked(documents([load], mode=mode), TIGHT)
+    answer = asked(f"free in {mode}", TIGHT)
     (row,) = by_unit(answer).values()
     assert row["answer"] == "exact"
     assert row["before_throttled_s"] == row["before_throttled_requests"] == 0
-    assert row["throttled_s"] == replayed(load.demand, [MB]).throttled_s[0, 0] > 0
+    assert row["throttled_s"] == replayed(FREE.demand, [MB]).throttled_s[0, 0] > 0
     assert f"recorded in mode {mode}" in comparison.text(answer, 5)
 
 
 def test_intervals_of_ten_seconds(asked: Asked) -> None:
     """Steady overload is seen; a burst within an interval is not, and that is said."""
-    steady = Load("alice", "steady", np.full(30, 13 * MB))
-    burst = Load("alice", "burst", np.where(np.arange(30) == 5, 9.5 * MB, 0.0))
-    ten = [{**each, "time_ms": each["time_ms"] + 9000 * each["seq"]} for each in documents([steady, burst])]
-    answer = asked([{**each, "interval_ms": 10_000} for each in ten], TIGHT)
+    answer = asked("ten seconds", TIGHT)
     units = {row["client_id"]: row for row in answer.units.to_pylist()}
     by_second = replayed(Load("alice", "steady", np.full(300, 1.3 * MB)).demand, [MB])
     assert units["steady"]["throttled_s"] == pytest.approx(by_second.throttled_s[0, 0], abs=2)
@@ -288,7 +240,7 @@ def test_intervals_of_ten_seconds(asked: Asked) -> None:
 
 
 def test_gaps_are_counted_and_said(asked: Asked) -> None:
-    answer = asked(documents(LOADS, lost=[50, 51, 52, 200]), TIGHT)
+    answer = asked("gaps", TIGHT)
     assert answer.circumstances.missing_documents == 8
     text = comparison.text(answer, 5)
     assert f"8 of {2 * SECONDS} documents are missing" in text
@@ -302,21 +254,20 @@ def test_a_proxy_that_idles_has_no_gap(found: WhatIf) -> None:
 
 @pytest.mark.parametrize(("samples", "verdict"), [(11, "yes"), (21, "no")])
 def test_the_window_that_was_recorded(asked: Asked, samples: int, verdict: str) -> None:
-    answer = asked(documents([Load("alice", "bursts", now_and_then(12 * MB))], samples=samples), TIGHT)
+    answer = asked(f"window {samples}", TIGHT)
     assert answer.circumstances.window == Window(samples, 1000)
     [row] = by_unit(answer).values()
     assert row["verdict"] == verdict
 
 
 def test_refused_connections_are_nobody(asked: Asked) -> None:
-    refused = [document(seq, [row(None, None, connections_refused=3)], boot="of them") for seq in range(3)]
-    (found,) = by_unit(asked([*documents(LOADS[:1]), *refused], TIGHT)).values()
+    (found,) = by_unit(asked("refused", TIGHT)).values()
     assert found["client_id"] == "over"
 
 
 def test_a_period_without_use(asked: Asked) -> None:
-    with pytest.raises(AnalysisError, match="nobody produced or fetched anything from 2026-03-01 12:00"):
-        asked([document(0, [row("alice", requests=3)])], TIGHT)
+    with pytest.raises(AnalysisError, match=r"nobody produced or fetched anything from 2026-03-01 .*00 to"):
+        asked("without use", TIGHT)
 
 
 def test_what_is_printed(found: WhatIf) -> None:
@@ -333,8 +284,7 @@ def test_the_page(found: WhatIf, asked: Asked) -> None:
     assert "<em>6 of 8 counters</em> would be throttled" in html
     assert html.count("<tr>") == 1 + 6
     assert "http" not in html.replace("http-equiv", "")
-    wicked = Load("<script>alert(1)</script>", "a\n\u202e&", uneven(2 * MB, 1))
-    page = render(asked(documents([wicked]), Policy({EACH_USER: {PRODUCE: MB}})))
+    page = render(asked("wicked", Policy({EACH_USER: {PRODUCE: MB}})))
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
@@ -384,10 +334,8 @@ def test_an_empty_period(recorded: str, tmp_path: Path) -> None:
 
 def test_the_kernels_own_workloads_through_the_job(asked: Asked) -> None:
     """Each workload in one shape of requests; its connections and sizes are what rows say of them."""
-    found = [each for number, each in enumerate(recordings(SECONDS)) if number % 4 == 1]
-    loads = [Load("w", each.name, np.array(each.run.served_bytes)) for each in found]
-    units = by_unit(asked(documents(loads), TIGHT))
-    for load in loads:
+    units = by_unit(asked("workloads", TIGHT))
+    for load in workloads():
         outcome = replayed(load.demand, [MB])
         row = units["", 1, PRODUCE.value, "", load.client_id]
         assert row["throttled_s"] == outcome.throttled_s[0, 0]

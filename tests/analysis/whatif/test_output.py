@@ -13,7 +13,7 @@ from analysis.cli import analyze
 from analysis.spark import session
 from tests.analysis.golden import warehouse_of
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.whatif.test_job import uneven
+from tests.analysis.whatif.recorded import uneven
 
 
 @pytest.fixture(scope="module")
