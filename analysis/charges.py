@@ -14,7 +14,7 @@ No other module of gold has a case for a kind, a cap or an address. The columns 
     counter      its number; one for each instance, broker and rule, or without a rule for each client
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -53,9 +53,9 @@ UNIT_CLIENT: Final = f"""CASE WHEN {_TELLS_CLIENT} THEN client_id
 """The client-id or prefix of the counter; null if that plays no role."""
 
 
-def charges(spark: SparkSession, usage: str = "usage", present: Iterable[Present] | None = None) -> DataFrame:
-    """Return the tall view of a view of rows. ``present`` has its kinds and roles; without it they are looked up."""
-    present = _present(spark, usage) if present is None else list(present)
+def charges(spark: SparkSession, usage: str, present: Iterable[Present]) -> DataFrame:
+    """Return the tall view of a view of rows; ``present`` has their kinds and roles, and may have more."""
+    present = list(present)
     stacked = [_line(kind, role) for kind, role in present if role != "cap"] or [_line(KINDS[0], "quota")]
     same, values = (
         ", ".join(f"{of}.{each}" for each in names.split(", ")) for of, names in (("u", _SAME), ("c", _VALUES))
@@ -66,19 +66,12 @@ def charges(spark: SparkSession, usage: str = "usage", present: Iterable[Present
     return spark.sql(f"SELECT *, {COUNTER} AS counter FROM ({' UNION ALL '.join(parts)}) WHERE {_SAYS}")
 
 
-def _present(spark: SparkSession, usage: str) -> list[Present]:
-    quotas = [(kind, "quota", _says(kind)) for kind in KINDS]
-    shadows = [(kind, "shadow", f"{kind.row.shadow_columns[0]} IS NOT NULL") for kind in METERED]
-    caps = [(kind, "cap", f"{kind.row.cap_columns[0]} IS NOT NULL") for kind in METERED]
-    asked = [*quotas, *shadows, *caps]
-    looks = ", ".join(f"coalesce(bool_or({where}), false)" for *_, where in asked)
-    found = spark.sql(f"SELECT {looks} FROM {usage}").collect()[0]
-    return [(kind, role) for (kind, role, _), is_there in zip(asked, found, strict=True) if is_there]
-
-
-def _says(kind: QuotaKind) -> str:
-    columns = kind.row.columns
-    return f"{columns.used} > 0 OR {columns.throttled} > 0 OR {columns.throttle_ms} > 0 OR {columns.muted_ms} > 0"
+def present_in(columns: Collection[str]) -> list[Present]:
+    """Return the kinds and roles that files with these columns may have."""
+    quotas = [(kind, "quota", kind.row.columns.used) for kind in KINDS]
+    shadows = [(kind, "shadow", kind.row.shadow_columns[0]) for kind in METERED]
+    caps = [(kind, "cap", kind.row.cap_columns[0]) for kind in METERED]
+    return [(kind, role) for kind, role, column in (*quotas, *shadows, *caps) if column in columns]
 
 
 def _line(kind: QuotaKind, role: str) -> str:

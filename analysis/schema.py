@@ -105,7 +105,8 @@ def _of_caps(kind: QuotaKind) -> tuple[Column, ...]:
 
 _OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 
-_OPTIONAL: Final = (
+OPTIONAL: Final = (
+    *(column for kind in METERED if kind.row.unit is not BYTES for column in _of(kind)),
     *(column for kind in METERED for column in _in_shadow(kind)),
     *(column for kind in METERED for column in _of_caps(kind)),
     Column("exempt", FLAG, missing=False, least=None),
@@ -114,8 +115,7 @@ _OPTIONAL: Final = (
     *_throttles(_OF_CONNECTIONS.throttled, _OF_CONNECTIONS.throttle_ms, _OF_CONNECTIONS.muted_ms),
     *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
 )
-OPTIONAL: Final = tuple(column.name for column in _OPTIONAL)
-"""Columns that few documents have; files have them only if a row has a value."""
+"""Columns that many files lack: a file has them only if a row has a value."""
 
 COLUMNS: Final = (
     Column("listener", TEXT, missing="", least=None),
@@ -126,8 +126,8 @@ COLUMNS: Final = (
     Column("request_time_ms", COUNT, most=_MOST_TIMES_MS),
     Column("connections", COUNT, most=10**8),
     *(_times("connections_opened"), _times("connections_refused")),
-    *(column for kind in METERED for column in _of(kind)),
-    *_OPTIONAL,
+    *(column for kind in METERED if kind.row.unit is BYTES for column in _of(kind)),
+    *OPTIONAL,
 )
 """The columns of ``rows`` in a document."""
 

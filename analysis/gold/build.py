@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from analysis.charges import charges
+from analysis.charges import charges, present_in
 from analysis.gold import inventory
 from analysis.gold.inventory import Hours, Inventory
 from analysis.gold.tables import CLOCKS, TABLES, Table
-from analysis.schema import COLUMNS, DOCUMENTS, OPTIONAL, ROWS
+from analysis.schema import DOCUMENTS, OPTIONAL, ROWS
 from analysis.spark.folder import Folder
 
 _FEW_BYTES: Final = 1 << 20
@@ -92,24 +92,33 @@ class _Builder:
         condition = (
             f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
         )
-        usage = self._usage(name, due)
+        usage, there = self._usage(name, due)
         usage.createOrReplaceTempView("usage")
-        charges(self._spark).createOrReplaceTempView("charges")
+        charges(self._spark, "usage", present_in(there)).createOrReplaceTempView("charges")
         self._documents(name, due).createOrReplaceTempView("documents")
         for table in TABLES:
             self._write(table, self._spark.sql(table.hours.format(due=condition)), name, due)
             if table.name == "client":
                 self._spark.sql(CLOCKS).createOrReplaceTempView("clocks")
 
-    def _usage(self, name: str, due: list[str]) -> DataFrame:
-        """Return the rows of hours and of those before them; columns that a file lacks have their defaults."""
+    def _usage(self, name: str, due: list[str]) -> tuple[DataFrame, list[str]]:
+        """Return the rows of hours and of those before them, and the columns that any of their files has.
+
+        Columns that a file lacks have their defaults.
+        """
         wanted = {(name, hour) for hour in due} | {_before(name, hour) for hour in due}
         places = [f"{date_}/hour={hour}" for date_, hour in sorted(wanted)]
         paths = [f"{self._root}/usage/{place}" for place in places if self._folder.exists(f"usage/{place}")]
-        rows = self._spark.read.schema(ROWS).option("basePath", f"{self._root}/usage").parquet(*paths)
-        optional = [each for each in COLUMNS if each.name in OPTIONAL and each.missing is not None]
-        missing = {each.name: F.coalesce(F.col(each.name), F.lit(each.missing)) for each in optional}
-        return rows.withColumns(missing)
+        read = self._spark.read.option("basePath", f"{self._root}/usage")
+        there = read.option("mergeSchema", "true").parquet(*paths).columns
+        rows = read.schema(ROWS).parquet(*paths)
+        missing = {
+            each.name: F.coalesce(F.col(each.name), value) if each.name in there else value
+            for each in OPTIONAL
+            if each.missing is not None
+            for value in (F.lit(each.missing).cast(ROWS[each.name].dataType),)
+        }
+        return rows.withColumns(missing), there
 
     def _documents(self, name: str, due: list[str]) -> DataFrame:
         paths = [place for hour in due if self._folder.exists(place := f"documents/{name}/hour={hour}")]

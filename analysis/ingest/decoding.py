@@ -16,7 +16,7 @@ from analysis.ingest.columns import UnreadableError
 from analysis.ingest.documents import UsageDocument, check_clock, check_size, count_of, read, table
 from analysis.ingest.duplicates import HOUR_MS
 from analysis.ingest.source import KEPT_BYTES, Origin, Text
-from analysis.schema import COUNT, FILE, OPTIONAL, SMALL, TEXT
+from analysis.schema import COUNT, OPTIONAL, SMALL, TEXT
 from quotas.names import OTHER
 
 Batches = Iterator[pa.RecordBatch]
@@ -119,9 +119,14 @@ def _of_nobody(document: UsageDocument) -> int:
 
 
 def _rows(documents: Sequence[UsageDocument]) -> bytes:
-    there = {name for each in documents for name in each.columns}
-    names = [field.name for field in FILE if field.name not in OPTIONAL or field.name in there]
-    return encoded(table(documents).select(names))
+    """Return a file of rows, without the optional columns that have no value in any of them."""
+    rows = table(documents)
+    return encoded(rows.drop_columns([each.name for each in OPTIONAL if _is_default(rows[each.name], each.missing)]))
+
+
+def _is_default(values: pa.ChunkedArray, default: Any) -> bool:
+    is_default = pc.is_null(values) if default is None else pc.equal(values, default)
+    return bool(pc.all(is_default).as_py())
 
 
 def encoded(rows: pa.Table) -> bytes:
