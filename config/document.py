@@ -12,13 +12,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import yaml
 from yaml.events import MappingEndEvent, ScalarEvent
 
 from config.files import NotAFileError, read_file
-from config.nodes import Mapping, Node, Positioned, Scalar, Sequence
+from config.nodes import Mapping, Mark, Node, Plain, Scalar, Sequence
 from config.problems import NO_VARIABLES, ConfigError, InvalidValue, Problem, Steps, field_path, holds_a_variable
 
 MAX_DEPTH: Final = 32
@@ -43,19 +43,20 @@ class Document:
         missing.
         """
         node: Node = self.root
-        place: Positioned = self.root
+        place = mark = self.root.mark
         for step in steps:
-            place = place if node is None else node
-            if isinstance(node, Mapping) and step in node:
-                place = node.key(str(step))
-                node = node[place]
+            place = place if node is None else mark
+            if isinstance(node, Mapping) and isinstance(step, str) and step in node:
+                place, mark = node.places(step)
+                node = node[step]
             elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node):
+                mark = node.place(step)
                 node = node[step]
             else:
                 node = None
         if node is not None and not invalid.of_key:
-            place = node
-        where = self.file, place.line, place.column, field_path(steps)
+            place = mark
+        where = self.file, place.line + 1, place.column + 1, field_path(steps)
         return Problem(*where, invalid.message, invalid.hint, invalid.name)
 
 
@@ -167,8 +168,11 @@ class _Builder:
         if isinstance(event, ScalarEvent):  # nearly all are: a quota file has a million
             if event.anchor is not None or event.tag is not None:
                 self._refuse_properties(event)
-            scalar = self._scalar(event)
-            return None if scalar.plain and scalar in _NULLS else scalar
+            if event.style:
+                return Scalar(event.value)
+            if self.torn:
+                self._refuse_if_torn(event)
+            return None if event.value in _NULLS else Plain(event.value)
         if isinstance(event, yaml.AliasEvent):
             self._refuse_at(event, f"aliases (*{event.anchor}) are not supported", _SPELLED_OUT)
             return None
@@ -186,59 +190,61 @@ class _Builder:
         if event.tag is not None:
             self._refuse_at(event, f"tags ({event.tag}) are not supported", "leave it out; quotes make a text")
 
-    def _scalar(self, event: ScalarEvent) -> Scalar:
-        scalar = Scalar(event.value)
-        mark = event.start_mark
-        assert mark is not None  # noqa: S101  for mypy: libyaml always says where
-        scalar.line, scalar.column = mark.line + 1, mark.column + 1
-        scalar.plain = not event.style
-        if self.torn and scalar.plain and self._breaks_off(event):
-            self._refuse_at(event, "the file ends within this line: is it half-written?", "end it with a newline")
-        return scalar
-
-    def _breaks_off(self, event: ScalarEvent) -> bool:
-        """Whether the value may be truncated: 1048 may be the start of 1048576."""
-        assert event.end_mark is not None  # noqa: S101  for mypy: libyaml always says where
-        return event.end_mark.index >= (self.end if event.value else self.end_of_words)
+    def _refuse_if_torn(self, plain: ScalarEvent) -> None:
+        """Refuse a value at the end that may be truncated: 1048 may be the start of 1048576."""
+        assert plain.end_mark is not None  # noqa: S101  for mypy: libyaml always says where
+        if plain.end_mark.index >= (self.end if plain.value else self.end_of_words):
+            self._refuse_at(plain, "the file ends within this line: is it half-written?", "end it with a newline")
 
     def _sequence(self, start: yaml.Event) -> Sequence:
-        items = _placed(Sequence(), start)
+        items = Sequence(_mark(start))
         self.steps.append(0)
         for event in self.events:
             if isinstance(event, yaml.SequenceEndEvent):
                 break
             self.steps[-1] = len(items)
             items.append(self._node(event))
+            items.marks.append(event.start_mark)
         self.steps.pop()
         return items
 
     def _mapping(self, start: yaml.Event) -> Mapping:
-        mapping = _placed(Mapping(), start)
-        steps, events = self.steps, self.events
+        mapping = Mapping(_mark(start))
+        marks, steps, events = mapping.marks, self.steps, self.events
         for event in events:
             if event.__class__ is MappingEndEvent:
                 break
-            key = self._key(event, mapping)
+            key = event.value if isinstance(event, ScalarEvent) else self._no_key(event)
+            if key in mapping or key == "<<" or self.torn:
+                self._refuse_key(event, mapping)
             steps.append(key)
-            value = self._node(next(events))
+            of_value = next(events)
+            value = self._node(of_value)
             steps.pop()
-            if key not in mapping:  # else told by _key: the first one counts
+            if key not in mapping:  # else the first one counts
                 mapping[key] = value
+                marks.append(event.start_mark)
+                marks.append(of_value.start_mark)
         return mapping
 
-    def _key(self, event: yaml.Event, mapping: Mapping) -> Scalar:
+    def _no_key(self, event: yaml.Event) -> str:
+        self._refuse_at(event, "a key must be a text", self._template_hint(event))
+        self._skip(event)
+        return ""
+
+    def _refuse_key(self, event: yaml.Event, mapping: Mapping) -> None:
+        """Refuse a key that occurs twice, has a meaning of its own in YAML, or may be truncated."""
         if not isinstance(event, ScalarEvent):
-            self._refuse_at(event, "a key must be a text", self._template_hint(event))
-            self._skip(event)
-            return _placed(Scalar(), event)
-        key = self._scalar(event)
-        if key == "<<" and key.plain:
+            return
+        if self.torn and not event.style:
+            self._refuse_if_torn(event)
+        if event.value == "<<" and not event.style:
             self._refuse_at(event, "merge keys (<<) are not supported", _SPELLED_OUT)
-        elif key in mapping:
-            where = field_path((*self.steps, key))
-            hint = f"keep one (the first is on line {mapping.key(key).line})"
-            self.twice.append(Problem(self.file, key.line, key.column, where, "is a duplicate key", hint))
-        return key
+        elif event.value in mapping:
+            mark, (first, _) = _mark(event), mapping.places(event.value)
+            where = field_path((*self.steps, event.value))
+            hint = f"keep one (the first is on line {first.line + 1})"
+            self.twice.append(Problem(self.file, mark.line + 1, mark.column + 1, where, "is a duplicate key", hint))
 
     def _skip(self, event: yaml.Event) -> None:
         """Skip a node, however deeply others are nested in it."""
@@ -250,7 +256,8 @@ class _Builder:
             event = next(self.events)
 
     def _refuse_at(self, event: yaml.Event, message: str, hint: str = "") -> None:
-        self._refuse(*_start(event), message, hint)
+        mark = _mark(event)
+        self._refuse(mark.line + 1, mark.column + 1, message, hint)
 
     def _refuse(self, line: int, column: int, message: str, hint: str = "") -> None:
         self.problems.append(Problem(self.file, line, column, field_path(self.steps), message, hint))
@@ -287,18 +294,6 @@ class _Builder:
         return "quote texts that contain `: `, ` #` or begin with one of [ ] { } & * ! | > % @ `"
 
 
-_PositionedT = TypeVar("_PositionedT", Scalar, Mapping, Sequence)
-
-
-def _placed(node: _PositionedT, event: yaml.Event) -> _PositionedT:
-    mark = event.start_mark
-    assert mark is not None  # noqa: S101  for mypy: libyaml always says where
-    node.line = mark.line + 1
-    node.column = mark.column + 1
-    return node
-
-
-def _start(event: yaml.Event) -> tuple[int, int]:
-    mark = event.start_mark
-    assert mark is not None  # noqa: S101  for mypy: libyaml always says where
-    return mark.line + 1, mark.column + 1
+def _mark(event: yaml.Event) -> Mark:
+    assert event.start_mark is not None  # noqa: S101  for mypy: libyaml always says where
+    return event.start_mark

@@ -1,52 +1,76 @@
-"""The nodes of a YAML file: texts, mappings and lists with their positions (lines and columns from 1)."""
+"""The nodes of a YAML file: texts, and mappings and lists that know the places in them (libyaml's marks, from 0).
+
+The texts themselves have none: a quota file has a million of them.
+"""
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
+
+
+class Mark(Protocol):
+    """A place in the file, as libyaml gives it: line and column from 0."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
 
 
 class Scalar(str):
-    """A text of the file. ``plain``: without quotes; other YAML readers may give it another type."""
+    """A text of the file, in quotes if it is not ``Plain``."""
 
-    __slots__ = ("column", "line", "plain")
-    line: int
-    column: int
-    plain: bool
+    __slots__ = ()
 
     @property
     def ambiguous(self) -> bool:
         """Whether YAML 1.1 or 1.2 reads the text as a boolean, a number or a date and not as text."""
-        return self.plain and _NOT_A_TEXT.fullmatch(self) is not None
+        return False
+
+
+class Plain(Scalar):
+    """A text without quotes; other YAML readers may give it another type."""
+
+    __slots__ = ()
+
+    @property
+    def ambiguous(self) -> bool:
+        return _NOT_A_TEXT.fullmatch(self) is not None
 
 
 class Mapping(dict[str, "Node"]):
-    """A mapping with ``Scalar`` keys; line and column are its beginning."""
+    """A mapping; ``marks`` are the places of its keys and values in turn."""
 
-    __slots__ = ("column", "line")
-    line: int
-    column: int
+    __slots__ = ("mark", "marks")
 
-    def key(self, name: str) -> Scalar:
-        """Return the key with its position."""
-        return next(key for key in self.scalars() if key == name)
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+        self.marks: list[Mark | None] = []
 
-    def scalars(self) -> Iterator[Scalar]:
-        """Yield all keys, with their positions."""
-        for key in self:
-            assert isinstance(key, Scalar)  # noqa: S101  tells mypy what the builder guarantees
-            yield key
+    def places(self, key: str) -> tuple[Mark, Mark]:
+        """Return the places of a key and its value."""
+        index = 2 * list(self).index(key)
+        return _known(self.marks[index]), _known(self.marks[index + 1])
 
 
 class Sequence(list["Node"]):
-    """A list; line and column are its beginning."""
+    """A list; ``marks`` are the places of its items."""
 
-    __slots__ = ("column", "line")
-    line: int
-    column: int
+    __slots__ = ("mark", "marks")
+
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+        self.marks: list[Mark | None] = []
+
+    def place(self, index: int) -> Mark:
+        return _known(self.marks[index])
+
+
+def _known(mark: Mark | None) -> Mark:
+    assert mark is not None  # noqa: S101  for mypy: libyaml always says where
+    return mark
 
 
 Node = Scalar | Mapping | Sequence | None  # None: a key without a value, ``~`` or ``null``
-Positioned = Scalar | Mapping | Sequence
 
 # YAML 1.1 (y, no, 0o7, 1:30, 1_000, .inf), YAML 1.2 (1e3) and the two keys with a meaning of their own.
 _NOT_A_TEXT: Final = re.compile(

@@ -27,17 +27,20 @@ _UNIT: Final = "is the unit right?"
 _OF_THREADS: Final = "it is in percent of one thread: 100 is a whole one"
 _FOR_ALL: Final = "write {default: true} for all that have no quota of their own"
 _FOR_EACH: Final = "write a quota for each name, or {default: true} for all that have none of their own"
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
-_MISTAKEN: Final = frozenset(("default", ANONYMOUS.casefold()))
+_PLAIN: Final = re.compile(rf"(?!(?i:default|{ANONYMOUS})$)[A-Za-z0-9_.-]+")
 _QUOTING: Final = re.compile(r"[<>{}'\" ]")
 _PATTERN: Final = re.compile(r"[*?]|^\^|\.\+|\\[dsw]|\[\w-\w")
 _SEVERAL: Final = re.compile(r"[\w.:@-]+(?:\s*[,;]\s*[\w.:@-]+)+")
+_LEAST: Final = {
+    PERCENT.rate: (REQUEST_PERCENT_S, "a request of 0.1 ms", _OF_THREADS, "below-one-request"),
+    MUTATIONS.rate: (1.0, "one partition", "it is in partitions a second", "below-one-partition"),
+}
 _PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # ACLs write it, quotas do not
 
 
 def of_name(dimension: str, name: str) -> InvalidValue | None:
     """Return a warning about the name of a user or client-id: only the likeliest mistake."""
-    if _PLAIN.fullmatch(name) and name.casefold() not in _MISTAKEN:
+    if _PLAIN.fullmatch(name):
         return None
     found = next(_of_name(dimension, name), None)
     shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
@@ -75,29 +78,23 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
             )
 
 
-def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None = None) -> InvalidValue | None:
+def of_limit(kind: QuotaKind, limit: float, written: object, burst_ms: int | None = None) -> InvalidValue | None:
     """Return a warning about a limit that, even with its burst, is below a single batch, request or partition."""
-    is_bytes = kind.row.unit is BYTES
-    if is_bytes and limit >= BATCH_BYTES:
-        return None
     burst_s = (_ALLOWANCE_MS if burst_ms is None else burst_ms) / 1000
-    if not is_bytes:
+    if kind.row.unit is not BYTES:
         return _of_other_limit(kind, limit, written, burst_s)
-    if limit * burst_s >= BATCH_BYTES:
+    if limit >= BATCH_BYTES or limit * burst_s >= BATCH_BYTES:
         return None
     message = (
         f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {burst_s:g} "
         f"seconds: a client is held for {_long(BATCH_BYTES / limit)} after each"
     )
-    fix = f"did you mean {written}KiB or {written}MiB?" if written.isdecimal() else _UNIT
+    fix = f"did you mean {written}KiB or {written}MiB?" if str(written).isdecimal() else _UNIT
     return InvalidValue(message, fix, name=BELOW_ONE_BATCH)
 
 
-def _of_other_limit(kind: QuotaKind, limit: float, written: str, burst_s: float) -> InvalidValue | None:
-    least, what, fix, name = {
-        PERCENT: (REQUEST_PERCENT_S, "a request of 0.1 ms", _OF_THREADS, "below-one-request"),
-        MUTATIONS: (1.0, "one partition", "it is in partitions a second", "below-one-partition"),
-    }.get(kind.row.unit, (0.0, "", "", ""))
+def _of_other_limit(kind: QuotaKind, limit: float, written: object, burst_s: float) -> InvalidValue | None:
+    least, what, fix, name = _LEAST.get(kind.row.unit.rate, (0.0, "", "", ""))
     if not least or limit * burst_s >= least:
         return None
     held = _long(least / limit)
@@ -150,11 +147,13 @@ def fix_of_rate(written: str) -> str:
 
 def folded(entity: Entity) -> tuple[Name | bool, ...]:
     """Return a key that is equal for entities that differ only in case."""
-    return entity.cap, _folded(entity.user), _folded(entity.client_id), _folded(entity.ip)
-
-
-def _folded(name: Name) -> Name:
-    return name.casefold() if isinstance(name, str) else name
+    user, client_id = entity.user, entity.client_id
+    return (
+        entity.cap,
+        user.casefold() if isinstance(user, str) else user,
+        client_id.casefold() if isinstance(client_id, str) else client_id,
+        entity.ip,
+    )
 
 
 def _long(seconds: float) -> str:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import chain, groupby
 from typing import Final, TypeVar
 
-from config.nodes import Scalar
+from config.nodes import Plain
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Limits
@@ -44,9 +44,7 @@ def number(limit: float) -> str | None:
 
 def written_name(name: str, *, in_quotes: bool = False) -> str:
     """Return a name as written in a quota file, in double quotes if necessary or requested."""
-    scalar = Scalar(name)
-    scalar.plain = True
-    if not in_quotes and _PLAIN.fullmatch(name) and not scalar.ambiguous:
+    if not in_quotes and _PLAIN.fullmatch(name) and not Plain(name).ambiguous:
         return name
     return f'"{"".join(map(_escaped, name))}"'
 

@@ -70,7 +70,9 @@ _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
 _OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.IP}
 _OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
 _ROOT: Final = ("quotas", "groups", "caps")
+_NO_LIMITS: Final = frozenset(("entity", *terms.KEYS))
 _DIMENSIONS: Final = ("user", "client-id", "ip", "user-group")
+_NAMED: Final = ("user", "client-id")
 _PLAIN: Final = Terms()
 _OF_CONFIGURATION: Final = frozenset(("cluster", "listeners"))
 _ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
@@ -138,15 +140,15 @@ class _Reader:
         if not isinstance(quota, Mapping):
             self.wrong.add(steps, "must be a quota", "write it like {entity: {user: alice}, producer_byte_rate: 1MiB}")
             return
-        entity = self._read_entity((*steps, "entity"), quota.get("entity"), cap=cap)
+        entity = self._read_entity(steps, quota.get("entity"), cap=cap)
         limits = self._read_limits(steps, quota)
-        found = self._read_terms(steps, quota, limits)
+        found = _PLAIN if quota.keys().isdisjoint(terms.KEYS) else self._read_terms(steps, quota, limits)
         for kind, limit in limits.items():
-            if (doubt := doubts.of_limit(kind, limit, str(quota[kind]), found.burst_ms)) is not None:
+            if (doubt := doubts.of_limit(kind, limit, quota[kind], found.burst_ms)) is not None:
                 self._note((*steps, kind), doubt)
         if entity is None:
             return
-        if entity in self.lines:
+        if self.limits.setdefault(entity, limits) is not limits:
             what = "cap" if cap else "quota"
             first = f"the first {what} for {entity.describe()} is on line {self.lines[entity]}"
             self.wrong.add((*steps, "entity"), f"already has a {what}", f"put all its limits into one: {first}")
@@ -154,33 +156,36 @@ class _Reader:
         twin = self.folded.setdefault(doubts.folded(entity), entity)
         if twin is not entity:
             self._note((*steps, "entity"), doubts.of_case(f"{twin.describe()} on line {self.lines[twin]}"))
-        self.limits[entity] = limits
         if found != _PLAIN:
             self.terms[entity] = found
-        self.lines[entity] = quota.line
+        self.lines[entity] = quota.mark.line + 1
 
     def _read_entity(self, steps: Steps, written: Node, *, cap: bool) -> Entity | None:
         if not isinstance(written, Mapping) or not written:
-            self.wrong.add(steps, "must name the entity of the quota", _ENTITY_FORM)
+            self.wrong.add((*steps, "entity"), "must name the entity of the quota", _ENTITY_FORM)
             return None
         names: dict[str, Name] = {}
         for dimension, name in written.items():
-            with self.wrong.at(*steps, dimension):
+            try:
                 names[dimension] = found = self._name(dimension, name)
                 if isinstance(found, str) and (doubt := doubts.of_name(dimension, found)) is not None:
-                    self._note((*steps, dimension), doubt)
+                    self._note((*steps, "entity", dimension), doubt)
+            except InvalidValue as invalid:
+                self.wrong.found.append(((*steps, "entity", dimension), invalid))
         if len(names) < len(written):
             return None
         if "user-group" in names and "user" in names:
-            self.wrong.add(steps, "names both a user and a group", "write a quota for each")
+            self.wrong.add((*steps, "entity"), "names both a user and a group", "write a quota for each")
             return None
         try:
             return Entity(names.get("user", names.get("user-group")), names.get("client-id"), names.get("ip"), cap)
         except ValueError as error:
-            self.wrong.add(steps, str(error), _ENTITY_FORM)
+            self.wrong.add((*steps, "entity"), str(error), _ENTITY_FORM)
             return None
 
     def _name(self, dimension: str, written: Node) -> Name:
+        if isinstance(written, Scalar) and dimension in _NAMED:
+            return parse_name(written)
         if dimension == "user-group":
             return self.groups.named(written)
         if dimension == "client-id" and isinstance(written, Mapping) and written.keys() == {"prefix"}:
@@ -192,14 +197,16 @@ class _Reader:
         of_ip = isinstance(entity, Mapping) and "ip" in entity
         limits: dict[QuotaKind, float] = {}
         for key, value in quota.items():
-            if key == "entity" or key in terms.KEYS:
+            if key in _NO_LIMITS:
                 continue
-            with self.wrong.at(*steps, key):
+            try:
                 kind = _kind(key, of_ip=of_ip)
                 limits[kind] = _limit(kind, value)
                 if not kind.row.enforced:
                     self._note((*steps, key), InvalidValue(f"{kind} is not enforced by this version"))
-        if not limits and set(quota) <= {"entity", *terms.KEYS}:
+            except InvalidValue as invalid:
+                self.wrong.found.append(((*steps, key), invalid))
+        if not limits and quota.keys() <= _NO_LIMITS:
             known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
             self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
         return limits
@@ -217,7 +224,7 @@ class _Reader:
     def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
         kind = _kind(key, of_ip=False)
         limit = _limit(kind, value)
-        self._note(steps, doubts.of_limit(kind, limit, str(value)))
+        self._note(steps, doubts.of_limit(kind, limit, value))
         return kind, limit
 
     def _note(self, steps: Steps, doubt: InvalidValue | None) -> None:
@@ -243,7 +250,7 @@ def _name(dimension: str, written: Node) -> str | Default:
             ", or {prefix: team-a-}" if dimension == "client-id" else ""
         )
         raise InvalidValue("must be a name", f"write a name, or {forms}")
-    return _canonical_ip(written) if dimension == "ip" else parse_name(written)
+    return _canonical_ip(written)
 
 
 def _prefix(written: Node) -> Prefix:
@@ -279,7 +286,7 @@ def _limit(kind: QuotaKind, written: Node) -> float:
     if not isinstance(written, Scalar):
         form = "write it like 1MiB" if kind.row.written is Written.BYTES else "write a number"
         raise InvalidValue("must be a single value", form)
-    return _parsed_limit(kind, str(written))
+    return _parsed_limit(kind, written)
 
 
 @lru_cache(maxsize=1024)  # a file of 100,000 quotas has few different limits

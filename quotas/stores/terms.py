@@ -10,7 +10,6 @@ from quotas.kinds import QuotaKind
 from quotas.policy import Terms
 
 KEYS: Final = ("mode", "proposed", "burst", "max_delay", "shared")
-_NONE: Final = Terms()
 _MODES: Final = ("enforce", "shadow")
 _LEAST_BURST_MS: Final = 100
 _MOST_BURST_MS: Final = 3_600_000
@@ -28,8 +27,6 @@ def read(
     of_prefix: bool,
 ) -> Terms:
     """Return the terms of a quota; ``read_limit(steps, key, value)`` reads a proposed limit."""
-    if quota.keys().isdisjoint(KEYS):
-        return _NONE
     shadow, burst_ms, max_delay_ms, shared = False, None, None, True
     proposed: dict[QuotaKind, float] = {}
     with wrong.at(*steps, "mode"):

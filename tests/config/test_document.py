@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from config import files
 from config.document import read_document, read_text
-from config.nodes import Mapping, Scalar, Sequence
+from config.nodes import Mapping, Plain, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue
 
 QUOTE = "quote texts that contain `: `, ` #` or begin with one of [ ] { } & * ! | > % @ `"
@@ -45,9 +45,10 @@ def test_everything_knows_where_it_stands(file: Path) -> None:
     assert isinstance(item, Mapping)
     value = item["b"]
     assert isinstance(value, Scalar)
-    places = [(node.line, node.column) for node in (root, root.key("a"), items, item, item.key("b"), value)]
-    assert places == [(1, 1), (1, 1), (2, 3), (2, 5), (2, 6), (2, 9)]
-    assert value.plain
+    marks = [root.mark, *root.places("a"), items.mark, items.place(0), item.mark, *item.places("b")]
+    places = [(mark.line + 1, mark.column + 1) for mark in marks]
+    assert places == [(1, 1), (1, 1), (2, 3), (2, 3), (2, 5), (2, 5), (2, 6), (2, 9)]
+    assert isinstance(value, Plain)
 
 
 @pytest.mark.parametrize(
