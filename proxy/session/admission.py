@@ -75,6 +75,7 @@ class Ticket:
         "_rest",
         "_session",
         "_wait",
+        "empty_ms",
     )
 
     def __init__(self, session: SessionContext) -> None:
@@ -96,6 +97,8 @@ class Ticket:
         """The counters that it might have passed, since it began to ask them again."""
         self._promises: tuple[Bound, ...] = ()
         """Counters that gave it their promise (``Bound.promise``); an older request may have taken it over since."""
+        self.empty_ms = 0
+        """The throttle time of the answer without data to the Fetch that is read next; 0: it goes to the broker."""
 
     @property
     def is_at_its_turn(self) -> bool:
@@ -147,6 +150,7 @@ class Ticket:
         number, promises = self._number, self._promises
         self._passed = self._forced = self._asked = self._promises = self._rest = ()
         self._number = NO_NUMBER
+        self.empty_ms = 0
         for each in promises:
             bound = each.live
             bound.end_promise(number)
@@ -199,9 +203,9 @@ class Ticket:
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None:
             latest_ms = min(latest_ms, self._first_ms + most_ms)
-        if what in (Waiting.FETCH, Waiting.ANSWER):
+        if what in (Waiting.FETCH, Waiting.SHARE_FETCH, Waiting.ANSWER):
             latest_ms = min(latest_ms, self._first_ms + throttling.max_hold_ms)
-        if what is Waiting.COORDINATION or (what is Waiting.FETCH and bound.kind.row.capped):
+        if what is Waiting.COORDINATION or (bound.kind.row.capped and what in (Waiting.FETCH, Waiting.SHARE_FETCH)):
             latest_ms = min(latest_ms, self._first_ms + throttling.window_ms)  # a broker would hold it for no longer
         return latest_ms
 
@@ -243,8 +247,11 @@ class Ticket:
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None and now_ms - self._first_ms >= most_ms:
             self._go(now_ms, turn=True, forced=True)
-        elif wait.what is Waiting.FETCH and session.answerable:
-            if not self._answer_empty(bound, now_ms):
+        elif wait.what is Waiting.FETCH:
+            if session.idle:
+                self.empty_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
+                self._go(now_ms, turn=False)
+            else:
                 wait.alarm = throttling.wake(self, now_ms + _AGAIN_MS)
         elif self._may_go_early(wait, now_ms):
             self._go(now_ms, turn=True, forced=True)
@@ -255,7 +262,7 @@ class Ticket:
 
     @staticmethod
     def _may_go_early(wait: Wait, now_ms: int) -> bool:
-        if wait.what in (Waiting.FETCH, Waiting.ANSWER):
+        if wait.what in (Waiting.SHARE_FETCH, Waiting.ANSWER):
             return wait.bound.owed_ms(now_ms) <= _NEARLY_MS
         return wait.bound.live.may_bring_forward(now_ms, LENIENCE_MS)
 
@@ -268,24 +275,6 @@ class Ticket:
         wait = self._wait
         if wait is not None and wait.what is not Waiting.BODY:
             self._go(now_ms, turn=False)
-
-    def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
-        """Answer a whole Fetch as the broker would, without data; False while an answer before it is still to come.
-
-        Its place is kept, so that the client's next one goes as soon as this one would have.
-        """
-        if not self._session.idle:
-            return False
-        throttling = self._session.rules.throttling
-        throttle_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
-        kept = self._end(now_ms, keep=True)
-        self._forget(now_ms)
-        throttling.answered_empty += 1
-        self._session.answer_empty(throttle_ms, now_ms)
-        self._kept = kept
-        if self._session.closed:
-            self._forget(now_ms)
-        return True
 
     def _go(self, now_ms: int, *, turn: bool, forced: bool = False) -> None:
         wait = self._wait

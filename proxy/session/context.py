@@ -48,7 +48,7 @@ class Waiting(IntEnum):
 
     REQUEST = 1
     FETCH = 2
-    """A request that can be answered with nothing."""
+    """A Fetch that is there to its end: it can be answered without data."""
     BODY = 3
     """The rest of a request that is larger than what its limit has left."""
     ANSWER = 4
@@ -56,6 +56,8 @@ class Waiting(IntEnum):
     """A request of the kinds that may not be refused."""
     COORDINATION = 6
     """A request that other members of a group or of a transaction wait for: it waits for a window at most."""
+    SHARE_FETCH = 7
+    """A ShareFetch, or a Fetch whose end is still to come: the broker alone can answer it."""
 
 
 class SessionContext:
@@ -81,11 +83,6 @@ class SessionContext:
     @property
     def idle(self) -> bool:
         """Everything in flight has been answered, to the last byte."""
-        raise NotImplementedError
-
-    @property
-    def answerable(self) -> bool:
-        """The request that waits is a whole Fetch."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------------------- going on
@@ -125,10 +122,6 @@ class SessionContext:
 
         ProtocolError: the request was broken, the connection is closed; None: there is no answer, it is cut off.
         """
-        raise NotImplementedError
-
-    def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
-        """Answer the Fetch that waits as a broker answers one over its quota: without data."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------------------------------------------------- ends

@@ -11,7 +11,7 @@ from protocol.frames import REQUEST_HEAD, Head
 from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
 from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS, ApiSpec, key_version
-from proxy.session.serving import FETCH, FETCH_KEY, PRODUCE, TELL, Served
+from proxy.session.serving import FETCH, PRODUCE, TELL, Served
 from proxy.usage.accounts import Account
 
 MAX_IN_FLIGHT: Final = 1024
@@ -311,11 +311,3 @@ def without_answered(served: Mapping[int, Served], held: bytes) -> tuple[bytes, 
 def _is_unanswered(spec: ApiSpec, held: bytes, position: int, end: int) -> bool:
     body = request_body_offset(spec, held, position, end)
     return held.startswith(ACKS_0, produce_acks_offset(spec, held, body, end))
-
-
-def answerable(served: Mapping[int, Served], held: bytes) -> bool:
-    """Whether ``held`` begins with a whole Fetch. A ShareFetch may acknowledge, and only the broker takes that."""
-    if len(held) < REQUEST_HEAD.size:
-        return False
-    size, key_version, _, _ = REQUEST_HEAD.unpack_from(held)
-    return bool(len(held) >= 4 + size and served[key_version].spec.api_key == FETCH_KEY)

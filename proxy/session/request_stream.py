@@ -8,12 +8,10 @@ The ``policies`` decide about single requests.
 
 from collections.abc import Callable, Sequence
 
-from librt.strings import read_i32_be
-
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.context import CLIENT, SessionContext, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, answerable, without_answered
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, without_answered
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import (
     ANSWERING,
@@ -274,25 +272,6 @@ class RequestStream(Flow):
         else:
             self._held_since_ms = None
         return dropped
-
-    @property
-    def answerable(self) -> bool:
-        """The request that waits is a Fetch, and there to its end."""
-        held = self.splitter.release()
-        self.splitter.keep(held)
-        return answerable(self.policies.served, held)
-
-    def answer_empty(self, throttle_ms: int) -> bytes:
-        """Take the Fetch that waits out of what is held, and return its answer without data."""
-        held = self.splitter.release()
-        size: int = read_i32_be(held, 0)
-        key_version: int = read_i32_be(held, 4)
-        frame = held[: 4 + size]
-        if len(held) > len(frame):
-            self.splitter.keep(held[len(frame) :])
-        else:
-            self._held_since_ms = None
-        return self.policies.fetches.answer_empty(self.policies.served[key_version], frame, throttle_ms)
 
     def leave(self) -> None:
         """Give back what the connection, which is over, has taken; nothing is charged that never came."""

@@ -261,16 +261,6 @@ class Session(SessionContext):
         self._go(Event.LOCALLY_ANSWERED, LOCAL, now_ms)
         self.answered(now_ms)
 
-    def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
-        try:
-            answer = self.requests.answer_empty(throttle_ms)
-        except ProtocolError as error:  # it ends inside what has to be read of it
-            self.reject(CLIENT, error)
-            return
-        self.client.write(answer)
-        self._go(Event.ADMITTED, IN_LINE, now_ms)
-        self.answered(now_ms)
-
     def answered(self, now_ms: int) -> None:
         requests = self.requests
         if self.closed or self._client_blocked:
@@ -327,10 +317,6 @@ class Session(SessionContext):
     @property
     def idle(self) -> bool:
         return self.answers.idle
-
-    @property
-    def answerable(self) -> bool:
-        return self.requests.answerable
 
     @property
     def broker(self) -> Wire | None:

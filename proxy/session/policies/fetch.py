@@ -3,14 +3,13 @@
 from struct import Struct
 from typing import Final
 
-from protocol.fetch import NO_SESSION, empty_answer, fetch_session
-from protocol.frames import REQUEST_HEAD
-from protocol.headers import fetch_limits_offset, has_fetch_limits, request_body_offset
+from protocol.fetch import empty_answer, fetch_session
+from protocol.headers import has_fetch_limits
 from proxy.session.admission import Ticket
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.exchange import Decision, Exchange, Forward, Park, Request, RequestPrefix, Splice
+from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, RequestPrefix, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, OVERSIZED
-from proxy.session.serving import CHARGE, Served
+from proxy.session.serving import CHARGE, FETCH_KEY, Served
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
@@ -19,6 +18,11 @@ KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
 
 _LIMITS: Final = Struct(">ii")
 _INT32_MAX: Final = 2**31 - 1
+
+
+def waiting(request: Request) -> Waiting:
+    """Return how a Fetch or a ShareFetch waits."""
+    return Waiting.FETCH if request.api.spec.api_key == FETCH_KEY and not request.missing else Waiting.SHARE_FETCH
 
 
 class FetchShares:
@@ -145,7 +149,7 @@ class FetchPolicy:
             if takes_its_turn or not self.shares.grant_whole(bounds, asked, now_ms):
                 if any(exchange.actions & CHARGE for exchange in session.in_flight):
                     return Park(ANSWERING)  # one at a time, so that pipelining gains nothing
-                if not session.ticket.ask(Waiting.FETCH, account, bounds, 0, now_ms):
+                if not session.ticket.ask(waiting(request), account, bounds, 0, now_ms):
                     return Park(IN_LINE)
                 granted = self.shares.grant(bounds, asked, now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
@@ -186,19 +190,17 @@ class FetchPolicy:
             exchange.tell(told_ms, now_ms)
         return None
 
-    # ------------------------------------------------------------------------------- a Fetch answered with nothing
-
-    def answer_empty(self, api: Served, frame: bytes, throttle_ms: int) -> bytes:
-        """Return the answer without data to a Fetch that waits."""
-        _, _, correlation_id, _ = REQUEST_HEAD.unpack_from(frame)
-        session = NO_SESSION
-        if has_fetch_limits(api.spec):
-            body = request_body_offset(api.spec, frame, 0, len(frame))
-            session = fetch_session(api.spec, frame, fetch_limits_offset(api.spec, frame, body, len(frame)))
-        answer = empty_answer(api.spec, correlation_id, throttle_ms, session)
-        self._count(api, len(frame))
-        self._session.identity.account.meter.bytes_out += len(answer)
-        return answer
+    def answer_empty(self, request: Request, throttle_ms: int) -> Reply | Need:
+        """Answer a Fetch without data, as a broker answers one over its quota."""
+        session, spec = self._session, request.api.spec
+        field = self.prefix.find(request)
+        if field is None:
+            return request.need_more()
+        answer = empty_answer(spec, request.correlation_id, throttle_ms, fetch_session(spec, request.chunk, field))
+        self._count(request.api, 4 + request.size)
+        session.identity.account.meter.bytes_out += len(answer)
+        session.rules.throttling.answered_empty += 1
+        return Reply(answer)
 
     def _count(self, api: Served, size: int) -> None:
         api.requests += 1

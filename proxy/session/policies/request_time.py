@@ -11,6 +11,7 @@ from protocol.first_batch import first_batch
 from proxy.session.context import SessionContext, Waiting
 from proxy.session.exchange import ACKS_0, Exchange, Park, Request, RequestPrefix
 from proxy.session.flow import ANSWERING, IN_LINE
+from proxy.session.policies.fetch import waiting
 from proxy.session.serving import CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
 from proxy.usage.accounts import Account
 from proxy.usage.request_costs import PERCENT_S_PER_US
@@ -90,9 +91,9 @@ class RequestTimePolicy:
 
     # ----------------------------------------------------------------------------------------------------- requests
 
-    def before(self, api: Served, cost: Cost, now_ms: int) -> Park | None:
+    def before(self, request: Request, cost: Cost, now_ms: int) -> Park | None:
         """Park the next request in its counter's queue, or until the response before it; returns None if it may go."""
-        account = self._session.identity.account
+        api, account = request.api, self._session.identity.account
         limited = account.limited(KIND)
         if not limited or not self._session.rules.throttling.enforces:
             return None
@@ -107,7 +108,7 @@ class RequestTimePolicy:
             return None
         what = Waiting.REQUEST
         if api.on_request == FETCH:
-            what = Waiting.FETCH
+            what = waiting(request)
         elif self._is_prompt(api):
             what = Waiting.COORDINATION
         us = cost.us * PERCENT_S_PER_US

@@ -64,16 +64,21 @@ class Policies:
         request = Request(api, chunk, position, head)
         if hold := self._identify(request, now_ms):
             return hold
+        ticket = self._session.ticket
+        if ticket.empty_ms and api.on_request == FETCH:
+            answer = self.fetches.answer_empty(request, ticket.empty_ms)
+            ticket.went(now_ms)
+            return answer
         cost: Cost | None = None
         if self._session.rules.costs.on and not self.restricted and api.on_request != AUTHENTICATE:
             cost = self.costs.cost(request, self.produces.prefix if api.on_request == PRODUCE else self.fetches.prefix)
             if cost is None:
                 return request.need_more()
-            if park := self.costs.before(api, cost, now_ms):
+            if park := self.costs.before(request, cost, now_ms):
                 return park
         decision = self._judge(request, now_ms)
         if isinstance(decision, (Forward, Reply)):
-            self._session.ticket.went(now_ms)
+            ticket.went(now_ms)
             if cost is not None:
                 self.costs.went(api, cost, now_ms)
         if isinstance(decision, Forward) and request.missing:
