@@ -44,7 +44,7 @@ class Op(NamedTuple):
     value: float | None
 
 
-class Entry(NamedTuple):
+class QuotaEntry(NamedTuple):
     """An entity of an AlterClientQuotas. If a type occurs twice, the last one counts, as in a broker."""
 
     entity: tuple[Named, ...]
@@ -76,7 +76,7 @@ class Describing(NamedTuple):
 class Altering(NamedTuple):
     """An AlterClientQuotas request."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[QuotaEntry, ...]
     validate_only: bool = False
 
 
@@ -104,7 +104,7 @@ def read_altering(spec: ApiSpec, frame: bytes, most_elements: int = MOST_ELEMENT
     """Read a whole AlterClientQuotas request, size included. Raises ProtocolError, also if it has too many elements."""
     found = _read_request(spec, frame, most_elements)
     entries = tuple(
-        Entry(
+        QuotaEntry(
             _entity(each),
             tuple(Op(op["key"], None if op["remove"] else op["value"]) for op in each["ops"]),
         )

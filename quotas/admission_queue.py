@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Final, Protocol
 
-from quotas.fair_queue import Entry, FairQueue, Path, numbers
+from quotas.fair_queue import FairQueue, Path, QueueEntry, numbers
 
 KEEPS_MS: Final = 2000
 """How long the place of a request that was sent away with an empty answer is kept."""
@@ -33,7 +33,7 @@ class Waiter(Protocol):
         ...
 
 
-class Place(Entry):
+class Place(QueueEntry):
     """A place in a queue, for ``leave``."""
 
     __slots__ = ("is_dissolved", "kept_until_ms", "queue", "waiter")

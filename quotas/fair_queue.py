@@ -23,7 +23,7 @@ numbers: Final = count(1)
 """Numbers of entries, in order of arrival, across all queues."""
 
 
-class Entry:
+class QueueEntry:
     """An entry of a queue. ``cost`` serves to estimate the queue ahead, ``weight`` is charged to its parties."""
 
     __slots__ = ("cost", "number", "parties", "weight")
@@ -35,7 +35,7 @@ class Entry:
         self.parties: tuple[Party, ...] = ()
         """Its parties, the widest first; empty once it is out of the queue."""
 
-    def __lt__(self, other: "Entry") -> bool:
+    def __lt__(self, other: "QueueEntry") -> bool:
         return self.number < other.number
 
     def __hash__(self) -> int:
@@ -62,7 +62,7 @@ class Party:
         self.turns: list[tuple[float, int, str]] = []
         """A heap of start tags, one for each member; some members may have no entries left."""
         self.members: dict[str, Party] = {}
-        self.entries: list[Entry] = []
+        self.entries: list[QueueEntry] = []
         """A heap, at the last name of a path; it may contain removed entries."""
 
     def next_member(self) -> "Party":
@@ -95,7 +95,7 @@ class FairQueue:
     def __bool__(self) -> bool:
         return self._all.waiting > 0
 
-    def add(self, entry: Entry, path: Path) -> None:
+    def add(self, entry: QueueEntry, path: Path) -> None:
         """Add an entry, after those with the same path and a lower number."""
         party = self._all
         parties = [party]
@@ -119,7 +119,7 @@ class FairQueue:
             party.waiting += 1
             party.cost += entry.cost
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: QueueEntry) -> None:
         """Remove an entry; does nothing if it is already out."""
         if not entry.parties:
             return
@@ -129,7 +129,7 @@ class FairQueue:
             last.entries = [each for each in last.entries if each.parties]
             heapify(last.entries)
 
-    def head(self) -> Entry | None:
+    def head(self) -> QueueEntry | None:
         """Return the entry whose turn it is."""
         party = self._all
         if not party.waiting:
@@ -140,7 +140,7 @@ class FairQueue:
             heappop(party.entries)
         return party.entries[0]
 
-    def take(self) -> Entry | None:
+    def take(self) -> QueueEntry | None:
         """Remove and return the entry whose turn it is."""
         entry = self.head()
         if entry is None:
@@ -160,7 +160,7 @@ class FairQueue:
                 member.in_turns = False
         return entry
 
-    def in_turn(self) -> Iterator[Entry]:
+    def in_turn(self) -> Iterator[QueueEntry]:
         """Yield the entries in the order in which they will be taken, if no others come."""
         return _in_turn(self._all)
 
@@ -174,9 +174,9 @@ class FairQueue:
             member.owed += weight
             party = member
 
-    def take_all(self) -> list[Entry]:
+    def take_all(self) -> list[QueueEntry]:
         """Remove and return all entries, in the order of their numbers."""
-        entries: list[Entry] = []
+        entries: list[QueueEntry] = []
         parties = [self._all]
         while parties:
             party = parties.pop()
@@ -211,7 +211,7 @@ class FairQueue:
             before += min(party.cost - member.cost, others * (before + each))
         return before
 
-    def _out(self, entry: Entry) -> None:
+    def _out(self, entry: QueueEntry) -> None:
         parties, entry.parties = entry.parties, ()
         above: Party | None = None
         for party in parties:
@@ -224,7 +224,7 @@ class FairQueue:
             self._all = Party()  # reset the virtual time
 
 
-def _in_turn(party: Party) -> Iterator[Entry]:
+def _in_turn(party: Party) -> Iterator[QueueEntry]:
     if not party.members:
         yield from sorted([entry for entry in party.entries if entry.parties])
         return
@@ -233,7 +233,7 @@ def _in_turn(party: Party) -> Iterator[Entry]:
         yield entry
 
 
-def _turns(member: Party, start: float, number: int) -> Iterator[tuple[float, int, Entry]]:
+def _turns(member: Party, start: float, number: int) -> Iterator[tuple[float, int, QueueEntry]]:
     """Yield the entries of a member, each with its start tag and a number that decides between equal ones."""
     owed = member.owed
     for entry in _in_turn(member):

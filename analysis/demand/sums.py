@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from analysis.errors import AnalysisError
 from analysis.kernel.arrays import Bools, Floats, Indices
-from analysis.kernel.units import REPLAYED, Client
+from analysis.kernel.units import REPLAYED, ClientOnBroker
 from analysis.warehouse import Period, opened
 from quotas.kinds import QuotaKind
 from quotas.rate import Window
@@ -117,7 +117,7 @@ class Sums:
     circumstances: Circumstances
     identities: pa.Table
     """[client] the columns NAMES."""
-    clients: tuple[Client, ...]
+    clients: tuple[ClientOnBroker, ...]
     """[client]; the instance is "" if one proxy at a time had the broker."""
     origins_ms: Indices
     """[client] Unix time of its proxy's second 0."""
@@ -162,7 +162,7 @@ def _read(gold: "DuckDBPyConnection") -> Sums:
     return Sums(
         circumstances,
         found.select(NAMES),
-        tuple(starmap(Client, zip(*names, strict=True))),
+        tuple(starmap(ClientOnBroker, zip(*names, strict=True))),
         found["origin_ms"].to_numpy().astype(np.intp),
         {kind: _used(gold, kind, found.num_rows) for kind in dict.fromkeys(kind for kind, _ in present)},
         counters["surge"].astype(float),

@@ -14,7 +14,7 @@ import numpy as np
 from analysis.kernel.arrays import Floats, Indices
 from analysis.kernel.cells import Cells, ranges
 from analysis.kernel.demand import Demand, peak_rates
-from analysis.kernel.outcome import Outcome
+from analysis.kernel.outcome import ReplayResult
 
 _MODEL_SHARE: Final = 0.05
 """The error of the model itself, as a share of the active time (test_agreement.py)."""
@@ -92,7 +92,7 @@ def _earliest(cells: Cells, series: int, seconds: int) -> tuple[Cells, Indices]:
 
 
 def throttled_bounds_s(
-    recorded: Recorded, low: Outcome, high: Outcome, limits: Floats, in_force: Floats
+    recorded: Recorded, low: ReplayResult, high: ReplayResult, limits: Floats, in_force: Floats
 ) -> tuple[Floats, Floats]:
     """Return the least and the most throttled seconds, [scenario, unit] each.
 

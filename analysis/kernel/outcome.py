@@ -13,7 +13,7 @@ from quotas.rate import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayResult:
     """Arrays [scenario, unit]; histograms [scenario, unit, bin], weighted by bytes."""
 
     sent_bytes: Floats
@@ -45,7 +45,7 @@ class Outcome:
         return histogram.quantile_s(self.delays, share)
 
 
-def outcome(demand: Demand, limits: Floats, window: Window) -> Outcome:
+def outcome(demand: Demand, limits: Floats, window: Window) -> ReplayResult:
     """Replay ``demand`` under ``limits`` [scenario, unit]."""
     figures = _Figures(demand, limits.shape)
     return figures.outcome(replay(demand, limits, window, figures.add))
@@ -83,7 +83,7 @@ class _Figures:
         self._weigh(self._delays, slab.columns, *slab.delays())
         return np.ones(len(slab.columns.unit), dtype=bool)
 
-    def outcome(self, left: Left) -> Outcome:
+    def outcome(self, left: Left) -> ReplayResult:
         """Return the figures; ``left`` has the bytes that wait at the end."""
         shape = self._throttled_s.shape
         self._pass(Columns(*np.indices(shape).reshape(2, -1)), self._demand.seconds)
@@ -94,7 +94,7 @@ class _Figures:
         sent = total - waiting
         for weighed, weight in ((self._throttles, sent), (self._delays, total)):
             weighed[..., 0] += np.maximum(weight - weighed.sum(axis=-1), 0)  # all other bytes are not delayed
-        return Outcome(
+        return ReplayResult(
             sent_bytes=sent,
             waiting_bytes=waiting,
             peak_waiting_bytes=self._peak_waiting,

@@ -33,7 +33,7 @@ def not_replayed(terms: Terms) -> list[str]:
     return [name.removesuffix("_ms") for name in differ if name not in _REPLAYED_TERMS]
 
 
-class Client(NamedTuple):
+class ClientOnBroker(NamedTuple):
     """A client on one broker, on any listener."""
 
     cluster: str
@@ -69,7 +69,7 @@ class Assignment:
     """[client] the number of its unit."""
 
     @classmethod
-    def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":
+    def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[ClientOnBroker]) -> "Assignment":
         """Return the counters of ``kind`` under ``policy``, without caps."""
         table = policy.table(kind)
         levels = 0
@@ -94,14 +94,14 @@ class Assignment:
         )
 
 
-def caps_in_force(policy: Policy, kind: QuotaKind, client: Client) -> list[Entity]:
+def caps_in_force(policy: Policy, kind: QuotaKind, client: ClientOnBroker) -> list[Entity]:
     table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
     lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
     found = caps_of(table, terms, lengths, group, client.user, client.client_id)
     return [policy.client(key, cap=True) for key, _ in found if not terms.get(key, PLAIN).shadow]
 
 
-class Rule(NamedTuple):
+class RecordedRule(NamedTuple):
     """A quota or a cap in records."""
 
     entity: Entity
@@ -109,7 +109,7 @@ class Rule(NamedTuple):
     """False for a prefix whose client-ids have a counter each."""
 
 
-def recorded_unit(client: Client, rule: Entity, *, shared: bool = True) -> Unit:
+def recorded_unit(client: ClientOnBroker, rule: Entity, *, shared: bool = True) -> Unit:
     """Return the counter of a client under ``rule``."""
     terms = PLAIN if shared else _EACH
     user, client_id, several = counter_of((rule.user, rule.client_id), client.user, client.client_id, terms)
@@ -139,7 +139,7 @@ def split_rules(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=1000)
-def read_rule(text: str) -> Rule:
+def read_rule(text: str) -> RecordedRule:
     """Read a rule as ``Entity.describe`` writes it, in records and metrics. Raises ValueError for anything else."""
     names: dict[str, Name] = {}
     whole, text = text, text.removesuffix(EACH)
@@ -157,7 +157,7 @@ def read_rule(text: str) -> Rule:
         names[_DIMENSIONS[part[1]]] = name
         at = part.end()
         if at == len(text):
-            return Rule(Entity(names.get("user"), names.get("client_id"), names.get("ip"), cap), text == whole)
+            return RecordedRule(Entity(names.get("user"), names.get("client_id"), names.get("ip"), cap), text == whole)
         if not text.startswith(", ", at):
             raise ValueError(f"{text!r} goes on after a name, at {text[at:]!r}; parts are separated by a comma")
         at += 2

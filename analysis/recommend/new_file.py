@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from analysis.demand.sums import Circumstances
 from analysis.page.words import plain
 from analysis.recommend.choices import Choices
-from analysis.recommend.verdicts import Fate, Verdict
+from analysis.recommend.verdicts import Fate, LimitVerdict
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.edit import edited
 
 
-def new_file(of: Sequence[Verdict], per: str, choices: Choices, target: str, circumstances: Circumstances) -> str:
+def new_file(of: Sequence[LimitVerdict], per: str, choices: Choices, target: str, circumstances: Circumstances) -> str:
     """Return the text of the file; ``target`` is that of the command line."""
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     for each in of:
@@ -22,7 +22,7 @@ def new_file(of: Sequence[Verdict], per: str, choices: Choices, target: str, cir
 
 
 def _head(
-    of: Sequence[Verdict], per: str, choices: Choices, target: str, circumstances: Circumstances
+    of: Sequence[LimitVerdict], per: str, choices: Choices, target: str, circumstances: Circumstances
 ) -> Iterator[str]:
     yield f"Quotas per {per} by `sluice analyze recommend`: the smallest that meet `{target}`,"
     yield f"and {choices.headroom:.0%} more as headroom, rounded up to two digits. Each holds on each broker by itself:"

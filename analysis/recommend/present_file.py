@@ -10,7 +10,7 @@ from typing import Final
 
 from analysis.errors import AnalysisError
 from analysis.recommend.proposals import with_proposals
-from analysis.recommend.verdicts import Fate, Verdict
+from analysis.recommend.verdicts import Fate, LimitVerdict
 from config.document import read_text
 from config.problems import ConfigError
 from quotas.entities import Entity
@@ -48,7 +48,7 @@ def read(path: Path) -> Present:
     return Present(path, text, parse(str(path), text))
 
 
-def merged(present: Present, of: Sequence[Verdict], *, propose: bool = False) -> str:
+def merged(present: Present, of: Sequence[LimitVerdict], *, propose: bool = False) -> str:
     """Return the text of the file with its limits changed. Raises AnalysisError if its form cannot be edited."""
     policy = present.policy
     limits: dict[Entity, dict[QuotaKind, float]] = {}

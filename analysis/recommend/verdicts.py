@@ -40,7 +40,7 @@ _SAID: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LimitVerdict:
     """The fate of one limit, and the reason."""
 
     entity: Entity
@@ -60,7 +60,7 @@ class Verdict:
         return f"{said} → {proposed}{number(self.need.limit)} ({left}{self.need.words()})"
 
 
-def verdicts(policy: Policy, needs: Mapping[Quota, Need], choices: Choices, *, accept_low: bool) -> list[Verdict]:
+def verdicts(policy: Policy, needs: Mapping[Quota, Need], choices: Choices, *, accept_low: bool) -> list[LimitVerdict]:
     """Return the verdict on each limit, in the order of the file, without caps."""
     return [
         _verdict(policy, entity, kind, needs.get((entity, kind)), accept_low=accept_low)
@@ -70,24 +70,24 @@ def verdicts(policy: Policy, needs: Mapping[Quota, Need], choices: Choices, *, a
     ]
 
 
-def _verdict(policy: Policy, entity: Entity, kind: QuotaKind, need: Need | None, *, accept_low: bool) -> Verdict:
+def _verdict(policy: Policy, entity: Entity, kind: QuotaKind, need: Need | None, *, accept_low: bool) -> LimitVerdict:
     before = float(policy.limits[entity][kind])
     if words := not_replayed(policy.terms.get(entity, _PLAIN)):
-        return Verdict(entity, kind, before, Fate.LEFT, f"{' and '.join(words)} of it is not replayed")
+        return LimitVerdict(entity, kind, before, Fate.LEFT, f"{' and '.join(words)} of it is not replayed")
     if kind not in REPLAYED:
-        return Verdict(entity, kind, before, Fate.LEFT, f"{kind} is not replayed")
+        return LimitVerdict(entity, kind, before, Fate.LEFT, f"{kind} is not replayed")
     if need is None:
-        return Verdict(entity, kind, before, Fate.UNUSED, "nobody used it, and it is left as it is")
+        return LimitVerdict(entity, kind, before, Fate.UNUSED, "nobody used it, and it is left as it is")
     if need.refused:
-        return Verdict(entity, kind, before, Fate.LEFT, need.refused)
+        return LimitVerdict(entity, kind, before, Fate.LEFT, need.refused)
     if need.limit == before:
-        return Verdict(entity, kind, before, Fate.SAME, need.needed_words(), need)
+        return LimitVerdict(entity, kind, before, Fate.SAME, need.needed_words(), need)
     if need.confidence is Confidence.LOW and not accept_low:
-        return Verdict(entity, kind, before, Fate.LOW, need.low_because, need)
-    return Verdict(entity, kind, before, Fate.CHANGE, "", need)
+        return LimitVerdict(entity, kind, before, Fate.LOW, need.low_because, need)
+    return LimitVerdict(entity, kind, before, Fate.CHANGE, "", need)
 
 
-def lines(of: Sequence[Verdict], *, propose: bool = False) -> Iterator[str]:
+def lines(of: Sequence[LimitVerdict], *, propose: bool = False) -> Iterator[str]:
     """Yield the lines of all changes, and the first of each other fate."""
     for fate in Fate:
         mine = [each for each in of if each.fate is fate]
@@ -99,7 +99,7 @@ def lines(of: Sequence[Verdict], *, propose: bool = False) -> Iterator[str]:
             yield f"{fate} and {len(mine) - most} more {_SAID[fate]}"
 
 
-def summary(of: Sequence[Verdict], policy: Policy, outside: Sequence[str]) -> str:
+def summary(of: Sequence[LimitVerdict], policy: Policy, outside: Sequence[str]) -> str:
     """Return the number of limits by fate, and of clients without a quota, in one line."""
     numbers = [(sum(each.fate is fate for each in of), words) for fate, words in _SAID.items()]
     said = [f"{count} {words}" for count, words in numbers if count]

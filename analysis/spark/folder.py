@@ -18,7 +18,7 @@ _IS_THERE: Final = ("FileAlreadyExistsException", "RemoteFileChangedException")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """A file or a directory in a folder."""
 
     path: str
@@ -55,7 +55,7 @@ class Folder:
         with self._said():
             return sorted(status.getPath().getName() for status in self._files.globStatus(self._at(pattern)) or ())
 
-    def entries(self, pattern: str) -> list[Entry]:
+    def entries(self, pattern: str) -> list[FolderEntry]:
         """Return the entries that match a glob, sorted by path."""
         with self._said():
             root = str(self._files.makeQualified(self._path).toUri().getPath()).rstrip("/")
@@ -151,7 +151,7 @@ class Folder:
             raise AnalysisError(f"{self._uri}: {lines[0]}") from error
 
 
-def _entry(status: Any, root: str) -> Entry:
+def _entry(status: Any, root: str) -> FolderEntry:
     path = str(status.getPath().toUri().getPath()).removeprefix(f"{root}/")
     size_bytes = 0 if status.isDirectory() else int(status.getLen())
-    return Entry(path, size_bytes, status.getModificationTime() / 1000)
+    return FolderEntry(path, size_bytes, status.getModificationTime() / 1000)

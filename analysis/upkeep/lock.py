@@ -18,7 +18,7 @@ from uuid import uuid4
 from py4j.protocol import Py4JError
 
 from analysis.errors import AnalysisError, RunError
-from analysis.spark.folder import Entry, Folder
+from analysis.spark.folder import Folder, FolderEntry
 
 _NAME: Final = ".upkeep-lock-"
 _STALE_S: Final = 600
@@ -87,11 +87,11 @@ class Lock:
                 f"is over{killed}"
             )
 
-    def _files(self) -> list[Entry]:
+    def _files(self) -> list[FolderEntry]:
         """Return the lock files, the newest last."""
         return sorted(self._usage.entries(f"{_NAME}*"), key=_number)
 
-    def _said_in(self, file: Entry) -> dict[str, Any]:
+    def _said_in(self, file: FolderEntry) -> dict[str, Any]:
         """Return the content of a lock file; if it is being written, only its time."""
         try:
             found = json.loads(self._usage.read(file.path))
@@ -104,7 +104,7 @@ class Lock:
         return json.dumps({**said, "renewed_s": self._now_s(), "over": self._over.is_set()})
 
 
-def _number(file: Entry) -> int:
+def _number(file: FolderEntry) -> int:
     number = file.path.removeprefix(_NAME)
     return int(number) if number.isdecimal() else 0
 

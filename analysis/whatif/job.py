@@ -12,7 +12,7 @@ from analysis.demand.rows import Rows
 from analysis.demand.sums import ENFORCE, Circumstances, Sums
 from analysis.kernel.arrays import Floats
 from analysis.kernel.censoring import Answer
-from analysis.kernel.units import Assignment, Client, Unit, read_rule, recorded_unit
+from analysis.kernel.units import Assignment, ClientOnBroker, Unit, read_rule, recorded_unit
 from analysis.whatif.figures import FIGURES, Replay, Verdict
 from analysis.whatif.scenarios import LeftOut, Scenario, assign
 from quotas.kinds import QuotaKind
@@ -101,7 +101,7 @@ def _limits_in_force(sums: Sums, assigned: _Assigned) -> Floats:
     return limits
 
 
-def _counter(client: Client, rule: str | None) -> Unit | None:
+def _counter(client: ClientOnBroker, rule: str | None) -> Unit | None:
     """Return the counter of a client while recorded; None: there was none, or its rule cannot be read."""
     if not rule:
         return None

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from analysis.demand.sums import Sums
-from analysis.kernel.units import REPLAYED, Assignment, Client, caps_in_force, not_replayed
+from analysis.kernel.units import REPLAYED, Assignment, ClientOnBroker, caps_in_force, not_replayed
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -53,7 +53,7 @@ def assign(sums: Sums, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment,
     clients = [sums.clients[client] for client in active.tolist()]
     assignment = Assignment.of(scenario.policy, kind, clients)
     reasons = _reasons(scenario.policy, kind, clients, assignment)
-    by_reason: dict[str, list[Client]] = {}
+    by_reason: dict[str, list[ClientOnBroker]] = {}
     for client, reason in zip(clients, reasons, strict=True):
         if reason:
             by_reason.setdefault(reason, []).append(client)
@@ -70,7 +70,7 @@ def assign(sums: Sums, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment,
     return Assignment(assignment.units, assignment.rules, assignment.limits, index), left_out
 
 
-def _reasons(policy: Policy, kind: QuotaKind, clients: list[Client], assignment: Assignment) -> list[str]:
+def _reasons(policy: Policy, kind: QuotaKind, clients: list[ClientOnBroker], assignment: Assignment) -> list[str]:
     """Return [client] the reason to leave it out, or ""."""
     said = {entity: not_replayed(of) for entity, of in policy.terms.items()}
     of_rule = ["" if rule is None else _says(rule, said.get(rule, [])) for rule in assignment.rules]

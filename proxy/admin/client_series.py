@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from proxy.admin.named_series import NamedSeries
 from proxy.runtime.names import label
-from proxy.usage.meter import Client, ClientState, Traffic
+from proxy.usage.meter import ClientNames, ClientState, Traffic
 from quotas.counted import FOLDED
 
 
@@ -28,7 +28,7 @@ class ClientSeries:
     """The series of all clients, at most ``max_entities`` of them by name: those with the most bytes first."""
 
     def __init__(self, max_entities: int) -> None:
-        self._series: NamedSeries[Client, ShownClient] = NamedSeries(max_entities, ShownClient, _other_of)
+        self._series: NamedSeries[ClientNames, ShownClient] = NamedSeries(max_entities, ShownClient, _other_of)
 
     @property
     def folded(self) -> int:
@@ -39,9 +39,9 @@ class ClientSeries:
         """Add the clients' traffic since the last snapshot; a client may occur more than once."""
         for _, shown in self._series:
             shown.forget()
-        states: dict[Client, ClientState] = {}
+        states: dict[ClientNames, ClientState] = {}
         for client, traffic, connections, is_muted in taken:
-            names = Client(label(client.listener), label(client.user), label(client.client_id))
+            names = ClientNames(label(client.listener), label(client.user), label(client.client_id))
             before = states.get(names, ClientState(names, Traffic()))
             states[names] = ClientState(
                 names,
@@ -56,10 +56,10 @@ class ClientSeries:
             shown.connections += each.connections
             shown.muted += each.is_muted
 
-    def __iter__(self) -> Iterator[tuple[Client, ShownClient]]:
+    def __iter__(self) -> Iterator[tuple[ClientNames, ShownClient]]:
         """Yield every client with its series; ``other`` of each listener comes last, if it was ever used."""
         return iter(self._series)
 
 
-def _other_of(client: Client) -> Client:
-    return Client(client.listener, FOLDED, FOLDED)
+def _other_of(client: ClientNames) -> ClientNames:
+    return ClientNames(client.listener, FOLDED, FOLDED)

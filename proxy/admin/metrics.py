@@ -31,7 +31,7 @@ from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
 from proxy.usage.latencies import BOUNDS_MS, Times
 from proxy.usage.latencies import OTHER as FOLDED_BROKER
-from proxy.usage.meter import Client
+from proxy.usage.meter import ClientNames
 from quotas.counted import FOLDED
 from quotas.kinds import PERCENT
 
@@ -127,7 +127,7 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
         for names, shown in clients
         for direction, number in (("in", shown.traffic.bytes_in), ("out", shown.traffic.bytes_out))
     )
-    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Client._fields), sizes)
+    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *ClientNames._fields), sizes)
     exempt = (
         ((direction, *names), number)
         for names, shown in clients
@@ -135,15 +135,15 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
         for direction, number in (("in", shown.traffic.exempt_in), ("out", shown.traffic.exempt_out))
     )
     said = "Bytes among them of exempt clients, to which no quota applies."
-    yield _counter("sluice_client_exempt_bytes", said, ("direction", *Client._fields), exempt)
+    yield _counter("sluice_client_exempt_bytes", said, ("direction", *ClientNames._fields), exempt)
     requests = ((names, shown.traffic.requests) for names, shown in clients)
-    yield _counter("sluice_client_requests", "Requests of a client.", Client._fields, requests)
+    yield _counter("sluice_client_requests", "Requests of a client.", ClientNames._fields, requests)
     opened = ((names, shown.traffic.connections_opened) for names, shown in clients)
-    yield _counter("sluice_client_connections_opened", "Connections opened by a client.", Client._fields, opened)
+    yield _counter("sluice_client_connections_opened", "Connections opened by a client.", ClientNames._fields, opened)
     now = ((names, shown.connections) for names, shown in clients)
-    yield _gauge("sluice_client_connections", "Connections of a client open now.", Client._fields, now)
+    yield _gauge("sluice_client_connections", "Connections of a client open now.", ClientNames._fields, now)
     muted = ((names, shown.muted) for names, shown in clients)
-    yield _gauge("sluice_client_muted", "1 if a client is muted or waits now.", Client._fields, muted)
+    yield _gauge("sluice_client_muted", "1 if a client is muted or waits now.", ClientNames._fields, muted)
     yield _number(
         "sluice_clients_folded", "Clients summed up as other, beyond the limit of named ones.", clients.folded
     )
@@ -153,7 +153,10 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     sessions = (((listener,), number) for listener, number in snapshot.sessions.items())
     yield _gauge("sluice_sessions", "Client connections open now.", ("listener",), sessions)
     yield _counter(
-        "sluice_connections", "Client connections, by outcome.", ("listener", "outcome"), snapshot.connections.items()
+        "sluice_connections",
+        "Client connections, by outcome.",
+        ("listener", "outcome"),
+        snapshot.connections.items(),
     )
     said = "Bytes of incomplete client requests in memory, beyond 16 KiB each."
     yield _number("sluice_gathered_bytes", said, snapshot.gathered_bytes)

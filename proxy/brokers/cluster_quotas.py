@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.problems import Problem
-from protocol.client_quotas import Described, Entry, Named, Op, Result
+from protocol.client_quotas import Described, Named, Op, QuotaEntry, Result
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Whose
 from quotas.policy import Policy
@@ -67,7 +67,7 @@ def read(described: Sequence[Described], source: str) -> ClusterQuotas:
 
 def entries(
     changes: Mapping[Entity, Sequence[Altered]], names: Mapping[Entity, tuple[Named, ...]], alteration: Alteration
-) -> dict[Entity, Entry]:
+) -> dict[Entity, QuotaEntry]:
     """Return the entries to send. A name unknown to the brokers is sent as requested, however long."""
     asked = {}
     for change in alteration.changes:
@@ -76,7 +76,7 @@ def entries(
                 (kind, name if isinstance(name, str) else None) for kind, name in change.entity.items() if kind != "ip"
             )
     return {
-        entity: Entry(
+        entity: QuotaEntry(
             names.get(entity)
             or asked.get(entity)
             or (("ip", None if entity.ip is Default.DEFAULT else str(entity.ip)),),

@@ -24,7 +24,7 @@ class LoginError(ConnectionError):
     """A failed login; the text says what to do, and never contains the password."""
 
 
-class Exchange(Protocol):
+class SaslExchange(Protocol):
     """The client side of a SASL mechanism (``exchanges.py``)."""
 
     def auth_bytes(self) -> bytes: ...
@@ -51,7 +51,7 @@ class BrokerLogin:
         await log_in(connection, settings.mechanism, exchange, f"user {settings.username}")
 
 
-async def log_in(connection: BrokerConnection, mechanism: str, exchange: Exchange, who: str) -> None:
+async def log_in(connection: BrokerConnection, mechanism: str, exchange: SaslExchange, who: str) -> None:
     """Authenticate ``connection``; ``who`` names the login in errors. Raises LoginError, OSError, EOFError."""
     handshake = read_handshake(await connection.ask(sasl_handshake(mechanism)))
     if handshake.error_code == _UNSUPPORTED_MECHANISM:
@@ -74,7 +74,7 @@ async def log_in(connection: BrokerConnection, mechanism: str, exchange: Exchang
     raise LoginError(f"does not complete the {mechanism} exchange")
 
 
-async def _receive(exchange: Exchange, token: bytes, mechanism: str) -> None:
+async def _receive(exchange: SaslExchange, token: bytes, mechanism: str) -> None:
     try:
         # SCRAM computes as many thousand hashes as the broker asks for.
         await asyncio.to_thread(exchange.receive, token)

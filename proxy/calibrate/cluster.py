@@ -11,8 +11,8 @@ from protocol.client_quotas import (
     Altering,
     Component,
     Describing,
-    Entry,
     Op,
+    QuotaEntry,
     alter_request,
     describe_request,
     read_altered,
@@ -102,7 +102,7 @@ class Calibrated:
 
     async def _alter(self, limits: Sequence[tuple[str, float | None]]) -> None:
         entries = tuple(
-            Entry((("client-id", client_id),), (Op(REQUEST_PERCENTAGE, limit),)) for client_id, limit in limits
+            QuotaEntry((("client-id", client_id),), (Op(REQUEST_PERCENTAGE, limit),)) for client_id, limit in limits
         )
         for result in read_altered(await self._ask(alter_request(Altering(entries)))):
             _check("quotas", result.error_code, result.message)

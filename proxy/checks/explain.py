@@ -32,7 +32,7 @@ _UNITS: Final = {
 }
 
 
-class Client(NamedTuple):
+class ExplainedClient(NamedTuple):
     """The client to explain; "" is no client-id, or an unknown ip."""
 
     user: str = ANONYMOUS
@@ -85,7 +85,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KindVerdict:
     """The result for one kind."""
 
     kind: QuotaKind
@@ -119,11 +119,11 @@ class Verdict:
 class Explanation:
     """All limits of a client."""
 
-    client: Client
+    client: ExplainedClient
     group: str | None
     exempt: str
     """The property by which the client is exempt from all quotas; "" if it is not."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[KindVerdict, ...]
 
     def title(self) -> str:
         """Return a description of the client."""
@@ -154,7 +154,7 @@ class Explainer:
         self._rates = ConnectionRates(Window(), None, {})
         self._rates.apply(policy)
 
-    def explain(self, client: Client) -> Explanation:
+    def explain(self, client: ExplainedClient) -> Explanation:
         """Return the explanation for ``client``; its ip has to be an address."""
         user, client_id = counted_as(client.user), counted_as(client.client_id)
         verdicts = [self.verdict(user, client_id, kind) for kind in CLIENT_KINDS]
@@ -171,7 +171,7 @@ class Explainer:
         networks = Exemptions((), (), self._exempt.networks)
         return "network" if ip and networks.covers_address(ip) else ""
 
-    def verdict(self, user: str, client_id: str, kind: QuotaKind) -> Verdict:
+    def verdict(self, user: str, client_id: str, kind: QuotaKind) -> KindVerdict:
         """Return the result for one kind, for names as they are counted."""
         policy = self._policy
         walk = self._engine.explain(user, client_id, kind)
@@ -184,7 +184,7 @@ class Explainer:
         for key, limit in walk.caps:
             terms = policy.terms_of(kind, cap=True).get(key, PLAIN)
             caps.append(self._rule(kind, key, limit, counter_of(key, user, client_id, terms), cap=True))
-        return Verdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
+        return KindVerdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
 
     def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
         """Return only the rule that wins, as ``verdict`` does."""
@@ -206,7 +206,7 @@ class Explainer:
         terms = self._policy.terms_of(kind, cap=cap).get(key, PLAIN)
         return Rule(kind, entity, limit or 0.0, self._where(entity, kind), terms, _counted(counter))
 
-    def _of_address(self, ip: str) -> Verdict:
+    def _of_address(self, ip: str) -> KindVerdict:
         limits = self._policy.table(CONNECTIONS)
         limit, entity = self._rates.limit_of(ip)
         looked = []
@@ -218,12 +218,12 @@ class Explainer:
         if limit is None:
             unlimited = limits.get((entity.ip, None)) is not None
             why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
-            return Verdict(CONNECTIONS, tuple(looked), None, why)
+            return KindVerdict(CONNECTIONS, tuple(looked), None, why)
         own = entity.ip is not Default.DEFAULT
         why = "the address has a limit of its own" if own else "the default address is the first level with a limit"
         counted = f"ip={ip}" if own else f"ip={ip}, or its network if very many connect (docs/quotas.md)"
         rule = Rule(CONNECTIONS, entity, limit, self._where(entity, CONNECTIONS), counted=counted)
-        return Verdict(CONNECTIONS, tuple(looked), rule, why)
+        return KindVerdict(CONNECTIONS, tuple(looked), rule, why)
 
 
 def written(limit: float) -> str:

@@ -20,8 +20,8 @@ from protocol.client_quotas import (
     Described,
     DescribedAll,
     Describing,
-    Entry,
     Named,
+    QuotaEntry,
     Result,
     altered_answer,
     described_answer,
@@ -156,7 +156,7 @@ class QuotaAdmin:
         return _each(wanted.entries, code, message)
 
 
-def _each(entries: Sequence[Entry], code: int, message: str) -> list[Result]:
+def _each(entries: Sequence[QuotaEntry], code: int, message: str) -> list[Result]:
     """Return the same result for each entity."""
     once = {frozenset(entity.items()): entity for entity in (dict(entry.entity) for entry in entries)}
     return [Result(tuple(entity.items()), code, message) for entity in once.values()]

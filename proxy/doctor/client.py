@@ -48,7 +48,7 @@ _USED: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientLogin:
     """A client's connection settings and login."""
 
     protocol: str
@@ -64,14 +64,14 @@ class Client:
     """There is a file; without one, the clients' trusted authorities and login are unknown."""
 
 
-def client_for(listener: Listener) -> Client:
+def client_for(listener: Listener) -> ClientLogin:
     """Return the connection settings for ``listener`` without a file."""
     if listener.tls is None:
-        return Client("PLAINTEXT", given=False)
-    return Client("SSL", _context({}), _unverified({}), given=False)
+        return ClientLogin("PLAINTEXT", given=False)
+    return ClientLogin("SSL", _context({}), _unverified({}), given=False)
 
 
-def load_client(path: Path, now_s: float) -> Client:
+def load_client(path: Path, now_s: float) -> ClientLogin:
     """Read the file. Raises ClientConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def load_client(path: Path, now_s: float) -> Client:
     return client_of(parse_properties(text), now_s)
 
 
-def client_of(properties: Mapping[str, str], now_s: float) -> Client:
+def client_of(properties: Mapping[str, str], now_s: float) -> ClientLogin:
     """Return the connection settings in the properties. Raises ClientConfigError."""
     for key, fix in _UNSUPPORTED.items():
         if key in properties:
@@ -94,7 +94,7 @@ def client_of(properties: Mapping[str, str], now_s: float) -> Client:
     if protocol not in PROTOCOLS:
         raise ClientConfigError(f"security.protocol is none of {', '.join(PROTOCOLS)}")
     tls = protocol.endswith("SSL")
-    return Client(
+    return ClientLogin(
         protocol,
         _context(properties) if tls else None,
         _unverified(properties) if tls else None,

@@ -19,7 +19,7 @@ from proxy.brokers.login import LoginError, log_in
 from proxy.checks import health
 from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
-from proxy.doctor.client import OF_CLIENT, Client
+from proxy.doctor.client import OF_CLIENT, ClientLogin
 from proxy.doctor.findings import DoctorFindings
 from quotas.entities import ANONYMOUS
 
@@ -42,7 +42,7 @@ class ClientChecks:
     listener: Listener
     bootstrap: Address
     admin_url: str
-    client: Client
+    client: ClientLogin
     now_s: float
 
     async def examine(self, check_brokers: Callable[[], Awaitable[BrokerState]]) -> None:

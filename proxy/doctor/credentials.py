@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from config.jaas import parse_jaas
-from proxy.brokers.login import Exchange
+from proxy.brokers.login import SaslExchange
 
 _BY_PASSWORD: Final = {
     "PLAIN": "PlainLoginModule",
@@ -35,7 +35,7 @@ class Credentials:
     secret: str = field(repr=False)
     """A password; for OAUTHBEARER the token."""
 
-    def exchange(self) -> Exchange:
+    def exchange(self) -> SaslExchange:
         """Return a new exchange for one login."""
         from proxy.brokers.exchanges import bearer_exchange, password_exchange
 

@@ -11,7 +11,7 @@ from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.report import check
 from proxy.doctor.broker_checks import BrokerState, check_brokers
-from proxy.doctor.client import Client, client_for, load_client
+from proxy.doctor.client import ClientLogin, client_for, load_client
 from proxy.doctor.client_checks import BEHIND_TLS, ClientChecks
 from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
@@ -46,7 +46,7 @@ def examine(wanted: Examination) -> DoctorFindings:
 
 
 async def _connect(
-    found: DoctorFindings, settings: Settings, listener: Listener, client: Client | None, place: Address | None
+    found: DoctorFindings, settings: Settings, listener: Listener, client: ClientLogin | None, place: Address | None
 ) -> None:
     async def look() -> BrokerState:
         route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
@@ -94,7 +94,7 @@ def _choose(listeners: tuple[Listener, ...], name: str | None) -> Listener:
     raise ValueError(f"{said}: give --listener with one of {', '.join(listener.name for listener in listeners)}")
 
 
-def _client(found: DoctorFindings, listener: Listener, path: Path | None) -> Client | None:
+def _client(found: DoctorFindings, listener: Listener, path: Path | None) -> ClientLogin | None:
     if path is None:
         return client_for(listener)
     try:
@@ -109,7 +109,9 @@ def _client(found: DoctorFindings, listener: Listener, path: Path | None) -> Cli
     return client
 
 
-def _bootstrap(found: DoctorFindings, listener: Listener, given: str | None, client: Client | None) -> Address | None:
+def _bootstrap(
+    found: DoctorFindings, listener: Listener, given: str | None, client: ClientLogin | None
+) -> Address | None:
     """Return the address to connect to; None, and report it, if the client's file has an invalid one."""
     try:
         if given is not None:

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from config.settings import Settings
-from proxy.edge.stats import Stats, Throttles
+from proxy.edge.stats import Stats, ThrottleTotals
 from proxy.session.throttling import Alarm, Throttling
 from proxy.usage.addresses import Addresses
 from quotas.connections import KIND, AcceptRate, ConnectionRates, ImaginedAcceptor, IpRate
@@ -98,7 +98,7 @@ class ConnectionGate:
             self._addresses.note(listener, ip, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt)
         if throttle_ms <= 0:
             return None
-        self._stats.ip_throttles.setdefault(listener, Throttles()).note(throttle_ms)
+        self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
         if not self._enforces:
             return None
         self._hold(client, now_ms + throttle_ms)
@@ -143,7 +143,7 @@ class ConnectionGate:
             self._note_wait(listener, wait_ms)
 
     def _note_wait(self, listener: str, wait_ms: int) -> None:
-        throttles = self._stats.accept_throttles.setdefault(listener, Throttles())
+        throttles = self._stats.accept_throttles.setdefault(listener, ThrottleTotals())
         if not throttles.number:
             log.info("first wait of accepting: connection_rate", listener=listener, wait_ms=wait_ms, mode=self._mode)
         throttles.note(wait_ms)

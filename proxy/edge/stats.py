@@ -21,7 +21,7 @@ LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 
 
 @dataclass(slots=True)
-class Throttles:
+class ThrottleTotals:
     """Number of throttles and their total time."""
 
     number: int = 0
@@ -56,9 +56,9 @@ class Stats:
         self.connections: Counter[tuple[str, str]] = Counter()
         """By (listener, outcome): accepted, refused_limit, refused_listener_limit, not_accepted; of the accepted ones
         also left_early, broker_unreachable."""
-        self.accept_throttles: dict[str, Throttles] = {}
+        self.accept_throttles: dict[str, ThrottleTotals] = {}
         """By listener: waits of its acceptor, for its own rate or the proxy's."""
-        self.ip_throttles: dict[str, Throttles] = {}
+        self.ip_throttles: dict[str, ThrottleTotals] = {}
         """By listener: connections refused for the rate of their address."""
         self.authentications: Counter[tuple[str, str, str]] = Counter()
         """Finished logins by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
@@ -106,10 +106,10 @@ class WorkerSnapshot:
     connections: dict[tuple[str, str], int]
     accept_rates: list[AcceptRate]
     """Accept rates of the proxy and every listener; empty while quotas are off."""
-    accept_throttles: dict[str, Throttles]
+    accept_throttles: dict[str, ThrottleTotals]
     """By listener."""
     ip_rates: list[IpRate]
-    ip_throttles: dict[str, Throttles]
+    ip_throttles: dict[str, ThrottleTotals]
     """By listener."""
     authentications: dict[tuple[str, str, str], int]
     shared_logins: dict[tuple[str, str, str], int]

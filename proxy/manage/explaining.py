@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from config.settings import Quotas
-from proxy.checks.explain import Explanation, Level, Rule, Verdict, amount, scope, written
+from proxy.checks.explain import Explanation, KindVerdict, Level, Rule, amount, scope, written
 from quotas.kinds import QuotaKind
 
 _NOTHING = "-"
@@ -26,7 +26,7 @@ def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
         yield from _verdict(verdict)
 
 
-def _verdict(verdict: Verdict) -> Iterator[str]:
+def _verdict(verdict: KindVerdict) -> Iterator[str]:
     kind, winner = verdict.kind, verdict.winner
     if winner is None:
         yield f"{kind}: no quota ({verdict.why})"

@@ -13,7 +13,7 @@ from proxy.brokers.login import log_in
 from proxy.brokers.persistent_connection import Access, access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
-from proxy.doctor.client import OF_CLIENT, Client, load_client
+from proxy.doctor.client import OF_CLIENT, ClientLogin, load_client
 from proxy.doctor.credentials import ClientConfigError
 from proxy.manage.options import Command, with_options
 from proxy.manage.zookeeper_client import open_zookeeper
@@ -96,7 +96,7 @@ def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
     except InvalidValue as error:
         raise click.UsageError(f"--bootstrap-server {error}; {error.hint}") from None
     try:
-        client = Client("PLAINTEXT") if command_config is None else load_client(command_config, wall_s())
+        client = ClientLogin("PLAINTEXT") if command_config is None else load_client(command_config, wall_s())
     except ClientConfigError as error:
         raise click.UsageError(f"--command-config: {error}") from None
     credentials = client.credentials

@@ -55,7 +55,7 @@ class Traffic(NamedTuple):
 NO_TRAFFIC: Final = Traffic()
 
 
-class Client(NamedTuple):
+class ClientNames(NamedTuple):
     """A client by its names, and the listener that it used."""
 
     listener: str
@@ -66,7 +66,7 @@ class Client(NamedTuple):
 class ClientState(NamedTuple):
     """A client's traffic since the last call, and its current state."""
 
-    client: Client
+    client: ClientNames
     traffic: Traffic
     connections: int = 0
     is_muted: bool = False

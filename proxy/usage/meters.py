@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from proxy.usage.meter import NO_TRAFFIC, Client, ClientState, Meter, MeterKey, Traffic
+from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
 from quotas.counted import FOLDED
 from quotas.names import OTHER, NameBudget
 
@@ -23,7 +23,7 @@ class Meters:
         self._most = most
         self._names = NameBudget(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
-        self._gone: dict[Client, Traffic] = {}
+        self._gone: dict[ClientNames, Traffic] = {}
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client, created on first use."""
@@ -63,9 +63,9 @@ class Meters:
         traffic = meter.take_traffic()
         if traffic == NO_TRAFFIC:
             return
-        client = Client(meter.key.listener, meter.key.user, meter.key.client_id)
+        client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
         if client not in self._gone and len(self._gone) >= MAX_GONE:
-            client = Client(client.listener, FOLDED, FOLDED)
+            client = ClientNames(client.listener, FOLDED, FOLDED)
         self._gone[client] = self._gone.get(client, NO_TRAFFIC).plus(traffic)
 
     def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
@@ -74,7 +74,7 @@ class Meters:
         The iteration may pause at any point: clients that come or go meanwhile are counted exactly once.
         """
         for meter in list(self._meters.values()):
-            client = Client(meter.key.listener, meter.key.user, meter.key.client_id)
+            client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
             yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_muted(now_ms))
         gone, self._gone = self._gone, {}
         for client, traffic in gone.items():

@@ -9,7 +9,7 @@ from analysis.kernel.arrays import Bools, Floats
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.censoring import Recorded
 from analysis.kernel.demand import Demand
-from analysis.kernel.outcome import Outcome, outcome
+from analysis.kernel.outcome import ReplayResult, outcome
 from analysis.kernel.replay import Slab, replay
 from quotas.rate import Window
 
@@ -50,7 +50,7 @@ def sent_of(demand: Demand) -> Floats:
     return dense(demand.cells, demand.seconds, demand.units)
 
 
-def replayed(demand: Demand, limits: ArrayLike, window: Window = Window()) -> Outcome:  # noqa: B008  frozen
+def replayed(demand: Demand, limits: ArrayLike, window: Window = Window()) -> ReplayResult:  # noqa: B008  frozen
     return outcome(demand, np.atleast_2d(np.asarray(limits, dtype=float)), window)
 
 

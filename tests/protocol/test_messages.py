@@ -18,8 +18,8 @@ from protocol.client_quotas import (
     Described,
     DescribedAll,
     Describing,
-    Entry,
     Op,
+    QuotaEntry,
     Result,
     alter_request,
     altered_answer,
@@ -46,8 +46,8 @@ CODECS = {
 }
 ALICE = (("user", "alice"), ("client-id", None))
 ENTRIES = (
-    Entry(ALICE, (Op("producer_byte_rate", 1024.0), Op("consumer_byte_rate", None))),
-    Entry((("ip", "10.0.0.1"),), (Op("connection_creation_rate", 5.0),)),
+    QuotaEntry(ALICE, (Op("producer_byte_rate", 1024.0), Op("consumer_byte_rate", None))),
+    QuotaEntry((("ip", "10.0.0.1"),), (Op("connection_creation_rate", 5.0),)),
 )
 
 

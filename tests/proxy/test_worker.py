@@ -17,8 +17,8 @@ from protocol.client_quotas import (
     DESCRIBE,
     Altering,
     Describing,
-    Entry,
     Op,
+    QuotaEntry,
     alter_request,
     describe_request,
     read_altered,
@@ -199,7 +199,7 @@ async def test_quotas_are_changed_through_the_port_by_those_who_may_and_by_broke
 ) -> None:
     monkeypatch.setattr(supervisor, "Worker", Elsewhere)
     named = (("client-id", "app"),)
-    altering = Altering((Entry(named, (Op("producer_byte_rate", 2048.0),)),))
+    altering = Altering((QuotaEntry(named, (Op("producer_byte_rate", 2048.0),)),))
     for admins, error_code in (("[admin]", 31), ("[admin, ANONYMOUS]", 0)):
         async with fake_broker() as one:
             one.brokers = {1: ("127.0.0.1", one.port)}

@@ -3,18 +3,18 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.fair_queue import FORGETS, Entry, FairQueue, Path, numbers
+from quotas.fair_queue import FORGETS, FairQueue, Path, QueueEntry, numbers
 
 MALLORY, ALICE = ("mallory", "10.0.0.1", "app"), ("alice", "10.0.0.2", "app")
 
 
-def add(queue: FairQueue, path: Path, weight: float = 1.0) -> Entry:
-    entry = Entry(next(numbers), weight, weight)
+def add(queue: FairQueue, path: Path, weight: float = 1.0) -> QueueEntry:
+    entry = QueueEntry(next(numbers), weight, weight)
     queue.add(entry, path)
     return entry
 
 
-def taken(queue: FairQueue, entries: dict[Entry, str], most: int = 10**6) -> str:
+def taken(queue: FairQueue, entries: dict[QueueEntry, str], most: int = 10**6) -> str:
     """Whose entries come, in turn."""
     found = ""
     while queue and len(found) < most:
@@ -28,7 +28,7 @@ def taken(queue: FairQueue, entries: dict[Entry, str], most: int = 10**6) -> str
 
 def test_of_one_party_it_is_first_come_first_served_by_number() -> None:
     queue = FairQueue()
-    first, second, third = (Entry(number, 1.0, 1.0) for number in (7, 8, 9))
+    first, second, third = (QueueEntry(number, 1.0, 1.0) for number in (7, 8, 9))
     for entry in (second, third, first):
         queue.add(entry, ALICE)
     assert [queue.take() for _ in range(4)] == [first, second, third, None]
@@ -115,7 +115,7 @@ _STEPS = st.lists(
 @given(_STEPS)
 def test_whatever_comes_and_leaves_each_entry_is_taken_once(steps: list[tuple[str, Path, int]]) -> None:
     queue = FairQueue()
-    waiting: dict[Entry, Path] = {}
+    waiting: dict[QueueEntry, Path] = {}
     for step, path, weight in steps:
         if step == "add":
             waiting[add(queue, path, weight)] = path
@@ -137,7 +137,7 @@ def test_of_two_that_always_wait_none_has_had_more_than_a_request_more(paths: li
     """By what they weigh; of each pair of names at any place in the path."""
     queue = FairQueue()
     weights = {path: data.draw(st.integers(1, 20)) for path in paths}
-    whose: dict[Entry, Path] = {}
+    whose: dict[QueueEntry, Path] = {}
     for path in paths:
         for _ in range(2):
             whose[add(queue, path, weights[path])] = path

@@ -47,7 +47,7 @@ class _Default:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SslPrincipalMapper:
     """Parsed rules."""
 
     _rules: tuple[_Rule | _Default, ...]
@@ -71,7 +71,7 @@ def texts(text: str) -> list[str]:
     return [match["rule"] for match in _RULE.finditer(text.strip()) if match["rule"]]
 
 
-def parse_rules(text: str) -> Rules:
+def parse_rules(text: str) -> SslPrincipalMapper:
     """Parse the setting. Raises InvalidValue for rules that Kafka refuses, at startup or when they first match.
 
     An empty setting has no rule, and refuses every name.
@@ -92,7 +92,7 @@ def parse_rules(text: str) -> Rules:
             raise InvalidValue(
                 f"{match['rule']!r} is no rule", "write DEFAULT or RULE:pattern/replacement/ with L or U behind it"
             )
-    return Rules(tuple(rules))
+    return SslPrincipalMapper(tuple(rules))
 
 
 def _rule(pattern: str, replacement: str, case: Case) -> _Rule:

@@ -67,7 +67,7 @@ class _Default:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class KerberosShortNamer:
     """Parsed rules."""
 
     _rules: tuple[_Rule | _Default, ...]
@@ -87,12 +87,12 @@ class Rules:
         raise NoMatchingRule(principal)
 
 
-def parse_rules(rules: Sequence[str], default_realm: str) -> Rules:
+def parse_rules(rules: Sequence[str], default_realm: str) -> KerberosShortNamer:
     """Parse the rules. Raises InvalidValue for rules that Kafka refuses, at startup or when they are applied.
 
     Kafka falls back to DEFAULT if the setting is absent; here, no rules refuse every principal with a realm.
     """
-    return Rules(tuple(_rule(rule, default_realm) for rule in rules))
+    return KerberosShortNamer(tuple(_rule(rule, default_realm) for rule in rules))
 
 
 def _rule(text: str, default_realm: str) -> _Rule | _Default:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from proxy.checks.explain import Client, Explainer
+from proxy.checks.explain import ExplainedClient, Explainer
 from proxy.manage.explaining import pages
 from proxy.manage.target import target_options
 from proxy.manage.target_store import load_target, settings_of
@@ -43,7 +43,7 @@ def command(user: str | None, client_id: str | None, ip: str | None, output: str
     for unread in loaded.unread:
         click.echo(f"warning: {unread.problem}", err=True)
     explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
-    explanation = explainer.explain(Client(user or ANONYMOUS, client_id or "", ip or ""))
+    explanation = explainer.explain(ExplainedClient(user or ANONYMOUS, client_id or "", ip or ""))
     if output == "json":
         data = explanation.as_data() | {"mode": settings and settings.mode}
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from analysis.kernel.arrays import Floats
 from analysis.kernel.censoring import Answer, Recorded, throttled_bounds_s
 from analysis.kernel.demand import curve
-from analysis.kernel.outcome import Outcome
+from analysis.kernel.outcome import ReplayResult
 from tests.analysis.demands import dense, recorded_of, replayed, sent_of
 from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, RecordedClient, workloads
 from tests.reference.request_level import run
@@ -80,7 +80,7 @@ def test_high_has_the_same_bytes_earlier_and_no_faster(seed: int, seconds: int, 
     assert (high[apart] == sent[apart]).all()
 
 
-def both(recorded: Recorded, limits: Floats) -> tuple[Outcome, Outcome]:
+def both(recorded: Recorded, limits: Floats) -> tuple[ReplayResult, ReplayResult]:
     return replayed(recorded.low, limits), replayed(recorded.high, limits)
 
 

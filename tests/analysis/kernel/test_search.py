@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from analysis.kernel.arrays import Bools, Floats
 from analysis.kernel.histogram import EDGES_S
-from analysis.kernel.outcome import Outcome
+from analysis.kernel.outcome import ReplayResult
 from analysis.kernel.replay import SLAB_S
 from analysis.kernel.search import meets, smallest
 from analysis.kernel.target import Measure, Target, parse_target
@@ -56,7 +56,7 @@ def test_what_is_no_target(text: str, problem: str) -> None:
     assert raised.value.hint
 
 
-def meeting(outcome: Outcome, target: Target, window: Window = Window()) -> Bools:  # noqa: B008  frozen
+def meeting(outcome: ReplayResult, target: Target, window: Window = Window()) -> Bools:  # noqa: B008  frozen
     """Return where all figures of a replay meet a target, [scenario, unit]."""
     if target.measure is Measure.SHARE:
         return np.asarray(outcome.throttled_s < target.most * np.maximum(outcome.active_s, 1))

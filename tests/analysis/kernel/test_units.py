@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.kernel.units import REPLAYED, Assignment, Client, Unit, caps_in_force, read_rule, recorded_unit
+from analysis.kernel.units import REPLAYED, Assignment, ClientOnBroker, Unit, caps_in_force, read_rule, recorded_unit
 from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
@@ -16,7 +16,7 @@ names = st.sampled_from(["alice", "bob", "<default>", "a=b, c", "it's", 'say "so
 parts = st.none() | st.just(DEFAULT) | names
 entities = st.tuples(parts, parts).filter(any).map(lambda pair: Entity(*pair))
 clients = st.builds(
-    Client,
+    ClientOnBroker,
     st.just("c"),
     st.sampled_from(["p1", "p2"]),
     st.integers(1, 2),
@@ -60,15 +60,15 @@ def test_who_shares_a_counter() -> None:
         }
     )
     rows = [
-        Client("c", "p1", 1, "alice", "a"),
-        Client("c", "p1", 1, "alice", "b"),
-        Client("c", "p1", 2, "alice", "a"),
-        Client("c", "p2", 1, "alice", "a"),
-        Client("c", "p1", 1, "bob", "a"),
-        Client("c", "p1", 1, "bob", "b"),
-        Client("c", "p1", 1, "carl", "batch"),
-        Client("c", "p1", 1, "dora", "batch"),
-        Client("c", "p1", 1, "carl", "other"),
+        ClientOnBroker("c", "p1", 1, "alice", "a"),
+        ClientOnBroker("c", "p1", 1, "alice", "b"),
+        ClientOnBroker("c", "p1", 2, "alice", "a"),
+        ClientOnBroker("c", "p2", 1, "alice", "a"),
+        ClientOnBroker("c", "p1", 1, "bob", "a"),
+        ClientOnBroker("c", "p1", 1, "bob", "b"),
+        ClientOnBroker("c", "p1", 1, "carl", "batch"),
+        ClientOnBroker("c", "p1", 1, "dora", "batch"),
+        ClientOnBroker("c", "p1", 1, "carl", "other"),
     ]
     assigned = Assignment.of(policy, PRODUCE, rows)
     assert assigned.index.tolist() == [0, 0, 1, 2, 3, 4, 5, 5, 6]
@@ -80,7 +80,7 @@ def test_who_shares_a_counter() -> None:
 
 
 @given(st.dictionaries(entities, st.floats(1, 1e9), max_size=5), st.lists(clients, min_size=1, max_size=8))
-def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows: list[Client]) -> None:
+def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows: list[ClientOnBroker]) -> None:
     policy = Policy({entity: {PRODUCE: limit} for entity, limit in limits.items()})
     assigned = Assignment.of(policy, PRODUCE, rows)
     engine = Engine(policy)
@@ -101,9 +101,9 @@ def test_kinds_whose_law_is_another_are_not_replayed() -> None:
 def test_caps_that_hold_for_a_client() -> None:
     cap, shadow = Entity(user="alice", cap=True), Entity(client_id=Prefix("a"), cap=True)
     policy = Policy({cap: {PRODUCE: 5.0}, shadow: {PRODUCE: 7.0}}, {shadow: Terms(shadow=True)})
-    assert caps_in_force(policy, PRODUCE, Client("c", "p1", 1, "alice", "a")) == [cap]
-    assert caps_in_force(policy, PRODUCE, Client("c", "p1", 1, "bob", "a")) == []
-    assert caps_in_force(policy, QuotaKind.CONSUMER_BYTE_RATE, Client("c", "p1", 1, "alice", "a")) == []
+    assert caps_in_force(policy, PRODUCE, ClientOnBroker("c", "p1", 1, "alice", "a")) == [cap]
+    assert caps_in_force(policy, PRODUCE, ClientOnBroker("c", "p1", 1, "bob", "a")) == []
+    assert caps_in_force(policy, QuotaKind.CONSUMER_BYTE_RATE, ClientOnBroker("c", "p1", 1, "alice", "a")) == []
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_who_shares_a_counter_of_a_group_or_a_prefix() -> None:
     limits = {group: {PRODUCE: 5.0}, prefix: {PRODUCE: 7.0}, Entity(client_id="app"): {PRODUCE: 9.0}}
     groups = {"shop": ("alice", "bob")}
     clients = [
-        *(Client("c", "i", 1, user, client_id) for user in ("alice", "bob") for client_id in ("a", "b")),
-        *(Client("c", "i", 1, "carol", client_id) for client_id in ("team-1", "team-2", "app", "other")),
+        *(ClientOnBroker("c", "i", 1, user, client_id) for user in ("alice", "bob") for client_id in ("a", "b")),
+        *(ClientOnBroker("c", "i", 1, "carol", client_id) for client_id in ("team-1", "team-2", "app", "other")),
     ]
     assigned = Assignment.of(Policy(limits, {}, groups), PRODUCE, clients)
     assert [assigned.rules[unit] for unit in assigned.index] == [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from analysis.demand.sums import Circumstances, Sums, Used
 from analysis.errors import AnalysisError
 from analysis.kernel.target import parse_target
-from analysis.kernel.units import Client
+from analysis.kernel.units import ClientOnBroker
 from analysis.recommend.choices import Choices
 from analysis.recommend.quota_counters import QuotaCounters, by_name, by_rules
 from quotas.engine import Engine
@@ -27,7 +27,7 @@ CHOICES = Choices(parse_target("p99 throttle < 100 ms"))
 FOUR = ("orders", "billing", "search", "audit")
 
 
-def recording(clients: Sequence[Client]) -> Sums:
+def recording(clients: Sequence[ClientOnBroker]) -> Sums:
     """Everybody has produced and fetched; nothing is to be read."""
     many = len(clients)
     one, links = np.ones(many), np.zeros((2, 0), dtype=np.intp)
@@ -35,8 +35,8 @@ def recording(clients: Sequence[Client]) -> Sums:
     return Sums(PERIOD, pa.table({}), tuple(clients), links[0], {PRODUCE: used, FETCH: used}, one, one)
 
 
-def client(user: str, client_id: str, broker: int = 1) -> Client:
-    return Client("demo", "", broker, user, client_id)
+def client(user: str, client_id: str, broker: int = 1) -> ClientOnBroker:
+    return ClientOnBroker("demo", "", broker, user, client_id)
 
 
 def units(wanted: QuotaCounters, kind: QuotaKind = PRODUCE) -> list[int]:

@@ -10,10 +10,10 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, Throttles
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals
 from proxy.usage.latencies import BOUNDS_MS, Times
 from proxy.usage.latencies import OTHER as OTHER_BROKER
-from proxy.usage.meter import Client, ClientState, Traffic
+from proxy.usage.meter import ClientNames, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity
@@ -44,19 +44,19 @@ EVERYTHING = replace(
     state_file={"loaded": 1, "written": 2},
     quotas_stand_in="static",
     clients=[
-        ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
+        ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
     ],
     latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
     response_errors={(36, 58): 3, (10, -2): 1},
     proxy_latencies={(0, 1): Times((2, 0, 2, *[0] * (len(BOUNDS_MS) - 2)), 7)},
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
-    accept_throttles={"PLAIN": Throttles(3, 1500)},
+    accept_throttles={"PLAIN": ThrottleTotals(3, 1500)},
     ip_rates=[
         IpRate("10.0.0.1", Entity(ip=Default.DEFAULT), 5.0, 4.5),
         IpRate("10.0.0.2", Entity(ip="10.0.0.2"), 50.0, 1.0),
         IpRate("2001:db8::/64", Entity(ip=Default.DEFAULT), 5.0, 5.0),
     ],
-    ip_throttles={"PLAIN": Throttles(7, 6500)},
+    ip_throttles={"PLAIN": ThrottleTotals(7, 6500)},
     authentications={("SASL", "PLAIN", "failed"): 2},
     unseen_users=["alice"],
     shared_logins={("SASL", "CUSTOM", "no_credential"): 3},
@@ -207,11 +207,11 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
 
 
 def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
-    app = Client("PLAIN", "alice", "app")
+    app = ClientNames("PLAIN", "alice", "app")
     clients = [
         ClientState(app, Traffic(700, 300, 9, 2), 1),
         ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
-        ClientState(Client("PLAIN", "", "x" * 256), Traffic()),
+        ClientState(ClientNames("PLAIN", "", "x" * 256), Traffic()),
     ]
     text = render(replace(EMPTY, clients=clients), max_entities=1)
     assert values(text, "sluice_client_bytes_total") == {

@@ -8,9 +8,9 @@ from protocol.client_quotas import (
     Altering,
     Described,
     Describing,
-    Entry,
     Named,
     Op,
+    QuotaEntry,
     alter_request,
     describe_request,
     read_altered,
@@ -53,12 +53,12 @@ class ClusterHarness(Harness):
             ops = [Op(key, None) for key in before.keys() - after.keys()]
             ops += [Op(key, limit) for key, limit in after.items() if before.get(key) != limit]
             if ops:
-                entries.append(Entry(entity, tuple(ops)))
+                entries.append(QuotaEntry(entity, tuple(ops)))
         self.alter(entries)
         while {each.entity: dict(each.limits) for each in self.described()} != wanted:
             sleep(0.005)  # the broker follows its controller
 
-    def alter(self, entries: Sequence[Entry]) -> None:
+    def alter(self, entries: Sequence[QuotaEntry]) -> None:
         results = read_altered(self._ask(alter_request(Altering(tuple(entries)))))
         assert [each for each in results if each.error_code] == []
 

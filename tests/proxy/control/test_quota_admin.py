@@ -16,9 +16,9 @@ from protocol.client_quotas import (
     Component,
     DescribedAll,
     Describing,
-    Entry,
     Named,
     Op,
+    QuotaEntry,
     Result,
     alter_request,
     describe_request,
@@ -101,15 +101,15 @@ class Stage:
     async def describe(self, *components: Component, strict: bool = False, user: str = "admin") -> DescribedAll:
         return read_described(await self.ask(describe_request(Describing(components, strict)), user))
 
-    async def alter(self, *entries: Entry, validate_only: bool = False, user: str = "admin") -> Sequence[Result]:
+    async def alter(self, *entries: QuotaEntry, validate_only: bool = False, user: str = "admin") -> Sequence[Result]:
         return read_altered(await self.ask(alter_request(Altering(entries, validate_only)), user))
 
     def counted(self) -> dict[str, int]:
         return {outcome: number for outcome, number in self.quotas.changes.counts.items() if number}
 
 
-def entry(limit: float | None, *named: Named, key: str = RATE) -> Entry:
-    return Entry(named or ALICE, (Op(key, limit),))
+def entry(limit: float | None, *named: Named, key: str = RATE) -> QuotaEntry:
+    return QuotaEntry(named or ALICE, (Op(key, limit),))
 
 
 # -------------------------------------------------------------------------------------------------------- describe
@@ -230,7 +230,7 @@ async def test_what_a_controller_refuses_is_refused_in_its_words(
     tmp_path: Path, named: tuple[Named, ...], ops: list[tuple[str, float | None]], message: str, validate_only: bool
 ) -> None:
     stage = await Stage(tmp_path).loaded()
-    wrong = Entry(named, tuple(Op(*op) for op in ops))
+    wrong = QuotaEntry(named, tuple(Op(*op) for op in ops))
     good = entry(2097152.0, ("user", "bob"))
     results = await stage.alter(wrong, good, validate_only=validate_only)
     assert {(frozenset(each.entity), each.error_code, each.message) for each in results} == {
@@ -290,7 +290,7 @@ async def test_of_who_is_no_admin_a_few_entities_are_read(tmp_path: Path, monkey
     monkeypatch.setattr(Fields, "count", counted)
     for number in (2700, MOST_ELEMENTS_OF_OTHERS + 1):
         with pytest.raises(ProtocolError) as caught:
-            await stage.alter(*[Entry((), ())] * number, user="mallory")
+            await stage.alter(*[QuotaEntry((), ())] * number, user="mallory")
         assert caught.value.cause is Cause.FRAME_TOO_LARGE
     assert read < 3 * MOST_ELEMENTS_OF_OTHERS
 

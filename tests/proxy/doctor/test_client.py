@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.doctor.client import Client, client_of, load_client
+from proxy.doctor.client import ClientLogin, client_of, load_client
 from proxy.doctor.credentials import ClientConfigError
 
 JAAS = "org.apache.kafka.common.security"
@@ -16,12 +16,12 @@ BEARER = f"{JAAS}.oauthbearer.OAuthBearerLoginModule required"
 NOW_S = 1_700_000_000.0
 
 
-def client(**properties: str) -> Client:
+def client(**properties: str) -> ClientLogin:
     return client_of({key.replace("__", "."): value for key, value in properties.items()}, NOW_S)
 
 
 def test_without_a_word_it_is_plaintext() -> None:
-    assert client() == Client("PLAINTEXT")
+    assert client() == ClientLogin("PLAINTEXT")
 
 
 @pytest.mark.parametrize(("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("scram-sha-512", SCRAM)])

@@ -18,7 +18,7 @@ from config.cluster import BrokerSasl, BrokerTls, Route
 from config.listener import ClientTls, Listener
 from config.units import Address, AdvertisedAddress
 from proxy.doctor.broker_checks import BrokerState, check_brokers
-from proxy.doctor.client import Client, client_for, client_of
+from proxy.doctor.client import ClientLogin, client_for, client_of
 from proxy.doctor.client_checks import ClientChecks
 from proxy.doctor.findings import DoctorFindings
 from tests.proxy.secure_broker import PASSWORD, USER, secure_broker
@@ -85,7 +85,7 @@ async def silent() -> AsyncIterator[int]:
 
 
 async def seen(
-    listener: Listener, client: Client, admin_url: str = NOWHERE, state: BrokerState | None = None
+    listener: Listener, client: ClientLogin, admin_url: str = NOWHERE, state: BrokerState | None = None
 ) -> dict[str, list[tuple[str, str]]]:
     """Return (status, text: fix) by check; ``behind`` is what was seen of the brokers."""
     found = DoctorFindings()

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
 from proxy.edge.proxy_protocol import V2_SIGNATURE
-from proxy.edge.stats import Throttles
+from proxy.edge.stats import ThrottleTotals
 from proxy.usage.addresses import Addresses
 from quotas.connections import KIND
 from quotas.entities import Default, Entity
@@ -103,7 +103,7 @@ async def test_an_address_that_comes_too_often_is_held_unread_and_then_closed() 
             assert closed(served) == 0
             assert proxy.play.throttling.queue_sizes()[KIND] == 0
         assert len(one.connections) == 1, "the proxy's own: nothing of theirs was read"
-        assert proxy.stats.ip_throttles == {"PLAIN": Throttles(3, 3000)}
+        assert proxy.stats.ip_throttles == {"PLAIN": ThrottleTotals(3, 3000)}
         assert proxy.listener._accounts.refused == 3
 
 
@@ -255,7 +255,7 @@ async def test_the_delayed_one_is_served_and_only_then_the_next() -> None:
         async with client(proxy.port_1) as delayed, client(proxy.port_1) as next_one:
             await delayed.ask(list_offsets(2))
             await next_one.ask(list_offsets(3))
-        assert proxy.stats.accept_throttles == {"PLAIN": Throttles(2, 100 + 200)}
+        assert proxy.stats.accept_throttles == {"PLAIN": ThrottleTotals(2, 100 + 200)}
 
 
 async def test_a_listener_that_closes_while_one_waits_leaves_nothing_behind() -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from proxy.checks.explain import Client, Explainer, Rule, Verdict, written
+from proxy.checks.explain import ExplainedClient, Explainer, KindVerdict, Rule, written
 from proxy.manage.explaining import pages
 from quotas.bound import Bound
 from quotas.connections import ConnectionRates
@@ -66,9 +66,9 @@ def made(random: Random) -> tuple[Policy, Rules, Rules]:
     return Policy(limits, terms, GROUPS), *by_kind
 
 
-def clients(random: Random) -> Iterator[Client]:
+def clients(random: Random) -> Iterator[ExplainedClient]:
     for _ in range(CLIENTS_OF_A_POLICY):
-        yield Client(random.choice(CLIENTS[0]), random.choice(CLIENTS[1]), random.choice(ADDRESSES))
+        yield ExplainedClient(random.choice(CLIENTS[0]), random.choice(CLIENTS[1]), random.choice(ADDRESSES))
 
 
 def as_told(rule: Rule) -> tuple[Entity, float | None, float | None, str]:
@@ -88,7 +88,9 @@ def as_documented(holds: Holds, *, cap: bool) -> tuple[Entity, float | None, flo
     return Entity(user, client_id, cap=cap), holds.in_force, holds.measured, Entity(of_user, of_client_id).describe()
 
 
-def compare(verdict: Verdict, engine: Engine, rules: Mapping[Names, Written], of_caps: Rules, client: Client) -> None:
+def compare(
+    verdict: KindVerdict, engine: Engine, rules: Mapping[Names, Written], of_caps: Rules, client: ExplainedClient
+) -> None:
     kind, (user, client_id, _) = verdict.kind, client
     bound = engine.resolve(user, client_id, kind, 1)
     caps = engine.resolve_caps(user, client_id, kind, 1)
@@ -109,7 +111,7 @@ def compare(verdict: Verdict, engine: Engine, rules: Mapping[Names, Written], of
     )
 
 
-def printed(explainer: Explainer, client: Client) -> dict[str, tuple[str, list[str]]]:
+def printed(explainer: Explainer, client: ExplainedClient) -> dict[str, tuple[str, list[str]]]:
     """Return the limit and the caps of each kind as they are printed; "" where there is none."""
     found: dict[str, tuple[str, list[str]]] = {}
     kind = ""

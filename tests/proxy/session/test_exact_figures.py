@@ -10,7 +10,7 @@ from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.named_series import OTHER, Names
 from proxy.usage.accounts import Account, Accounts
-from proxy.usage.meter import Client, ClientState, MeterKey, Traffic
+from proxy.usage.meter import ClientNames, ClientState, MeterKey, Traffic
 from proxy.usage.meters import Meters
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity
@@ -245,7 +245,7 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
 
 
 def had(client_id: str, *traffic: int, connections: int = 0, is_muted: bool = False) -> ClientState:
-    return ClientState(Client("A", "u", client_id), Traffic(*traffic), connections, is_muted)
+    return ClientState(ClientNames("A", "u", client_id), Traffic(*traffic), connections, is_muted)
 
 
 def test_clients_without_a_place_are_other_and_those_with_the_most_bytes_come_first() -> None:
@@ -253,18 +253,18 @@ def test_clients_without_a_place_are_other_and_those_with_the_most_bytes_come_fi
     clients.update([had(name, size, 0, 1) for name, size in (("a", 1), ("b", 3), ("c", 2), ("d", 0))])
     clients.update([had("a", 7, 7, 7), had("b"), *[had("c", 1, 1, 1)] * 2])
     assert {client: shown.traffic[:3] for client, shown in clients} == {
-        Client("A", "u", "b"): (3, 0, 1),
-        Client("A", "u", "c"): (4, 2, 3),
-        Client("A", "other", "other"): (8, 7, 9),
+        ClientNames("A", "u", "b"): (3, 0, 1),
+        ClientNames("A", "u", "c"): (4, 2, 3),
+        ClientNames("A", "other", "other"): (8, 7, 9),
     }
     assert clients.folded == 1
     clients.update([had("d", 1, 1, 1)])
-    assert (Client("A", "u", "d"), (1, 1, 1)) in [(client, shown.traffic[:3]) for client, shown in clients]
+    assert (ClientNames("A", "u", "d"), (1, 1, 1)) in [(client, shown.traffic[:3]) for client, shown in clients]
 
 
 def test_each_listener_has_its_own_other_and_gauges_are_those_of_now() -> None:
     clients = ClientSeries(0)
-    elsewhere = ClientState(Client("B", "u", "a"), Traffic(5), 7)
+    elsewhere = ClientState(ClientNames("B", "u", "a"), Traffic(5), 7)
     clients.update([had("a", connections=2, is_muted=True), had("b", connections=1, is_muted=True), elsewhere])
     shown = {client.listener: (each.connections, each.muted, each.traffic.bytes_in) for client, each in clients}
     assert shown == {"A": (3, 2, 0), "B": (7, 0, 5)}
@@ -294,8 +294,8 @@ def test_meters_that_are_gone_are_kept_in_bounds_until_they_have_been_shown(monk
             pass
     assert len(meters) == 0
     assert sorted(meters.take_traffic(0)) == [
-        ClientState(Client("A", "other", "other"), Traffic(0, 40, 0)),
-        ClientState(Client("A", "u", "0"), Traffic(0, 5, 0)),
-        ClientState(Client("A", "u", "1"), Traffic(0, 5, 0)),
+        ClientState(ClientNames("A", "other", "other"), Traffic(0, 40, 0)),
+        ClientState(ClientNames("A", "u", "0"), Traffic(0, 5, 0)),
+        ClientState(ClientNames("A", "u", "1"), Traffic(0, 5, 0)),
     ]
     assert list(meters.take_traffic(0)) == []
