@@ -206,11 +206,12 @@ class Request:
         """
         return Need(min(4 + self.size, 2 * (len(self.chunk) - self.position)))
 
-    def count(self, account: Account) -> None:
-        """Count a request that is neither a Produce nor a Fetch."""
+    def uncharged(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
+        """Count a request that is neither a Produce nor a Fetch, and return its exchange."""
         self.api.requests += 1
         account.meter.other_requests += 1
         account.meter.other_bytes += 4 + self.size
+        return self.expect(account, now_ms, throttle_ms)
 
     def expect(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
         """Return the exchange of a request that goes now; with ``throttle_ms`` its answer tells that."""

@@ -4,10 +4,10 @@ Where its first bytes are enough (a Fetch is charged and told, and its records s
 all others the frame is gathered. A long answer is changed in slices.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from protocol.api_versions import intersect
 from protocol.cluster_ids import cluster_id_at, cluster_id_behind
@@ -24,7 +24,6 @@ from proxy.session.context import SessionContext
 from proxy.session.exchange import Change, Exchange, Need, Park, Splice
 from proxy.session.flow import HELD_BACK, WALKED
 from proxy.session.policies.requests import Policies
-from proxy.session.policies.topics import Settling, wanted
 from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
 
 Advertise = Callable[[Sequence[Endpoint], str | None], Mapping[int, tuple[bytes, int]]]
@@ -39,12 +38,24 @@ NO_ERROR: Final = b"\0\0"
 _FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 
 
-class Sliced(Protocol):
-    """Work on a long answer, a slice at a time."""
+class SlicedWork:
+    """Work on an answer, a slice at a time."""
+
+    __slots__ = ("_slices", "change")
+
+    def __init__(self, slices: Generator[None, None, Need | Splice | None]) -> None:
+        self._slices = slices
+        self.change: Need | Splice | None = None
+        """What becomes of the answer, once it is done; offsets from where the answer begins."""
 
     def advance(self) -> bool:
         """Do one slice; True when it is over. Raises ProtocolError for what is no answer."""
-        ...
+        try:
+            next(self._slices)
+        except StopIteration as ended:
+            self.change = ended.value
+            return True
+        return False
 
 
 class Responses:
@@ -56,7 +67,7 @@ class Responses:
         self._session = session
         self._policies = policies
         self._advertise = advertise
-        self.under_way: Sliced | None = None
+        self.under_way: SlicedWork | None = None
         """The long answer that comes next, being changed in slices or done."""
 
     def process(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
@@ -91,53 +102,39 @@ class Responses:
         return None
 
     def _change(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
-        """Change an answer that has been gathered."""
-        actions = exchange.actions
-        if actions & SETTLE:
-            return self._settle(exchange, chunk, position, size)
-        if self.under_way is not None or (size > SLICE_BYTES and not actions & AUTHENTICATED):
-            return self._rewrite(exchange, chunk, position, size)
-        frame = chunk[position : position + 4 + size]
-        changed = self._changed(frame, actions, exchange.api, exchange.throttle_ms, now_ms)
-        if changed is None:
-            return self._rewrite(exchange, chunk, position, size)
-        return None if changed is frame else Splice(position, position + 4 + size, changed)
-
-    def _settle(self, exchange: Exchange, chunk: bytes, position: int, size: int) -> Change:
-        """Settle what was charged for topics; by a long answer in slices, while the broker is not read."""
-        settling = self.under_way
-        if not isinstance(settling, Settling):
-            settling = self._policies.topics.settle(exchange, chunk[position : position + 4 + size], size)
-            while not settling.advance():
-                if size > SLICE_BYTES:
-                    self.under_way = settling
+        """Change an answer that has been gathered; a long one in slices, while the broker is not read."""
+        actions, work = exchange.actions, self.under_way
+        if work is None:
+            frame = chunk[position : position + 4 + size]
+            if actions & SETTLE:
+                work = SlicedWork(self._policies.topics.settle(exchange, frame, size))
+            else:
+                if size <= SLICE_BYTES or actions & AUTHENTICATED:
+                    changed = self._changed(frame, actions, exchange.api, exchange.throttle_ms, now_ms)
+                    if changed is not None:
+                        return None if changed is frame else Splice(position, position + 4 + size, changed)
+                work = SlicedWork(self._rewrite(exchange, frame, size))
+            while not work.advance():
+                if size > SLICE_BYTES or not actions & SETTLE:
+                    self.under_way = work
                     return Park(WALKED)
         self.under_way = None
-        change = settling.change
-        return None if change is None else Splice(position, position + change.end, change.data)
+        change = work.change
+        return Splice(position, position + change.end, change.data) if isinstance(change, Splice) else change
 
-    def _rewrite(self, exchange: Exchange, chunk: bytes, position: int, size: int) -> Change:
-        """Change a long answer in slices, while the broker is not read.
-
-        The rest of an answer that names brokers in front is forwarded as it comes.
-        """
-        spec = exchange.api.spec
-        rewriting = self.under_way
-        if not isinstance(rewriting, Rewriting):
-            told_ms = exchange.throttle_ms if exchange.actions & TELL else None
-            rewriting = Rewriting(spec, chunk[position : position + 4 + size], size, told_ms, self._told)
-            if not rewriting.advance():
-                self.under_way = rewriting
-                return Park(WALKED)
-        self.under_way = None
+    def _rewrite(self, exchange: Exchange, frame: bytes, size: int) -> Generator[None, None, Need | Splice]:
+        """Change an answer that names brokers. Where it names them in front, the rest is forwarded as it comes."""
+        spec, limit = exchange.api.spec, self._session.rules.gathered_limit
+        rewriting = Rewriting(spec, frame, size, exchange.throttle_ms if exchange.actions & TELL else None, self._told)
+        while not rewriting.advance():
+            yield
         if rewriting.needs_more:
-            there = len(chunk) - position
-            if there > self._session.rules.gathered_limit:
-                raise too_long(spec, there, self._session.rules.gathered_limit)
-            return Need(min(4 + size, 2 * there))
+            if len(frame) > limit:
+                raise too_long(spec, len(frame), limit)
+            return Need(min(4 + size, 2 * len(frame)))
         if spec.api_key == METADATA:
-            self._advertise((), cluster_id_at(spec, chunk, position + rewriting.end))
-        return Splice(position, position + rewriting.end, rewriting.written())
+            self._advertise((), cluster_id_at(spec, frame, rewriting.end))
+        return Splice(0, rewriting.end, rewriting.written())
 
     def _needed(self, actions: int, spec: ApiSpec, size: int) -> int:
         """Return how many bytes of a long answer must be there before it is looked at; ProtocolError if it is too long.
@@ -146,7 +143,7 @@ class Responses:
         """
         rules = self._session.rules
         if actions & SETTLE:
-            return wanted(size)
+            return self._policies.topics.wanted(size)
         if actions & PROVES and size <= rules.gathered_limit:
             return 4 + size
         if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED | PROVES):

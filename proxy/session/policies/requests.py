@@ -4,7 +4,7 @@ from protocol.error_codes import UNSUPPORTED_VERSION
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from proxy.session.context import SessionContext
-from proxy.session.exchange import AFTER_CORRELATION_ID, Body, Decision, Exchange, Forward, Need, Park, Reply, Request
+from proxy.session.exchange import AFTER_CORRELATION_ID, Body, Decision, Forward, Need, Park, Reply, Request
 from proxy.session.flow import ANSWERING
 from proxy.session.policies.fetch import FetchPolicy
 from proxy.session.policies.login import LoginPolicy
@@ -117,12 +117,7 @@ class Policies:
                 f"{request.api.spec} request of {request.size} bytes, limits.find_coordinator is {limit}",
             )
         self._session.identity.coordinates = self._session.identity.coordinates or on_request == COORDINATE
-        return Forward(self._uncharged(request, now_ms))
-
-    def _uncharged(self, request: Request, now_ms: int) -> Exchange:
-        account = self._session.identity.account
-        request.count(account)
-        return request.expect(account, now_ms)
+        return Forward(request.uncharged(self._session.identity.account, now_ms))
 
     def _expect_rest(self, request: Request, forward: Forward, cost: Cost | None) -> None:
         """Have the rest of a request counted as it comes, and charged its cost when all of it has."""
@@ -146,7 +141,7 @@ class Policies:
         self._session.sasl.request(request.api.spec, request.frame)
         if not self._session.sasl.authenticated:
             self.restrict()
-        return Forward(self._uncharged(request, now_ms), stop=ANSWERING)
+        return Forward(request.uncharged(self._session.identity.account, now_ms), stop=ANSWERING)
 
     def answered(self, answer: bytes) -> None:
         """Take the broker's answer to whether it serves the client."""
@@ -219,6 +214,6 @@ class Policies:
 
     def leave(self) -> None:
         """Give every account back: the connection is over."""
-        self.topics.leave(self._session.rules.clock())
+        self.topics.leave()
         self._session.identity.leave()
         self._forget_prefixes()

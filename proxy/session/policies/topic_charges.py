@@ -1,4 +1,4 @@
-"""The charges for the topics of one request: taken when it is judged, settled by its answer."""
+"""The charges for the topics of one request: taken before it goes, settled by its answer."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -23,95 +23,99 @@ class Charge(NamedTuple):
 
     entry: Entry
     partitions: int
-    taken: bool
-    """From the bucket. In shadow, what would be refused is only counted."""
+    over: bool
+    """Over the limit, in a mode that does not enforce it: counted, and no tokens taken for it."""
     in_shadow: bool
-    """It was taken from the bucket of a limit that holds nobody, too, if there is one."""
+    """Tokens were taken from the buckets of shadow limits too, if there are any."""
 
 
-class Judgement:
-    """The topics of one request that were charged, and those that are refused; then what became of them.
+class TopicCharges:
+    """The topics of one request: charged before it goes, or refused; settled by its answer.
 
-    ``strict``: its clients know that topics may be refused. ``holds``: what is over a limit is refused, and not only
-    counted.
+    ``strict``: its version knows that topics may be refused. ``enforced``: topics over the limit are refused, and not
+    only counted.
     """
 
-    __slots__ = (
-        "_used",
-        "account",
-        "bounds",
-        "charges",
-        "entries",
-        "holds",
-        "imagined",
-        "refused",
-        "ruling",
-        "shadows",
-    )
+    __slots__ = ("_quota", "_shadow", "_shadows", "account", "bounds", "charged", "enforced", "entries", "over")
 
     def __init__(
-        self, account: Account, bounds: Sequence[TokenBound], entries: Entries, *, strict: bool, holds: bool
+        self, account: Account, bounds: Sequence[TokenBound], entries: Entries, *, strict: bool, enforced: bool
     ) -> None:
         self.account = account
         self.bounds = bounds
         self.entries = entries
-        self.holds = holds
-        buckets = [(bound, bound.shadow()) for bound in bounds]
-        self.shadows = [(bound, bucket) for bound, bucket in buckets if bucket is not None]
-        self.ruling = Ruling(Buckets(bounds), strict=strict)
-        self.imagined = Ruling(Buckets([bucket for _, bucket in self.shadows]), strict=True)
-        self.charges: dict[bytes, Charge] = {}
+        self.enforced = enforced
+        self._shadows = [(bound, bucket) for bound in bounds if (bucket := bound.shadow()) is not None]
+        self._quota = Ruling(Buckets(bounds), strict=strict)
+        self._shadow = Ruling(Buckets([bucket for _, bucket in self._shadows]), strict=True)
+        self.charged: dict[bytes, Charge] = {}
         """By the name or the id of the topic; an answer takes them out."""
-        self.refused: dict[Topic, Entry] = {}
-        self._used = 0
+        self.over: dict[Topic, Entry] = {}
+        """The topics over the limit."""
 
-    def judge(self, entry: Entry, partitions: int, now_ms: int) -> None:
-        """Charge a topic, or refuse it."""
-        accepted = self.ruling.accepts(partitions, now_ms)
-        in_shadow = self.imagined.accepts(partitions, now_ms)
-        if not accepted:
-            self.refused[entry.topic] = entry
-            if not self.holds:
-                for bound in self.bounds:  # what would have been refused is counted, and takes no tokens
-                    bound.count(partitions, now_ms)
-        if accepted or not self.holds:
-            self.charges[entry.key] = Charge(entry, partitions, accepted, in_shadow)
+    @property
+    def refused(self) -> list[Entry]:
+        """The topics that do not go."""
+        return list(self.over.values()) if self.enforced else []
+
+    def charge(self, entry: Entry, partitions: int, now_ms: int) -> None:
+        """Charge a topic, or refuse it. One that is named twice, which brokers refuse, is charged once."""
+        if entry.topic in self.over or entry.key in self.charged:
+            return
+        over = not self._quota.accepts(partitions, now_ms)
+        in_shadow = self._shadow.accepts(partitions, now_ms)
+        if over:
+            self.over[entry.topic] = entry
+            if self.enforced:
+                return
+            for bound in self.bounds:
+                bound.count(partitions, now_ms)
+        self.charged[entry.key] = Charge(entry, partitions, over, in_shadow)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return the throttle time of the request."""
+        return self._quota.throttle_ms(now_ms)
+
+    def note_shadow(self, now_ms: int) -> None:
+        """Count the throttle that the shadow limits would have caused."""
+        shadow_ms = self._shadow.throttle_ms(now_ms)
+        if shadow_ms > 0:
+            slowest, _ = max(self._shadows, key=lambda each: each[1].throttle_ms(now_ms))
+            slowest.note_shadow(shadow_ms)
+            self.account.meter.note_shadow(KIND, shadow_ms, now_ms, now_ms)
 
     def give_back(self, now_ms: int) -> None:
         """Take back what was charged: the request does not go."""
-        for charge in self.charges.values():
+        for charge in self.charged.values():
             self._correct(charge, -charge.partitions, now_ms)
 
     def settle(self, rules: Rules, api_key: int, outcome: Outcome) -> None:
         """Give back what was not carried out of a topic, and charge what was and had not been asked for so."""
         name, topic_id = outcome.topic
-        charge = self.charges.pop(name, None) or self.charges.pop(topic_id, None)
+        charge = self.charged.pop(name, None) or self.charged.pop(topic_id, None)
         if charge is None:
             return
         carried_out = _carried_out(rules, api_key, charge, outcome)
         if carried_out != charge.partitions:
             self._correct(charge, carried_out - charge.partitions, rules.clock())
-        self._used += carried_out
+        self.account.live_meter.use_of(KIND).used += carried_out
 
     def stay(self, rules: Rules) -> None:
-        """Count what was used, and leave the topics charged of which nobody says what became of them."""
-        rules.partitions.forget(charge.entry.topic for charge in self.charges.values())
-        used = self._used + sum(charge.partitions for charge in self.charges.values())
-        self.account.live_meter.use_of(KIND).used += used
-        self._used = 0
-        self.charges.clear()
+        """Leave the topics charged of which nobody says what became of them."""
+        rules.partitions.forget(charge.entry.topic for charge in self.charged.values())
+        self.account.live_meter.use_of(KIND).used += sum(charge.partitions for charge in self.charged.values())
+        self.charged.clear()
 
     def _correct(self, charge: Charge, change: int, now_ms: int) -> None:
         """Charge more or less than was thought when the request went."""
         for bound in self.bounds:
-            if charge.taken:
-                bound.record(change, now_ms)
-            else:
+            if charge.over:
                 bound.count(change, now_ms)
-            live = bound.live
-            shadow = live.shadow() if isinstance(live, TokenBound) else None
-            if charge.in_shadow and shadow is not None:
-                shadow.record(change, now_ms)
+            else:
+                bound.record(change, now_ms)
+        if charge.in_shadow:
+            for _, bucket in self._shadows:
+                bucket.record(change, now_ms)
 
 
 def _carried_out(rules: Rules, api_key: int, charge: Charge, outcome: Outcome) -> int:

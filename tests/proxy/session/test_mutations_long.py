@@ -83,7 +83,7 @@ def test_slices_change_nothing(ask: Callable[[], bytes], mode: str, monkeypatch:
     for module, name, size in (
         (mutations, "SLICE_BYTES", 40),
         (mutation_answers, "SLICE_BYTES", 40),
-        (topics, "_JUDGED_AT_ONCE", 3),
+        (topics, "_CHARGED_AT_ONCE", 3),
         (topics, "_SETTLED_AT_ONCE", 3),
     ):
         monkeypatch.setattr(module, name, size)
@@ -92,7 +92,7 @@ def test_slices_change_nothing(ask: Callable[[], bytes], mode: str, monkeypatch:
 
 @pytest.mark.uncompiled("sizes are set inside")
 def test_who_leaves_midway_has_not_been_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "_JUDGED_AT_ONCE", 3)
+    monkeypatch.setattr(topics, "_CHARGED_AT_ONCE", 3)
     play = play_with()
     play.from_client(many())
     while tokens(play) == BURST:
@@ -104,7 +104,7 @@ def test_who_leaves_midway_has_not_been_charged(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.uncompiled("sizes are set inside")
 def test_a_quota_that_goes_midway_lets_the_request_go_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "_JUDGED_AT_ONCE", 3)
+    monkeypatch.setattr(topics, "_CHARGED_AT_ONCE", 3)
     play = play_with()
     play.from_client(many())
     while tokens(play) == BURST:
