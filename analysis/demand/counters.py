@@ -77,4 +77,5 @@ class Counters:
                 "origin_ms": pa.array(sums.origins_ms[client], pa.int64()),
             }
             tables.append(pa.table({**sums.names(client), **columns}))
-        return pa.concat_tables(tables)
+        # In one piece: Spark loses the rows behind an empty one.
+        return pa.concat_tables(tables).combine_chunks()
