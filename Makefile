@@ -14,8 +14,10 @@ UNIT_LONG := $(UNIT_OPTIONS) -m '$(UNIT_MARKS) and long'
 COMPILED := $(VENV)-compiled
 SOURCES := $(shell find analysis config protocol proxy quotas deploy/launcher -name '*.py')
 OF_ANALYSIS := tests/analysis tests/bench
-# What is compiled and who calls it: not the configuration, nor the stores, which need it for names, numbers and precedence alone.
+# What is compiled and who calls it on a connection's way: not the configuration, the stores and the commands of operators,
+# which need it for names, numbers and precedence alone.
 OF_COMPILED := conformance deploy/test_compiled.py protocol proxy quotas reference
+NOT_OF_COMPILED := proxy/calibrate proxy/checks proxy/doctor proxy/manage proxy/test_cli.py quotas/stores
 PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
@@ -71,7 +73,7 @@ $(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
 	@touch $@
 
 test-compiled: setup $(COMPILED)/.installed  ## those of what is compiled again, compiled (a minute more for that)
-	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%) --ignore=tests/quotas/stores
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%) $(NOT_OF_COMPILED:%=--ignore=tests/%)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term-missing:skip-covered

@@ -3,7 +3,8 @@
 ``fixed`` tries the same examples each time, so that a test that fails says something of the change before it.
 ``explore`` (``make test-all``) tries others each time, and 25 times as many.
 
-``make test-compiled`` sets SLUICE_EXPECT_COMPILED: then it is the installed wheel that is tested, and not the sources.
+``make test-compiled`` sets SLUICE_EXPECT_COMPILED: then it is the installed wheel that is tested, and not the sources, with
+half as many examples.
 """
 
 import os
@@ -17,9 +18,10 @@ _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow],
 
 settings.register_profile("fixed", _UNTIMED, derandomize=True, max_examples=FEW)
 settings.register_profile("explore", _UNTIMED, max_examples=MANY)
-settings.load_profile("fixed")
+settings.register_profile("compiled", _UNTIMED, derandomize=True, max_examples=FEW // 2)
 
 COMPILED = bool(os.environ.get("SLUICE_EXPECT_COMPILED"))
+settings.load_profile("compiled" if COMPILED else "fixed")
 if COMPILED:
     from tests.harness.compiled import use_installed
 
