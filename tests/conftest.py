@@ -3,8 +3,8 @@
 ``fixed`` tries the same examples each time, so that a test that fails says something of the change before it.
 ``explore`` (``make test-all``) tries others each time, and 25 times as many.
 
-``make test-compiled`` sets SLUICE_EXPECT_COMPILED: then it is the installed wheel that is tested, and not the sources, with
-half as many examples.
+``make test-compiled`` sets SLUICE_EXPECT_COMPILED: then it is the installed wheel that is tested, and not the sources,
+with half as many examples.
 """
 
 import os
