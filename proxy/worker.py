@@ -42,7 +42,7 @@ from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
-from proxy.session.rules import Gathering, Rules
+from proxy.session.rules import HeldRequests, Rules
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
@@ -105,7 +105,7 @@ class Worker:
             addresses=self._metering.addresses,
         )
         self._costs = RequestCosts(settings.request_costs)
-        self._gathering = Gathering()
+        self._held_requests = HeldRequests()
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._altering: list[Served] = []
@@ -155,7 +155,7 @@ class Worker:
         change = self._engine.apply(policy, now_ms())
         self._gate.apply(policy)
         self._costs.on = policy.has(QuotaKind.REQUEST_PERCENTAGE)
-        self._throttling.reconsider(now_ms())
+        self._throttling.reconsider()
         return change
 
     async def set_mode(self, mode: Mode) -> None:
@@ -240,7 +240,7 @@ class Worker:
             brokers=self._routes.reachable(),
             brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
             brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
-            gathered_bytes=self._gathering.bytes,
+            gathered_bytes=self._held_requests.bytes,
             connections_limit=self._connections_limit,
             exempt_request_us=self._costs.exempt_us,
             lag_counts=list(stats.lag_counts),
@@ -278,7 +278,7 @@ class Worker:
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
         self._call_queue = CallQueue(asyncio.get_running_loop().call_soon)
         return Rules(
-            gathering=self._gathering,
+            held_requests=self._held_requests,
             engine=self._engine,
             throttling=self._throttling,
             served=self._tables[0],

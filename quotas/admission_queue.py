@@ -32,6 +32,10 @@ class Waiter(Protocol):
         """Decide again whether and where to wait. Raises nothing."""
         ...
 
+    def abort(self) -> None:
+        """End: to decide again has failed."""
+        ...
+
 
 class Place(QueueEntry):
     """A place in a queue, for ``leave``."""
@@ -45,6 +49,15 @@ class Place(QueueEntry):
         self.kept_until_ms = 0
         self.is_dissolved = False
         """The queue was dissolved, and the waiter is not told yet."""
+
+    def throttle_over(self, now_ms: int) -> None:
+        """Make the waiter at a dissolved place decide again, unless it has left."""
+        if self.is_dissolved:
+            self.is_dissolved = False
+            self.waiter.sent_on(now_ms)
+
+    def abort(self) -> None:
+        self.waiter.abort()
 
 
 class AdmissionQueue:
@@ -109,12 +122,12 @@ class AdmissionQueue:
         """Charge ``weight`` to the client's turns: a response was larger than announced."""
         self._queue.owe(client, weight)
 
-    def leave(self, place: Place, now_ms: int, *, keep: bool = False) -> None:
-        """Leave the queue before the turn; with ``keep`` the place is kept for KEEPS_MS for the next ``join``."""
+    def leave(self, place: Place, now_ms: int) -> None:
+        """Leave the queue before the turn; the place is kept for KEEPS_MS for the next ``join``."""
         place.is_dissolved = False
         if place.parties:
             self._queue.remove(place)
-            place.kept_until_ms = now_ms + KEEPS_MS if keep else 0
+            place.kept_until_ms = now_ms + KEEPS_MS
 
     def serve(self, now_ms: int) -> None:
         """Admit the requests that may go, in turn, and set an alarm for the rest."""
@@ -146,16 +159,10 @@ class AdmissionQueue:
         self._alarm(self, self._asked_ms + KEEPS_MS)
 
     def dissolve(self) -> list[Place]:
-        """Empty the queue and return the places in order, each for ``send_on``: limits, and perhaps the mapping of
+        """Empty the queue and return the places in order, for ``throttle_over``: limits, and perhaps the mapping of
         clients to counters, have changed.
         """
         places = [place for place in self._queue.take_all() if isinstance(place, Place)]
         for place in places:
             place.is_dissolved = True
         return places
-
-    def send_on(self, place: Place, now_ms: int) -> None:
-        """Make the waiter at a dissolved place decide again, unless it has left."""
-        if place.is_dissolved:
-            place.is_dissolved = False
-            place.waiter.sent_on(now_ms)

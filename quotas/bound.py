@@ -101,6 +101,11 @@ class Bound(Debt):
         return self.rule is not None and self.rule.cap
 
     @property
+    def is_dropped(self) -> bool:
+        """Whether the engine dropped it as idle. It has no debt."""
+        return self._live is None
+
+    @property
     def live(self) -> "Bound":
         """The registered bound of its key: usually itself."""
         return self._live or self._find_live()
@@ -144,10 +149,7 @@ class Bound(Debt):
             self._aside = 0.0
 
     def may_go(self, now_ms: int) -> int:
-        """Return ``now_ms`` if a request may go now, ignoring those queued before it; else when to ask again.
-
-        Must be called on the live counter.
-        """
+        """Return ``now_ms`` if a request may go now, ignoring those queued before it; else when to ask again."""
         owed_ms = self.owed_ms(now_ms)
         if owed_ms and self._cap_ms is not None:
             return self._turn_within_debt(now_ms, owed_ms)
@@ -284,6 +286,10 @@ class Inert(Bound):
     """The counter of clients without any configured quota of the kind: it records nothing."""
 
     __slots__ = ()
+
+    @property
+    def is_dropped(self) -> bool:
+        return False
 
     @property
     def live(self) -> "Bound":

@@ -39,7 +39,7 @@ class Debt(Rate):
         """Usage reserved for a promised request, which may pass despite a debt."""
 
     def owe(self, throttle_ms: int, now_ms: int) -> None:
-        """Add the throttle time of a charge to the debt. Must be called on the live counter."""
+        """Add the throttle time of a charge to the debt."""
         if self._cap_ms is None:
             self._until_ms = max(self._until_ms, now_ms + throttle_ms)
         self.shut = True
@@ -97,10 +97,7 @@ class Debt(Rate):
         return min([moment_ms, *[end_ms for end_ms in ends_ms if end_ms > now_ms]])
 
     def fits(self, value: float, now_ms: int) -> bool:
-        """Fast check whether ``value`` may be recorded without a debt: True is certain, False is not.
-
-        Must be called on the live counter.
-        """
+        """Fast check whether ``value`` may be recorded without a debt: True is certain, False is not."""
         if self.shut or self._limit is None or now_ms >= self._due_ms:
             return False
         sample = self._current

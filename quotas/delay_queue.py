@@ -12,14 +12,21 @@ MANY: Final = 2**31
 
 
 class Handle(Generic[T]):
-    """A handle to one entry of a DelayQueue, to discard it."""
+    """A handle to one entry of a DelayQueue."""
 
-    __slots__ = ("end_ms", "item", "waiting")
+    __slots__ = ("_queue", "end_ms", "item", "waiting")
 
-    def __init__(self, item: T, end_ms: int) -> None:
+    def __init__(self, queue: "DelayQueue[T]", item: T, end_ms: int) -> None:
+        self._queue = queue
         self.item = item
         self.end_ms = end_ms
         self.waiting = True
+
+    def cancel(self) -> None:
+        """Remove the entry before its end; does nothing if it is already out."""
+        if self.waiting:
+            self.waiting = False
+            self._queue.note_cancelled()
 
 
 class DelayQueue(Generic[T]):
@@ -40,35 +47,35 @@ class DelayQueue(Generic[T]):
 
     def add(self, end_ms: int, item: T) -> Handle[T]:
         """Add ``item`` with its end time."""
-        handle = Handle(item, end_ms)
+        handle = Handle(self, item, end_ms)
         heappush(self._heap, (end_ms, self._added, handle))
         self._added += 1
         self._waiting += 1
         return handle
 
-    def discard(self, handle: Handle[T]) -> None:
-        """Remove an entry before its end; does nothing if it is already out."""
-        if not handle.waiting:
-            return
-        handle.waiting = False
+    def note_cancelled(self) -> None:
+        """Take note of an entry that waits no longer (called by its handle)."""
         self._waiting -= 1
         # Removed from the heap lazily: at most about half of the heap is dead.
         if len(self._heap) > 2 * self._waiting + 8:
             self._heap = [entry for entry in self._heap if entry[2].waiting]
             heapify(self._heap)
 
-    def due(self, now_ms: int | None, most: int = MANY) -> list[T]:
-        """Remove and return items whose end has come (end <= now), in order of end, at most ``most``. With None, all
-        items.
-        """
+    def due(self, now_ms: int, most: int = MANY) -> list[T]:
+        """Remove and return items whose end has come (end <= now), in order of end, at most ``most``."""
         items: list[T] = []
-        while self._heap and (now_ms is None or self._heap[0][0] <= now_ms) and len(items) < most:
+        while self._heap and self._heap[0][0] <= now_ms and len(items) < most:
             handle = heappop(self._heap)[2]
             if handle.waiting:
                 handle.waiting = False
                 self._waiting -= 1
                 items.append(handle.item)
         return items
+
+    def hasten(self, now_ms: int) -> None:
+        """Let the end of all items have come."""
+        self._heap = [(min(end_ms, now_ms), number, handle) for end_ms, number, handle in self._heap]
+        heapify(self._heap)
 
     def next_end(self) -> int | None:
         """Return the earliest end time, for the next timer; None when the queue is empty."""

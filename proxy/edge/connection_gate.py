@@ -132,7 +132,7 @@ class ConnectionGate:
             self._close(next(iter(self._held)))
 
     def _close(self, held: "_HeldSocket") -> None:
-        self._throttling.unmute(KIND, self._held[held])
+        self._held[held].cancel()
         held.abort()
 
     def _imagine(self, listener: str, now_ms: int) -> None:

@@ -36,7 +36,7 @@ async def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
             if looked_at % SLICE == 0:
                 await asyncio.sleep(0)
             if session.peer.replace("[", "").replace("]", "") == wanted and not session.closed:
-                user = session.user
+                user = session.identity.user
                 return {
                     "listener": listener.name,
                     "peer": session.peer,

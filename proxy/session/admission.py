@@ -44,14 +44,17 @@ _AGAIN_MS: Final = 100
 class Wait:
     """A stay in a counter's queue."""
 
-    __slots__ = ("account", "alarm", "bound", "cap", "cost", "place", "since_ms", "what")
+    __slots__ = ("account", "alarm", "bound", "cap", "place", "rest", "since_ms", "what")
 
-    def __init__(self, what: Waiting, account: Account, bound: Bound, place: Place, cost: float, now_ms: int) -> None:
+    def __init__(
+        self, what: Waiting, account: Account, bound: Bound, place: Place, rest: tuple[Bound, ...], now_ms: int
+    ) -> None:
         self.what = what
         self.account = account
         self.bound = bound
         self.place = place
-        self.cost = cost
+        self.rest = rest
+        """All counters that a body has to pass: no policy asks them again when it is admitted."""
         self.since_ms = now_ms
         self.cap = bound.rule if bound.is_cap else None
         """The cap that it waits for; its counter may be of another rule, or of none, before that is over."""
@@ -72,7 +75,6 @@ class Ticket:
         "_number",
         "_passed",
         "_promises",
-        "_rest",
         "_session",
         "_wait",
         "empty_ms",
@@ -89,8 +91,6 @@ class Ticket:
         """The counters that it may pass now, whatever is owed: that of its turn, and those of ``_forced``."""
         self._forced: tuple[Bound, ...] = ()
         """The counters that it waits for no longer."""
-        self._rest: tuple[Bound, ...] = ()
-        """All counters that the rest of a request has to pass, where they are several."""
         self._number = NO_NUMBER
         """Its number in every queue; none while it waits in no queue and has no turn."""
         self._asked: tuple[Bound, ...] = ()
@@ -125,42 +125,39 @@ class Ticket:
         ``cost`` is what it will be charged, as far as that has come: others are told to wait for it. ``weight`` counts
         against its client's turns, by default the same.
         """
-        self._rest = bounds if what is Waiting.BODY and len(bounds) > 1 else ()
-        for bound in bounds:  # noqa: SIM110  hot, and compiled a generator is an object
-            if not self._ask_one(what, account, bound.live, cost, now_ms, weight):
+        for bound in bounds:
+            if not (self.has_passed(bound) or (not bound.queue and bound.may_go(now_ms) <= now_ms)):
+                rest = bounds if what is Waiting.BODY else ()
+                self.wait(what, account, bound, cost, now_ms, weight, rest)
                 return False
-        return True
-
-    def _ask_one(
-        self, what: Waiting, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0
-    ) -> bool:
-        if self.has_passed(bound) or (not bound.queue and bound.may_go(now_ms) <= now_ms):
             if self._number:
                 self._asked = (*self._asked, bound)
-            return True
-        self.wait(what, account, bound, cost, now_ms, weight)
-        return False
+        return True
 
     def went(self, now_ms: int) -> None:
-        """Note that it has passed all its counters: the next request asks for itself."""
-        if self._number:
-            self._forget(now_ms)
-
-    def _forget(self, now_ms: int) -> None:
+        """Note that it has passed all its counters, or will not: the next request asks for itself."""
+        if not self._number:
+            return
         number, promises = self._number, self._promises
-        self._passed = self._forced = self._asked = self._promises = self._rest = ()
+        self._passed = self._forced = self._asked = self._promises = ()
         self._number = NO_NUMBER
         self.empty_ms = 0
-        for each in promises:
-            bound = each.live
+        for bound in promises:
             bound.end_promise(number)
             if bound.queue:
                 self._session.rules.throttling.alarm(bound.queue, now_ms)
 
     def wait(
-        self, what: Waiting, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0
+        self,
+        what: Waiting,
+        account: Account,
+        bound: Bound,
+        cost: float,
+        now_ms: int,
+        weight: float = 0.0,
+        rest: tuple[Bound, ...] = (),
     ) -> None:
-        """Wait in the queue of a counter, its live bound."""
+        """Wait in the queue of a counter; a body passes all counters of ``rest`` before it goes on."""
         throttling = self._session.rules.throttling
         bound.shut = True
         if not self._number:
@@ -185,13 +182,10 @@ class Ticket:
         self._asked = ()
         if what is not Waiting.ANSWER:
             self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
-        wait = self._wait = Wait(what, account, bound, place, cost, now_ms)
-        throttling.note_wait(bound)
+        wait = self._wait = Wait(what, account, bound, place, rest, now_ms)
         if is_debug():
             log.debug("waits", peer=self._session.peer, request=self.describe(now_ms))
-        account.meter.note_wait(bound.kind, 1, now_ms)
-        if wait.cap is not None:
-            account.meter.note_cap_wait(bound.kind, wait.cap, 1, now_ms)
+        throttling.counts.wait(account, bound, wait.cap, 1, now_ms)
         latest_ms = self._latest_ms(what, bound)
         if latest_ms < NEVER_MS:
             wait.alarm = throttling.wake(self, max(latest_ms, now_ms))
@@ -264,7 +258,7 @@ class Ticket:
     def _may_go_early(wait: Wait, now_ms: int) -> bool:
         if wait.what in (Waiting.SHARE_FETCH, Waiting.ANSWER):
             return wait.bound.owed_ms(now_ms) <= _NEARLY_MS
-        return wait.bound.live.may_bring_forward(now_ms, LENIENCE_MS)
+        return wait.bound.may_bring_forward(now_ms, LENIENCE_MS)
 
     def abort(self) -> None:
         """End the session: to go on has failed (called by the delay queue)."""
@@ -280,41 +274,37 @@ class Ticket:
         wait = self._wait
         if wait is None:
             return
-        self._kept = self._end(now_ms, keep=True)
+        self._end(now_ms)
         self._asked = ()
         if turn:
-            self._passed = (*self._forced, wait.bound.live)
+            self._passed = (*self._forced, wait.bound)
             if forced:
                 self._forced = self._passed
-            for other in self._rest:
-                if not self._ask_one(wait.what, wait.account, other.live, wait.cost, now_ms):
-                    return
+            if not self.ask(wait.what, wait.account, wait.rest, wait.place.cost, now_ms):
+                return
         else:
             self._passed = self._forced
         contained("turn", self._session.resume, wait.what, now_ms, otherwise=self._session.abort)
         if self._wait is None:
-            self._forget(now_ms)  # a turn that is not taken at once is lost: what else holds the session may last
+            self.went(now_ms)  # a turn that is not taken at once is lost: what else holds the session may last
 
-    def _end(self, now_ms: int, *, keep: bool = False) -> Place | None:
-        """Leave the queue. With ``keep``, return the place, which is kept for a while."""
+    def _end(self, now_ms: int) -> None:
+        """Leave the queue, where the place is kept for a while."""
         wait = self._wait
         if wait is None:
-            return None
+            return
         self._wait = None
         if wait.alarm is not None:
-            self._session.rules.throttling.unwake(wait.alarm)
-        bound, meter, waited_ms = wait.bound, wait.account.meter, now_ms - wait.since_ms
-        self._session.rules.throttling.note_waited(bound, waited_ms)
-        meter.note_wait(bound.kind, -1, now_ms, waited_ms)
-        if wait.cap is not None:
-            meter.note_cap_wait(bound.kind, wait.cap, -1, now_ms, waited_ms)
-        wait.place.queue.leave(wait.place, now_ms, keep=keep)
-        return wait.place
+            wait.alarm.cancel()
+        waited_ms = now_ms - wait.since_ms
+        self._session.rules.throttling.counts.wait(wait.account, wait.bound, wait.cap, -1, now_ms, waited_ms)
+        wait.place.queue.leave(wait.place, now_ms)
+        self._kept = wait.place
 
     def leave(self, now_ms: int) -> None:
         """Wait for nothing any more: the connection is gone."""
         self._end(now_ms)
-        self._forget(now_ms)
+        self.went(now_ms)
 
 
 def _where(place: Place) -> str:
@@ -329,61 +319,49 @@ def _where(place: Place) -> str:
 
 
 class Mute:
-    """Applies throttles to one connection. It has at most one place in the delay queues: of the throttle that ends
-    last.
-    """
+    """The throttle of one connection: of several, the one that ends last."""
 
-    __slots__ = ("_end_ms", "_handle", "_kind", "_session")
+    __slots__ = ("_alarm", "_session")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
-        self._kind = QuotaKind.PRODUCER_BYTE_RATE
-        self._end_ms = 0
-        self._handle: Alarm | None = None
+        self._alarm: Alarm | None = None
 
     @property
     def is_on(self) -> bool:
-        return self._handle is not None
+        return self._alarm is not None
 
     def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
-        """Let the counter owe the throttle that the engine computed, and mute for it; return the time to tell.
+        """Let the counters owe the throttle that the engine computed, and mute for it; return the time to tell.
 
         That is when its next request could go: after those that wait already. A ceiling and a deadline for a
         re-authentication shorten the wait of this connection, not the counter's debt. A connection with group or
         transaction traffic is not muted: its next Produce or Fetch waits by itself.
         """
-        throttling = self._session.rules.throttling
-        bound = account.bound(kind)
-        if account.caps(kind):
-            bound = throttling.strictest(account, kind, now_ms)
-        else:
-            bound.live.owe(throttle_ms, now_ms)
-        counter = bound.live
+        session, throttling = self._session, self._session.rules.throttling
+        counter, longest_ms = account.bounds(kind)[0], -1  # the one that delays it for longest
+        for each in account.bounds(kind):
+            if over_ms := each.check(now_ms):
+                each.owe(over_ms, now_ms)
+                delay_ms = throttling.allow(max(over_ms, each.owed_ms(now_ms)), each)
+                if delay_ms > longest_ms:
+                    counter, longest_ms = each, delay_ms
         most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
         throttle_ms = min(throttling.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter), most_ms)
-        throttling.given(account, kind, bound, throttle_ms, now_ms)
-        room_ms = max(self._session.sasl.deadline_ms - now_ms, 0)
-        waiting_ms = counter.waiting_ms(self._session.identity.path(account))
+        throttling.counts.given(account, counter, throttle_ms, now_ms)
+        room_ms = max(session.sasl.deadline_ms - now_ms, 0)
+        waiting_ms = counter.waiting_ms(session.identity.path(account))
         told_ms = min(throttling.allow(throttle_ms + waiting_ms, counter), room_ms, most_ms)
-        if told_ms > 0 and not self._session.identity.coordinates:
-            self._lengthen(kind, now_ms + min(throttle_ms, room_ms))
+        if told_ms > 0 and not session.identity.coordinates:
+            end_ms = now_ms + min(throttle_ms, room_ms)
+            if self._alarm is None or end_ms > self._alarm.end_ms:
+                self.forget()
+                self._alarm = throttling.mute(kind, session, end_ms)
+                session.muted()
         return told_ms
 
-    def _lengthen(self, kind: QuotaKind, end_ms: int) -> None:
-        """Mute until ``end_ms``, unless it lasts longer already."""
-        if self._handle is not None and end_ms <= self._end_ms:
-            return
-        self.forget()
-        self._kind, self._end_ms = kind, end_ms
-        self._handle = self._session.rules.throttling.mute(kind, self._session, end_ms)
-        self._session.muted()
-
-    def ended(self) -> None:
-        """Note that the time is over."""
-        self._handle = None
-
     def forget(self) -> None:
-        """Leave the queue before the time is over: the connection is gone, or muted for longer."""
-        if self._handle is not None:
-            self._session.rules.throttling.unmute(self._kind, self._handle)
-            self._handle = None
+        """Mute no longer: the time is over, or the connection is gone, or muted for longer."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None

@@ -80,15 +80,6 @@ UNTIL_ANSWERED: Final = ANSWERING | CROWDED | DRAINING | FINISHED
 """The reasons that end when what is in flight has been answered."""
 
 
-class Flow:
-    """One side of a session: the reasons why it is not read."""
-
-    __slots__ = ("reasons",)
-
-    def __init__(self) -> None:
-        self.reasons = 0
-
-
 class Event(IntEnum):
     """An event that changes the reasons of a side."""
 
@@ -136,3 +127,19 @@ def end(event: Event, before: int, ended: int) -> int:
     for watch in _watch:
         watch(event, before, 0, ended)
     return before & ~ended
+
+
+class Flow:
+    """One direction of a session: why its end is not read."""
+
+    __slots__ = ("reasons",)
+
+    def __init__(self) -> None:
+        self.reasons = 0
+
+    def read_tokens(self, raw: bool) -> None:
+        """Read SASL tokens without headers from now on, or frames again."""
+        if raw:
+            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
+        else:
+            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)

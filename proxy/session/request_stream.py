@@ -26,7 +26,6 @@ from proxy.session.flow import (
     Event,
     Flow,
     begin,
-    end,
 )
 from proxy.session.policies.requests import Policies
 from proxy.session.rules import FREE_BYTES
@@ -39,6 +38,7 @@ class RequestStream(Flow):
     """The requests of one client, until they are with the broker."""
 
     __slots__ = (
+        "_answers_here",
         "_held_since_ms",
         "_is_gathered",
         "_paused",
@@ -58,9 +58,11 @@ class RequestStream(Flow):
         self.splitter = FrameSplitter(REQUEST_HEAD, session.rules.request_limit)
         self._held_since_ms: int | None = None
         """Since when the requests that the splitter holds have been held, if for a reason of ours."""
+        self._answers_here = False
+        """The last request is answered by the proxy itself, and so most likely is the next: no more are split off."""
         self._paused = False
         self._is_gathered = False
-        """So much of this client is kept that it counts (``Gathering``)."""
+        """So much of this client is kept that it counts (``HeldRequests``)."""
         self.write: Callable[[bytes], None] = dropped
         """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
 
@@ -109,7 +111,7 @@ class RequestStream(Flow):
         """Take note of what is kept of a request that is not whole, or of who has not proved who he is. Raises
         ProtocolError where this client's is the most of what is too much.
         """
-        gathering, splitter = self.session.rules.gathering, self.splitter
+        gathering, splitter = self.session.rules.held_requests, self.splitter
         self._is_gathered = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
         if not self._is_gathered:
             gathering.forget(self.session)
@@ -158,16 +160,15 @@ class RequestStream(Flow):
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
         held_ms = 0 if self._held_since_ms is None else now_ms - self._held_since_ms
-        chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
-        self._look_for_crowd()
-        if self.reasons & AT_BORDER and 0 < position < len(chunk):  # the frame under way is the last to go
-            splitter.hold(chunk, position, 0)
-            self._forward(chunk, 0, position)
-            self._pause()
-            return
+        most = 1 if self._answers_here else _MAX_AT_ONCE
+        chunk, position, heads = splitter.split(data, most)
         edits: list[Splice] = []
         stop = len(chunk)
         for head in heads:
+            if self.reasons & AT_BORDER or len(self.session.in_flight) >= MAX_IN_FLIGHT:
+                splitter.hold(chunk, position, 0)
+                stop = position
+                break
             decision = self.policies.before(chunk, position, head, now_ms)
             if isinstance(decision, (Park, Need)):
                 splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
@@ -181,20 +182,20 @@ class RequestStream(Flow):
                 if decision.edit is not None:
                     edits.append(decision.edit)
             else:
-                self._reply(decision)
                 edits.append(Splice(position, end, b""))
+                self._reply(decision)
             position = end
-            self._look_for_crowd()
-            if self.reasons & AT_BORDER:
-                if position < stop:
-                    splitter.hold(chunk, position, 0)
-                    stop = position
-                break
-        self._forward(chunk, 0, stop, edits)
+        self._forward(chunk, stop, edits)
+        if len(self.session.in_flight) >= MAX_IN_FLIGHT:
+            self.reasons = begin(Event.READ, self.reasons, CROWDED)
+        self._answers_here = bool(self.reasons & LOCAL)
         if self.reasons & RAW_TOKENS:
             self._take_tokens(now_ms)
             return
         if splitter.held_bytes and splitter.ready and not self.reasons & AT_BORDER:
+            if most == 1:
+                self._take_frames(b"", now_ms)
+                return
             self.stop_for(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
@@ -206,16 +207,9 @@ class RequestStream(Flow):
         else:
             self.session.client.write(reply.answer)
 
-    def _look_for_crowd(self) -> None:
-        if len(self.session.in_flight) >= MAX_IN_FLIGHT:
-            self.reasons = begin(Event.READ, self.reasons, CROWDED)
-
-    def _forward(self, chunk: bytes, start: int, stop: int, edits: Sequence[Splice] = ()) -> None:
-        """Write a part of a chunk to the broker, as its requests may go."""
-        if not edits:
-            if start < stop:
-                self.write(chunk[start:stop])
-            return
+    def _forward(self, chunk: bytes, stop: int, edits: Sequence[Splice]) -> None:
+        """Write a chunk to the broker as far as ``stop``, as its requests may go."""
+        start = 0
         parts: list[bytes] = []
         for edit in edits:
             parts += (chunk[start : edit.begin], edit.data)
@@ -227,11 +221,8 @@ class RequestStream(Flow):
     # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
 
     def read_tokens(self, raw: bool) -> None:
-        """Read tokens from now on (SaslHandshake v0; GSSAPI without any handshake), or requests again."""
-        if raw:
-            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
-        else:
-            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
+        super().read_tokens(raw)
+        if not raw:
             self.session.in_flight.clear()  # the last token of GSSAPI gets no answer of its own
 
     def _take_tokens(self, now_ms: int) -> None:
@@ -278,7 +269,7 @@ class RequestStream(Flow):
         if self.body is not None:
             self.body.leave(self.splitter.remaining)
             self.body = None
-        self.session.rules.gathering.forget(self.session)
+        self.session.rules.held_requests.forget(self.session)
         self.policies.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on

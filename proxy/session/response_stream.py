@@ -16,8 +16,6 @@ from proxy.session.context import SessionContext, Wire
 from proxy.session.exchange import Exchange, Need, Park
 from proxy.session.flow import (
     ANSWER_BORDER,
-    HELD_BACK,
-    OVERSIZED,
     RAW_TOKENS,
     UNTIL_ANSWERED,
     WALKED,
@@ -41,7 +39,7 @@ class ResponseStream(Flow):
     """The answers of one broker connection, until they are with the client."""
 
     __slots__ = (
-        "_broker",
+        "broker",
         "latencies",
         "policies",
         "requests",
@@ -57,7 +55,7 @@ class ResponseStream(Flow):
         self.policies = policies
         self.requests = requests
         self.responses = responses
-        self._broker: Wire | None = None
+        self.broker: Wire | None = None
         self.latencies = session.rules.latencies.of(UNKNOWN)
         self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.rules.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
@@ -189,31 +187,7 @@ class ResponseStream(Flow):
             self.write(chunk[start:position])
         self.splitter.hold(chunk, position, needs)
 
-    @property
-    def idle(self) -> bool:
-        """Everything in flight has been answered, to the last byte."""
-        return not self.session.in_flight and not self.splitter.remaining and not self.splitter.held_bytes
-
-    def walk_on(self, now_ms: int) -> None:
-        """Do a further slice of the long answer that is under way; behind the last one go on with what came since."""
-        rewriting = self.responses.under_way
-        if rewriting is None:
-            return
-        if not rewriting.advance():
-            self.session.rules.later(self.session.next_slice)
-            return
-        self.reasons = end(Event.NEXT, self.reasons, WALKED)
-        self.feed(b"", now_ms)
-        self._resume()
-
     # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
-
-    def read_tokens(self, raw: bool) -> None:
-        """Read tokens from now on, or answers again."""
-        if raw:
-            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
-        else:
-            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
 
     def _take_tokens(self, now_ms: int) -> None:
         """Pass on the broker's tokens; the one that ends the exchange is the last. ProtocolError for one too many."""
@@ -242,33 +216,22 @@ class ResponseStream(Flow):
 
     # -------------------------------------------------------------------------------------- stopping and going on
 
-    def connected(self, broker: Wire, broker_id: int) -> None:
-        """Take answers from ``broker`` (node id, -1: not known yet)."""
-        self._broker = broker
-        self.set_broker(broker_id)
-
-    def set_broker(self, broker_id: int) -> None:
-        """Take that node id for the broker's."""
-        self.latencies = self.session.rules.latencies.of(broker_id)
-
-    def release(self, now_ms: int) -> None:
-        """Go on with an answer that was held back for its throttle time."""
-        self._release(Event.THROTTLE_OVER, HELD_BACK, now_ms)
-
-    def turn(self, now_ms: int) -> None:
-        """Go on with an answer that waited for its turn."""
-        self._release(Event.ADMITTED, OVERSIZED, now_ms)
-
-    def _release(self, event: Event, reason: int, now_ms: int) -> None:
-        if self.reasons & reason:
-            self.reasons = end(event, self.reasons, reason)
-            self.feed(b"", now_ms)
-            self._resume()
+    def release(self, event: Event, reason: int, now_ms: int) -> None:
+        """Go on with an answer if it was held for that reason: with its next slice, if that was others' turn."""
+        if not self.reasons & reason:
+            return
+        long = self.responses.under_way
+        if reason == WALKED and long is not None and not long.advance():
+            self.session.rules.later(self.session.next_slice)
+            return
+        self.reasons = end(event, self.reasons, reason)
+        self.feed(b"", now_ms)
+        self._resume()
 
     def stop(self, event: Event, reason: int) -> None:
         """Do not read the broker while ``reason`` holds."""
-        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
-            self._broker.pause_reading()
+        if not self.reasons & ~RAW_TOKENS and self.broker is not None:
+            self.broker.pause_reading()
         self.reasons = begin(event, self.reasons, reason)
 
     def go(self, event: Event, reason: int) -> None:
@@ -277,5 +240,5 @@ class ResponseStream(Flow):
         self._resume()
 
     def _resume(self) -> None:
-        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
-            self._broker.resume_reading()
+        if not self.reasons & ~RAW_TOKENS and self.broker is not None:
+            self.broker.resume_reading()

@@ -1,7 +1,7 @@
 """State and settings that all sessions of a worker share."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from protocol.errors import Cause, ProtocolError
@@ -24,125 +24,75 @@ class Rejectable(Protocol):
     def reject(self, side: str, error: ProtocolError) -> None: ...
 
 
-class Gathering:
-    """The connections of which more is kept than is everybody's: bounded for all of them together.
+class HeldRequests:
+    """The bytes of requests that are held for clients, bounded for all connections together.
 
-    Kept are requests that are not whole yet (a SASL token, an AlterClientQuotas, a CreateTopics under a quota), and all
-    that connections send which have not proved who they are. A few KiB are everybody's: no login of a usual length ever
-    ends because strangers have begun long ones.
+    Counted are requests that are not whole yet (a SASL token, an AlterClientQuotas, a CreateTopics under a quota), and
+    all that connections send which have not proved who they are; but only of connections of which more than FREE_BYTES
+    are held: no login of a usual length ever ends because strangers have begun long ones.
     """
 
-    __slots__ = ("_kept", "bytes", "most_bytes")
+    __slots__ = ("_held", "bytes", "most_bytes")
 
     def __init__(self) -> None:
-        self._kept: dict[Rejectable, int] = {}
+        self._held: dict[Rejectable, int] = {}
         self.bytes = 0
-        """Kept of all of them together."""
         self.most_bytes = MOST_BYTES
 
-    def note(self, session: Rejectable, kept_bytes: int) -> Rejectable | None:
-        """Note how much is kept of ``session``. If the total is too much, return the session with most, to close it."""
-        self.bytes += kept_bytes - self._kept.get(session, 0)
-        self._kept[session] = kept_bytes
+    def note(self, session: Rejectable, held_bytes: int) -> Rejectable | None:
+        """Note how much is held of ``session``. If the total is too much, return the session with most, to close it."""
+        self.bytes += held_bytes - self._held.get(session, 0)
+        self._held[session] = held_bytes
         if self.bytes <= self.most_bytes:
             return None
-        return max(self._kept, key=lambda each: self._kept[each])
+        return max(self._held, key=lambda each: self._held[each])
 
     def forget(self, session: Rejectable) -> None:
-        """Take note that nothing is kept of ``session`` any more, or no more than is everybody's."""
-        self.bytes -= self._kept.pop(session, 0)
+        """Take note that nothing that counts is held of ``session`` any more."""
+        self.bytes -= self._held.pop(session, 0)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Rules:
     """Settings and state of all sessions of a worker; set once, read on the hot path."""
 
-    __slots__ = (
-        "_newer_api_versions",
-        "advertised",
-        "answerers",
-        "clock",
-        "costs",
-        "engine",
-        "errors",
-        "find_coordinator_limit",
-        "gathered_limit",
-        "gathering",
-        "latencies",
-        "later",
-        "mutations_limit",
-        "on_rejected",
-        "partitions",
-        "protected_topics",
-        "request_limit",
-        "response_limit",
-        "served",
-        "served_before_authentication",
-        "throttling",
-        "unauthenticated_request_limit",
-    )
-
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        throttling: Throttling,
-        served: dict[int, Served],
-        served_before_authentication: dict[int, Served],
-        advertised: Mapping[int, tuple[int, int]],
-        request_limit: int,
-        unauthenticated_request_limit: int,
-        response_limit: int,
-        find_coordinator_limit: int,
-        gathered_limit: int,
-        clock: Callable[[], int],
-        on_rejected: Callable[[str, ProtocolError, str], None],
-        later: Callable[[Callable[[], None]], None],
-        protected_topics: frozenset[bytes] = frozenset(),
-        answerers: Mapping[int, Answerer] = MappingProxyType({}),
-        errors: ResponseErrors | None = None,
-        latencies: Latencies | None = None,
-        mutations_limit: int = 256 * 1024,
-        partitions: Partitions | None = None,
-        gathering: Gathering | None = None,
-        costs: RequestCosts,
-    ) -> None:
-        self.engine = engine
-        self.throttling = throttling
-        self.served = served
-        self.served_before_authentication = served_before_authentication
-        self.advertised = advertised
-        """Version range by api key: what ApiVersions answers are cut down to."""
-        self.request_limit = request_limit
-        self.unauthenticated_request_limit = unauthenticated_request_limit
-        self.response_limit = response_limit
-        self.find_coordinator_limit = find_coordinator_limit
-        self.gathered_limit = gathered_limit
-        """Limit for answers that are held in memory whole; those with records have ``response_limit`` alone."""
-        self.errors = errors or ResponseErrors()
-        self.gathering = gathering or Gathering()
-        """The bytes of requests that the proxy keeps for clients."""
-        self.latencies = latencies or Latencies()
-        """How long brokers take to answer."""
-        self.clock = clock
-        self.on_rejected = on_rejected
-        """(side, error, peer): a side broke the protocol and its session is closed."""
-        self.later = later
-        """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
-        self.protected_topics = protected_topics
-        """Topics that no client may produce to through the proxy."""
-        self.answerers = answerers
-        """The answerers in place of the broker, by api key."""
-        self.mutations_limit = mutations_limit
-        """Limit for requests that create or delete topics, which are held in memory whole under a quota for that."""
-        self.partitions: Partitions = partitions or NoPartitions()
-        self.costs = costs
-        self._newer_api_versions = NewerApiVersions(advertised.get(API_VERSIONS_KEY, (0, 0))[1])
+    engine: Engine
+    throttling: Throttling
+    served: dict[int, Served]
+    served_before_authentication: dict[int, Served]
+    advertised: Mapping[int, tuple[int, int]]
+    """Version range by api key: what ApiVersions answers are cut down to."""
+    request_limit: int
+    unauthenticated_request_limit: int
+    response_limit: int
+    find_coordinator_limit: int
+    gathered_limit: int
+    """Limit for answers that are held in memory whole; those with records have ``response_limit`` alone."""
+    mutations_limit: int = 256 * 1024
+    """Limit for requests that create or delete topics, which are held in memory whole under a quota for that."""
+    clock: Callable[[], int]
+    on_rejected: Callable[[str, ProtocolError, str], None]
+    """(side, error, peer): a side broke the protocol and its session is closed."""
+    later: Callable[[Callable[[], None]], None]
+    """Calls back when others have had their turn (``CallQueue``): nothing long is done at once."""
+    protected_topics: frozenset[bytes] = frozenset()
+    """Topics that no client may produce to through the proxy."""
+    answerers: Mapping[int, Answerer] = field(default_factory=dict)
+    """The answerers in place of the broker, by api key."""
+    errors: ResponseErrors = field(default_factory=ResponseErrors)
+    latencies: Latencies = field(default_factory=Latencies)
+    """How long brokers take to answer."""
+    partitions: Partitions = field(default_factory=NoPartitions)
+    held_requests: HeldRequests = field(default_factory=HeldRequests)
+    costs: RequestCosts
 
     def answerer(self, key_version: int) -> Answerer:
         """Return who answers an API version here. Raises ProtocolError for one that is not served at all."""
         api_key, api_version = key_version >> 16, key_version & 0xFFFF
-        if api_key == API_VERSIONS_KEY and self._newer_api_versions.takes(api_version):
-            return self._newer_api_versions
+        if api_key == API_VERSIONS_KEY:
+            newer = NewerApiVersions(self.advertised.get(api_key, (0, 0))[1])
+            if newer.takes(api_version):
+                return newer
         lowest, highest = self.advertised.get(api_key, (0, -1))
         if api_key in self.answerers and lowest <= api_version <= highest:
             return self.answerers[api_key]

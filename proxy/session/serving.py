@@ -63,14 +63,27 @@ GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE | PROVES
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
-_SHARE_FETCH_KEY: Final = 78
-_FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
-_MUTATION_KEYS: Final = frozenset((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS))
-_SASL_KEYS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
+_FETCH_KEYS: Final = (FETCH_KEY, 78)  # ShareFetch
+_SASL_KEYS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
 # JoinGroup, Heartbeat, LeaveGroup, SyncGroup, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit,
 # ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat: members and transactions that time out.
-_COORDINATION_KEYS: Final = frozenset((11, 12, 13, 14, 24, 25, 26, 28, 68, 76, 88))
+_COORDINATION_KEYS: Final = (11, 12, 13, 14, 24, 25, 26, 28, 68, 76, 88)
+
+_ON_REQUEST: Final[Mapping[int, int]] = {
+    PRODUCE_KEY: PRODUCE,
+    **dict.fromkeys(_FETCH_KEYS, FETCH),
+    **dict.fromkeys(_SASL_KEYS, AUTHENTICATE),
+    FIND_COORDINATOR: LOOK_UP,
+    **dict.fromkeys((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS), MUTATE),
+    **dict.fromkeys(_COORDINATION_KEYS, COORDINATE),
+}
+"""By api key; FORWARD for all others."""
+_BEFORE_AUTHENTICATION: Final[Mapping[int, int]] = {
+    **dict.fromkeys(_SASL_KEYS, AUTHENTICATE),
+    API_VERSIONS_KEY: GREET,
+}
+"""By api key; PROVE for all others."""
 
 
 class Served:
@@ -108,13 +121,15 @@ def serve(
         lowest, highest = limits.get(spec.api_key, (0, -1))
         if not lowest <= spec.api_version <= highest:
             continue
+        if not authenticated:
+            on_request = _BEFORE_AUTHENTICATION.get(spec.api_key, PROVE)
+        elif spec.api_key in answered:
+            on_request = ANSWER
+        else:
+            on_request = _ON_REQUEST.get(spec.api_key, FORWARD)
         before_kip_219 = spec.obeyed_from is not None and spec.api_version < spec.obeyed_from
-        table[key_version] = Served(
-            spec,
-            on_request=_on_request(spec.api_key, answered) if authenticated else _before_authentication(spec.api_key),
-            on_answer=_on_answer(spec),
-            delayed=response == "delay" or (response == "auto" and before_kip_219),
-        )
+        delayed = response == "delay" or (response == "auto" and before_kip_219)
+        table[key_version] = Served(spec, on_request=on_request, on_answer=_on_answer(spec), delayed=delayed)
     return table
 
 
@@ -129,28 +144,6 @@ def requests_by_api(tables: Iterable[Mapping[int, Served]]) -> list[int]:
         for served in table.values():
             requests[served.spec.api_key] += served.requests
     return requests
-
-
-def _before_authentication(api_key: int) -> int:
-    if api_key in _SASL_KEYS:
-        return AUTHENTICATE
-    return GREET if api_key == API_VERSIONS_KEY else PROVE
-
-
-def _on_request(api_key: int, answered: Collection[int]) -> int:
-    if api_key in answered:
-        return ANSWER
-    if api_key == PRODUCE_KEY:
-        return PRODUCE
-    if api_key in _FETCH_KEYS:
-        return FETCH
-    if api_key in _SASL_KEYS:
-        return AUTHENTICATE
-    if api_key == FIND_COORDINATOR:
-        return LOOK_UP
-    if api_key in _MUTATION_KEYS:
-        return MUTATE
-    return COORDINATE if api_key in _COORDINATION_KEYS else FORWARD
 
 
 def _on_answer(spec: ApiSpec) -> int:

@@ -20,13 +20,16 @@ from proxy.session.flow import (
     CROWDED,
     DRAINING,
     FINISHED,
+    HELD_BACK,
     HELD_UP,
     IN_LINE,
     LOCAL,
     MIDWAY,
+    OVERSIZED,
     THROTTLED,
     TURN,
     UNTAKEN,
+    WALKED,
     Event,
     end,
 )
@@ -43,11 +46,10 @@ class Session(SessionContext):
 
     __deletable__ = ("answers", "policies", "requests")  # for mypyc
     __slots__ = (
-        "_broker",
-        "_client_blocked",
         "_is_over",
         "_on_closed",
         "answers",
+        "broker",
         "policies",
         "requests",
     )
@@ -68,9 +70,8 @@ class Session(SessionContext):
     ) -> None:
         super().__init__(rules, client, peer)
         self._on_closed = on_closed
-        self._broker: Wire | None = None
+        self.broker: Wire | None = None
         self._is_over = False
-        self._client_blocked = False
         self.identity = ClientIdentity(accounts, self.in_flight, peer, user, exempt)
         self.sasl = SaslObserver(sasl, peer, self)
         self.mute = Mute(self)
@@ -90,32 +91,26 @@ class Session(SessionContext):
         ``write`` takes the requests for the broker, in place of its own; it raises ProtocolError for one that must not
         pass.
         """
-        self._broker = broker
+        self.broker = self.answers.broker = broker
         self.requests.write = write or broker.write
-        self.policies.set_broker(broker_id)
-        self.answers.connected(broker, broker_id)
-        now_ms = self.rules.clock()
-        self._go(Event.CONNECTED, CONNECTING, now_ms)
-        self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
+        self.broker_known(broker_id)
+        self._go(Event.CONNECTED, CONNECTING, self.rules.clock())
 
     def broker_known(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on."""
         self.policies.set_broker(broker_id)
-        self.answers.set_broker(broker_id)
+        self.answers.latencies = self.rules.latencies.of(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
-        if self.closed or blocked is self._client_blocked:
+        if self.closed or blocked is self.unread:
             return
-        self._client_blocked = blocked
         if blocked:
             self.answers.stop(Event.CLIENT_FULL, UNTAKEN)
             self.requests.stop(Event.CLIENT_FULL, UNTAKEN)
         else:
-            now_ms = self.rules.clock()
             self.answers.go(Event.CLIENT_READS, UNTAKEN)
-            self._go(Event.CLIENT_READS, UNTAKEN, now_ms)
-            self.answered(now_ms)
+            self._go(Event.CLIENT_READS, UNTAKEN, self.rules.clock())
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
@@ -156,6 +151,7 @@ class Session(SessionContext):
             self.close()
 
     def close(self) -> None:
+        """Close both ends; what was already forwarded is still sent."""
         if self.closed:
             return
         self.closed = True
@@ -168,8 +164,8 @@ class Session(SessionContext):
         contained("Session.close", self.sasl.leave)
         self.requests.write = self.answers.write = dropped
         contained("Session.close", self.client.close)
-        if self._broker is not None:
-            contained("Session.close", self._broker.close)
+        if self.broker is not None:
+            contained("Session.close", self.broker.close)
         self._on_closed(self)
 
     def end_lost(self) -> None:
@@ -181,8 +177,8 @@ class Session(SessionContext):
     def abort(self) -> None:
         self.close()
         self.client.abort()
-        if self._broker is not None:
-            self._broker.abort()
+        if self.broker is not None:
+            self.broker.abort()
 
     # ------------------------------------------------------------------------------------------- authentication
 
@@ -204,9 +200,9 @@ class Session(SessionContext):
         self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
 
     def throttle_over(self, now_ms: int) -> None:
-        self.mute.ended()
+        self.mute.forget()
         self.requests.reasons = end(Event.THROTTLE_OVER, self.requests.reasons, THROTTLED)
-        self._go_on_with_answer(self.answers.release, now_ms)
+        self._release_answer(Event.THROTTLE_OVER, HELD_BACK, now_ms)
         if not self.mute.is_on:  # what was held back may have muted anew
             self._go_on(now_ms)
         self.answered(now_ms)
@@ -217,13 +213,13 @@ class Session(SessionContext):
                 self.rules.throttling.dropped += 1
                 self.close()
                 return
-            self._go_on_with_answer(self.answers.turn, now_ms)
+            self._release_answer(Event.ADMITTED, OVERSIZED, now_ms)
+            self.answered(now_ms)
         elif waiting is Waiting.BODY:
             self._go(Event.ADMITTED, MIDWAY, now_ms)
         else:
             self._drop_unless_read()
             self._go(Event.ADMITTED, IN_LINE, now_ms)
-        self.answered(now_ms)
 
     @property
     def _has_gone(self) -> bool:
@@ -257,19 +253,17 @@ class Session(SessionContext):
             return
         self.identity.account.meter.bytes_out += len(answer)
         self.client.write(answer)
-        now_ms = self.rules.clock()
-        self._go(Event.LOCALLY_ANSWERED, LOCAL, now_ms)
-        self.answered(now_ms)
+        self._go(Event.LOCALLY_ANSWERED, LOCAL, self.rules.clock())
 
     def answered(self, now_ms: int) -> None:
         requests = self.requests
-        if self.closed or self._client_blocked:
+        if self.closed or self.unread:
             return
         if requests.reasons & CROWDED and len(self.in_flight) <= MAX_IN_FLIGHT // 2:
-            self._go(Event.ROOM, CROWDED, now_ms)
-        if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.answers.idle:
-            self._go(Event.ANSWERED, ANSWERING, now_ms)
-        if not self.answers.idle or self.closed:
+            self._end(Event.ROOM, CROWDED, now_ms)
+        if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.idle:
+            self._end(Event.ANSWERED, ANSWERING, now_ms)
+        if not self.idle or self.closed:
             return
         if requests.reasons & DRAINING:
             if not requests.splitter.remaining and not requests.reasons & LOCAL:
@@ -278,23 +272,17 @@ class Session(SessionContext):
             self.close()
 
     def next_requests(self) -> None:
-        contained("a session's turn", self._take_turn, otherwise=self.abort)
-
-    def _take_turn(self) -> None:
-        now_ms = self.rules.clock()
-        self._go(Event.NEXT, TURN, now_ms)
-        self.answered(now_ms)
+        contained("a session's turn", self._go, Event.NEXT, TURN, self.rules.clock(), otherwise=self.abort)
 
     def next_slice(self) -> None:
-        contained("a session's turn", self._walk_on, otherwise=self.abort)
+        now_ms = self.rules.clock()
+        contained("a session's turn", self._release_answer, Event.NEXT, WALKED, now_ms, otherwise=self.abort)
 
-    def _walk_on(self) -> None:
-        if not self.closed:
-            self._go_on_with_answer(self.answers.walk_on, self.rules.clock())
-
-    def _go_on_with_answer(self, go_on: Callable[[int], None], now_ms: int) -> None:
+    def _release_answer(self, event: Event, reason: int, now_ms: int) -> None:
+        if self.closed:
+            return
         try:
-            go_on(now_ms)
+            self.answers.release(event, reason, now_ms)
         except ProtocolError as error:
             self.reject(BROKER, error)
 
@@ -302,6 +290,11 @@ class Session(SessionContext):
         self.requests.write(question)
 
     def _go(self, event: Event, reasons: int, now_ms: int) -> None:
+        """Go on with requests, and see whether that was the last thing that a drain or a half-close waited for."""
+        self._end(event, reasons, now_ms)
+        self.answered(now_ms)
+
+    def _end(self, event: Event, reasons: int, now_ms: int) -> None:
         if not self.closed:
             self.requests.reasons = end(event, self.requests.reasons, reasons)
             self._go_on(now_ms)
@@ -316,12 +309,8 @@ class Session(SessionContext):
 
     @property
     def idle(self) -> bool:
-        return self.answers.idle
-
-    @property
-    def broker(self) -> Wire | None:
-        """The broker's end; None before there is one."""
-        return self._broker
+        splitter = self.answers.splitter
+        return not self.in_flight and not splitter.remaining and not splitter.held_bytes
 
     @property
     def held(self) -> bool:
@@ -336,17 +325,12 @@ class Session(SessionContext):
     @property
     def unread(self) -> bool:
         """The client does not take what was written for it."""
-        return self._client_blocked
+        return bool(self.requests.reasons & UNTAKEN)
 
     @property
     def finished(self) -> bool:
         """The client has closed its side in good order; what it sent is still worked on."""
         return bool(self.requests.reasons & FINISHED)
-
-    @property
-    def user(self) -> str:
-        """The user that requests are charged to from now on."""
-        return self.identity.user
 
     @property
     def authenticated(self) -> bool:

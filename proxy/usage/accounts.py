@@ -16,9 +16,7 @@ class Account:
     """A client's usage through one listener at one broker."""
 
     __slots__ = (
-        "_all",
         "_bounds",
-        "_caps",
         "_engine",
         "_generation",
         "_limited",
@@ -37,70 +35,48 @@ class Account:
         self.holders = 0
         """Number of sessions that may still count or charge here."""
         self._generation = engine.generation
-        self._bounds: dict[QuotaKind, Bound] = {}
-        self._caps: dict[QuotaKind, tuple[Bound, ...]] = {}
-        self._all: dict[QuotaKind, tuple[Bound, ...]] = {}
+        self._bounds: dict[QuotaKind, tuple[Bound, ...]] = {}
         self._limited: dict[QuotaKind, tuple[Bound, ...]] = {}
 
-    def bound(self, kind: QuotaKind) -> Bound:
-        """Return the counter of the quota that applies, valid for the current ``Engine.generation``."""
-        if self._generation != self._engine.generation:
-            self._renew()
-        bound = self._bounds.get(kind)
-        if bound is None:
-            bound = self._bounds[kind] = self._resolve(kind)
-        return bound
-
-    def caps(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        """Return the counters of caps that apply as well, narrowest first; usually none."""
-        if not self._engine.has_caps:
-            return ()
-        if self._generation != self._engine.generation:
-            self._renew()
-        caps = self._caps.get(kind)
-        if caps is None:
-            caps = self._caps[kind] = self._resolve_caps(kind)
-        return caps
-
     def bounds(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        """Return all counters that it is charged to, the quota's before the caps'."""
+        """Return all counters that it is charged to: that of the quota that applies, and those of caps, the narrowest
+        first. They are valid for the current ``Engine.generation``.
+        """
         if self._generation != self._engine.generation:
-            self._renew()
-        found = self._all.get(kind)
+            self._generation = self._engine.generation
+            self._bounds.clear()
+            self._limited.clear()
+        found = self._bounds.get(kind)
         if found is None:
-            found = self._all[kind] = (self.bound(kind), *self.caps(kind))
+            found = self._bounds[kind] = self._resolve(kind)
+        for bound in found:
+            if bound.is_dropped:  # it was idle
+                found = self._bounds[kind] = tuple([each.live for each in found])
+                self._limited.pop(kind, None)
+                break
         return found
 
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return the counters that have a limit in force."""
-        if self._generation != self._engine.generation:
-            self._renew()
+        bounds = self.bounds(kind)
         limited = self._limited.get(kind)
         if limited is None:
-            limited = tuple([bound for bound in self.bounds(kind) if bound.limit is not None])
-            self._limited[kind] = limited
+            limited = self._limited[kind] = tuple([bound for bound in bounds if bound.limit is not None])
         return limited
 
     def charge(self, kind: QuotaKind, value: float, now_ms: int) -> int:
         """Charge all counters; return the longest throttle time of any."""
-        throttle_ms = self.bound(kind).charge(value, now_ms)
-        if self._engine.has_caps:
-            for cap in self.caps(kind):
-                throttle_ms = max(cap.charge(value, now_ms), throttle_ms)
+        throttle_ms = 0
+        for bound in self.bounds(kind):
+            throttle_ms = max(bound.charge(value, now_ms), throttle_ms)
         return throttle_ms
 
     def has_shadow(self, kind: QuotaKind) -> bool:
         """Whether a counter has a limit in shadow."""
-        if self.bound(kind).shadow_limit is not None:
-            return True
-        return self._engine.has_caps and any(cap.shadow_limit is not None for cap in self.caps(kind))
-
-    def _renew(self) -> None:
-        self._generation = self._engine.generation
-        self._bounds.clear()
-        self._caps.clear()
-        self._all.clear()
-        self._limited.clear()
+        for bound in self.bounds(kind):  # noqa: SIM110  hot, and compiled a generator is an object
+            if bound.shadow_limit is not None:
+                return True
+        return False
 
     @property
     def live_meter(self) -> Meter:
@@ -121,15 +97,12 @@ class Account:
         shared = shared_name(user)
         return shared if shared is not None and self._engine.names(shared) and not self._engine.names(user) else user
 
-    def _resolve(self, kind: QuotaKind) -> Bound:
-        if self.key.exempt:
-            return self._engine.unlimited(kind)
-        return self._engine.resolve(self._counted_user, self.key.client_id, kind, self.key.broker)
-
-    def _resolve_caps(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        if self.key.exempt:
-            return ()
-        return self._engine.resolve_caps(self._counted_user, self.key.client_id, kind, self.key.broker)
+    def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        engine, key = self._engine, self.key
+        if key.exempt:
+            return (engine.unlimited(kind),)
+        client = (self._counted_user, key.client_id, kind, key.broker)
+        return (engine.resolve(*client), *(engine.resolve_caps(*client) if engine.has_caps else ()))
 
 
 class UnlimitedAccount(Account):
@@ -137,11 +110,8 @@ class UnlimitedAccount(Account):
 
     __slots__ = ()
 
-    def _resolve(self, kind: QuotaKind) -> Bound:
-        return self._engine.unlimited(kind)
-
-    def _resolve_caps(self, kind: QuotaKind) -> tuple[Bound, ...]:  # noqa: ARG002  the signature of Account
-        return ()
+    def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        return (self._engine.unlimited(kind),)
 
 
 class Accounts:

@@ -240,7 +240,7 @@ class Play:
     @property
     def user(self) -> str:
         """Whom requests are charged to now."""
-        return self.session.user
+        return self.session.identity.user
 
     def from_client(self, data: bytes) -> bytes:
         """Feed and return what went to the broker."""

@@ -246,7 +246,7 @@ async def test_a_callback_that_fails_ends_its_own_session(
         async with client(played.proxy.port_1) as victim:
             await victim.ask(list_offsets(1))
             (session,) = played.proxy.listener.sessions - before
-            ends: dict[str, Any] = {"ClientWire": session.client, "BrokerWire": session._broker}
+            ends: dict[str, Any] = {"ClientWire": session.client, "BrokerWire": session.broker}
             end = ends[where.partition(".")[0]]
             with monkeypatch.context() as patch:
                 _break(patch, session, end, str(CALLED[where]))

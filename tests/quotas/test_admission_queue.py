@@ -30,6 +30,9 @@ class Guest:
         self.counter.went.append((self.name, now_ms))
         self.counter.free_ms = now_ms + self.counter.each_ms
 
+    def abort(self) -> None:
+        raise AssertionError
+
     def sent_on(self, now_ms: int) -> None:
         del now_ms
         self.asked_again += 1
@@ -70,13 +73,13 @@ def test_a_kept_place_is_taken_again_for_a_while() -> None:
     away = Guest(counter, "away")
     place = away.join(0)
     Guest(counter, "next").join(1)
-    counter.line.leave(place, 10, keep=True)
+    counter.line.leave(place, 10)
     place = away.join(20, kept=place)
     counter.line.serve(60)
     assert counter.went == [("away", 60)]
     late = Guest(counter, "late")
     place = late.join(70)
-    counter.line.leave(place, 80, keep=True)
+    counter.line.leave(place, 80)
     Guest(counter, "behind").join(90)
     late.join(80 + KEEPS_MS, kept=place)
     for now_ms in (20_000, 40_000, 60_000):
@@ -108,7 +111,7 @@ def test_everybody_can_be_sent_to_ask_again_in_order() -> None:
     places = counter.line.dissolve()
     counter.line.leave(places.pop(1), 5)
     for place in [*places, *places]:
-        counter.line.send_on(place, 10)
+        place.throttle_over(10)
     assert [guest.asked_again for guest in guests] == [1, 0, 1]
     assert not counter.line
 

@@ -25,7 +25,7 @@ def test_it_is_a_sorted_list(history: list[tuple[str, int]]) -> None:
             expected.append((value, number))
         elif step == "discard" and handles:
             handle = handles[value % len(handles)]
-            queue.discard(handle)
+            handle.cancel()
             expected = [entry for entry in expected if entry[1] != handle.item]
         elif step == "due":
             expected.sort()
@@ -40,8 +40,8 @@ def test_a_handle_that_is_out_is_left_alone() -> None:
     first = queue.add(10, "first")
     queue.add(20, "second")
     assert queue.due(10) == ["first"]
-    queue.discard(first)
-    queue.discard(first)
+    first.cancel()
+    first.cancel()
     assert len(queue) == 1
 
 
@@ -49,5 +49,5 @@ def test_what_is_discarded_does_not_pile_up() -> None:
     queue: DelayQueue[int] = DelayQueue()
     queue.add(0, -1)
     for number in range(1000):
-        queue.discard(queue.add(10 + number, number))
+        queue.add(10 + number, number).cancel()
     assert len(queue._heap) < 20

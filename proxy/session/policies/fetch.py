@@ -37,20 +37,10 @@ class FetchShares:
         self._shares: tuple[Bound, ...] = ()
         """The counters whose limits this connection's fetches share."""
 
-    def join(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
-        """Have a share in each counter that this connection fetches under; returns their live bounds."""
-        shares = self._shares
-        if len(bounds) == 1:  # most often; in two lines, because it is on the way of every Fetch
-            bound = bounds[0].live
-            if len(shares) == 1 and shares[0] is bound:
-                return shares
-            bounds = (bound,)
-        else:
-            bounds = tuple([bound.live for bound in bounds])
-            if len(shares) == len(bounds) and all(mine is bound for mine, bound in zip(shares, bounds, strict=True)):
-                return shares
-        self._share(bounds)
-        return bounds
+    def join(self, bounds: tuple[Bound, ...]) -> None:
+        """Have a share in each counter that this connection fetches under."""
+        if bounds != self._shares:
+            self._share(bounds)
 
     def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
         """Reserve all that a Fetch asks for, where its quotas are far from being in force; returns False elsewhere."""
@@ -74,7 +64,7 @@ class FetchShares:
 
     def may_answer(self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int) -> bool:
         """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
-        bounds = self.join(bounds)
+        self.join(bounds)
         ticket = self._answer
         for bound in bounds:
             if bound.fetches.covers(self, size) or (ticket is not None and ticket.has_passed(bound)):
@@ -141,7 +131,7 @@ class FetchPolicy:
             return request.need_more()
         bounds = account.limited(KIND)
         if bounds and session.rules.throttling.enforces:
-            bounds = self.shares.join(bounds)
+            self.shares.join(bounds)
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
             asked = max(max_bytes, 0)
@@ -174,7 +164,7 @@ class FetchPolicy:
         account.meter.fetch_bytes += size
         throttle_ms = account.charge(KIND, size, now_ms)
         if account.has_shadow(KIND) or not throttling.enforces:
-            throttling.imagine(account, KIND, size, now_ms, id(self))
+            throttling.counts.simulate(account, KIND, size, now_ms, id(self))
         if not throttling.enforces:
             return None
         told_ms = 0
@@ -183,7 +173,7 @@ class FetchPolicy:
         else:
             if throttle_ms:
                 for each in bounds:
-                    each.live.owe(each.check(now_ms), now_ms)
+                    each.owe(each.check(now_ms), now_ms)
             if request_ms:
                 told_ms = self._session.mute.throttle(account, QuotaKind.REQUEST_PERCENTAGE, request_ms, now_ms)
         if told_ms:

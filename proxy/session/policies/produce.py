@@ -78,8 +78,7 @@ class ProduceBody(Body):
     def _may_go_on(self, size: int, now_ms: int) -> bool:
         """Let each counter that it is over owe that; whether all of them let the rest come now."""
         to_ask: list[Bound] = []
-        for each in self._bounds:
-            bound = each.live
+        for bound in self._bounds:
             throttle_ms = bound.check(now_ms)
             if not throttle_ms:
                 continue
@@ -107,8 +106,7 @@ class ProduceBody(Body):
         """Give back what has not come yet (called by the delay queue): others may use it until it comes."""
         self._alarm = None
         self._give_back(self._missing)
-        for each in self._bounds:
-            bound = each.live
+        for bound in self._bounds:
             bound.claims_from_ms = now_ms + DISTRUST_MS
             if bound.queue:
                 self._session.rules.throttling.alarm(bound.queue, now_ms)
@@ -119,7 +117,7 @@ class ProduceBody(Body):
 
     def leave(self, missing: int) -> None:
         if self._alarm is not None:
-            self._session.rules.throttling.unwake(self._alarm)
+            self._alarm.cancel()
             self._alarm = None
         self._give_back(missing)
         self._yield()
@@ -130,16 +128,15 @@ class ProduceBody(Body):
         self._marks = []
 
     def _yield(self) -> None:
-        for each in self._bounds:
-            bound = each.live
+        for bound in self._bounds:
             if bound.streamer is self:
                 bound.streamer = None
 
 
 def _go_ahead(session: SessionContext, bound: Bound, came: int, now_ms: int) -> None:
     """Let the counter owe what came within a debt because a re-authentication comes behind it."""
-    if bound.shut and now_ms >= session.sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
-        counter.bring_forward(came, now_ms)
+    if bound.shut and now_ms >= session.sasl.deadline_ms and bound.owed_ms(now_ms):
+        bound.bring_forward(came, now_ms)
 
 
 class ProducePolicy:
@@ -172,7 +169,7 @@ class ProducePolicy:
         throttle_ms = 0
         if not rules.throttling.enforces:
             account.charge(KIND, size, now_ms)
-            rules.throttling.imagine(account, KIND, size, now_ms, id(self))
+            rules.throttling.counts.simulate(account, KIND, size, now_ms, id(self))
             self.prefix.forget()  # the next one has to come by here too
         elif not self._may_go(account, came, size, now_ms):
             return Park(IN_LINE)
@@ -181,7 +178,7 @@ class ProducePolicy:
                 _go_ahead(self._session, bound, came, now_ms)
             throttle_ms = account.charge(KIND, size, now_ms)
             if account.has_shadow(KIND):
-                rules.throttling.imagine(account, KIND, size, now_ms, id(self))
+                rules.throttling.counts.simulate(account, KIND, size, now_ms, id(self))
                 self.prefix.forget()
         request.api.requests += 1
         account.meter.produce_requests += 1
@@ -229,8 +226,8 @@ class ProducePolicy:
             for bound in bounds:
                 over_ms = bound.check(now_ms) if claims else 0
                 if over_ms:
-                    bound.live.owe(min(over_ms, COMING_MS), now_ms)
-                    over.append(bound.live)
+                    bound.owe(min(over_ms, COMING_MS), now_ms)
+                    over.append(bound)
                 bound.take_back(missing, bound.mark)
             throttle_ms = 0
         elif throttle_ms:
@@ -251,7 +248,7 @@ class ProducePolicy:
 
     def _may_claim(self, now_ms: int) -> bool:
         """Whether others wait for a request to come: not for a while after one has not come in time."""
-        return all(bound.live.claims_from_ms <= now_ms for bound in self.bounds)
+        return all(bound.claims_from_ms <= now_ms for bound in self.bounds)
 
     def _count_unanswered(self) -> int:
         """Return the reasons to stop behind a request without an answer: after many, other sessions have a turn."""

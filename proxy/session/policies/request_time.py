@@ -129,11 +129,11 @@ class RequestTimePolicy:
         account = session.identity.account
         if session.rules.throttling.enforces and (self._is_prompt(api) or now_ms >= session.sasl.deadline_ms):
             for bound in account.limited(KIND):
-                if bound.shut and bound.live.owed_ms(now_ms):
-                    bound.live.bring_forward(cost.us * PERCENT_S_PER_US, now_ms)
+                if bound.shut and bound.owed_ms(now_ms):
+                    bound.bring_forward(cost.us * PERCENT_S_PER_US, now_ms)
         self.charge(account, cost, now_ms)
         if not self._is_priced_by_answer(api):
-            self._imagine(account, cost.us, now_ms)
+            self._simulate(account, cost.us, now_ms)
 
     @property
     def is_open(self) -> bool:
@@ -161,7 +161,7 @@ class RequestTimePolicy:
     def rest_came(self, account: Account, rest_us: float, now_ms: int) -> None:
         """Charge the rest of a request, all of which has come."""
         self._spend(account, rest_us, now_ms)
-        self._imagine(account, rest_us, now_ms)
+        self._simulate(account, rest_us, now_ms)
 
     @staticmethod
     def _spend(account: Account, us: float, now_ms: int, requests: int = 0) -> bool:
@@ -172,13 +172,13 @@ class RequestTimePolicy:
         is_shut = False
         for bound in account.bounds(KIND):
             if bound.charge(whole_us * PERCENT_S_PER_US, now_ms):
-                bound.live.shut = is_shut = True
+                bound.shut = is_shut = True
         return is_shut
 
-    def _imagine(self, account: Account, us: float, now_ms: int) -> None:
+    def _simulate(self, account: Account, us: float, now_ms: int) -> None:
         throttling = self._session.rules.throttling
         if not throttling.enforces or account.has_shadow(KIND):
-            throttling.imagine(account, KIND, us * PERCENT_S_PER_US, now_ms, id(self))
+            throttling.counts.simulate(account, KIND, us * PERCENT_S_PER_US, now_ms, id(self))
 
     # ---------------------------------------------------------------------------------------------------- responses
 
@@ -193,7 +193,7 @@ class RequestTimePolicy:
             us = size * rules.costs.of_answer_byte[api_key]
             self._spend(account, us, now_ms)
             request_us = self._fetch_us(api_key) if api_key == FETCH_KEY else rules.costs.of_request[api_key]
-            self._imagine(account, us + request_us, now_ms)
+            self._simulate(account, us + request_us, now_ms)
         if not rules.throttling.enforces or not self.is_shut(account):
             return
         throttle_ms = max([bound.check(now_ms) for bound in account.limited(KIND)])

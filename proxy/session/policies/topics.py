@@ -138,10 +138,10 @@ class TopicsPolicy:
 
     def _limited(self) -> list[TokenBound]:
         """Return the counters of the client that sends now that have a limit, in force or in shadow."""
-        if not self._session.rules.throttling.counts:
+        if not self._session.rules.throttling.judges:
             return []
-        live = [bound.live for bound in self._session.identity.account.bounds(KIND)]
-        return [bound for bound in live if isinstance(bound, TokenBound) and bound.concerns]
+        bounds = self._session.identity.account.bounds(KIND)
+        return [bound for bound in bounds if isinstance(bound, TokenBound) and bound.concerns]
 
     def _enforced(self, bounds: Sequence[TokenBound]) -> bool:
         """Whether what is over a limit waits or is refused, and not only counted."""
@@ -204,7 +204,7 @@ class TopicsPolicy:
         else:
             if charges.over:
                 emptiest = max(charges.bounds, key=lambda each: each.throttle_ms(now_ms))
-                throttling.given(account, KIND, emptiest, throttle_ms, now_ms)
+                throttling.counts.given(account, emptiest, throttle_ms, now_ms)
             throttle_ms = 0
         exchange = request.uncharged(account, now_ms, throttle_ms)
         if not charges.charged:
@@ -295,5 +295,5 @@ class TopicsPolicy:
             self._look.wanted = False
             self._look = None
         if self._alarm is not None:
-            self._session.rules.throttling.unwake(self._alarm)
+            self._alarm.cancel()
             self._alarm = None

@@ -227,7 +227,7 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
                 slow.writer.write(list_offsets(number))
             await until(1, lambda: len(proxy.listener.sessions))
             (session,) = proxy.listener.sessions
-            await until(1, lambda: session._client_blocked)
+            await until(1, lambda: session.unread)
             session.close()
             assert (len(proxy.listener.sessions), proxy.slots.taken) == (0, 1)
             slow.writer.transport.abort()

@@ -82,7 +82,7 @@ async def block(proxy: Front, broker: FakeBroker, client: Deaf, session: Session
     for number in range(ANSWERS):
         await client.send(list_offsets(number))
     async with asyncio.timeout(TIMEOUT_S):
-        while not session._client_blocked:
+        while not session.unread:
             await asyncio.sleep(0.005)
 
 

@@ -32,7 +32,7 @@ SNI = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "B{node
 
 def only_user(proxy: Front) -> str:
     (session,) = proxy.listener.sessions
-    return session.user
+    return session.identity.user
 
 
 def common_name(der: bytes) -> str:
@@ -214,7 +214,7 @@ async def test_a_resumed_session_has_its_user_and_its_broker(pki: Pki, version: 
             def noted(arrival: object, end: transports.ClientWire, begun: bytes) -> object:
                 session = begin(arrival, end, begun)  # type: ignore[arg-type]  # an Arrival
                 assert session is not None
-                users.append(session.user)
+                users.append(session.identity.user)
                 return session
 
             proxy.listener._arrivals._begin = noted  # type: ignore[assignment]  # the same with a witness

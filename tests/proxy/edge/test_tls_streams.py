@@ -83,7 +83,7 @@ async def test_a_slow_reader_stops_the_broker_and_loses_nothing(pki: Pki) -> Non
             for number in range(total):
                 slow.writer.write(list_offsets(number))
             async with asyncio.timeout(TIMEOUT_S):
-                while not proxy.listener.sessions or not next(iter(proxy.listener.sessions))._client_blocked:
+                while not proxy.listener.sessions or not next(iter(proxy.listener.sessions)).unread:
                     await asyncio.sleep(0.005)
             for number in range(total):
                 answer = await slow.ask(b"")

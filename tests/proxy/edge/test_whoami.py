@@ -16,7 +16,7 @@ def session(
     peer: str, user: str = ANONYMOUS, mechanism: str | None = None, *, authenticated: bool = False
 ) -> SimpleNamespace:
     sasl = SimpleNamespace(authenticated=authenticated, mechanism=mechanism)
-    return SimpleNamespace(peer=peer, user=user, sasl=sasl, closed=False, waits=None)
+    return SimpleNamespace(peer=peer, identity=SimpleNamespace(user=user), sasl=sasl, closed=False, waits=None)
 
 
 LISTENERS = cast(

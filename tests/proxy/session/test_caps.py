@@ -172,12 +172,12 @@ def test_one_that_comes_while_somebody_waits_holds_at_once_and_one_that_goes_let
     run(play, connections, 1)
     capped = policy((Entity("alice"), 1_000_000), (cap(TENANT), 2_000))
     play.engine.apply(capped, play.loop.now_ms)
-    play.throttling.reconsider(play.loop.now_ms)
+    play.throttling.reconsider()
     begin_ms = play.loop.now_ms
     run(play, connections, 60)
     assert between(connections, begin_ms + 20_000, begin_ms + 60_000) / 40 / 2_000 < 1.1
     play.engine.apply(before, play.loop.now_ms)
-    play.throttling.reconsider(play.loop.now_ms)
+    play.throttling.reconsider()
     begin_ms = play.loop.now_ms
     play.loop.advance(1_100)  # a mute stays for the time that was told, as in Kafka
     run(play, connections, 20)

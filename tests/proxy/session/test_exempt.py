@@ -113,13 +113,13 @@ def test_a_name_is_no_proof_before_the_login_and_a_client_id_is_not_either() -> 
     connection.answer(handshake_answer(1))
     connection.send(authenticate(2, b"\0mirror\0wrong"))
     connection.answer(authenticate_answer(2, error_code=58))
-    assert connection.session.user == "ANONYMOUS"
+    assert connection.session.identity.user == "ANONYMOUS"
     again = Connection(play, authenticated=False)
     again.send(handshake(1, "PLAIN"))
     again.answer(handshake_answer(1))
     again.send(authenticate(2, b"\0mirror\0right"))
     again.answer(authenticate_answer(2))
-    assert again.session.user == "mirror"
+    assert again.session.identity.user == "mirror"
     play.rules.request_limit = 10**7
     again.flood()
 

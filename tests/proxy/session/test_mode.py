@@ -56,7 +56,7 @@ def test_a_crowd_goes_some_at_a_time_with_others_turns_in_between(turned: str) -
     assert not any(other.send(produce(1, 100)) for other in others)
     if turned == "raised":
         play.engine.apply(Policy({Entity(client_id="app"): {PRODUCER: 1e9}}), play.loop.now_ms)
-        play.throttling.reconsider(play.loop.now_ms)
+        play.throttling.reconsider()
     else:
         turn(play, turned)
     gone, turns = sum(bool(other.broker.sent) for other in others), 0

@@ -123,7 +123,7 @@ class TestOrder:
         assert play.from_client(sent) == b""
         play.engine.apply(Policy({Entity(client_id="app"): {MUTATION: 1000.0}}), play.loop.now_ms)
         play.loop.advance(30)
-        play.throttling.reconsider(play.loop.now_ms)
+        play.throttling.reconsider()
         assert play.broker.take() == sent
 
 

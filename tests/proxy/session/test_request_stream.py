@@ -165,7 +165,7 @@ class TestProduceThrottle:
         play.loop.advance(1000)
         play.broker.take()
         play.engine.apply(Policy({Entity(client_id="app"): {PRODUCER: 100 * KIB}}), play.loop.now_ms)
-        play.throttling.reconsider(play.loop.now_ms)
+        play.throttling.reconsider()
         assert play.broker.take() == produce(3, 100)
 
     def test_a_changed_quota_holds_for_the_next_request_of_an_open_connection(self) -> None:

@@ -130,10 +130,10 @@ def test_a_rule_out_of_shadow_holds_a_connection_that_is_in_full_flight() -> Non
         play.from_broker(produce_answer(number))
     limits = {PRODUCER: KIB, CONSUMER: KIB}
     play.engine.apply(Policy({APP: limits, OTHER: limits}), play.loop.now_ms)
-    play.throttling.reconsider(play.loop.now_ms)
+    play.throttling.reconsider()
     assert play.from_client(produce(50, 100)) == b""
     play.engine.apply(Policy({APP: limits, OTHER: limits}, {APP: Terms(shadow=True)}), play.loop.now_ms)
-    play.throttling.reconsider(play.loop.now_ms)
+    play.throttling.reconsider()
     assert play.broker.take() == produce(50, 100)
 
 

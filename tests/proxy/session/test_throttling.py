@@ -41,21 +41,21 @@ def bound() -> Bound:
 @pytest.mark.parametrize(("mode", "enforces"), [("enforce", True), ("shadow", False)])
 def test_shadow_notes_what_is_not_to_be_applied(mode: str, enforces: bool) -> None:
     counter, mutes = bound(), throttling(FakeLoop(), mode)
-    mutes.note(counter, 700)
+    mutes.counts.note(counter, 700)
     assert mutes.enforces is enforces
     assert (counter.throttled_total, counter.throttle_ms_total) == (1, 700)
 
 
 @pytest.mark.parametrize(("throttle_ms", "max_delay_ms", "applied"), [(5000, None, 5000), (5000, 3000, 3000)])
 def test_ceilings(throttle_ms: int, max_delay_ms: int | None, applied: int) -> None:
-    assert throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(throttle_ms) == applied
+    assert throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(throttle_ms, bound()) == applied
 
 
 def test_the_first_throttle_of_a_counter_is_logged_with_the_rule_and_the_limit() -> None:
     counter = bound()
     with capture_logs() as logs:
         for _ in range(3):
-            throttling(FakeLoop()).note(counter, 50)
+            throttling(FakeLoop()).counts.note(counter, 50)
     (line,) = logs
     assert line["event"] == "first throttle"
     assert (line["limit"], line["client_id"], line["throttle_time_ms"]) == (1024, "app\n", 50)
@@ -86,7 +86,7 @@ def test_an_unmuted_session_is_not_called_and_the_others_are() -> None:
     gone, stays = Recorder(), Recorder()
     handle = queues.mute(PRODUCER, gone, loop.now_ms + 100)
     queues.mute(PRODUCER, stays, loop.now_ms + 200)
-    queues.unmute(PRODUCER, handle)
+    handle.cancel()
     loop.advance(1000)
     assert gone.over_at_ms == []
     assert len(stays.over_at_ms) == 1

@@ -75,7 +75,7 @@ def test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it() -> None:
     assert waiting.send(produce(2, 10)) == b""
     before = counts["line"]
     with patch.object(AdmissionQueue, "dissolve", fail):
-        play.throttling.reconsider(play.loop.now_ms)
+        play.throttling.reconsider()
     assert counts["line"] == before + 1
     play.loop.advance(3_000)
     assert waiting.broker.take() == produce(2, 10)

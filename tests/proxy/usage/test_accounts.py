@@ -29,24 +29,26 @@ def test_connections_of_a_client_share_its_account_and_its_counters() -> None:
     accounts = Accounts(Meters(10), engine := Engine(OF_ALL), "PLAIN")
     first, second = (accounts.hold(1, "alice", "app") for _ in range(2))
     assert first is second
-    assert first.bound(PRODUCER) is engine.resolve("alice", "app", PRODUCER, 1)
+    assert first.bounds(PRODUCER)[0] is engine.resolve("alice", "app", PRODUCER, 1)
     assert accounts.hold(2, "alice", "app") is not first, "quotas are per broker"
-    assert accounts.hold(1, "bob", "app").bound(PRODUCER) is first.bound(PRODUCER), "the quota is for a client-id"
+    assert accounts.hold(1, "bob", "app").bounds(PRODUCER)[0] is first.bounds(PRODUCER)[0], (
+        "the quota is for a client-id"
+    )
 
 
 def test_bounds_are_those_of_the_quotas_in_force() -> None:
     accounts = Accounts(Meters(10), engine := Engine(Policy()), "PLAIN")
     account = accounts.hold(1, "alice", "app")
-    assert account.bound(PRODUCER).limit is None
+    assert account.bounds(PRODUCER)[0].limit is None
     engine.apply(OF_ALL, 0)
-    assert account.bound(PRODUCER).limit == 1000
+    assert account.bounds(PRODUCER)[0].limit == 1000
     engine.apply(Policy({Entity(user="alice"): {PRODUCER: 5.0, CONSUMER: 7.0}}), 0)
-    assert (account.bound(PRODUCER).limit, account.bound(CONSUMER).limit) == (5, 7)
+    assert (account.bounds(PRODUCER)[0].limit, account.bounds(CONSUMER)[0].limit) == (5, 7)
 
 
 def test_no_quota_holds_for_nobody() -> None:
     accounts = Accounts(Meters(10), Engine(OF_ALL), "PLAIN")
-    bound = accounts.nobody.bound(PRODUCER)
+    bound = accounts.nobody.bounds(PRODUCER)[0]
     assert bound.charge(10**9, 0) == 0
     assert bound.limit is None
 
@@ -70,7 +72,7 @@ def test_clients_beyond_the_most_share_a_meter_and_keep_their_quotas() -> None:
     accounts = Accounts(Meters(1), Engine(policy), "PLAIN")
     held = [accounts.hold(1, "alice", f"app-{number}") for number in range(4)]
     assert held[2].meter is held[3].meter is not held[0].meter
-    assert [account.bound(PRODUCER).limit for account in held] == [None, None, 2, 3]
+    assert [account.bounds(PRODUCER)[0].limit for account in held] == [None, None, 2, 3]
     for account in held[:3]:
         accounts.give_back(account)
     assert held[3].meter.holders == 1

@@ -28,7 +28,7 @@ class Throttle(NamedTuple, Generic[W]):
     at_ms: int
 
 
-class Imagined(Generic[W]):
+class SimulatedCounter(Generic[W]):
     """A simulated counter; ``W`` identifies the client whose demand it is."""
 
     __slots__ = ("_free", "_most_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")

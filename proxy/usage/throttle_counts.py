@@ -1,0 +1,111 @@
+"""Counts throttles: those given, and those that a limit which throttles nobody would have given.
+
+Such limits are all while the mode is ``shadow``, and in any mode those of rules in shadow. A simulation of the counter
+(``quotas.simulated_counter``) tells what they would have done.
+"""
+
+from collections import Counter
+
+import structlog
+
+from proxy.usage.accounts import Account
+from quotas.counted import CLUSTER
+from quotas.engine import Bound
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.simulated_counter import SimulatedCounter, Throttle
+
+log = structlog.get_logger("sluice.throttle")
+
+
+class ThrottleCounts:
+    """Counts the throttles of all clients, in their counters and meters."""
+
+    __slots__ = ("_mode", "_simulated", "waiting")
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self.waiting: Counter[QuotaKind] = Counter()
+        """Requests and answers that wait in counters' queues now."""
+        self._simulated: dict[tuple[Bound, bool], SimulatedCounter[Account]] = {}
+        """By counter and whether its limit is one in shadow; else it is in force, and the mode is ``shadow``."""
+
+    def set_mode(self, mode: str, now_ms: int) -> None:
+        """Count in another mode from now on; demand that still waits in simulations is dropped."""
+        self.settle(now_ms)
+        self._mode = mode
+        self._simulated.clear()
+
+    def note(self, bound: Bound, throttle_ms: int) -> None:
+        """Count a throttle under ``bound``."""
+        if bound.throttled_total == 0:
+            log.info(
+                "first throttle",
+                kind=bound.kind.value,
+                user=bound.user,
+                client_id=bound.client_id,
+                broker="all" if bound.broker == CLUSTER else bound.broker,
+                rule=bound.rule.describe() if bound.rule else None,
+                limit=bound.limit,
+                throttle_time_ms=throttle_ms,
+                mode=self._mode,
+            )
+        bound.note_throttle(throttle_ms)
+
+    def given(self, account: Account, bound: Bound, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
+        """Count a throttle of ``account`` that begins now, or began at ``at_ms``."""
+        self.note(bound, throttle_ms)
+        meter = account.live_meter
+        meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+        if bound.rule is not None and bound.is_cap:
+            meter.note_cap(bound.kind, bound.rule, throttle_ms, now_ms, at_ms)
+
+    def wait(
+        self, account: Account, bound: Bound, cap: Entity | None, change: int, now_ms: int, waited_ms: int = 0
+    ) -> None:
+        """Count one more that waits in a counter's queue, or one fewer, which has waited ``waited_ms``. ``cap``: the
+        rule of the counter, if that is a cap.
+        """
+        self.waiting[bound.kind] += change
+        bound.note_wait(waited_ms)
+        account.meter.note_wait(bound.kind, change, now_ms, waited_ms)
+        if cap is not None:
+            account.meter.note_cap_wait(bound.kind, cap, change, now_ms, waited_ms)
+
+    def simulate(self, account: Account, kind: QuotaKind, size: float, now_ms: int, connection: int = 0) -> None:
+        """Count what would have become of ``size`` charged to ``account``, in units of ``kind`` times s."""
+        for bound in account.bounds(kind):
+            for is_shadow, limit in ((False, bound.limit), (True, bound.shadow_limit)):
+                if limit is not None and (is_shadow or self._mode == "shadow"):
+                    simulated = self._under(bound, is_shadow, limit)
+                    simulated.arrive(size, account, now_ms, connection)
+                    self._settle(bound, is_shadow, simulated, now_ms)
+
+    def settle(self, now_ms: int) -> None:
+        """Count what would have happened until now."""
+        for (bound, is_shadow), simulated in list(self._simulated.items()):
+            self._settle(bound, is_shadow, simulated, now_ms)
+            if simulated.over(now_ms) or (is_shadow and bound.shadow_limit is None):
+                del self._simulated[bound, is_shadow]
+
+    def _under(self, bound: Bound, is_shadow: bool, limit: float) -> SimulatedCounter[Account]:
+        """Return the simulation of a counter under ``limit``, and its window."""
+        simulated = self._simulated.get((bound, is_shadow))
+        if simulated is None or simulated.window != bound.window:
+            cap_ms = bound.window.size_ms if bound.kind.row.capped else None
+            simulated = self._simulated[bound, is_shadow] = SimulatedCounter(bound.window, limit, cap_ms)
+        simulated.limit(limit)
+        return simulated
+
+    def _settle(self, bound: Bound, is_shadow: bool, simulated: SimulatedCounter[Account], now_ms: int) -> None:
+        begun = simulated.settle(now_ms)
+        for account, throttle_ms, at_ms in sorted(begun + simulated.take_waited(), key=_ends):
+            if is_shadow:
+                bound.note_shadow(throttle_ms)
+                account.live_meter.note_shadow(bound.kind, throttle_ms, now_ms, at_ms)
+            else:
+                self.given(account, bound, throttle_ms, now_ms, at_ms)
+
+
+def _ends(throttle: Throttle[Account]) -> int:
+    return throttle.at_ms + throttle.throttle_ms
