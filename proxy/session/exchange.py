@@ -7,6 +7,7 @@ stream that asked acts on. An ``Exchange`` is a request under way, and ``Body`` 
 from collections.abc import Mapping
 from typing import Final
 
+from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, Head
 from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
 from protocol.sasl import SASL_AUTHENTICATE
@@ -205,6 +206,12 @@ class Request:
         Twice, so that what comes byte by byte is read again a few times and not with each byte.
         """
         return Need(min(4 + self.size, 2 * (len(self.chunk) - self.position)))
+
+    def check_size(self, limit: int, setting: str, advice: str = "") -> None:
+        """Raise ProtocolError for a request that is longer than a setting allows."""
+        if self.size > limit:
+            problem = f"{self.api.spec} request of {self.size} bytes, {setting} is {limit}{advice}"
+            raise ProtocolError(Cause.FRAME_TOO_LARGE, problem)
 
     def uncharged(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
         """Count a request that is neither a Produce nor a Fetch, and return its exchange."""

@@ -205,6 +205,7 @@ class RequestStream(Flow):
         if reply.answer is None:
             self.stop_for(LOCAL)
         else:
+            self.session.identity.account.meter.bytes_out += len(reply.answer)
             self.session.client.write(reply.answer)
 
     def _forward(self, chunk: bytes, stop: int, edits: Sequence[Splice]) -> None:

@@ -188,7 +188,6 @@ class FetchPolicy:
             return request.need_more()
         answer = empty_answer(spec, request.correlation_id, throttle_ms, fetch_session(spec, request.chunk, field))
         self._count(request.api, 4 + request.size)
-        session.identity.account.meter.bytes_out += len(answer)
         session.rules.throttling.answered_empty += 1
         return Reply(answer)
 

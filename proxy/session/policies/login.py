@@ -37,8 +37,7 @@ class LoginPolicy:
 
     def check_size(self, request: Request) -> None:
         """Raise ProtocolError for a request that is too long for a client that nobody knows yet."""
-        if request.size > self._session.rules.unauthenticated_request_limit:
-            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{request.api.spec} request of {request.size} bytes")
+        request.check_size(self._session.rules.unauthenticated_request_limit, "limits.request_before_authentication")
 
     # --------------------------------------------------------------------------- whether the broker serves the client
 

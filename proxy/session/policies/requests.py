@@ -88,7 +88,11 @@ class Policies:
     def _identify(self, request: Request, now_ms: int) -> Park | Need | None:
         """Find whose a request is; hold it if that is not known yet."""
         if self.restricted:  # what anybody may claim to be is neither counted nor kept
-            return self._prove(now_ms) if request.api.on_request == PROVE else None
+            if request.api.on_request != PROVE:
+                return None
+            if not self._session.in_flight:
+                self.login.ask(now_ms)
+            return Park(ANSWERING)  # until it is known whose it is: then it waits and is charged as any other of theirs
         if request.chunk.startswith(self._session.identity.client_id_bytes, request.position + AFTER_CORRELATION_ID):
             return None
         if self._session.identity.crowded:
@@ -111,13 +115,11 @@ class Policies:
             return self._answer(answerer, request.chunk, request.position, request.size, request.api)
         if on_request == GREET:
             self.login.check_size(request)
-        if on_request == LOOK_UP and request.size > (limit := self._session.rules.find_coordinator_limit):
-            raise ProtocolError(
-                Cause.FRAME_TOO_LARGE,
-                f"{request.api.spec} request of {request.size} bytes, limits.find_coordinator is {limit}",
-            )
-        self._session.identity.coordinates = self._session.identity.coordinates or on_request == COORDINATE
-        return Forward(request.uncharged(self._session.identity.account, now_ms))
+        if on_request == LOOK_UP:
+            request.check_size(self._session.rules.find_coordinator_limit, "limits.find_coordinator")
+        identity = self._session.identity
+        identity.coordinates = identity.coordinates or on_request == COORDINATE
+        return Forward(request.uncharged(identity.account, now_ms))
 
     def _expect_rest(self, request: Request, forward: Forward, cost: Cost | None) -> None:
         """Have the rest of a request counted as it comes, and charged its cost when all of it has."""
@@ -126,12 +128,6 @@ class Policies:
             forward.body.count(-request.missing)
         if cost is not None:
             forward.body.rest_us = cost.rest_us
-
-    def _prove(self, now_ms: int) -> Park:
-        """Keep a request until it is known whose it is: then it waits and is charged as any other of theirs."""
-        if not self._session.in_flight:
-            self.login.ask(now_ms)
-        return Park(ANSWERING)
 
     def _log_in(self, request: Request, now_ms: int) -> Decision:
         """Have a login observed, once all of it is there; nothing behind it is read before its answer."""
@@ -176,10 +172,7 @@ class Policies:
         if isinstance(answerer, NewerApiVersions):
             self._session.rules.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
         local = LocalRequest(chunk[position:end], self._session.identity.user, client_id, self._session.peer)
-        answer = answerer.answer(local, self._session.answer_locally)
-        if answer is not None:
-            account.meter.bytes_out += len(answer)
-        return Reply(answer)
+        return Reply(answerer.answer(local, self._session.answer_locally))
 
     # ------------------------------------------------------------------------------------------- whose they are
 

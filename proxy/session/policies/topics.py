@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from protocol.errors import Cause, ProtocolError
+from protocol.errors import ProtocolError
 from protocol.headers import request_body_offset
 from protocol.mutation_answers import (
     THROTTLING_QUOTA_EXCEEDED,
@@ -75,12 +75,7 @@ class TopicsPolicy:
         if not bounds or (request.size > limit and not enforced):
             self._drop()
             return Forward(request.uncharged(session.identity.account, now_ms))
-        if request.size > limit:
-            raise ProtocolError(
-                Cause.FRAME_TOO_LARGE,
-                f"{request.api.spec} request of {request.size} bytes under {KIND}, limits.mutations is {limit}: "
-                "name fewer topics in one request",
-            )
+        request.check_size(limit, "limits.mutations", f": name fewer topics in one request, they are under a {KIND}")
         if enforced and not session.idle:
             return Park(ANSWERING)  # one at a time: what became of the one before is settled first
         if request.missing:
@@ -226,7 +221,6 @@ class TopicsPolicy:
             self._answer = answer
             self._alarm = rules.throttling.wake(self, now_ms + throttle_ms)
             return Reply(None)
-        self._session.identity.account.meter.bytes_out += len(answer)
         return Reply(answer)
 
     def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the face of Muted
