@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
+_FEW_BYTES: Final = 8 * 2**20
 _GOLD_EVERY_S: Final = 300
 """The shortest time between two makings of gold in a continuous run."""
 
@@ -102,7 +104,7 @@ def command(
         read = kafka.Topic.load(topic, bootstrap, kafka_config)
         read.reach()
         spark = session.with_jars(spark, jars)
-    running = session.start("ingest", replace(spark, by_rows=gold))
+    running = session.start("ingest", replace(spark, by_rows=gold and not (once and _are_few(files))))
 
     from analysis.ingest.files import source as of_files
     from analysis.ingest.job import Ingestion
@@ -130,6 +132,14 @@ def command(
         if making is not None and not stopped:
             making.make()
     click.echo(f"{warehouse}: {ingestion.total}")
+
+
+def _are_few(files: str | None) -> bool:
+    """Whether there are so few files, on a disk, that Java's second compiler costs more than it saves."""
+    if files is None or not Path(files).is_dir():
+        return False
+    sizes = (path.stat().st_size for path in Path(files).rglob("*.jsonl") if path.is_file())
+    return all(total <= _FEW_BYTES for total in accumulate(sizes))
 
 
 def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[], None]:

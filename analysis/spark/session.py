@@ -48,7 +48,7 @@ class SparkSettings:
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     by_rows: bool = False
-    """Whether Spark processes rows, instead of Python."""
+    """Whether Spark itself processes many rows, and not only Python."""
 
 
 def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
