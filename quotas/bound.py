@@ -36,6 +36,7 @@ class Bound(Debt):
         "_live",
         "_turn_ms",
         "claims_from_ms",
+        "is_dropped",
         "key",
         "max_delay_ms",
         "promised",
@@ -78,6 +79,8 @@ class Bound(Debt):
         """When a request last passed despite a debt."""
         self._counters = counters
         self._live: Bound | None = None
+        self.is_dropped = False
+        """The engine dropped it as idle. It has no debt."""
 
     @property
     def kind(self) -> QuotaKind:
@@ -101,11 +104,6 @@ class Bound(Debt):
         return self.rule is not None and self.rule.cap
 
     @property
-    def is_dropped(self) -> bool:
-        """Whether the engine dropped it as idle. It has no debt."""
-        return self._live is None
-
-    @property
     def live(self) -> "Bound":
         """The registered bound of its key: usually itself."""
         return self._live or self._find_live()
@@ -113,11 +111,13 @@ class Bound(Debt):
     def entered(self) -> None:
         """Mark it as the registered bound of its key."""
         self._live = self
+        self.is_dropped = False
         self.shut = False
 
     def dropped(self) -> None:
         """Mark it as dropped by the engine and reset its usage."""
         self._live = None
+        self.is_dropped = True
         self.shut = True
         self.reset()
 
@@ -286,10 +286,6 @@ class Inert(Bound):
     """The counter of clients without any configured quota of the kind: it records nothing."""
 
     __slots__ = ()
-
-    @property
-    def is_dropped(self) -> bool:
-        return False
 
     @property
     def live(self) -> "Bound":

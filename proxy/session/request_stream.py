@@ -40,7 +40,7 @@ class RequestStream(Flow):
     __slots__ = (
         "_answers_here",
         "_held_since_ms",
-        "_is_gathered",
+        "_holds_much",
         "_paused",
         "body",
         "policies",
@@ -61,7 +61,7 @@ class RequestStream(Flow):
         self._answers_here = False
         """The last request is answered by the proxy itself, and so most likely is the next: no more are split off."""
         self._paused = False
-        self._is_gathered = False
+        self._holds_much = False
         """So much of this client is kept that it counts (``HeldRequests``)."""
         self.write: Callable[[bytes], None] = dropped
         """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
@@ -102,26 +102,26 @@ class RequestStream(Flow):
 
     def _note_hold(self, now_ms: int) -> None:
         """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
-        if self._is_gathered or self.splitter.held_bytes > FREE_BYTES:
-            self._note_gathered()
+        if self._holds_much or self.splitter.held_bytes > FREE_BYTES:
+            self._note_held()
         since_ms = now_ms if self._held_since_ms is None else self._held_since_ms
         self._held_since_ms = since_ms if self.splitter.held_bytes and self.reasons & HELD_UP else None
 
-    def _note_gathered(self) -> None:
+    def _note_held(self) -> None:
         """Take note of what is kept of a request that is not whole, or of who has not proved who he is. Raises
         ProtocolError where this client's is the most of what is too much.
         """
-        gathering, splitter = self.session.rules.held_requests, self.splitter
-        self._is_gathered = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
-        if not self._is_gathered:
-            gathering.forget(self.session)
+        held, splitter = self.session.rules.held_requests, self.splitter
+        self._holds_much = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
+        if not self._holds_much:
+            held.forget(self.session)
             return
-        most = gathering.note(self.session, splitter.held_bytes)
+        most = held.note(self.session, splitter.held_bytes)
         if most is None:
             return
         error = ProtocolError(
             Cause.KEPT_TOO_MUCH,
-            f"requests that are not whole yet take more than {gathering.most_bytes} bytes together, and of this "
+            f"requests that are not whole yet take more than {held.most_bytes} bytes together, and of this "
             "connection's most is kept",
         )
         if most is self.session:

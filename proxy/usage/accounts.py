@@ -58,10 +58,13 @@ class Account:
 
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return the counters that have a limit in force."""
-        bounds = self.bounds(kind)
-        limited = self._limited.get(kind)
-        if limited is None:
-            limited = self._limited[kind] = tuple([bound for bound in bounds if bound.limit is not None])
+        if self._generation == self._engine.generation and (limited := self._limited.get(kind)) is not None:
+            for bound in limited:
+                if bound.is_dropped:
+                    break
+            else:
+                return limited
+        limited = self._limited[kind] = tuple([bound for bound in self.bounds(kind) if bound.limit is not None])
         return limited
 
     def charge(self, kind: QuotaKind, value: float, now_ms: int) -> int:
