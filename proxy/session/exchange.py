@@ -4,7 +4,7 @@
 stream that asked acts on. An ``Exchange`` is a request under way, and ``Body`` the part of it that is still to come.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
@@ -106,6 +106,22 @@ class Splice:
         self.begin = begin
         self.end = end
         self.data = data
+
+
+def pass_on(write: Callable[[bytes], None], chunk: bytes, stop: int, splices: Sequence[Splice]) -> None:
+    """Write ``chunk`` up to ``stop``, with what goes in place of its parts."""
+    if not splices:
+        if stop:
+            write(chunk if stop == len(chunk) else chunk[:stop])
+        return
+    parts: list[bytes] = []
+    start = 0
+    for each in splices:
+        parts += (chunk[start : each.begin], each.data)
+        start = each.end
+    parts.append(chunk[start:stop])
+    if data := b"".join(parts):
+        write(data)
 
 
 class Forward:

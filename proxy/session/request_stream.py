@@ -6,12 +6,12 @@ the chunk) and its socket is not read. Sans-I/O: bytes and time come in, bytes g
 The ``policies`` decide about single requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.context import CLIENT, SessionContext, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, without_answered
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, pass_on, without_answered
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import (
     ANSWERING,
@@ -185,7 +185,7 @@ class RequestStream(Flow):
                 edits.append(Splice(position, end, b""))
                 self._reply(decision)
             position = end
-        self._forward(chunk, stop, edits)
+        pass_on(self.write, chunk, stop, edits)
         if len(self.session.in_flight) >= MAX_IN_FLIGHT:
             self.reasons = begin(Event.READ, self.reasons, CROWDED)
         self._answers_here = bool(self.reasons & LOCAL)
@@ -207,17 +207,6 @@ class RequestStream(Flow):
         else:
             self.session.identity.account.meter.bytes_out += len(reply.answer)
             self.session.client.write(reply.answer)
-
-    def _forward(self, chunk: bytes, stop: int, edits: Sequence[Splice]) -> None:
-        """Write a chunk to the broker as far as ``stop``, as its requests may go."""
-        start = 0
-        parts: list[bytes] = []
-        for edit in edits:
-            parts += (chunk[start : edit.begin], edit.data)
-            start = edit.end
-        parts.append(chunk[start:stop])
-        if data := b"".join(parts):
-            self.write(data)
 
     # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
 

@@ -13,7 +13,7 @@ from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.sasl import raw_token_end
 from proxy.session.context import SessionContext, Wire
-from proxy.session.exchange import Exchange, Need, Park
+from proxy.session.exchange import Exchange, Need, Park, Splice, pass_on
 from proxy.session.flow import (
     ANSWER_BORDER,
     RAW_TOKENS,
@@ -124,7 +124,8 @@ class ResponseStream(Flow):
     def _take_answers(self, data: bytes, now_ms: int) -> None:
         """Take every answer of a chunk, from where the splitter says the first one begins."""
         chunk, position, heads = self.splitter.split(data)
-        start = held_ms = 0
+        held_ms = 0
+        splices: list[Splice] = []
         for size, correlation_id in heads:
             exchange = self._next(correlation_id)
             if not exchange.has_begun:
@@ -134,18 +135,14 @@ class ResponseStream(Flow):
             if exchange.actions:
                 change = self.responses.process(exchange, chunk, position, size, now_ms)
                 if isinstance(change, (Need, Park)):
-                    self._hold(exchange, change, chunk, start, position, now_ms)
+                    self._hold(exchange, change, chunk, position, now_ms)
+                    pass_on(self.write, chunk, position, splices)
                     return
                 if change is not None:
-                    if start < change.begin:
-                        self.write(chunk[start : change.begin])
-                    if change.data:
-                        self.write(change.data)
-                    start = change.end
+                    splices.append(change)
             self.latencies.went(exchange.api.spec.api_key, exchange.held_ms + held_ms)
             position += 4 + size
-        if start < len(chunk):
-            self.write(chunk[start:] if start else chunk)
+        pass_on(self.write, chunk, len(chunk), splices)
         if self.requests.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
 
@@ -168,9 +165,7 @@ class ResponseStream(Flow):
         if self.session.rules.costs.on and not exchange.actions & (AUTHENTICATED | PROVES):
             self.policies.costs.after(exchange, size, now_ms)
 
-    def _hold(
-        self, exchange: Exchange, hold: Need | Park, chunk: bytes, start: int, position: int, now_ms: int
-    ) -> None:
+    def _hold(self, exchange: Exchange, hold: Need | Park, chunk: bytes, position: int, now_ms: int) -> None:
         """Keep an answer, until more of it has come or for a reason of the proxy's own."""
         needs = 0
         since_ms: int | None = None
@@ -183,8 +178,6 @@ class ResponseStream(Flow):
                 self.session.rules.later(self.session.next_slice)
         exchange.hold_answer(since_ms)
         self.session.in_flight.insert(0, exchange)
-        if start < position:
-            self.write(chunk[start:position])
         self.splitter.hold(chunk, position, needs)
 
     # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
