@@ -23,7 +23,7 @@ class Problem:
     message: str
     hint: str = ""
     name: str = field(default="", compare=False)
-    """The name of a warning (``quotas.stores.doubts``)."""
+    """The name of a warning (``quotas.stores.likely_mistakes``)."""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file

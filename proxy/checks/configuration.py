@@ -22,7 +22,7 @@ from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.principal import is_pseudo
 from quotas.entities import ANONYMOUS
-from quotas.stores import doubts
+from quotas.stores import likely_mistakes
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 
@@ -75,8 +75,8 @@ def _look_at_exempt(found: Findings, exempt: Exempt) -> None:
         if user == ANONYMOUS:
             message = "exempts every client that does not log in"
             found.add(Severity.WARNING, (*at, "users", index), message, "name users, or quotas.mode: off for all")
-        elif (doubt := doubts.of_name("user", user)) is not None:
-            found.add(Severity.WARNING, (*at, "users", index), doubt.message, doubt.hint)
+        elif (mistake := likely_mistakes.of_name("user", user)) is not None:
+            found.add(Severity.WARNING, (*at, "users", index), mistake.message, mistake.hint)
     for index, network in enumerate(exempt.networks):
         if network.prefixlen == 0:
             message = f"{network} is every address: no quota applies to anybody"
@@ -92,8 +92,8 @@ def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
         elif is_pseudo(user):
             message = f"{user!r} stands for many clients: all of them may change all quotas"
             found.add(Severity.WARNING, at, message, "name users")
-        elif (doubt := doubts.of_name("user", user)) is not None:
-            found.add(Severity.WARNING, at, doubt.message, doubt.hint)
+        elif (mistake := likely_mistakes.of_name("user", user)) is not None:
+            found.add(Severity.WARNING, at, mistake.message, mistake.hint)
 
 
 def _look_at_token(found: Findings, admin: Admin) -> None:

@@ -16,7 +16,7 @@ from proxy.checks.mapping import made_of_examples
 from proxy.checks.sharing import sharing_default
 from quotas.entities import ANONYMOUS
 from quotas.policy import Policy
-from quotas.stores import doubts
+from quotas.stores import likely_mistakes
 from quotas.stores.base import Loaded, UnreadableError
 from quotas.stores.file import LoadedPolicy
 from quotas.stores.file import load as load_file
@@ -214,12 +214,12 @@ def _knows_users(listener: Listener) -> bool:
 
 def _small_limits(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
     """Return one warning for all byte rates below one batch per second."""
-    found = doubts.of_small_limits(loaded.policy.limits)
+    found = likely_mistakes.of_small_limits(loaded.policy.limits)
     if found is None:
         return []
-    entity, number, doubt = found
+    entity, number, mistake = found
     more = f" ({number} times in this file)" if number > 1 else ""
-    return [Problem(str(quota_file), loaded.lines[entity], 1, "quotas", doubt.message + more, doubt.hint)]
+    return [Problem(str(quota_file), loaded.lines[entity], 1, "quotas", mistake.message + more, mistake.hint)]
 
 
 def _quotas_of_nobody(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:

@@ -21,7 +21,7 @@ from quotas.exemptions import Exemptions
 from quotas.kinds import BYTES, QuotaKind
 from quotas.names import configured_as
 from quotas.policy import Policy
-from quotas.stores import doubts
+from quotas.stores import likely_mistakes
 from quotas.stores.base import Loaded
 from quotas.stores.layers import Layers
 
@@ -137,20 +137,20 @@ def _names(policy: Policy) -> Iterator[Said]:
     folded: dict[object, Entity] = {}
     for entity in policy.limits:
         for dimension, name in (("user", entity.user), ("client-id", entity.client_id)):
-            if isinstance(name, str) and (doubt := doubts.of_name(dimension, name)) is not None:
-                yield doubt.name, entity, None, f"{dimension} {doubt.message}", doubt.hint
-        twin = folded.setdefault(doubts.folded(entity), entity)
+            if isinstance(name, str) and (mistake := likely_mistakes.of_name(dimension, name)) is not None:
+                yield mistake.name, entity, None, f"{dimension} {mistake.message}", mistake.hint
+        twin = folded.setdefault(likely_mistakes.folded(entity), entity)
         if twin is not entity:
-            doubt = doubts.of_case(twin.describe())
-            yield doubt.name, entity, None, doubt.message, doubt.hint
+            mistake = likely_mistakes.of_case(twin.describe())
+            yield mistake.name, entity, None, mistake.message, mistake.hint
     used = {entity.user.name for entity in policy.limits if isinstance(entity.user, Group)}
     for group, users in policy.groups.items():
         for user in users:
-            if (doubt := doubts.of_name("user", user)) is not None:
-                yield doubt.name, None, None, f"in the group {group}: user {doubt.message}", doubt.hint
+            if (mistake := likely_mistakes.of_name("user", user)) is not None:
+                yield mistake.name, None, None, f"in the group {group}: user {mistake.message}", mistake.hint
         if group not in used:
-            doubt = doubts.of_unused_group()
-            yield doubt.name, None, None, f"the group {group}: {doubt.message}", doubt.hint
+            mistake = likely_mistakes.of_unused_group()
+            yield mistake.name, None, None, f"the group {group}: {mistake.message}", mistake.hint
 
 
 def _limits(policy: Policy) -> Iterator[Said]:
@@ -166,11 +166,11 @@ def _limits(policy: Policy) -> Iterator[Said]:
                     "remove it for no limit",
                 )
                 continue
-            doubt = doubts.of_limit(kind, limit, written(limit), None if terms is None else terms.burst_ms)
-            if doubt is None and kind.row.unit is BYTES and limit < doubts.BATCH_BYTES:
-                doubt = doubts.of_small_rate(limit)
-            if doubt is not None:
-                yield doubt.name, entity, kind, doubt.message, doubt.hint
+            mistake = likely_mistakes.of_limit(kind, limit, written(limit), None if terms is None else terms.burst_ms)
+            if mistake is None and kind.row.unit is BYTES and limit < likely_mistakes.BATCH_BYTES:
+                mistake = likely_mistakes.of_small_rate(limit)
+            if mistake is not None:
+                yield mistake.name, entity, kind, mistake.message, mistake.hint
 
 
 def _hidden(loaded: Loaded) -> Iterator[Said]:

@@ -22,7 +22,7 @@ from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Name, Prefix
 from quotas.kinds import QuotaKind, Whose, Written
 from quotas.policy import MOST_CAPS, Policy, Terms
 from quotas.precedence import caps_at_once
-from quotas.stores import doubts, terms
+from quotas.stores import likely_mistakes, terms
 from quotas.stores.alteration import canonical_ip
 from quotas.stores.groups import Groups
 
@@ -89,7 +89,7 @@ class _Reader:
         self.groups = Groups(document, self.wrong, self._note)
         self.lines: dict[Entity, int] = {}
         self.folded: dict[object, Entity] = {}
-        self.doubts: dict[tuple[str, str, str], list[Steps]] = {}
+        self.mistakes: dict[tuple[str, str, str], list[Steps]] = {}
 
     def read(self) -> LoadedPolicy:
         if self.document.root.keys() >= _OF_CONFIGURATION:
@@ -144,8 +144,8 @@ class _Reader:
         limits = self._read_limits(steps, quota)
         found = _PLAIN if quota.keys().isdisjoint(terms.KEYS) else self._read_terms(steps, quota, limits)
         for kind, limit in limits.items():
-            if (doubt := doubts.of_limit(kind, limit, quota[kind], found.burst_ms)) is not None:
-                self._note((*steps, kind), doubt)
+            if (mistake := likely_mistakes.of_limit(kind, limit, quota[kind], found.burst_ms)) is not None:
+                self._note((*steps, kind), mistake)
         if entity is None:
             return
         if self.limits.setdefault(entity, limits) is not limits:
@@ -153,9 +153,9 @@ class _Reader:
             first = f"the first {what} for {entity.describe()} is on line {self.lines[entity]}"
             self.wrong.add((*steps, "entity"), f"already has a {what}", f"put all its limits into one: {first}")
             return
-        twin = self.folded.setdefault(doubts.folded(entity), entity)
+        twin = self.folded.setdefault(likely_mistakes.folded(entity), entity)
         if twin is not entity:
-            self._note((*steps, "entity"), doubts.of_case(f"{twin.describe()} on line {self.lines[twin]}"))
+            self._note((*steps, "entity"), likely_mistakes.of_case(f"{twin.describe()} on line {self.lines[twin]}"))
         if found != _PLAIN:
             self.terms[entity] = found
         self.lines[entity] = quota.mark.line + 1
@@ -168,8 +168,8 @@ class _Reader:
         for dimension, name in written.items():
             try:
                 names[dimension] = found = self._name(dimension, name)
-                if isinstance(found, str) and (doubt := doubts.of_name(dimension, found)) is not None:
-                    self._note((*steps, "entity", dimension), doubt)
+                if isinstance(found, str) and (mistake := likely_mistakes.of_name(dimension, found)) is not None:
+                    self._note((*steps, "entity", dimension), mistake)
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, "entity", dimension), invalid))
         if len(names) < len(written):
@@ -224,16 +224,16 @@ class _Reader:
     def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
         kind = _kind(key, of_ip=False)
         limit = _limit(kind, value)
-        self._note(steps, doubts.of_limit(kind, limit, value))
+        self._note(steps, likely_mistakes.of_limit(kind, limit, value))
         return kind, limit
 
-    def _note(self, steps: Steps, doubt: InvalidValue | None) -> None:
-        if doubt is not None:
-            self.doubts.setdefault((doubt.message, doubt.hint, doubt.name), []).append(steps)
+    def _note(self, steps: Steps, mistake: InvalidValue | None) -> None:
+        if mistake is not None:
+            self.mistakes.setdefault((mistake.message, mistake.hint, mistake.name), []).append(steps)
 
     def _warnings(self) -> Iterator[Problem]:
         """Yield each warning once, at its first place, so that a long file does not flood the log."""
-        for (message, fix, name), places in self.doubts.items():
+        for (message, fix, name), places in self.mistakes.items():
             count = f" ({len(places)} times in this file)" if len(places) > 1 else ""
             yield self.document.problem(places[0], InvalidValue(message + count, fix, name=name))
 
@@ -296,7 +296,7 @@ def _parsed_limit(kind: QuotaKind, written: str) -> float:
         with explained(written):
             limit = _PARSERS[form](written)
     except InvalidValue as invalid:
-        invalid.hint = doubts.fix_of_rate(written) or invalid.hint
+        invalid.hint = likely_mistakes.fix_of_rate(written) or invalid.hint
         raise
     if limit == 0:
         raise InvalidValue("must be above 0", "remove the line for no limit")

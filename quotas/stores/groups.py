@@ -8,7 +8,7 @@ from config.problems import InvalidValue, InvalidValues, Steps, suggestion
 from config.units import parse_name
 from quotas.entities import Group
 from quotas.names import configured_as
-from quotas.stores import doubts
+from quotas.stores import likely_mistakes
 
 
 class Groups:
@@ -44,7 +44,7 @@ class Groups:
         if not isinstance(written, Scalar):
             raise InvalidValue("must be a user", "write a name")
         user = parse_name(written)
-        self._note(at, doubts.of_name("user", user))
+        self._note(at, likely_mistakes.of_name("user", user))
         other, where = self._places.setdefault(configured_as(user), (group, at))
         if where != at:
             first = self._document.problem(where, InvalidValue(""))
@@ -67,4 +67,4 @@ class Groups:
         """Warn about groups without a quota."""
         for name in self.users:
             if name not in self._used:
-                self._note(("groups", name), doubts.of_unused_group())
+                self._note(("groups", name), likely_mistakes.of_unused_group())

@@ -1,4 +1,4 @@
-"""What is said of a quota file at each load: doubts, and never without end; what becomes of one that is broken."""
+"""What is said of a quota file at each load: mistakes, and never without end; what becomes of one that is broken."""
 
 from pathlib import Path
 

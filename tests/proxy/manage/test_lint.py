@@ -13,7 +13,7 @@ from proxy.manage.linting import NAMES, lint
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
-from quotas.stores import doubts
+from quotas.stores import likely_mistakes
 from quotas.stores.base import Loaded
 from tests.proxy.manage.run import linted, quotas
 from tests.proxy.manage.test_explain import CONFIG
@@ -180,7 +180,7 @@ def test_every_name_that_is_given_is_in_the_table() -> None:
     from proxy.manage import linting, precedence_findings, unseen
 
     given: set[str] = set()
-    for module in (doubts, precedence_findings, linting, unseen):
+    for module in (likely_mistakes, precedence_findings, linting, unseen):
         for statement in ast.parse(inspect.getsource(module)).body:
             if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "NAMES":
                 continue
