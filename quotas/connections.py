@@ -122,7 +122,7 @@ class ConnectionRates:
         return self._addresses.usage(now_ms)
 
 
-class ImaginedAcceptor:
+class SimulatedAcceptor:
     """The accept delays that one listener would have if its limits were enforced.
 
     An acceptor that waits leaves new connections in the backlog and takes them one by one. This simulates that backlog;

@@ -14,7 +14,7 @@ from config.settings import Settings
 from proxy.edge.stats import Stats, ThrottleTotals
 from proxy.session.throttling import Alarm, Throttling
 from proxy.usage.addresses import Addresses
-from quotas.connections import KIND, AcceptRate, ConnectionRates, ImaginedAcceptor, IpRate
+from quotas.connections import KIND, AcceptRate, ConnectionRates, IpRate, SimulatedAcceptor
 from quotas.policy import Policy
 from quotas.rate import Window
 
@@ -59,7 +59,7 @@ class ConnectionGate:
         self._mode = mode
         self.most_held = MOST_HELD
         """Over this number the oldest is closed."""
-        self._imagined: dict[str, ImaginedAcceptor] = {}
+        self._simulated: dict[str, SimulatedAcceptor] = {}
         self._held: dict[_HeldSocket, Alarm] = {}
         """In the order of arrival."""
 
@@ -68,7 +68,7 @@ class ConnectionGate:
         self._counts = mode != "off"
         self._enforces = mode == "enforce"
         self._mode = mode
-        self._imagined.clear()
+        self._simulated.clear()
 
     def apply(self, policy: Policy) -> None:
         """Put the rates of addresses in force."""
@@ -113,8 +113,8 @@ class ConnectionGate:
     def tidy(self, now_ms: int) -> None:
         """Drop idle rates and, in shadow, count the waits until now."""
         self._rates.expire(now_ms)
-        for listener, imagined in self._imagined.items():
-            for wait_ms in imagined.settle(now_ms):
+        for listener, simulated in self._simulated.items():
+            for wait_ms in simulated.settle(now_ms):
                 self._note_wait(listener, wait_ms)
 
     def usage(self) -> list[AcceptRate]:
@@ -136,10 +136,10 @@ class ConnectionGate:
         held.abort()
 
     def _imagine(self, listener: str, now_ms: int) -> None:
-        imagined = self._imagined.get(listener)
-        if imagined is None:
-            imagined = self._imagined[listener] = ImaginedAcceptor(self._rates, listener)
-        for wait_ms in imagined.arrive(now_ms):
+        simulated = self._simulated.get(listener)
+        if simulated is None:
+            simulated = self._simulated[listener] = SimulatedAcceptor(self._rates, listener)
+        for wait_ms in simulated.arrive(now_ms):
             self._note_wait(listener, wait_ms)
 
     def _note_wait(self, listener: str, wait_ms: int) -> None:

@@ -18,7 +18,7 @@ from quotas.connections import (
     OTHERS,
     UNLIMITED,
     ConnectionRates,
-    ImaginedAcceptor,
+    SimulatedAcceptor,
     counted_as,
 )
 from quotas.entities import Default, Entity
@@ -245,26 +245,26 @@ def test_counters_go_a_window_after_their_last_event_and_leave_room() -> None:
 
 def test_in_shadow_waits_add_up_to_what_an_acceptor_would_have_waited() -> None:
     """A hundred connections a second at ten a second for a minute: it would have waited nearly all of the time."""
-    enforced, imagined = rates(listener=10), ImaginedAcceptor(rates(listener=10), "A")
+    enforced, simulated = rates(listener=10), SimulatedAcceptor(rates(listener=10), "A")
     arrivals = range(0, 60_000, 10)
     waits, free_ms = list[int](), 0
     for now_ms in arrivals:
         if (free_ms := max(free_ms, now_ms)) < 59_990:
             waits.append(enforced.arrive("A", free_ms))
             free_ms += waits[-1]
-    assert [wait_ms for now_ms in arrivals for wait_ms in imagined.arrive(now_ms)] == [each for each in waits if each]
+    assert [wait_ms for now_ms in arrivals for wait_ms in simulated.arrive(now_ms)] == [each for each in waits if each]
     assert 40_000 < sum(waits) <= 61_000
 
 
 def test_in_shadow_below_the_limit_nothing_would_have_waited() -> None:
-    imagined = ImaginedAcceptor(rates(listener=10), "A")
-    assert [imagined.arrive(now_ms) for now_ms in range(0, 60_500, 110)] == [[]] * 550
+    simulated = SimulatedAcceptor(rates(listener=10), "A")
+    assert [simulated.arrive(now_ms) for now_ms in range(0, 60_500, 110)] == [[]] * 550
 
 
 def test_in_shadow_after_a_storm_the_imagined_backlog_is_worked_off_and_is_bounded() -> None:
-    imagined = ImaginedAcceptor(rates(listener=100), "A")
+    simulated = SimulatedAcceptor(rates(listener=100), "A")
     for _ in range(50_000):
-        imagined.arrive(0)
-    assert len(imagined.settle(60_000)) <= BACKLOG
-    assert imagined.settle(120_000) == []
-    assert imagined.arrive(120_000) == []
+        simulated.arrive(0)
+    assert len(simulated.settle(60_000)) <= BACKLOG
+    assert simulated.settle(120_000) == []
+    assert simulated.arrive(120_000) == []
