@@ -41,8 +41,8 @@ class Body:
         self.count(size)
         return True
 
-    def leave(self, missing: int) -> None:
-        """Note that no more comes; ``missing`` bytes never came."""
+    def leave(self) -> None:
+        """Note that no more of it comes: it is finished, or the connection is over."""
 
 
 class Exchange:
@@ -80,10 +80,11 @@ class Exchange:
         """Since when the proxy holds the answer."""
 
     def tell(self, throttle_ms: int, now_ms: int) -> None:
-        """Let the answer tell a throttle time that begins now."""
-        self.actions |= TELL
-        self.throttle_ms = throttle_ms
-        self.throttled_until_ms = now_ms + throttle_ms
+        """Let the answer tell a throttle time that begins now, if there is one; of several the longest."""
+        if throttle_ms:
+            self.actions |= TELL
+            self.throttle_ms = max(throttle_ms, self.throttle_ms)
+            self.throttled_until_ms = max(now_ms + throttle_ms, self.throttled_until_ms)
 
     def hold_answer(self, since_ms: int | None) -> None:
         """Note that the answer has begun to come and is held, since that moment if the proxy is the reason."""

@@ -257,7 +257,7 @@ class RequestStream(Flow):
     def leave(self) -> None:
         """Give back what the connection, which is over, has taken; nothing is charged that never came."""
         if self.body is not None:
-            self.body.leave(self.splitter.remaining)
+            self.body.leave()
             self.body = None
         self.session.rules.held_requests.forget(self.session)
         self.policies.leave()

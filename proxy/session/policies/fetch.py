@@ -26,21 +26,30 @@ def waiting(request: Request) -> Waiting:
 
 
 class FetchShares:
-    """A connection's share of each counter that it fetches under, and the ticket of an answer larger than that."""
+    """A connection's reservations: for each Fetch, of bytes that its answer may take from each of its counters.
+
+    An answer that takes more waits in the counter's queue, as a request does.
+    """
 
     __slots__ = ("_answer", "_session", "_shares")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
         self._answer: Ticket | None = None
-        """Once there was one that waited."""
+        """The ticket of an answer that waits; None before there was one."""
         self._shares: tuple[Bound, ...] = ()
         """The counters whose limits this connection's fetches share."""
 
     def join(self, bounds: tuple[Bound, ...]) -> None:
-        """Have a share in each counter that this connection fetches under."""
-        if bounds != self._shares:
-            self._share(bounds)
+        """Have a share in each of these counters, and in no other."""
+        left = self._shares
+        if bounds == left:
+            return
+        self._shares = bounds
+        for bound in left:
+            bound.fetches.leave(self)
+        for bound in bounds:
+            bound.fetches.join(self)
 
     def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
         """Reserve all that a Fetch asks for, where its quotas are far from being in force; returns False elsewhere."""
@@ -48,10 +57,7 @@ class FetchShares:
             return bounds[0].fetches.grant_whole(self, asked_bytes, now_ms)
         if not all(bound.fetches.fits_whole(asked_bytes, now_ms) for bound in bounds):
             return False
-        granted = True
-        for bound in bounds:
-            granted = bound.fetches.grant_whole(self, asked_bytes, now_ms) and granted
-        return granted
+        return all(bound.fetches.grant_whole(self, asked_bytes, now_ms) for bound in bounds)
 
     def grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
         """Reserve a share for a Fetch and return how many bytes it may ask for: of several counters the least."""
@@ -95,17 +101,10 @@ class FetchShares:
         if self._answer is not None:
             self._answer.leave(now_ms)
         shared = self._shares
-        self._share(())
+        self.join(())
         for bound in shared:
             if bound.queue:
                 self._session.rules.throttling.alarm(bound.queue, now_ms)
-
-    def _share(self, bounds: tuple[Bound, ...]) -> None:
-        for bound in self._shares:
-            bound.fetches.leave(self)
-        self._shares = bounds
-        for bound in bounds:
-            bound.fetches.join(self)
 
 
 class FetchPolicy:
@@ -163,21 +162,16 @@ class FetchPolicy:
         exchange.throttle_ms = 0
         account.meter.fetch_bytes += size
         throttle_ms = account.charge(KIND, size, now_ms)
-        if account.has_shadow(KIND) or not throttling.enforces:
-            throttling.counts.simulate(account, KIND, size, now_ms, id(self))
-        if not throttling.enforces:
+        throttling.counts.simulate(account, KIND, size, now_ms, id(self))
+        if not throttling.enforces or not max(throttle_ms, request_ms):
             return None
-        told_ms = 0
-        if throttle_ms > request_ms:
-            told_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
-        else:
-            if throttle_ms:
-                for each in bounds:
-                    each.owe(each.check(now_ms), now_ms)
-            if request_ms:
-                told_ms = self._session.mute.throttle(account, QuotaKind.REQUEST_PERCENTAGE, request_ms, now_ms)
-        if told_ms:
-            exchange.tell(told_ms, now_ms)
+        kind = KIND
+        if throttle_ms <= request_ms:
+            kind = QuotaKind.REQUEST_PERCENTAGE  # what it owes for its bytes stays owed
+            for bound in bounds:
+                if over_ms := bound.check(now_ms):
+                    bound.owe(over_ms, now_ms)
+        exchange.tell(self._session.mute.throttle(account, kind, max(throttle_ms, request_ms), now_ms), now_ms)
         return None
 
     def answer_empty(self, request: Request, throttle_ms: int) -> Reply | Need:

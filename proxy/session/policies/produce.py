@@ -61,19 +61,18 @@ class ProduceBody(Body):
         self.count(size)
         self._missing -= size
         session = self._session
-        for bound in self._bounds:
-            _go_ahead(session, bound, size, now_ms)
+        _go_ahead(session, self._bounds, size, now_ms)
         throttle_ms = 0 if self._marks else self._charge(size, now_ms)
         if finished:
-            self.leave(0)
+            self.leave()
         if not throttle_ms or not session.rules.throttling.enforces:  # or no longer
             return True
-        if finished:
-            throttle_ms = session.mute.throttle(self.account, KIND, throttle_ms, now_ms)
-            if throttle_ms and self._exchange is not None:
-                self._exchange.tell(throttle_ms, now_ms)
-            return True
-        return self._may_go_on(size, now_ms)
+        if not finished:
+            return self._may_go_on(size, now_ms)
+        told_ms = session.mute.throttle(self.account, KIND, throttle_ms, now_ms)
+        if self._exchange is not None:
+            self._exchange.tell(told_ms, now_ms)
+        return True
 
     def _may_go_on(self, size: int, now_ms: int) -> bool:
         """Let each counter that it is over owe that; whether all of them let the rest come now."""
@@ -105,7 +104,7 @@ class ProduceBody(Body):
     def throttle_over(self, now_ms: int) -> None:
         """Give back what has not come yet (called by the delay queue): others may use it until it comes."""
         self._alarm = None
-        self._give_back(self._missing)
+        self._give_back()
         for bound in self._bounds:
             bound.claims_from_ms = now_ms + DISTRUST_MS
             if bound.queue:
@@ -115,16 +114,16 @@ class ProduceBody(Body):
         """End the session: to give it back has failed (called by the delay queue)."""
         self._session.abort()
 
-    def leave(self, missing: int) -> None:
+    def leave(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._give_back(missing)
+        self._give_back()
         self._yield()
 
-    def _give_back(self, missing: int) -> None:
+    def _give_back(self) -> None:
         for bound, mark in zip(self._bounds, self._marks, strict=False):  # no marks, nothing to give back
-            bound.take_back(missing, mark)
+            bound.take_back(self._missing, mark)
         self._marks = []
 
     def _yield(self) -> None:
@@ -133,10 +132,12 @@ class ProduceBody(Body):
                 bound.streamer = None
 
 
-def _go_ahead(session: SessionContext, bound: Bound, came: int, now_ms: int) -> None:
-    """Let the counter owe what came within a debt because a re-authentication comes behind it."""
-    if bound.shut and now_ms >= session.sasl.deadline_ms and bound.owed_ms(now_ms):
-        bound.bring_forward(came, now_ms)
+def _go_ahead(session: SessionContext, bounds: tuple[Bound, ...], came: int, now_ms: int) -> None:
+    """Let counters owe what came within their debt because a re-authentication comes behind it."""
+    if now_ms >= session.sasl.deadline_ms:
+        for bound in bounds:
+            if bound.shut and bound.owed_ms(now_ms):
+                bound.bring_forward(came, now_ms)
 
 
 class ProducePolicy:
@@ -166,20 +167,16 @@ class ProducePolicy:
         bounds = self.bounds = account.bounds(KIND)
         self.generation = rules.engine.generation
         came = size - missing
-        throttle_ms = 0
-        if not rules.throttling.enforces:
-            account.charge(KIND, size, now_ms)
-            rules.throttling.counts.simulate(account, KIND, size, now_ms, id(self))
+        if rules.throttling.enforces and self.is_shut:
+            # It costs others what has come of it, and its own client's turns what it announces.
+            if not self._session.ticket.ask(Waiting.REQUEST, account, bounds, came, now_ms, size):
+                return Park(IN_LINE)
+            _go_ahead(self._session, bounds, came, now_ms)
+        throttle_ms = self.charge(size, now_ms)
+        if rules.throttling.counts.simulate(account, KIND, size, now_ms, id(self)):
             self.prefix.forget()  # the next one has to come by here too
-        elif not self._may_go(account, came, size, now_ms):
-            return Park(IN_LINE)
-        else:
-            for bound in bounds:
-                _go_ahead(self._session, bound, came, now_ms)
-            throttle_ms = account.charge(KIND, size, now_ms)
-            if account.has_shadow(KIND):
-                rules.throttling.counts.simulate(account, KIND, size, now_ms, id(self))
-                self.prefix.forget()
+        if not rules.throttling.enforces:
+            throttle_ms = 0
         request.api.requests += 1
         account.meter.produce_requests += 1
         account.meter.produce_bytes += size
@@ -201,54 +198,43 @@ class ProducePolicy:
             throttle_ms = max(bound.charge(size, now_ms), throttle_ms)
         return throttle_ms
 
-    def _may_go(self, account: Account, came: int, size: int, now_ms: int) -> bool:
-        """Whether all counters let a request go; if not it waits in the queue of one.
-
-        It costs others what has come of it, and its own client's turns what it announces: others wait for it to come.
-        """
-        bounds = self.bounds
-        if not bounds[0].shut:
-            bounds = bounds[1:]
-        return not bounds or self._session.ticket.ask(Waiting.REQUEST, account, bounds, came, now_ms, size)
-
     def charged(
         self, api: Served, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
     ) -> Forward:
-        """Mute for the throttle that a charge has asked for, and forward the request; its answer tells the throttle.
-
-        A request that is more than its quota has left is charged only what has come: ``missing`` bytes have not.
-        """
-        account, bounds = self._session.identity.account, self.bounds
-        claims = missing <= 0 or self._may_claim(now_ms)
-        as_it_comes = missing > 0 and (throttle_ms > 0 or not claims)
-        over: list[Bound] = []
-        if as_it_comes:
-            for bound in bounds:
-                over_ms = bound.check(now_ms) if claims else 0
-                if over_ms:
-                    bound.owe(min(over_ms, COMING_MS), now_ms)
-                    over.append(bound)
-                bound.take_back(missing, bound.mark)
-            throttle_ms = 0
-        elif throttle_ms:
-            throttle_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
+        """Mute for the throttle that a charge has asked for, and forward the request; its answer tells the throttle."""
+        account = self._session.identity.account
+        told_ms = 0
+        if throttle_ms and missing <= 0:
+            told_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
         # With acks=0 no answer comes: the mute is all there is.
-        exchange = None if acks_0 else Exchange(correlation_id, api, account, now_ms, throttle_ms)
+        exchange = None if acks_0 else Exchange(correlation_id, api, account, now_ms, told_ms)
         forward = Forward(exchange, stop=self._count_unanswered() if acks_0 else 0)
         if missing > 0:
-            marks = [] if as_it_comes else [bound.mark for bound in bounds]
-            forward.body = body = ProduceBody(self._session, account, bounds, marks, missing, exchange)
-            body.count(-missing)
-            if claims and account.limited(KIND):
-                body.lapses_at(now_ms + COMING_MS)
-            for counter in over:
-                if counter.streamer is None:
-                    counter.streamer = body
+            forward.body = self._expect_rest(exchange, missing, throttle_ms > 0, now_ms)
         return forward
 
-    def _may_claim(self, now_ms: int) -> bool:
-        """Whether others wait for a request to come: not for a while after one has not come in time."""
-        return all(bound.claims_from_ms <= now_ms for bound in self.bounds)
+    def _expect_rest(self, exchange: Exchange | None, missing: int, over: bool, now_ms: int) -> ProduceBody:
+        """Return the rest of a request, all of which has been charged.
+
+        It stays charged, as a claim, unless that is more than its quota has left (``over``), or others do not wait
+        for claims now: then it is charged as it comes.
+        """
+        account, bounds = self._session.identity.account, self.bounds
+        others_wait = all(bound.claims_from_ms <= now_ms for bound in bounds)
+        claimed = others_wait and not over
+        marks = [bound.mark for bound in bounds] if claimed else []
+        body = ProduceBody(self._session, account, bounds, marks, missing, exchange)
+        body.count(-missing)
+        if others_wait and account.limited(KIND):
+            body.lapses_at(now_ms + COMING_MS)
+        for bound in bounds:
+            if not claimed:
+                if others_wait and (over_ms := bound.check(now_ms)):
+                    bound.owe(min(over_ms, COMING_MS), now_ms)
+                    if bound.streamer is None:
+                        bound.streamer = body
+                bound.take_back(missing, bound.mark)
+        return body
 
     def _count_unanswered(self) -> int:
         """Return the reasons to stop behind a request without an answer: after many, other sessions have a turn."""

@@ -12,7 +12,7 @@ from proxy.session.context import SessionContext, Waiting
 from proxy.session.exchange import ACKS_0, Exchange, Park, Request, RequestPrefix
 from proxy.session.flow import ANSWERING, IN_LINE
 from proxy.session.policies.fetch import waiting
-from proxy.session.serving import CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
+from proxy.session.serving import CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, Served
 from proxy.usage.accounts import Account
 from proxy.usage.request_costs import PERCENT_S_PER_US
 from quotas.kinds import QuotaKind
@@ -24,20 +24,17 @@ _PROMPT_KEYS: Final = frozenset((10, 18))
 
 
 class Cost:
-    """The cost of a request in µs: for what has come of it, and for what is still to come."""
+    """The cost of a request in µs: ``us`` is charged when it goes, ``rest_us`` when all of it has come.
 
-    __slots__ = ("coming_us", "is_exempt", "us")
+    ``is_exempt``: it is counted, and charged to nobody (acks=0).
+    """
 
-    def __init__(self, us: float, coming_us: float = 0.0, *, is_exempt: bool = False) -> None:
+    __slots__ = ("is_exempt", "rest_us", "us")
+
+    def __init__(self, us: float, rest_us: float = 0.0, *, is_exempt: bool = False) -> None:
         self.us = us
-        self.coming_us = coming_us
+        self.rest_us = rest_us
         self.is_exempt = is_exempt
-        """It is counted and charged to nobody (acks=0)."""
-
-    @property
-    def rest_us(self) -> float:
-        """The cost that is charged when all of the request has come."""
-        return 0.0 if self.is_exempt else self.coming_us
 
 
 class RequestTimePolicy:
@@ -75,8 +72,9 @@ class RequestTimePolicy:
         costs = self._session.rules.costs
         byte_us = costs.of_produce_byte(batch)
         missing = max(end - len(chunk), 0)
-        us = costs.of_produce(batch) + (size - missing) * byte_us
-        return Cost(us, missing * byte_us, is_exempt=chunk.startswith(ACKS_0, acks_at))
+        if chunk.startswith(ACKS_0, acks_at):
+            return Cost(costs.of_produce(batch) + size * byte_us, is_exempt=True)
+        return Cost(costs.of_produce(batch) + (size - missing) * byte_us, missing * byte_us)
 
     def _cost_of_fetch(self, api: Served, chunk: bytes, limits_at: int, end: int) -> float:
         partitions = partitions_in(api.spec, limits_at, end)
@@ -154,7 +152,7 @@ class RequestTimePolicy:
     def charge(self, account: Account, cost: Cost, now_ms: int) -> bool:
         """Charge a request for what has come of it; whether those behind it have to ask."""
         if cost.is_exempt:
-            self._session.rules.costs.exempt_us += int(cost.us + cost.coming_us + 0.5)
+            self._session.rules.costs.exempt_us += int(cost.us + 0.5)
             return False
         return self._spend(account, cost.us, now_ms, requests=1)
 
@@ -176,9 +174,7 @@ class RequestTimePolicy:
         return is_shut
 
     def _simulate(self, account: Account, us: float, now_ms: int) -> None:
-        throttling = self._session.rules.throttling
-        if not throttling.enforces or account.has_shadow(KIND):
-            throttling.counts.simulate(account, KIND, us * PERCENT_S_PER_US, now_ms, id(self))
+        self._session.rules.throttling.counts.simulate(account, KIND, us * PERCENT_S_PER_US, now_ms, id(self))
 
     # ---------------------------------------------------------------------------------------------------- responses
 
@@ -201,7 +197,4 @@ class RequestTimePolicy:
             exchange.throttle_ms = throttle_ms
         elif throttle_ms and now_ms + throttle_ms >= exchange.throttled_until_ms:
             # The longer one; of equal ones this (KafkaApis).
-            told_ms = max(self._session.mute.throttle(account, KIND, throttle_ms, now_ms), exchange.throttle_ms)
-            exchange.throttled_until_ms = max(now_ms + told_ms, exchange.throttled_until_ms)
-            exchange.throttle_ms = told_ms
-            exchange.actions |= TELL if told_ms else 0
+            exchange.tell(self._session.mute.throttle(account, KIND, throttle_ms, now_ms), now_ms)
