@@ -230,7 +230,7 @@ class Request:
             problem = f"{self.api.spec} request of {self.size} bytes, {setting} is {limit}{advice}"
             raise ProtocolError(Cause.FRAME_TOO_LARGE, problem)
 
-    def uncharged(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
+    def expect_other(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
         """Count a request that is neither a Produce nor a Fetch, and return its exchange."""
         self.api.requests += 1
         account.meter.other_requests += 1

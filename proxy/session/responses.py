@@ -46,7 +46,7 @@ class SlicedWork:
     def __init__(self, slices: Generator[None, None, Need | Splice | None]) -> None:
         self._slices = slices
         self.change: Need | Splice | None = None
-        """What becomes of the answer, once it is done; offsets from where the answer begins."""
+        """The change of the answer, once it is done; its offsets count from the beginning of the answer."""
 
     def advance(self) -> bool:
         """Do one slice; True when it is over. Raises ProtocolError for what is no answer."""

@@ -119,7 +119,7 @@ class Policies:
             request.check_size(self._session.rules.find_coordinator_limit, "limits.find_coordinator")
         identity = self._session.identity
         identity.coordinates = identity.coordinates or on_request == COORDINATE
-        return Forward(request.uncharged(identity.account, now_ms))
+        return Forward(request.expect_other(identity.account, now_ms))
 
     def _expect_rest(self, request: Request, forward: Forward, cost: Cost | None) -> None:
         """Have the rest of a request counted as it comes, and charged its cost when all of it has."""
@@ -137,7 +137,7 @@ class Policies:
         self._session.sasl.request(request.api.spec, request.frame)
         if not self._session.sasl.authenticated:
             self.restrict()
-        return Forward(request.uncharged(self._session.identity.account, now_ms), stop=ANSWERING)
+        return Forward(request.expect_other(self._session.identity.account, now_ms), stop=ANSWERING)
 
     def answered(self, answer: bytes) -> None:
         """Take the broker's answer to whether it serves the client."""

@@ -74,7 +74,7 @@ class TopicsPolicy:
         enforced = self._enforced(bounds)
         if not bounds or (request.size > limit and not enforced):
             self._drop()
-            return Forward(request.uncharged(session.identity.account, now_ms))
+            return Forward(request.expect_other(session.identity.account, now_ms))
         request.check_size(limit, "limits.mutations", f": name fewer topics in one request, they are under a {KIND}")
         if enforced and not session.idle:
             return Park(ANSWERING)  # one at a time: what became of the one before is settled first
@@ -88,7 +88,7 @@ class TopicsPolicy:
             charges: TopicCharges | None = ended.value
         self._work = None
         if charges is None:
-            return Forward(request.uncharged(session.identity.account, now_ms))
+            return Forward(request.expect_other(session.identity.account, now_ms))
         return self._charged(request, charges, now_ms)
 
     def _charge(self, spec: ApiSpec, frame: bytes) -> Generator[int | None, None, TopicCharges | None]:
@@ -201,7 +201,7 @@ class TopicsPolicy:
                 emptiest = max(charges.bounds, key=lambda each: each.throttle_ms(now_ms))
                 throttling.counts.given(account, emptiest, throttle_ms, now_ms)
             throttle_ms = 0
-        exchange = request.uncharged(account, now_ms, throttle_ms)
+        exchange = request.expect_other(account, now_ms, throttle_ms)
         if not charges.charged:
             return self._refuse(request, refused, throttle_ms, now_ms)
         self._unsettled = (*self._unsettled, charges)
@@ -244,12 +244,8 @@ class TopicsPolicy:
 
         Returns the new beginning of the answer, with the topics that were refused here; None: it goes as it came.
         """
-        spec, throttle_ms, rules, charges = (
-            exchange.api.spec,
-            exchange.throttle_ms,
-            self._session.rules,
-            self._unsettled[0],
-        )
+        spec, throttle_ms, rules = exchange.api.spec, exchange.throttle_ms, self._session.rules
+        charges = self._unsettled[0]
         refused = charges.refused
         outcomes: list[Outcome] = []
         is_read = size <= _SETTLED_BYTES
