@@ -16,7 +16,11 @@ from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter
 
 _TIMEOUT_S: Final = 500.0
-_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+_SMALL: Final = (
+    *("--master", "local[2]", "--conf", "spark.driver.memory=1g"),
+    # Compiling short runs well costs more than it brings.
+    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+)
 _COUNTERS: Final = """
     SELECT client_id, broker, kind, throttled_s, throttled_least_s, throttled_most_s, sent_bytes, verdict
     FROM read_parquet(?)

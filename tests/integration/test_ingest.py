@@ -36,7 +36,7 @@ ROWS: Final = [
     row(f"user-{number}", bytes_in=1_000 + number, produce_bytes=1_000, produce_requests=1) for number in range(20)
 ]
 SMALL: Final = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *SMALL)
 
 
 def jars() -> tuple[str, str]:

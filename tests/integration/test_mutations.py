@@ -26,8 +26,6 @@ from tests.harness.wire import Address, Connection
 from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
 from tests.protocol.encode import encode_request
 
-pytestmark = pytest.mark.alone
-
 QUOTA = "controller_mutation_rate"
 LIMIT = 5.0
 TOLERANCE = 0.05
@@ -79,6 +77,7 @@ def most(seconds: float) -> float:
     return LIMIT * (SHORT_WINDOW_SAMPLES + seconds) + 1
 
 
+@pytest.mark.alone
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_a_storm_of_topics_is_held_as_by_the_broker_itself(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
@@ -247,6 +246,7 @@ def with_aiokafka(bootstrap: str, seconds: float) -> Storm:
 CLIENT_IDS = {with_kafka_python: "kafka-python", with_confluent: "confluent", with_aiokafka: "aiokafka"}
 
 
+@pytest.mark.alone
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
@@ -289,6 +289,7 @@ def test_kafka_python_describes_the_quorum(cluster: KafkaCluster, sluice: Sluice
     assert partition["leader_id"] == same["leader_id"]
 
 
+@pytest.mark.alone
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_java_repeats_what_is_refused_until_all_is_done(sluice: SluiceProcess) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from struct import pack
 from time import thread_time
@@ -195,14 +196,15 @@ def header(spec: ApiSpec, correlation_id: int = 1) -> bytes:
 
 
 def requests(stage: Stage, size: int) -> Iterator[Case]:
-    """Every request of about ``size`` bytes; of short ones as many as come at once."""
+    """Every request of about ``size`` bytes; of short ones as many as come at once, or, of other contents, a quarter."""
     for served in tried(stage):
         is_read = served.on_request not in (FORWARD, COORDINATE)
-        for what, body in bodies(served.spec.request_layout, size, distinct=is_read and size < SIZES[-1]):
+        found = bodies(served.spec.request_layout, size, distinct=is_read and size < SIZES[-1])
+        for parts, (what, body) in zip(chain([1], repeat(4)), found, strict=False):
             if what == "nothing" and size > SIZES[0]:
                 continue
             one = frame(header(served.spec) + body)
-            number = max(CHUNK_BYTES // len(one), 1)
+            number = max(CHUNK_BYTES // parts // len(one), 1)
             name = f"{number} of {served.spec}, {len(one)} bytes, {what}"
             yield Case(name, number * len(one), partial(asked, stage, one * number), number)
 
