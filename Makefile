@@ -72,7 +72,7 @@ $(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
 	$(BIN)/pip --python $(COMPILED) install --quiet --disable-pip-version-check --no-deps build/compiled/*.whl
 	@touch $@
 
-test-compiled: setup $(COMPILED)/.installed  ## those of what is compiled again, compiled (a minute more for that)
+test-compiled: setup $(COMPILED)/.installed  ## those of what is compiled again, compiled (besides the time to compile it)
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%) $(NOT_OF_COMPILED:%=--ignore=tests/%)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)

@@ -196,11 +196,11 @@ def header(spec: ApiSpec, correlation_id: int = 1) -> bytes:
 
 
 def requests(stage: Stage, size: int) -> Iterator[Case]:
-    """Every request of about ``size`` bytes; of short ones as many as come at once, or, of other contents, a quarter."""
+    """Every request of about ``size`` bytes; of short ones as many as come at once, a quarter from the third on."""
     for served in tried(stage):
         is_read = served.on_request not in (FORWARD, COORDINATE)
         found = bodies(served.spec.request_layout, size, distinct=is_read and size < SIZES[-1])
-        for parts, (what, body) in zip(chain([1], repeat(4)), found, strict=False):
+        for parts, (what, body) in zip(chain([1, 1], repeat(4)), found, strict=False):
             if what == "nothing" and size > SIZES[0]:
                 continue
             one = frame(header(served.spec) + body)
