@@ -52,7 +52,7 @@ def parse(file: str, text: str) -> LoadedPolicy:
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Pause the collector, which would look at a million objects again and again. Unless the process has frozen what it
-    started with, leave them to the next complete collection too: together that is 40 % of the time of a load.
+    started with, leave them to the next complete collection too.
     """
     if not gc.isenabled():
         yield
@@ -91,10 +91,10 @@ class _Reader:
         self.wrong = InvalidValues()
         self.limits: dict[Entity, dict[QuotaKind, float]] = {}
         self.terms: dict[Entity, Terms] = {}
-        self.groups = Groups(document, self.wrong, self._note)
+        self.mistakes = likely_mistakes.Mistakes()
+        self.groups = Groups(document, self.wrong, self.mistakes)
         self.lines: dict[Entity, int] = {}
         self.folded: dict[object, Entity] = {}
-        self.mistakes: dict[tuple[str, str, str], list[Steps]] = {}
 
     def read(self) -> LoadedPolicy:
         if self.document.root.keys() >= _OF_CONFIGURATION:
@@ -150,7 +150,7 @@ class _Reader:
         found = _PLAIN if quota.keys().isdisjoint(terms.KEYS) else self._read_terms(steps, quota, limits)
         for kind, limit in limits.items():
             if (mistake := likely_mistakes.of_limit(kind, limit, quota[kind], found.burst_ms)) is not None:
-                self._note((*steps, kind), mistake)
+                self.mistakes.note((*steps, kind), mistake)
         if entity is None:
             return
         if self.limits.setdefault(entity, limits) is not limits:
@@ -160,7 +160,9 @@ class _Reader:
             return
         twin = self.folded.setdefault(likely_mistakes.folded(entity), entity)
         if twin is not entity:
-            self._note((*steps, "entity"), likely_mistakes.of_case(f"{twin.describe()} on line {self.lines[twin]}"))
+            self.mistakes.note(
+                (*steps, "entity"), likely_mistakes.of_case(f"{twin.describe()} on line {self.lines[twin]}")
+            )
         if found != _PLAIN:
             self.terms[entity] = found
         self.lines[entity] = quota.mark.line + 1
@@ -174,7 +176,7 @@ class _Reader:
             try:
                 names[dimension] = found = self._name(dimension, name)
                 if isinstance(found, str) and (mistake := likely_mistakes.of_name(dimension, found)) is not None:
-                    self._note((*steps, "entity", dimension), mistake)
+                    self.mistakes.note((*steps, "entity", dimension), mistake)
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, "entity", dimension), invalid))
         if len(names) < len(written):
@@ -208,7 +210,7 @@ class _Reader:
                 kind = _kind(key, of_ip=of_ip)
                 limits[kind] = _limit(kind, value)
                 if not kind.row.enforced:
-                    self._note((*steps, key), InvalidValue(f"{kind} is not enforced by this version"))
+                    self.mistakes.note((*steps, key), InvalidValue(f"{kind} is not enforced by this version"))
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, key), invalid))
         if not limits and quota.keys() <= _NO_LIMITS:
@@ -229,12 +231,8 @@ class _Reader:
     def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
         kind = _kind(key, of_ip=False)
         limit = _limit(kind, value)
-        self._note(steps, likely_mistakes.of_limit(kind, limit, value))
+        self.mistakes.note(steps, likely_mistakes.of_limit(kind, limit, value))
         return kind, limit
-
-    def _note(self, steps: Steps, mistake: InvalidValue | None) -> None:
-        if mistake is not None:
-            self.mistakes.setdefault((mistake.message, mistake.hint, mistake.name), []).append(steps)
 
     def _warnings(self) -> Iterator[Problem]:
         """Yield each warning once, at its first place, so that a long file does not flood the log."""

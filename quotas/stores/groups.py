@@ -1,7 +1,5 @@
 """The groups of users that a quota file defines."""
 
-from collections.abc import Callable
-
 from config.document import Document
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import InvalidValue, InvalidValues, Steps, suggestion
@@ -12,14 +10,12 @@ from quotas.stores import likely_mistakes
 
 
 class Groups:
-    """Reads the groups; adds errors to ``wrong`` and passes warnings to ``note``."""
+    """Reads the groups; adds errors to ``wrong`` and warnings to ``mistakes``."""
 
-    def __init__(
-        self, document: Document, wrong: InvalidValues, note: Callable[[Steps, InvalidValue | None], None]
-    ) -> None:
+    def __init__(self, document: Document, wrong: InvalidValues, mistakes: likely_mistakes.Mistakes) -> None:
         self._document = document
         self._wrong = wrong
-        self._note = note
+        self._mistakes = mistakes
         self.users: dict[str, tuple[str, ...]] = {}
         self._places: dict[str, tuple[str, Steps]] = {}
         """The group of each user, and its place."""
@@ -44,7 +40,7 @@ class Groups:
         if not isinstance(written, Scalar):
             raise InvalidValue("must be a user", "write a name")
         user = parse_name(written)
-        self._note(at, likely_mistakes.of_name("user", user))
+        self._mistakes.note(at, likely_mistakes.of_name("user", user))
         other, where = self._places.setdefault(configured_as(user), (group, at))
         if where != at:
             first = self._document.problem(where, InvalidValue(""))
@@ -67,4 +63,4 @@ class Groups:
         """Warn about groups without a quota."""
         for name in self.users:
             if name not in self._used:
-                self._note(("groups", name), likely_mistakes.of_unused_group())
+                self._mistakes.note(("groups", name), likely_mistakes.of_unused_group())

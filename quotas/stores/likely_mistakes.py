@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from config.problems import NO_VARIABLES, InvalidValue, holds_a_variable
+from config.problems import NO_VARIABLES, InvalidValue, Steps, holds_a_variable
 from quotas.entities import ANONYMOUS, Entity, Name
 from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
 
@@ -36,6 +36,14 @@ _LEAST: Final = {
     MUTATIONS.rate: (1.0, "one partition", "it is in partitions a second", "below-one-partition"),
 }
 _PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # ACLs write it, quotas do not
+
+
+class Mistakes(dict[tuple[str, str, str], list[Steps]]):
+    """The likely mistakes in a file: the places of each, by its message, fix and name."""
+
+    def note(self, steps: Steps, mistake: InvalidValue | None) -> None:
+        if mistake is not None:
+            self.setdefault((mistake.message, mistake.hint, mistake.name), []).append(steps)
 
 
 def of_name(dimension: str, name: str) -> InvalidValue | None:

@@ -1,4 +1,5 @@
 import contextlib
+import gc
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -6,6 +7,7 @@ from textwrap import dedent
 import pytest
 import yaml
 
+from config.nodes import Mapping
 from config.problems import ConfigError
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -365,3 +367,18 @@ def test_a_file_that_breaks_off_never_says_anything_else(file: Path) -> None:
                 parts.append(part)
             assert all(whole[entity][kind] == limit for entity in part for kind, limit in part[entity].items())
     assert [len(part) for part in parts] == [1, 1, 2]  # where a line ends no reader could tell
+
+
+def test_nodes_go_with_the_reader_and_without_the_collector(file: Path) -> None:
+    """It leaves what a load has made to its next complete run."""
+    file.write_text(
+        "groups: {team: [alice]}\nquotas:\n- {entity: {user-group: team}, producer_byte_rate: 1MiB, burst: 2s}\n"
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(each, Mapping) for each in gc.get_objects())
+        load(file)
+        assert sum(isinstance(each, Mapping) for each in gc.get_objects()) == before
+    finally:
+        gc.enable()
