@@ -87,17 +87,13 @@ def settings(root: Path) -> Mapping[str, Any]:
 def modules(root: Path, table: Mapping[str, Any]) -> list[str]:
     """Return the paths of the modules to compile, relative to ``root``. Raises CompileError for a stale name."""
     found = {path for pattern in table["compiled"] for path in _matching(root, pattern)}
-    for pattern in table["left-out"]:
-        found.difference_update(_matching(root, pattern))
     return sorted(path for path in found if not path.endswith("__init__.py"))
 
 
 def _matching(root: Path, pattern: str) -> set[str]:
     paths = {str(path.relative_to(root)) for path in root.glob(pattern)}
     if not paths:
-        raise CompileError(
-            f"pyproject.toml: there is no {pattern} to compile, or to leave out: remove it from the list"
-        )
+        raise CompileError(f"pyproject.toml: there is no {pattern} to compile: remove it from the list")
     return paths
 
 
