@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from protocol.errors import Cause, ProtocolError
 from protocol.fields import NO_ID, Fields
 from protocol.locator import response_body_offset
-from protocol.mutations import SLICE_BYTES, Entry, Topic
+from protocol.mutations import SLICE_BYTES, Topic, TopicEntry
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import ABSENT, ApiSpec
 from protocol.varint import decode_varint, encode_varint
@@ -23,7 +23,7 @@ _NOT_CREATED: Final = _INT32.pack(-1) + b"\xff\xff" + b"\x01"
 """num_partitions, replication_factor, and an empty list of configs (CreatableTopicResult)."""
 
 
-class Outcome(NamedTuple):
+class TopicResult(NamedTuple):
     """The outcome of one topic."""
 
     topic: Topic
@@ -35,15 +35,15 @@ class Outcome(NamedTuple):
     end: int
 
 
-def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
+def read_outcomes(spec: ApiSpec, frame: bytes) -> list[TopicResult]:
     """Read a whole response. Raises ProtocolError."""
-    outcomes: list[Outcome] = []
+    outcomes: list[TopicResult] = []
     for _ in reading_outcomes(spec, frame, outcomes):
         pass
     return outcomes
 
 
-def reading_outcomes(spec: ApiSpec, frame: bytes, outcomes: list[Outcome]) -> Iterator[None]:
+def reading_outcomes(spec: ApiSpec, frame: bytes, outcomes: list[TopicResult]) -> Iterator[None]:
     """Read a whole response into ``outcomes`` in slices: yields after every SLICE_BYTES."""
     try:
         body = response_body_offset(spec, frame, 0)
@@ -60,7 +60,7 @@ def reading_outcomes(spec: ApiSpec, frame: bytes, outcomes: list[Outcome]) -> It
             yield
 
 
-def _read_outcome(spec: ApiSpec, fields: Fields) -> Outcome:
+def _read_outcome(spec: ApiSpec, fields: Fields) -> TopicResult:
     key, version = spec.api_key, spec.api_version
     begin = fields.at
     name = fields.string()
@@ -80,10 +80,10 @@ def _read_outcome(spec: ApiSpec, fields: Fields) -> Outcome:
             fields.skip(3)  # read_only, config_source, is_sensitive
             fields.tags()
     fields.tags()
-    return Outcome((name or b"", topic_id), error_code, partitions, begin, fields.at)
+    return TopicResult((name or b"", topic_id), error_code, partitions, begin, fields.at)
 
 
-def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Sequence[Entry]) -> bytes:
+def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Sequence[TopicEntry]) -> bytes:
     """Return the whole response to a request of a strict version all of whose topics are refused."""
     header = _INT32.pack(correlation_id) + b"\x00"
     body = (
@@ -96,7 +96,7 @@ def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Seque
 
 
 def with_refused(
-    spec: ApiSpec, data: bytes, position: int, size: int, throttle_ms: int, refused: Sequence[Entry]
+    spec: ApiSpec, data: bytes, position: int, size: int, throttle_ms: int, refused: Sequence[TopicEntry]
 ) -> tuple[bytes, int]:
     """Add refused topics before those in the response of ``size`` at ``position``.
 
@@ -130,9 +130,9 @@ def in_order(
     spec: ApiSpec,
     frame: bytes,
     throttle_ms: int,
-    outcomes: Sequence[Outcome],
-    refused: Iterable[tuple[Entry, bytes]],
-    asked: Sequence[Entry],
+    outcomes: Sequence[TopicResult],
+    refused: Iterable[tuple[TopicEntry, bytes]],
+    asked: Sequence[TopicEntry],
 ) -> bytes:
     """Return a whole response with the refused topics added (``refused_topic``), all in the order of the request.
 
@@ -152,7 +152,7 @@ def in_order(
     return _INT32.pack(len(body)) + body
 
 
-def refused_topic(spec: ApiSpec, entry: Entry) -> bytes:
+def refused_topic(spec: ApiSpec, entry: TopicEntry) -> bytes:
     """Return a topic of a response, refused for its quota."""
     name, topic_id = entry.topic
     parts = [encode_varint(len(name) + 1) + name if entry.has_name else b"\x00"]

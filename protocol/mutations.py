@@ -31,7 +31,7 @@ Topic = tuple[bytes, bytes]
 """Name and id; a missing one is b"" or NO_ID. DeleteTopics v6 names topics by either."""
 
 
-class Entry(NamedTuple):
+class TopicEntry(NamedTuple):
     """A topic in a request."""
 
     begin: int
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 class Entries(NamedTuple):
     """The topics of a request."""
 
-    topics: list[Entry]
+    topics: list[TopicEntry]
     count_begin: int
     """The offset of the topic count in the frame."""
     validate_only: bool
@@ -92,7 +92,7 @@ class _Reading:
 
     def entries(self) -> Generator[None, None, Entries]:
         spec, fields = self._spec, self._fields
-        topics: list[Entry] = []
+        topics: list[TopicEntry] = []
         count_begin = fields.at
         for _ in range(fields.counted()):
             begin = fields.at
@@ -111,7 +111,7 @@ class _Reading:
                     partitions = fields.int32()
                     yield from self._listed(max(fields.count(), 0), self._replicas)
                 fields.tags()
-            topics.append(Entry(begin, fields.at, (name or b"", topic_id), name is not None, partitions))
+            topics.append(TopicEntry(begin, fields.at, (name or b"", topic_id), name is not None, partitions))
             if len(topics) > MOST_TOPICS:
                 raise ProtocolError(
                     Cause.FRAME_TOO_LARGE, f"{spec} request names more than {MOST_TOPICS} topics: send several"
@@ -169,7 +169,7 @@ class _Reading:
         return True
 
 
-def without(spec: ApiSpec, frame: bytes, entries: Entries, left_out: Sequence[Entry]) -> bytes:
+def without(spec: ApiSpec, frame: bytes, entries: Entries, left_out: Sequence[TopicEntry]) -> bytes:
     """Return the request without some of its topics, which are in the order of the request."""
     if not left_out:
         return frame

@@ -14,7 +14,7 @@ from protocol.fields import NO_ID
 from protocol.headers import request_body_offset
 from protocol.locator import response_body_offset
 from protocol.mutation_answers import MESSAGE, in_order, read_outcomes, refusal, refused_topic, with_refused
-from protocol.mutations import MOST_ENTRIES, MOST_TOPICS, Entries, Entry, is_strict, read_entries, without
+from protocol.mutations import MOST_ENTRIES, MOST_TOPICS, Entries, TopicEntry, is_strict, read_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, ApiSpec, key_version
 from tests.harness.examples import examples
@@ -91,8 +91,8 @@ def test_any_request_is_read_and_any_part_of_it_is_cut_out(data: st.DataObject) 
     assert len(decoded(spec, left[body:], answer=False)[named(spec)]) == len(kept)
 
 
-def entry_of(name: bytes, topic_id: bytes = NO_ID, *, has_name: bool = True) -> Entry:
-    return Entry(0, 0, (name, topic_id), has_name, 0)
+def entry_of(name: bytes, topic_id: bytes = NO_ID, *, has_name: bool = True) -> TopicEntry:
+    return TopicEntry(0, 0, (name, topic_id), has_name, 0)
 
 
 @examples(2)

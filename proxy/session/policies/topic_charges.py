@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from protocol.fields import NO_ID
-from protocol.mutation_answers import Outcome
-from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic
+from protocol.mutation_answers import TopicResult
+from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry
 from protocol.overlay import CREATE_PARTITIONS, DELETE_TOPICS
 from proxy.session.rules import Rules
 from proxy.usage.accounts import Account
@@ -21,7 +21,7 @@ _NOT_SURELY_REFUSED: Final = frozenset((0, -1, 7))
 class Charge(NamedTuple):
     """The charge for one topic."""
 
-    entry: Entry
+    entry: TopicEntry
     partitions: int
     over: bool
     """Over the limit, in a mode that does not enforce it: counted, and no tokens taken for it."""
@@ -50,15 +50,15 @@ class TopicCharges:
         self._shadow = Ruling(Buckets([bucket for _, bucket in self._shadows]), strict=True)
         self.charged: dict[bytes, Charge] = {}
         """By the name or the id of the topic; an answer takes them out."""
-        self.over: dict[Topic, Entry] = {}
+        self.over: dict[Topic, TopicEntry] = {}
         """The topics over the limit."""
 
     @property
-    def refused(self) -> list[Entry]:
+    def refused(self) -> list[TopicEntry]:
         """The topics that do not go."""
         return list(self.over.values()) if self.enforced else []
 
-    def charge(self, entry: Entry, partitions: int, now_ms: int) -> None:
+    def charge(self, entry: TopicEntry, partitions: int, now_ms: int) -> None:
         """Charge a topic, or refuse it. One that is named twice, which brokers refuse, is charged once."""
         if entry.topic in self.over or entry.key in self.charged:
             return
@@ -89,7 +89,7 @@ class TopicCharges:
         for charge in self.charged.values():
             self._correct(charge, -charge.partitions, now_ms)
 
-    def settle(self, rules: Rules, api_key: int, outcome: Outcome) -> None:
+    def settle(self, rules: Rules, api_key: int, outcome: TopicResult) -> None:
         """Give back what was not carried out of a topic, and charge what was and had not been asked for so."""
         name, topic_id = outcome.topic
         charge = self.charged.pop(name, None) or self.charged.pop(topic_id, None)
@@ -118,7 +118,7 @@ class TopicCharges:
                 bucket.record(change, now_ms)
 
 
-def _carried_out(rules: Rules, api_key: int, charge: Charge, outcome: Outcome) -> int:
+def _carried_out(rules: Rules, api_key: int, charge: Charge, outcome: TopicResult) -> int:
     """Return how many partitions were made or deleted, and note how many the topic has now.
 
     Brokers' metadata shows that a moment later, and other connections may have changed the topic meanwhile.

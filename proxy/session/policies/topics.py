@@ -13,14 +13,14 @@ from protocol.errors import ProtocolError
 from protocol.headers import request_body_offset
 from protocol.mutation_answers import (
     THROTTLING_QUOTA_EXCEEDED,
-    Outcome,
+    TopicResult,
     in_order,
     reading_outcomes,
     refusal,
     refused_topic,
     with_refused,
 )
-from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic, is_strict, reading_entries, without
+from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, is_strict, reading_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
 from proxy.brokers.partitions import Look
@@ -174,7 +174,7 @@ class TopicsPolicy:
         present.update(found)
         self._session.resume(Waiting.MUTATION, self._session.rules.clock())
 
-    def _partitions(self, spec: ApiSpec, entry: Entry, present: Mapping[Topic, int | None]) -> int:
+    def _partitions(self, spec: ApiSpec, entry: TopicEntry, present: Mapping[Topic, int | None]) -> int:
         """Return how many partitions a topic is charged for when its request goes; 1 where that is not known."""
         partitions = entry.partitions
         if spec.api_key == CREATE_TOPICS:
@@ -212,7 +212,7 @@ class TopicsPolicy:
         rest = without(request.api.spec, request.frame, charges.entries, left_out)
         return Forward(exchange, Splice(request.position, request.end, rest))
 
-    def _refuse(self, request: Request, refused: Sequence[Entry], throttle_ms: int, now_ms: int) -> Reply:
+    def _refuse(self, request: Request, refused: Sequence[TopicEntry], throttle_ms: int, now_ms: int) -> Reply:
         """Answer a request of which nothing is left; in response mode ``delay`` when its throttle time is over."""
         api, rules = request.api, self._session.rules
         answer = refusal(api.spec, request.correlation_id, throttle_ms, refused)
@@ -247,7 +247,7 @@ class TopicsPolicy:
         spec, throttle_ms, rules = exchange.api.spec, exchange.throttle_ms, self._session.rules
         charges = self._unsettled[0]
         refused = charges.refused
-        outcomes: list[Outcome] = []
+        outcomes: list[TopicResult] = []
         is_read = size <= _SETTLED_BYTES
         try:
             if is_read:
@@ -260,7 +260,7 @@ class TopicsPolicy:
                 yield
             rules.errors.note(spec.api_key, outcome.error_code)
             charges.settle(rules, spec.api_key, outcome)
-        told: list[tuple[Entry, bytes]] = []
+        told: list[tuple[TopicEntry, bytes]] = []
         for number, entry in enumerate(refused if is_read else ()):
             if number % _SETTLED_AT_ONCE == 0:
                 yield
