@@ -90,7 +90,7 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
         interrupt.start(lambda: SparkContext.getOrCreate(SparkConf().setAppName(app).setAll(list(conf.items()))))
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise AnalysisError(_not_started(str(error))) from error
+        raise AnalysisError(_not_started(str(error), conf)) from error
     workers.equip(session)
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
@@ -205,7 +205,9 @@ def _is_of_others(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
 
 
-def _not_started(said: str) -> str:
+def _not_started(said: str, conf: Mapping[str, str]) -> str:
     if "JAVA_GATEWAY_EXITED" in said:
-        return f"Java did not start Spark: its reason is above; Java {_OLDEST_JAVA} or newer is needed"
+        jars = "; without Maven Central, give the jars of Spark's Kafka source by --jars DIR"
+        fetched = jars if "spark.jars.packages" in conf else ""
+        return f"Java did not start Spark: its reason is above; Java {_OLDEST_JAVA} or newer is needed{fetched}"
     return f"Spark did not start: {said.strip().splitlines()[0]}"

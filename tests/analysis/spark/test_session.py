@@ -44,3 +44,8 @@ def test_here_it_is_all_cores_with_few_partitions() -> None:
     assert chosen["spark.master"] == "local[*]"
     assert chosen["spark.driver.memory"] == "3g"
     assert int(chosen["spark.sql.shuffle.partitions"]) < 200
+
+
+@pytest.mark.parametrize(("conf", "hint"), [({}, False), ({"spark.jars.packages": "a:b:1"}, True)])
+def test_where_jars_are_fetched_the_error_says_how_to_do_without(conf: dict[str, str], hint: bool) -> None:
+    assert ("--jars DIR" in session._not_started("[JAVA_GATEWAY_EXITED] …", conf)) is hint
