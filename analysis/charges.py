@@ -67,11 +67,17 @@ def charges(spark: SparkSession, usage: str, present: Iterable[Present]) -> Data
 
 
 def present_in(columns: Collection[str]) -> list[Present]:
-    """Return the kinds and roles that files with these columns may have."""
-    quotas = [(kind, "quota", kind.row.columns.used) for kind in KINDS]
-    shadows = [(kind, "shadow", kind.row.shadow_columns[0]) for kind in METERED]
-    caps = [(kind, "cap", kind.row.cap_columns[0]) for kind in METERED]
-    return [(kind, role) for kind, role, column in (*quotas, *shadows, *caps) if column in columns]
+    """Return the kinds and roles that files with these columns may have; an optional column has a value in its file."""
+    quotas = [(kind, "quota", _figures(kind)) for kind in KINDS]
+    shadows = [(kind, "shadow", kind.row.shadow_columns[:1]) for kind in METERED]
+    caps = [(kind, "cap", kind.row.cap_columns[:1]) for kind in METERED]
+    return [(kind, role) for kind, role, names in (*quotas, *shadows, *caps) if not set(names).isdisjoint(columns)]
+
+
+def _figures(kind: QuotaKind) -> tuple[str, ...]:
+    """Return the columns that a charge is of; all requests may be refused, and nothing used."""
+    columns = kind.row.columns
+    return columns.used, columns.throttled, columns.throttle_ms, columns.muted_ms
 
 
 def _line(kind: QuotaKind, role: str) -> str:

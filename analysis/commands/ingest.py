@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
 _FEW_BYTES: Final = 8 * 2**20
+"""Of files: about 70,000 rows."""
 _GOLD_EVERY_S: Final = 300
 """The shortest time between two makings of gold in a continuous run."""
 
@@ -138,8 +139,12 @@ def _are_few(files: str | None) -> bool:
     """Whether there are so few files, on a disk, that Java's second compiler costs more than it saves."""
     if files is None or not Path(files).is_dir():
         return False
-    sizes = (path.stat().st_size for path in Path(files).rglob("*.jsonl") if path.is_file())
-    return all(total <= _FEW_BYTES for total in accumulate(sizes))
+    try:
+        return all(
+            total <= _FEW_BYTES for total in accumulate(path.stat().st_size for path in Path(files).rglob("*.jsonl"))
+        )
+    except OSError:  # Spark says what it cannot read
+        return False
 
 
 def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[], None]:

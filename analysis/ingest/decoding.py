@@ -95,7 +95,7 @@ def _files(
 ) -> Iterator[pa.RecordBatch]:
     for hour, documents in hours.items():
         lines = [place._asdict() | _line(document) for place, document in documents]
-        rows = _rows([document for _, document in documents])
+        rows = file_of([document for _, document in documents])
         yield pa.RecordBatch.from_pylist([{"hour": hour, "content": rows, "lines": lines}], FILES)
     if refused:
         lines = [text.place._asdict() | {"fault": fault} for text, fault in refused]
@@ -118,7 +118,7 @@ def _of_nobody(document: UsageDocument) -> int:
     return pc.sum(nobody).as_py() or 0
 
 
-def _rows(documents: Sequence[UsageDocument]) -> bytes:
+def file_of(documents: Sequence[UsageDocument]) -> bytes:
     """Return a file of rows, without the optional columns that have no value in any of them."""
     rows = table(documents)
     return encoded(rows.drop_columns([each.name for each in OPTIONAL if _is_default(rows[each.name], each.missing)]))

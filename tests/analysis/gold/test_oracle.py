@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from analysis.gold.build import make
 from analysis.gold.tables import TABLES
+from tests.analysis import records
 from tests.analysis.gold import oracle, world
 from tests.analysis.gold.oracle import HELD, WHO, Name
 from tests.analysis.ingesting import ingest
@@ -222,3 +223,12 @@ def test_a_second_making_makes_nothing(gold: Gold, spark: SparkSession) -> None:
 
 def _only(line: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: line[name] for name in names}
+
+
+def test_refusals_are_charged_where_nothing_was_used(spark: SparkSession, tmp_path: Path) -> None:
+    refused = records.row(mutation_requests=3, mutation_throttled=3, mutation_throttle_ms=900, mutation_limit=1.0)
+    ingest(spark, tmp_path, [records.document(0, [refused])])
+    make(spark, str(tmp_path / "warehouse"))
+    charged = ds.dataset(tmp_path / "warehouse/gold/charged_hour", partitioning="hive").to_table().to_pylist()
+    told = [(each["kind"], each["role"], each["used"], each["throttled"], each["throttle_ms"]) for each in charged]
+    assert told == [("mutation", "quota", 0, 3, 900)]
