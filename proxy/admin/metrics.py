@@ -153,10 +153,7 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     sessions = (((listener,), number) for listener, number in snapshot.sessions.items())
     yield _gauge("sluice_sessions", "Client connections open now.", ("listener",), sessions)
     yield _counter(
-        "sluice_connections",
-        "Client connections, by outcome.",
-        ("listener", "outcome"),
-        snapshot.connections.items(),
+        "sluice_connections", "Client connections, by outcome.", ("listener", "outcome"), snapshot.connections.items()
     )
     said = "Bytes of incomplete client requests in memory, beyond 16 KiB each."
     yield _number("sluice_gathered_bytes", said, snapshot.gathered_bytes)

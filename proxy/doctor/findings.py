@@ -15,7 +15,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class DoctorFinding:
     """One line of output; ``fix`` says what to do, and is present in every FAIL."""
 
     status: Status
@@ -32,7 +32,7 @@ class DoctorFindings:
     """All findings, in order."""
 
     def __init__(self) -> None:
-        self.all: list[CheckResult] = []
+        self.all: list[DoctorFinding] = []
 
     def ok(self, check: str, text: str) -> None:
         self._add(Status.OK, check, text)
@@ -62,7 +62,7 @@ class DoctorFindings:
         return any(finding.check == check for finding in self.all)
 
     @property
-    def first_failure(self) -> CheckResult | None:
+    def first_failure(self) -> DoctorFinding | None:
         """The failure to fix first: checks are ordered so that one failure causes the next."""
         return next((finding for finding in self.all if finding.status is Status.FAIL), None)
 
@@ -85,7 +85,7 @@ class DoctorFindings:
         }
 
     def _add(self, status: Status, check: str, text: str, fix: str = "") -> None:
-        self.all.append(CheckResult(status, check, _printable(text), _printable(fix)))
+        self.all.append(DoctorFinding(status, check, _printable(text), _printable(fix)))
 
 
 def _printable(text: str) -> str:

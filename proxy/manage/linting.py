@@ -57,7 +57,7 @@ NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class LintFinding:
     """A probable mistake: entity, place, message and fix; ``kinds``: the quotas that it concerns, if any."""
 
     name: str
@@ -83,7 +83,7 @@ class Mistake:
         }
 
 
-def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) -> list[Mistake]:
+def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) -> list[LintFinding]:
     """Return the findings about a store's quotas, in the order of its rules. ``settings`` has the exemptions,
     ``unseen`` the users that a running proxy has never seen.
     """
@@ -111,7 +111,7 @@ def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) ->
     found = [
         (
             len(order) if entity is None else order[entity],
-            Mistake(
+            LintFinding(
                 name,
                 loaded.source if entity is None else loaded.where(entity),
                 "" if entity is None else entity.describe(),
@@ -129,7 +129,7 @@ def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) ->
     if settings is not None and settings.mode == "enforce" and not isinstance(settings.layers[-1], FileStore):
         of_store += [("enforced-twice", problem) for problem in of_same_quotas(loaded)]
     return [each for _, each in found] + [
-        Mistake(name, problem.file, problem.path, problem.message, problem.hint) for name, problem in of_store
+        LintFinding(name, problem.file, problem.path, problem.message, problem.hint) for name, problem in of_store
     ]
 
 

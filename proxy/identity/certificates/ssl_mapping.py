@@ -48,7 +48,7 @@ class _Default:
 
 @dataclass(frozen=True, slots=True)
 class SslPrincipalMapper:
-    """Parsed rules."""
+    """Maps the subjects of certificates to users by ``ssl.principal.mapping.rules``, as Kafka's class of this name."""
 
     _rules: tuple[_Rule | _Default, ...]
 

@@ -68,7 +68,7 @@ class _Default:
 
 @dataclass(frozen=True, slots=True)
 class KerberosShortNamer:
-    """Parsed rules."""
+    """Maps principals to users by ``sasl.kerberos.principal.to.local.rules``, as Kafka's class of this name."""
 
     _rules: tuple[_Rule | _Default, ...]
 

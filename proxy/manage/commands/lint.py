@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from proxy.manage.linting import NAMES, Mistake, lint
+from proxy.manage.linting import NAMES, LintFinding, lint
 from proxy.manage.target import target_options
 from proxy.manage.target_store import failing_with, load_target, settings_of
 from proxy.manage.unseen import NoAnswerError, ask
@@ -60,7 +60,7 @@ def command(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: 
     sys.exit(EXIT_FOUND if strict and found else 0)
 
 
-def _lines(found: list[Mistake], source: str, rules: int) -> list[str]:
+def _lines(found: list[LintFinding], source: str, rules: int) -> list[str]:
     said = []
     shown: Counter[str] = Counter()
     for finding in found:
