@@ -44,6 +44,21 @@ class BrokerPorts:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of each broker at one listener of one instance: a port for each, or a host name for each."""
+
+    host: str
+    """With ``{node_id}`` if ``ports`` is None."""
+    port: int | None
+    ports: BrokerPorts | None
+
+    def advertised(self, node_id: int) -> Address | None:
+        """Return the address of a broker; None if it has no port here."""
+        port = self.port if self.ports is None else self.ports.advertised(node_id)
+        return None if port is None else Address(self.host.replace("{node_id}", str(node_id)), port)
+
+
 def parse_broker_ports(written: Mapping[str, object]) -> BrokerPorts:
     """Parse ``{"0-9": "9100-9109", "42": {bind: "9142", advertise: "31142"}}``.
 

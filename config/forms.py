@@ -46,6 +46,7 @@ _EXAMPLES: Final = {
     "an address to bind": "127.0.0.1:9092",
     "host:port": "kafka-1.example.com:9092",
     "an IP network": "10.0.0.0/8",
+    "instances and node ids": '{edge-1: "0-2", edge-2: "3-5"}',
     "node ids and ports": '{"0-9": "9100-9109"}',
     "a size": "10MiB",
     "a duration": "30s",

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.brokers import BrokerPorts, PortClaim, node_id_of
+from config.brokers import BrokerPorts, Endpoint, PortClaim, node_id_of
 from config.cluster import Route
 from config.forms import (
     Advertise,
@@ -198,7 +198,8 @@ class Listener(Section):
     bind: BindAddress = Field(description="The address that the listener binds; clients use it as `bootstrap.servers`.")
     advertise: Advertise = Field(
         description="The address for clients' `bootstrap.servers`, and the host that they get for every broker. It "
-        "must lead to this proxy. The default port is that of `bind`. With `broker_host`, every broker has this port.",
+        "must lead to this proxy. The default port is that of `bind`. With `broker_host`, every broker has this port. "
+        "`{instance}` in it is `owners.instance`.",
     )
     tls: Given[ClientTls] = None
     brokers: Brokers | None = Field(
@@ -211,7 +212,8 @@ class Listener(Section):
         None,
         validate_default=True,
         description="Instead of ports: the host name of each broker, as in `b{node_id}.kafka.example.com`, all on the "
-        "port of `bind`. Clients send it in TLS (SNI), so `tls` is required and its certificate must match.",
+        "port of `bind`. Clients send it in TLS (SNI), so `tls` is required and its certificate must match. With "
+        "`owners` it also names the instance: `b{node_id}-{instance}.kafka.example.com`.",
     )
     authentication: Literal["none", "sasl"] = Field(
         "none",
@@ -272,12 +274,14 @@ class Listener(Section):
         """The address for clients' `bootstrap.servers`."""
         return _bootstrap_of(self.bind, self.advertise)
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """The advertised addresses of all brokers."""
+        return Endpoint(self.broker_host or self.advertise.host, self.bootstrap.port, self.brokers)
+
     def advertised(self, node_id: int) -> Address | None:
         """Return the advertised address of a broker; None if it has no port."""
-        if self.broker_host is not None:
-            return Address(self.broker_host.replace("{node_id}", str(node_id)), self.bootstrap.port)
-        port = self.brokers.advertised(node_id) if self.brokers is not None else None
-        return None if port is None else Address(self.advertise.host, port)
+        return self.endpoint.advertised(node_id)
 
     def bound(self, node_id: int) -> Address | None:
         """Return the local address of connections to the advertised address of a broker."""

@@ -1,6 +1,7 @@
 """The loader of ``sluice.yaml``: returns Settings, or every problem with its line."""
 
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from config.document import Document, read_document
 from config.forms import described_by
+from config.instances import at_instance
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, field_path, suggestion
 from config.settings import Settings
@@ -38,7 +40,10 @@ def load_with_document(path: Path) -> tuple[Settings, Document]:
         ) from None
     if document.problems:
         raise ConfigError(document.problems)
-    return settings, document
+    try:
+        return at_instance(settings, socket.gethostname()), document
+    except InvalidValues as error:
+        raise ConfigError([document.problem(*each) for each in error.found]) from None
 
 
 def named_quota_files(path: Path) -> dict[Steps, Path]:

@@ -26,6 +26,7 @@ from config.forms import (
     Section,
 )
 from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
+from config.owners import Owners
 from config.problems import InvalidValue, InvalidValues
 from config.quotas import Exempt, Mode, Quotas, Window
 from config.request_costs import RequestCosts
@@ -53,6 +54,7 @@ __all__ = [
     "Log",
     "Metrics",
     "Mode",
+    "Owners",
     "ProxyProtocol",
     "Quotas",
     "RequestCosts",
@@ -242,6 +244,7 @@ class Settings(Section):
 
     cluster: Cluster
     listeners: tuple[Listener, ...]
+    owners: Given[Owners] = None
     quotas: Quotas
     request_costs: RequestCosts = RequestCosts()
     limits: Limits = Limits()

@@ -42,6 +42,9 @@ MAX_HOST_LENGTH: Final = 253
 _PROTOCOL: Final = re.compile(r"([A-Za-z][\w+.-]*)://([^/]*)")
 
 
+INSTANCE: Final = "{instance}"
+"""In advertised host names: the name of the instance (``owners.instance``)."""
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -200,8 +203,8 @@ def _host_fix(text: str) -> str:
 
 
 def parse_host_template(text: str) -> str:
-    """Return a host name with ``{node_id}`` in it."""
-    host = text.replace("{node_id}", "2147483647")
+    """Return a host name with ``{node_id}`` in it, and perhaps ``{instance}``."""
+    host = text.replace("{node_id}", "2147483647").replace(INSTANCE, "i")
     name, _, port = text.rpartition(":")
     if name.count("{node_id}") == 1 and port.isdecimal():
         raise InvalidValue(
@@ -256,8 +259,11 @@ def parse_path(text: str) -> Path:
 
 def parse_advertised(text: str) -> AdvertisedAddress:
     """Parse an address that clients can connect to: ``host``, ``host:port``, ``[::1]:443``, or ``::1`` without
-    a port.
+    a port. The host may contain ``{instance}``.
     """
+    if INSTANCE in text:
+        port_of = parse_advertised(text.replace(INSTANCE, "i")).port
+        return AdvertisedAddress(text if port_of is None else text.rpartition(":")[0], port_of)
     if text.strip("[]") in EVERY_INTERFACE:
         raise InvalidValue(f"clients cannot connect to {text!r}", "write the host that leads to this proxy")
     if (port := text.removeprefix(":")).isdecimal():

@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -22,7 +22,7 @@ from proxy.brokers.known_brokers import KnownBrokers
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.edge.connection_gate import ConnectionGate, rates_of
 from proxy.edge.connection_slots import slots_of
-from proxy.edge.descriptors import capacity, raise_limit
+from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
 from proxy.edge.drain import drain
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import Bind
@@ -33,6 +33,7 @@ from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
 from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
+from proxy.edge.turned_away import TurnedAway
 from proxy.edge.whoami import Identity, identify
 from proxy.runtime import logs
 from proxy.runtime.call_queue import CallQueue
@@ -55,6 +56,9 @@ from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange
+
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice")
 
@@ -106,6 +110,12 @@ class Worker:
         )
         self._costs = RequestCosts(settings.request_costs)
         self._held_requests = HeldRequests()
+        self._owners: OwnersInForce | None = None
+        if settings.owners is not None:
+            from proxy.owners.map import owners_of
+
+            self._owners = owners_of(settings.owners)
+        self._turned_away = TurnedAway()
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._altering: list[Served] = []
@@ -120,7 +130,9 @@ class Worker:
         Raises OSError and ValueError if TLS files cannot be loaded, or descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit, self._gate.most_held = capacity(settings, raise_limit())
+        self._connections_limit, held = capacity(settings, raise_limit())
+        self._gate.most_held = held
+        self._turned_away.most = turned_away_at_most(held)
         self._open_listeners()
         for cluster in self._routes.clusters:
             for each in known:
@@ -252,7 +264,16 @@ class Worker:
     def _open_listeners(self) -> None:
         settings, rules = self._settings, self._rules()
         slots = slots_of(settings, self._connections_limit)
-        admission = Admission(slots, self._gate, settings.limits, self._stats, self._rejections, self._bind)
+        admission = Admission(
+            slots,
+            self._gate,
+            settings.limits,
+            self._stats,
+            self._rejections,
+            self._bind,
+            self._turned_away,
+            self._owners,
+        )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
@@ -312,6 +333,7 @@ class Worker:
         for listener in self._listeners:
             contained("close a listener", listener.close)
         self._gate.close()
+        self._turned_away.close()
 
     def _tidy(self) -> None:
         now = now_ms()

@@ -9,6 +9,7 @@ import structlog
 from config.document import Document
 from config.files import read_file
 from config.nodes import Mapping, Node, Sequence
+from config.owners import FixedOwners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
 from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
@@ -49,6 +50,8 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_admins(found, settings.quotas.admins)
     _look_at_token(found, settings.admin)
     _look_for_same_addresses(found, settings.listeners)
+    if settings.owners is not None:
+        _look_for_unowned(found, settings.owners.fixed, settings.listeners)
     _look_for_variables(found, (), document.root)
     return found.in_order()
 
@@ -208,6 +211,22 @@ def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -
                 found.add(Severity.WARNING, ("listeners", index, "advertise"), message, fix)
                 break
         told.append((listener, own))
+
+
+def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[Listener, ...]) -> None:
+    """Warn of brokers that have a port, and no owner."""
+    ports = [
+        each.node_ids for listener in listeners if listener.brokers is not None for each in listener.brokers.ranges
+    ]
+    owned = [ids for each in fixed.instances.values() for ids in each.brokers]
+    for node_ids in ports:
+        first = node_ids.start
+        while first in node_ids and (ids := next((ids for ids in owned if first in ids), None)) is not None:
+            first = ids.stop
+        if first in node_ids:
+            message = f"broker {first} has a port, and no owner: an instance is chosen by a hash of its id"
+            found.add(Severity.WARNING, ("owners", "fixed"), message, "give it to an instance")
+            return
 
 
 def _told(listener: Listener) -> list[tuple[str, range]]:

@@ -21,6 +21,7 @@ from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, ClientLogin
 from proxy.doctor.findings import DoctorFindings
+from proxy.owners.map import OwnersInForce
 from quotas.entities import ANONYMOUS
 
 BEHIND_TLS: Final = ("versions", "login", "whoami", "advertised")
@@ -44,6 +45,8 @@ class ClientChecks:
     admin_url: str
     client: ClientLogin
     now_s: float
+    owners: OwnersInForce | None = None
+    """With several instances: those that own the brokers."""
 
     async def examine(self, check_brokers: Callable[[], Awaitable[BrokerState]]) -> None:
         """Run the client's steps as far as they succeed, and check the brokers in between.
@@ -208,7 +211,9 @@ class ClientChecks:
             self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
         for endpoint in sorted(endpoints):
             told = Address(endpoint.host.decode("utf-8", "replace"), endpoint.port)
-            wanted = self.listener.advertised(endpoint.node_id)
+            owners = self.owners
+            elsewhere = None if owners is None else owners.elsewhere(self.listener.name, endpoint.node_id)
+            wanted = elsewhere or self.listener.advertised(endpoint.node_id)
             broker = f"broker {endpoint.node_id}"
             if wanted is None:
                 fix = f"add the node id to brokers of {self._name}"

@@ -17,6 +17,7 @@ from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.mechanisms import look_at_mechanisms
 from proxy.doctor.quotas import look_at_quotas
+from proxy.owners.map import owners_of
 from proxy.runtime.clock import wall_s
 
 
@@ -65,7 +66,8 @@ async def _connect(
     bind = settings.admin.bind
     # An admin port on every interface is reachable at the clients' address too.
     admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
-    await ClientChecks(found, listener, place, f"http://{admin}", client, wall_s()).examine(look)
+    owners = None if settings.owners is None else owners_of(settings.owners)
+    await ClientChecks(found, listener, place, f"http://{admin}", client, wall_s(), owners).examine(look)
 
 
 def _configuration(found: DoctorFindings, path: Path) -> Settings | None:

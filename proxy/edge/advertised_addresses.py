@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -12,6 +12,9 @@ from config.units import Address
 from proxy.brokers.failures import describe
 from proxy.edge.accepting import Acceptor
 from proxy.edge.listening import Bind
+
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice.listener")
 
@@ -29,7 +32,11 @@ class _Port:
 class AdvertisedAddresses:
     """A listener's advertised addresses, one per known broker. A port is bound before clients are told of it."""
 
-    def __init__(self, settings: ListenerSettings, acceptor: Acceptor, bind: Bind) -> None:
+    def __init__(
+        self, settings: ListenerSettings, acceptor: Acceptor, bind: Bind, owners: "OwnersInForce | None" = None
+    ) -> None:
+        """``owners``: tells which brokers other instances serve, and where; None: this one serves all."""
+        self._owners = owners
         self._settings = settings
         self._acceptor = acceptor
         self._bind = bind
@@ -74,12 +81,17 @@ class AdvertisedAddresses:
         for node_id in list(self._failures):
             self._bring(node_id)
 
+    def tell_owners(self) -> None:
+        """Advertise each broker's address at its owner of now."""
+        for node_id in list(self.told):
+            self._bring(node_id)
+
     @property
     def without_port(self) -> list[int]:
-        """The known brokers that no client of this listener can reach."""
+        """The known brokers of this instance that no client of this listener can reach."""
         if self._settings.broker_host is not None:
             return []
-        return [node_id for node_id in self.told if node_id not in self._ports]
+        return [node_id for node_id in self.told if node_id not in self._ports and self._owns(node_id)]
 
     @property
     def why_not_ready(self) -> str | None:
@@ -90,12 +102,27 @@ class AdvertisedAddresses:
         ids = _shown(missing)
         return f"no broker has a port here: make its brokers list the node ids {ids}, at free ports"
 
+    def _owns(self, node_id: int) -> bool:
+        return self._owners is None or self._owners.owns(node_id)
+
     def _bring(self, node_id: int) -> None:
-        """Bind and advertise a broker's address according to the settings."""
+        """Bind a broker's address according to the settings, and advertise it; or that at its owner.
+
+        The port of another instance's broker is bound too: clients with an old address are turned away there, and when
+        the broker comes here, its port is open.
+        """
         settings = self._settings
         told, bound = settings.advertised(node_id), settings.bound(node_id)
+        elsewhere = None if self._owners is None else self._owners.elsewhere(settings.name, node_id)
         if told is None or bound is None:
             self._close(node_id)
+        if elsewhere is not None:
+            if bound is not None and settings.broker_host is None:
+                self._listen(node_id, bound)
+            elif told is not None:
+                self.hosts[told.host.lower()] = node_id
+            told = elsewhere
+        elif told is None or bound is None:
             # A client that is told the broker's own address bypasses the proxy. This name never resolves (RFC 2606,
             # .invalid), tells the cause in the client's own log, and makes only this broker unreachable.
             told = Address(f"node-id-{node_id}-has-no-port-in-sluice.invalid", settings.bootstrap.port)

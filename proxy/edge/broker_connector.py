@@ -3,21 +3,31 @@
 import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
 from proxy.edge.connection_slots import ConnectionSlot
-from proxy.edge.protected_topics import Guard
+from proxy.edge.protected_topics import FOR_THE_OWNER, Guard
 from proxy.edge.transports import BrokerWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt
 from proxy.session.session import Session
 
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
+
 
 class BrokerConnector:
-    """Connects the sessions of one listener to the brokers of its cluster."""
+    """Connects the sessions of one listener to the brokers of its cluster.
 
-    def __init__(self, cluster: Cluster, protected_topics: Collection[bytes]) -> None:
+    ``owners``: with several instances, those that own brokers. Sessions from the bootstrap address then get a broker of
+    this instance. If it owns none that can be reached, they may ask another, but not move records.
+    """
+
+    def __init__(
+        self, cluster: Cluster, protected_topics: Collection[bytes], owners: "OwnersInForce | None" = None
+    ) -> None:
+        self._owners = owners
         self._cluster = cluster
         self._protected_topics = protected_topics
         self.unnamed: dict[Session, tuple[Broker, BrokerWire]] = {}
@@ -30,7 +40,7 @@ class BrokerConnector:
         """
         if node_id is None:
             await self._cluster.first_answer()
-        for broker in self._cluster.candidates(node_id):
+        for broker in self._candidates(node_id):
             connection = BrokerWire(session, slot)
             slot.open_descriptors += 1
             try:
@@ -45,17 +55,25 @@ class BrokerConnector:
                 return True
             if broker.node_id == UNKNOWN:
                 self.unnamed[session] = (broker, connection)  # before ``connected``, which may close the session
-            session.connected(connection, broker.node_id, self._guarded(connection, session))
+            session.connected(connection, broker.node_id, self._guarded(connection, session, broker.node_id))
             if session in self.unnamed:
                 await self.name()
             return True
         return False
 
-    def _guarded(self, broker: BrokerWire, session: Session) -> Callable[[bytes], None]:
-        """Return the function that forwards requests to the broker, but none to produce to a protected topic."""
-        if not self._protected_topics:
+    def _candidates(self, node_id: int | None) -> list[Broker]:
+        """Return the brokers to try, best first."""
+        owners, found = self._owners, self._cluster.candidates(node_id)
+        if owners is None or node_id is not None:
+            return found
+        return sorted(found, key=lambda broker: not (broker.reachable and owners.owns(broker.node_id)))
+
+    def _guarded(self, broker: BrokerWire, session: Session, node_id: int) -> Callable[[bytes], None]:
+        """Return the function that forwards requests to the broker, but none that must not pass."""
+        refused = () if self._owners is None or self._owners.owns(node_id) else FOR_THE_OWNER
+        if not self._protected_topics and not refused:
             return broker.write
-        return Guard(self._protected_topics, broker.write, lambda: session.sasl.raw).write
+        return Guard(self._protected_topics, broker.write, lambda: session.sasl.raw, refused).write
 
     async def name(self) -> None:
         """Assign bootstrap sessions to their brokers, once these are known.

@@ -12,6 +12,10 @@ _HELD_SHARE: Final = 16
 """One descriptor in so many may hold a connection that is refused for its rate."""
 
 
+_TURNED_AWAY_SHARE: Final = 4
+"""Connections for brokers of other instances are held for less than a tenth of that time."""
+
+
 class Capacity(NamedTuple):
     """Numbers of sockets that fit within the limit of open files."""
 
@@ -30,6 +34,11 @@ def raise_limit() -> int:
     return hard
 
 
+def turned_away_at_most(held: int) -> int:
+    """Return how many connections for brokers of other instances may be held at once; ``held``: see ``Capacity``."""
+    return max(held // _TURNED_AWAY_SHARE, 1)
+
+
 def capacity(settings: Settings, most_files: int) -> Capacity:
     """Return the configured number of connections, or else as many as fit.
 
@@ -37,7 +46,10 @@ def capacity(settings: Settings, most_files: int) -> Capacity:
     """
     ports = sum(len(ports.bound) for each in settings.listeners if each.brokers for ports in each.brokers.ranges)
     held = min(MOST_HELD, most_files // _HELD_SHARE)
-    taken = _RESERVED + ports + 2 * len(settings.listeners) + held  # a socket each, and a delayed connection
+    turned_away = 0 if settings.owners is None else turned_away_at_most(held)
+    taken = (
+        _RESERVED + turned_away + ports + 2 * len(settings.listeners) + held
+    )  # a socket each, and a delayed connection
     most = (most_files - taken) // 2
     configured = {"limits.connections": settings.limits.connections}
     configured |= {

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,6 +28,7 @@ from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
 from proxy.edge.tls import ListenerTls
 from proxy.edge.transports import ClientWire
+from proxy.edge.turned_away import TurnedAway, hold_s
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import later, spawn
@@ -36,6 +38,9 @@ from proxy.session.session import Session
 from proxy.usage.accounts import Accounts
 from quotas.connections import counted_as
 from quotas.entities import ANONYMOUS
+
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice.listener")
 
@@ -54,6 +59,9 @@ class Admission:
     stats: Stats
     rejections: Rejections
     bind: Bind
+    turned_away: TurnedAway
+    owners: "OwnersInForce | None" = None
+    """With several instances: those that own the brokers."""
 
 
 class Listener:
@@ -83,7 +91,7 @@ class Listener:
         self._acceptor = Acceptor(
             self.name, self._take, self._not_accepted, partial(admission.gate.delay_ms, self.name)
         )
-        self._advertised = AdvertisedAddresses(settings, self._acceptor, admission.bind)
+        self._advertised = AdvertisedAddresses(settings, self._acceptor, admission.bind, admission.owners)
         self.tls: ListenerTls | None = None
         self._tls_error: str | None = None
         """Why the last reload of the certificate failed, as logged."""
@@ -91,7 +99,7 @@ class Listener:
             hosts = self._advertised.hosts if settings.broker_host is not None else None
             self.tls = ListenerTls(settings.tls, name_of, hosts)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
-        self._broker_connector = BrokerConnector(cluster, rules.protected_topics)
+        self._broker_connector = BrokerConnector(cluster, rules.protected_topics, admission.owners)
         limits = admission.limits
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving = Deadlines(self._late)
@@ -175,6 +183,10 @@ class Listener:
         host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
         if host and self._holds(arrival, host):
             return
+        if self._is_elsewhere(node_id):
+            self._stats.connections[self.name, "not_owner"] += 1
+            self._admission.turned_away.hold(client, peer.host)
+            return
         try:
             arrival.slot = self._admission.slots.enter(
                 host, now_s, lambda error: self._crowd_out(arrival, error), self.name
@@ -187,6 +199,11 @@ class Listener:
         arrival.task = spawn(self._serve(arrival), "receive a client")
         arrival.task.add_done_callback(lambda task: self._over(arrival, task))
         self._arriving.watch(arrival, deadline_s - now_s)
+
+    def _is_elsewhere(self, node_id: int | None) -> bool:
+        """Whether another instance owns the broker of a port or a host name."""
+        owners = self._admission.owners
+        return owners is not None and node_id is not None and not owners.owns(node_id)
 
     def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
         arrival.client.close()
@@ -280,6 +297,9 @@ class Listener:
                 arrival.node_id = self._advertised.hosts.get(arrival.server_name.lower(), arrival.node_id)
             # As in Kafka: with SASL the login names the user, and a certificate only lets the client in.
             user = user if by_sasl else self.tls.user_of(end.tls)
+            if self._is_elsewhere(arrival.node_id):
+                self._turn_away(arrival, end)
+                return None
         session = Session(
             self._rules,
             end,
@@ -305,6 +325,13 @@ class Listener:
         if arrival.node_id is not None:
             self._of_broker[session] = arrival.node_id
         return session
+
+    def _turn_away(self, arrival: Arrival, end: ClientWire) -> None:
+        """Hold a client whose host name (SNI) is that of another instance's broker, and close it in a moment."""
+        arrival.is_dismissed = True
+        end.pause_reading()
+        self._stats.connections[self.name, "not_owner"] += 1
+        later(hold_s(), "close a connection of another instance's broker", end.abort, otherwise=end.abort)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)

@@ -1,4 +1,5 @@
-"""Topics that no client may produce to through the proxy: the one of usage records, which are the bill.
+"""Requests that no client may send to a broker through the proxy: those that produce to the topic of usage records,
+which are the bill, and those for an owner of the broker where this instance is not the owner.
 
 It looks at what is forwarded, between a session and its broker, so a session knows nothing of it. A part of a request
 may be with the broker when a name comes: no answer could be given that is sure to be the only one. So both ends are
@@ -16,16 +17,26 @@ from protocol.table import SPECS
 
 _PRODUCE: Final = 0
 
+FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
+"""Produce, Fetch, ShareFetch and ShareAcknowledge: the broker's owner counts what they move."""
+
 
 class Guard:
-    """Forwards requests to a broker, but none that is to produce to one of ``topics``.
+    """Forwards requests to a broker, but none that is to produce to one of ``topics``, and none of ``refused_apis``.
 
     ``raw``: whether what comes is SASL tokens without headers.
     """
 
-    __slots__ = ("_forward", "_held", "_left", "_raw", "_topics", "_walk")
+    __slots__ = ("_forward", "_held", "_left", "_raw", "_refused_apis", "_topics", "_walk")
 
-    def __init__(self, topics: Collection[bytes], forward: Callable[[bytes], None], raw: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        topics: Collection[bytes],
+        forward: Callable[[bytes], None],
+        raw: Callable[[], bool],
+        refused_apis: Collection[int] = (),
+    ) -> None:
+        self._refused_apis = refused_apis
         self._topics = topics
         self._forward = forward
         self._raw = raw
@@ -66,6 +77,9 @@ class Guard:
         size = int.from_bytes(data[position : position + 4], "big")
         key_version = int.from_bytes(data[position + 4 : position + 8], "big")
         begin = position + 4
+        if key_version >> 16 in self._refused_apis and not self._raw():
+            said = f"{SPECS[key_version]} at a broker that another instance owns: clients are told its address"
+            raise ProtocolError(Cause.NOT_OWNER, said)
         if key_version >> 16 == _PRODUCE and not self._raw():
             spec = SPECS[key_version]
             begin = request_body_offset(spec, data, position, position + 4 + size)

@@ -97,7 +97,8 @@ class SluiceProcess:
         self._bootstrap = bootstrap
         self._advertise = advertise
         self._quotas = quotas
-        self._settings = dict(settings or {})
+        self.settings = dict(settings or {})
+        """Sections of the configuration, written when it starts."""
         self._folder: Path | None = None
         self._program: Program | None = None
 
@@ -215,7 +216,7 @@ class SluiceProcess:
             "drain": {"delay": "0s", "timeout": "5s"},
             "log": {"format": "json"},
         }
-        for name, section in self._settings.items():
+        for name, section in self.settings.items():
             sections[name] = {**sections[name], **section} if isinstance(sections.get(name), dict) else section
         return sections
 

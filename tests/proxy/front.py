@@ -19,7 +19,9 @@ from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
+from proxy.edge.turned_away import TurnedAway
 from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
 from proxy.usage.accounts import Accounts
@@ -55,6 +57,7 @@ class Front:
         listener_most: int | None = None,
         policy: Policy = Policy(),  # noqa: B008  frozen
         mode: str = "enforce",
+        owners: OwnersInForce | None = None,
         **settings: object,
     ) -> None:
         self.stats = Stats()
@@ -81,7 +84,10 @@ class Front:
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
         self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
         self.gate.apply(policy)
-        admission = Admission(self.slots, self.gate, self.limits, self.stats, rejections, bind)
+        self.turned_away = TurnedAway()
+        admission = Admission(
+            self.slots, self.gate, self.limits, self.stats, rejections, bind, self.turned_away, owners
+        )
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.listener = Listener(
             self._settings,
@@ -125,6 +131,7 @@ async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]
     finally:
         front.listener.close()
         front.gate.close()
+        front.turned_away.close()
         for session in list(front.listener.sessions):
             session.abort()
         await asyncio.sleep(0)

@@ -52,6 +52,7 @@ ELSEWHERE = {
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "drain sessions at closed ports": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
+    "close a connection of another instance's broker": "edge/test_owners.py::test_a_hold_that_fails_ends_all_the_same",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
     "name the brokers of bootstrap sessions": "edge/test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
     "name the broker of a session": (

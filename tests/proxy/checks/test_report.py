@@ -425,3 +425,15 @@ def test_quotas_that_are_elsewhere_are_not_called_none(folder: Path) -> None:
     )
     report = check(folder / "sluice.yaml", NOW_S)
     assert report.lines("it") == ["it: ok (quotas in zookeeper not looked at, 1 listener)"]
+
+
+def test_a_broker_with_a_port_and_no_owner(folder: Path) -> None:
+    config = (
+        'cluster: {name: c, bootstrap: ["b:9092"]}\n'
+        'listeners: [{name: A, bind: ":9092", advertise: a.test, brokers: {"0-9": "9100-9109"}}]\n'
+        'owners: {instance: one, fixed: {one: "IDS"}}\nquotas: {store: {type: file, path: quotas.yaml}}\n'
+    )
+    assert [line for line in found(folder, config.replace("IDS", "0-4, 5-9")) if "owner" in line] == []
+    (said,) = [line for line in found(folder, config.replace("IDS", "0-4, 6-9")) if "owner" in line]
+    assert said.startswith("warning: sluice.yaml:3:32: ")
+    assert "owners.fixed: broker 5 has a port, and no owner" in said

@@ -1,0 +1,115 @@
+"""Two instances in front of one cluster: clients are told owners, and who comes to another is held, then closed."""
+
+import asyncio
+import socket
+from struct import unpack_from
+
+import pytest
+
+from config.brokers import Endpoint, parse_broker_ports
+from proxy.edge.turned_away import MOST_OF_ADDRESS, TurnedAway, hold_s
+from proxy.owners.map import OwnersInForce, OwnersMap
+from proxy.runtime.faults import counts
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import TIMEOUT_S, client, front
+from tests.proxy.playbook import list_offsets, produce, request
+
+pytestmark = pytest.mark.asyncio
+
+METADATA = request(3, 1, 9, b"\0\0\0\0")
+THERE = Endpoint("there.test", None, parse_broker_ports({"1-2": "7001-7002"}))
+
+
+def owners(own: int, others: int) -> OwnersInForce:
+    owned = ((range(own, own + 1), "here"), (range(others, others + 1), "there"))
+    return OwnersInForce("here", OwnersMap(owned, {"there": {"PLAIN": THERE}}, ("here", "there")))
+
+
+async def test_clients_are_told_each_brokers_address_at_its_owner() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one, owners=owners(1, 2)) as proxy, client(proxy.bootstrap_port) as asking:
+            answer = await asking.ask(METADATA)
+            assert unpack_from(">i", answer, 4)[0] == 2
+            assert b"127.0.0.1" + proxy.port_1.to_bytes(4, "big") in answer
+            assert b"there.test" + (7002).to_bytes(4, "big") in answer
+            assert proxy.port_2.to_bytes(4, "big") not in answer
+            async with client(proxy.port_1) as own:
+                assert await own.ask(list_offsets(7)) == b"\0\0\0\7" + bytes(4)
+            assert proxy.listener.brokers_without_port == 0
+
+
+async def test_a_broker_that_its_owner_has_no_port_for_is_told_under_a_name_that_says_so() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port), 77: ("10.9.9.9", 9092)}
+        async with front(one, owners=owners(1, 77)) as proxy, client(proxy.bootstrap_port) as asking:
+            answer = await asking.ask(METADATA)
+            assert b"node-id-77-has-no-port-in-sluice-there.invalid" in answer
+            assert b"10.9.9.9" not in answer
+            assert proxy.listener.why_not_ready is None
+
+
+async def test_who_comes_for_another_instances_broker_is_held_without_a_byte_and_closed() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one, owners=owners(1, 2)) as proxy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port_2)
+            async with asyncio.timeout(TIMEOUT_S):
+                assert await reader.read() == b""
+            assert 0.05 <= hold_s() <= 0.1
+            writer.close()
+            assert proxy.stats.connections == {("PLAIN", "not_owner"): 1}
+            assert (proxy.slots.taken, len(proxy.turned_away), two.requests) == (0, 0, [])
+
+
+async def test_a_bootstrap_session_gets_a_broker_of_its_own_instance() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = two.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one, owners=owners(2, 1)) as proxy:
+            for _ in range(4):
+                async with client(proxy.bootstrap_port) as asking:
+                    await asking.ask(list_offsets(1))
+                    await asking.ask(produce(2, 100))
+            assert [len(each.requests) for each in (one, two)] == [1, 8]  # the first: the proxy's own Metadata
+
+
+async def test_an_instance_without_a_broker_lets_clients_ask_but_not_produce() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one, owners=owners(2, 1)) as proxy, client(proxy.bootstrap_port) as asking:
+            assert b"there.test" + (7001).to_bytes(4, "big") in await asking.ask(METADATA)
+            asking.writer.write(produce(2, 100))
+            assert await asking.closed()
+            assert proxy.rejected() == {"not_owner": 1}
+
+
+async def test_a_hold_that_fails_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, (ours, theirs) = TurnedAway(), socket.socketpair()
+    monkeypatch.setattr(held, "_close", lambda client: {}[client])
+    held.hold(ours, "any")
+    theirs.setblocking(False)
+    async with asyncio.timeout(TIMEOUT_S):
+        assert await asyncio.get_running_loop().sock_recv(theirs, 1) == b""
+    theirs.close()
+    assert counts.pop("close a connection of another instance's broker") == 1
+
+
+async def test_a_greedy_address_shortens_its_own_hold_alone() -> None:
+    held, pairs = TurnedAway(), [socket.socketpair() for _ in range(MOST_OF_ADDRESS + 3)]
+    try:
+        for ours, host in zip(
+            [pair[0] for pair in pairs], ["patient", *["greedy"] * (MOST_OF_ADDRESS + 2)], strict=True
+        ):
+            held.hold(ours, host)
+        assert [ours.fileno() < 0 for ours, _ in pairs] == [False, True, True] + [False] * MOST_OF_ADDRESS
+        held.most = 1
+        late, theirs = socket.socketpair()
+        pairs.append((late, theirs))
+        held.hold(late, "late")
+        assert pairs[0][0].fileno() < 0
+        held.close()
+        assert (len(held), late.fileno()) == (0, -1)
+    finally:
+        for ours, theirs in pairs:
+            ours.close()
+            theirs.close()
