@@ -45,13 +45,13 @@ class Tokens(NamedTuple):
 
 def read_handshake(frame: bytes) -> Handshake:
     """Read a SaslHandshake response, v0 or v1. Raises ProtocolError."""
-    fields = _Fields(frame)
+    fields = Fields(frame)
     return Handshake(fields.number(_INT16), [fields.text() for _ in fields.items()])
 
 
 def read_versions(frame: bytes) -> dict[int, tuple[int, int]]:
     """Read an ApiVersions response, v0: the lowest and highest version by api key. Raises ProtocolError."""
-    fields = _Fields(frame)
+    fields = Fields(frame)
     if error_code := fields.number(_INT16):
         raise ProtocolError(Cause.BAD_BODY, f"ApiVersions is answered with error {error_code}")
     return {fields.number(_INT16): (fields.number(_INT16), fields.number(_INT16)) for _ in fields.items()}
@@ -59,17 +59,17 @@ def read_versions(frame: bytes) -> dict[int, tuple[int, int]]:
 
 def read_authentication(frame: bytes) -> Authentication:
     """Read a SaslAuthenticate response, v0. Raises ProtocolError."""
-    fields = _Fields(frame)
+    fields = Fields(frame)
     return Authentication(fields.number(_INT16), fields.text(), fields.sized(fields.number(_INT32)))
 
 
 def read_tokens(frame: bytes) -> Tokens:
     """Read a DescribeDelegationToken response, v1. Raises ProtocolError."""
-    fields = _Fields(frame)
+    fields = Fields(frame)
     return Tokens(fields.number(_INT16), [_read_token(fields) for _ in fields.items()])
 
 
-def _read_token(fields: "_Fields") -> Token:
+def _read_token(fields: "Fields") -> Token:
     owner_type, owner = fields.text(), fields.text()
     fields.skip(3 * 8)  # issue, expiry and max timestamps
     token_id = fields.text()
@@ -80,7 +80,7 @@ def _read_token(fields: "_Fields") -> Token:
     return Token(token_id, owner_type, owner)
 
 
-class _Fields:
+class Fields:
     """A cursor over the fields of a response body; each method raises ProtocolError if the frame ends too early."""
 
     __slots__ = ("_at", "_frame")

@@ -1,0 +1,130 @@
+"""Messages between instances, in Kafka's group protocol: each says what it is, and the leader says who owns what.
+
+A message is a version, zlib of JSON, and an HMAC-SHA256 by the secret that all instances have: otherwise, any user
+who may join the group could send clients to an address of its own. An unsigned message is not read.
+"""
+
+import hmac
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from config.brokers import BrokerPorts, BrokerRange, Endpoint
+
+_VERSION: Final = b"\1"
+_SIGNATURE_BYTES: Final = 32
+MOST_BYTES: Final = 64 * 1024
+_MOST_TEXT_BYTES: Final = 1024 * 1024
+
+Text = Annotated[str, Field(max_length=255)]
+NodeId = Annotated[int, Field(ge=0, lt=2**31)]
+Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Port = Annotated[int, Field(gt=0, lt=2**16)]
+
+
+class MessageError(Exception):
+    """A message is not signed, or not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """The secret of all instances, and the group that a message is for."""
+
+    secret: bytes
+    group: str
+
+    def of(self, data: bytes) -> bytes:
+        return hmac.digest(self.secret, self.group.encode() + b"\0" + data, "sha256")
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True)  # unknown fields are ignored: a newer version may have more
+
+    def pack(self, signing: Signing) -> bytes:
+        """Return the signed message. Raises MessageError if it is too large."""
+        body = _VERSION + zlib.compress(self.model_dump_json().encode())
+        if len(body) + _SIGNATURE_BYTES > MOST_BYTES:
+            raise MessageError(f"too large: {len(body)} bytes, and at most {MOST_BYTES} are taken")
+        return body + signing.of(body)
+
+    @classmethod
+    def unpack(cls, data: bytes, signing: Signing) -> Self:
+        """Return the message in ``data``. Raises MessageError."""
+        if len(data) > MOST_BYTES:
+            raise MessageError(f"too large: {len(data)} bytes, and at most {MOST_BYTES} are taken")
+        body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, signing.of(body)):
+            raise MessageError(
+                "not signed with the secret of this instance: is owners.secret_file the same everywhere?"
+            )
+        if body[:1] != _VERSION:
+            raise MessageError(f"of another version, {body[:1].hex()}")
+        try:
+            unpacking = zlib.decompressobj()
+            text = unpacking.decompress(body[1:], _MOST_TEXT_BYTES)
+            if not unpacking.eof:
+                raise MessageError(f"larger than {_MOST_TEXT_BYTES} bytes")
+            return cls.model_validate_json(text)
+        except (zlib.error, ValidationError) as error:
+            raise MessageError(f"not understood: {error}") from None
+
+
+class Place(BaseModel):
+    """An ``Endpoint`` in a message."""
+
+    model_config = ConfigDict(frozen=True)
+    host: Text
+    port: Port | None
+    ranges: tuple[tuple[NodeId, Port, Annotated[int, Field(gt=0, lt=2**16)]], ...] | None
+    """First node id, first port, number of both."""
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> Self:
+        ports = endpoint.ports
+        ranges = (
+            None if ports is None else [(r.node_ids.start, r.advertised.start, len(r.node_ids)) for r in ports.ranges]
+        )
+        return cls(host=endpoint.host, port=endpoint.port, ranges=None if ranges is None else tuple(ranges))
+
+    @property
+    def endpoint(self) -> Endpoint:
+        if self.ranges is None:
+            return Endpoint(self.host, self.port, None)
+        ranges = [(range(ids, ids + number), range(ports, ports + number)) for ids, ports, number in self.ranges]
+        return Endpoint(
+            self.host, self.port, BrokerPorts(tuple(BrokerRange(ids, ports, ports) for ids, ports in ranges))
+        )
+
+
+class MemberMessage(_Message):
+    """What an instance says of itself when it joins."""
+
+    instance: Text
+    boot: int
+    """Changes with each start."""
+    weight: Number
+    """The load that it wants, relative to the others; 0: none, as it is about to stop."""
+    epoch: int
+    """The generation of the map that made it own ``owned``."""
+    owned: tuple[NodeId, ...]
+    load: Mapping[NodeId, Number]
+    """Of each broker that it owns: CPU ms a second."""
+    endpoints: Mapping[Text, Place]
+    """Its addresses, by listener."""
+    probe: tuple[Text, Port] | None
+    """Its admin port, which others may ask whether it is alive."""
+
+
+class MapMessage(_Message):
+    """What the leader says to all."""
+
+    epoch: int
+    """The generation of the group."""
+    owners: Mapping[NodeId, Text]
+    members: Mapping[Text, MemberMessage]
+    """By instance."""
+    ids: Mapping[Text, Text]
+    """Member ids, by instance."""

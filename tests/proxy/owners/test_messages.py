@@ -1,0 +1,74 @@
+"""Messages between instances: what is signed is read, and nothing else, however it comes."""
+
+import json
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.brokers import Endpoint, parse_broker_ports
+from proxy.owners.messages import MOST_BYTES, MapMessage, MemberMessage, MessageError, Place, Signing
+from tests.proxy.owners.test_assignment import member
+
+SIGNING = Signing(b"secret", "group")
+PORTS = Endpoint("a.test", 9092, parse_broker_ports({"0-9": "9100-9109", "42": "9142"}))
+HOSTS = Endpoint("b{node_id}.test", 9093, None)
+ME = member("a", owned=(1, 2), load={1: 2.5}, endpoints={"P": Place.of(PORTS), "T": Place.of(HOSTS)}, probe=("h", 94))
+
+
+def signed(said: object, version: bytes = b"\1") -> bytes:
+    body = version + zlib.compress(json.dumps(said).encode())
+    return body + SIGNING.of(body)
+
+
+def test_what_is_said_is_read() -> None:
+    assert MemberMessage.unpack(ME.pack(SIGNING), SIGNING) == ME
+    whole = MapMessage(epoch=3, owners={1: "a"}, members={"a": ME}, ids={"a": "a-1"})
+    assert MapMessage.unpack(whole.pack(SIGNING), SIGNING) == whole
+    assert (ME.endpoints["P"].endpoint, ME.endpoints["T"].endpoint) == (PORTS, HOSTS)
+    newer = ME.model_dump(mode="json") | {"added": 1}
+    assert MemberMessage.unpack(signed(newer), SIGNING) == ME
+
+
+@pytest.mark.parametrize("other", [Signing(b"other", "group"), Signing(b"secret", "other"), Signing(b"", "group")])
+def test_what_is_signed_otherwise_is_not_read(other: Signing) -> None:
+    with pytest.raises(MessageError, match="secret_file the same everywhere"):
+        MemberMessage.unpack(ME.pack(other), SIGNING)
+
+
+@given(st.binary(max_size=200), st.integers(0, 10_000), st.integers(1, 255))
+def test_any_other_bytes_are_refused(noise: bytes, position: int, flip: int) -> None:
+    changed = bytearray(ME.pack(SIGNING))
+    changed[position % len(changed)] ^= flip
+    for data in (noise, bytes(changed), ME.pack(SIGNING)[: position % len(changed)]):
+        with pytest.raises(MessageError):
+            MemberMessage.unpack(data, SIGNING)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [],
+        {},
+        {**ME.model_dump(mode="json"), "owned": [-1]},
+        {**ME.model_dump(mode="json"), "weight": -1},
+        {**ME.model_dump(mode="json"), "instance": "x" * 256},
+        {**ME.model_dump(mode="json"), "load": {"1": "NaN"}},
+    ],
+)
+def test_what_is_signed_and_wrong_is_refused(said: object) -> None:
+    with pytest.raises(MessageError, match="not understood"):
+        MemberMessage.unpack(signed(said), SIGNING)
+
+
+def test_sizes_are_bounded() -> None:
+    with pytest.raises(MessageError, match="of another version, 02"):
+        MemberMessage.unpack(signed({}, b"\2"), SIGNING)
+    with pytest.raises(MessageError, match="too large"):
+        MemberMessage.unpack(bytes(MOST_BYTES + 1), SIGNING)
+    with pytest.raises(MessageError, match="larger than"):
+        MemberMessage.unpack(signed(" " * 2_000_000), SIGNING)
+    huge = member("a", load={node: node * 1.2345678e-3 for node in range(30_000)})
+    with pytest.raises(MessageError, match="too large"):
+        huge.pack(SIGNING)
