@@ -26,7 +26,6 @@ from quotas.admission_queue import NO_NUMBER, Place
 from quotas.engine import Bound
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.throttle import INT32_MAX
 
 log = structlog.get_logger("sluice.admission")
 
@@ -316,52 +315,3 @@ def _where(place: Place) -> str:
     last = before[-1].waiter if before else None
     behind = f" behind {last.client}" if isinstance(last, Ticket) else ""
     return f"number {len(before) + 1} of {size} in the queue{behind}"
-
-
-class Mute:
-    """The throttle of one connection: of several, the one that ends last."""
-
-    __slots__ = ("_alarm", "_session")
-
-    def __init__(self, session: SessionContext) -> None:
-        self._session = session
-        self._alarm: Alarm | None = None
-
-    @property
-    def is_on(self) -> bool:
-        return self._alarm is not None
-
-    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
-        """Let the counters owe the throttle that the engine computed, and mute for it; return the time to tell.
-
-        That is when its next request could go: after those that wait already. A ceiling and a deadline for a
-        re-authentication shorten the wait of this connection, not the counter's debt. A connection with group or
-        transaction traffic is not muted: its next Produce or Fetch waits by itself.
-        """
-        session, throttling = self._session, self._session.rules.throttling
-        counter, longest_ms = account.bounds(kind)[0], -1  # the one that delays it for longest
-        for each in account.bounds(kind):
-            if over_ms := each.check(now_ms):
-                each.owe(over_ms, now_ms)
-                delay_ms = throttling.allow(max(over_ms, each.owed_ms(now_ms)), each)
-                if delay_ms > longest_ms:
-                    counter, longest_ms = each, delay_ms
-        most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
-        throttle_ms = min(throttling.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter), most_ms)
-        throttling.counts.given(account, counter, throttle_ms, now_ms)
-        room_ms = max(session.sasl.deadline_ms - now_ms, 0)
-        waiting_ms = counter.waiting_ms(session.identity.path(account))
-        told_ms = min(throttling.allow(throttle_ms + waiting_ms, counter), room_ms, most_ms)
-        if told_ms > 0 and not session.identity.coordinates:
-            end_ms = now_ms + min(throttle_ms, room_ms)
-            if self._alarm is None or end_ms > self._alarm.end_ms:
-                self.forget()
-                self._alarm = throttling.mute(kind, session, end_ms)
-                session.muted()
-        return told_ms
-
-    def forget(self) -> None:
-        """Mute no longer: the time is over, or the connection is gone, or muted for longer."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None

@@ -11,10 +11,13 @@ from protocol.errors import ProtocolError
 from proxy.identity.sasl import SaslObserver
 from proxy.session.client_identity import ClientIdentity
 from proxy.session.exchange import InFlight
+from proxy.session.flow import Flow
 from proxy.session.rules import Rules
+from proxy.usage.accounts import Account
+from quotas.kinds import QuotaKind
 
 if TYPE_CHECKING:
-    from proxy.session.admission import Mute, Ticket
+    from proxy.session.admission import Ticket
 
 CLIENT, BROKER = "client", "broker"
 
@@ -63,13 +66,14 @@ class Waiting(IntEnum):
 class SessionContext:
     """Implemented by ``Session``, which also sets the fields."""
 
-    __deletable__ = ("mute", "sasl", "ticket")  # for mypyc
-    __slots__ = ("client", "closed", "identity", "in_flight", "mute", "peer", "rules", "sasl", "ticket")
+    __deletable__ = ("client_flow", "sasl", "ticket")  # for mypyc
+    __slots__ = ("client", "client_flow", "closed", "identity", "in_flight", "peer", "rules", "sasl", "ticket")
 
     identity: ClientIdentity
     sasl: SaslObserver
-    mute: "Mute"
     ticket: "Ticket"
+    client_flow: Flow
+    """Why the client is not read."""
 
     def __init__(self, rules: Rules, client: ClientWire, peer: str) -> None:
         self.rules = rules
@@ -85,37 +89,21 @@ class SessionContext:
         """Everything in flight has been answered, to the last byte."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------------------------------------------------- going on
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
+        """Let the counters owe a throttle that the engine computed, mute for it, and return the time to tell."""
+        raise NotImplementedError
 
     def resume(self, waiting: Waiting, now_ms: int) -> None:
         """Go on with the request, its body or the answer that waited in a counter's queue."""
         raise NotImplementedError
 
+    def next_turn(self, reason: int) -> None:
+        """Go on after a reason that gave others their turn."""
+        raise NotImplementedError
+
     def answered(self, now_ms: int) -> None:
         """See whether what waited for the answers in flight may go on: a mute, a drain, a half-close."""
         raise NotImplementedError
-
-    def muted(self) -> None:
-        """Stop reading the client for a throttle."""
-        raise NotImplementedError
-
-    def throttle_over(self, now_ms: int) -> None:
-        """Send the answer that was held back, and read the client again (called by the delay queue)."""
-        raise NotImplementedError
-
-    def next_requests(self) -> None:
-        """Go on with requests that came too many at once, now that others have had their turn."""
-        raise NotImplementedError
-
-    def next_slice(self) -> None:
-        """Go on with a long answer, now that others have had their turn."""
-        raise NotImplementedError
-
-    def ask_broker(self, question: bytes) -> None:
-        """Send a question of the proxy's own to the broker."""
-        raise NotImplementedError
-
-    # -------------------------------------------------------------------------------------------------- own answers
 
     def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
         """Send the answer of the proxy's own that was still to come, and go on behind it; a second one is dropped.
@@ -124,7 +112,9 @@ class SessionContext:
         """
         raise NotImplementedError
 
-    # ---------------------------------------------------------------------------------------------------------- ends
+    def ask_broker(self, question: bytes) -> None:
+        """Send a question of the proxy's own to the broker."""
+        raise NotImplementedError
 
     def reject(self, side: str, error: ProtocolError) -> None:
         """Close because ``side`` broke the protocol: every client knows what to do with a closed connection."""

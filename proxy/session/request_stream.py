@@ -7,26 +7,14 @@ The ``policies`` decide about single requests.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.context import CLIENT, SessionContext, dropped
 from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, pass_on, without_answered
 from proxy.session.fast_path import walk_requests
-from proxy.session.flow import (
-    ANSWERING,
-    AT_BORDER,
-    CROWDED,
-    HELD_UP,
-    LOCAL,
-    MIDWAY,
-    RAW_TOKENS,
-    TURN,
-    WITHIN,
-    Event,
-    Flow,
-    begin,
-)
+from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
 from proxy.session.policies.requests import Policies
 from proxy.session.rules import FREE_BYTES
 
@@ -128,14 +116,6 @@ class RequestStream(Flow):
             raise error
         most.reject(CLIENT, error)
 
-    def stop_for(self, reasons: int) -> None:
-        """Read nothing behind the last request for these reasons."""
-        if not reasons:
-            return
-        self.reasons = begin(Event.READ, self.reasons, reasons)
-        if reasons & TURN:
-            self.session.rules.later(self.session.next_requests)
-
     def take(self, forward: Forward, rest_us: float = 0.0, held_ms: int = 0) -> None:
         """Expect the answer and the rest of a request that goes, and stop behind it as its policy said."""
         if forward.exchange is not None:
@@ -145,7 +125,8 @@ class RequestStream(Flow):
             self.body = forward.body
             if rest_us:
                 forward.body.rest_us = rest_us
-        self.stop_for(forward.stop)
+        if forward.stop:
+            self.stop(forward.stop)
 
     def _came(self, body: Body, size: int, now_ms: int, *, finished: bool) -> None:
         """Take what has come of the request under way."""
@@ -154,7 +135,7 @@ class RequestStream(Flow):
             if body.rest_us:
                 self.policies.costs.rest_came(body.account, body.rest_us, now_ms)
         if not body.came(size, now_ms, finished=finished):
-            self.stop(Event.READ, MIDWAY)
+            self.stop(MIDWAY)
 
     def _take_frames(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
@@ -173,7 +154,7 @@ class RequestStream(Flow):
             if isinstance(decision, (Park, Need)):
                 splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
                 if isinstance(decision, Park):
-                    self.stop_for(decision.reason)
+                    self.stop(decision.reason)
                 stop = position
                 break
             end: int = position + 4 + head[0]
@@ -187,7 +168,7 @@ class RequestStream(Flow):
             position = end
         pass_on(self.write, chunk, stop, edits)
         if len(self.session.in_flight) >= MAX_IN_FLIGHT:
-            self.reasons = begin(Event.READ, self.reasons, CROWDED)
+            self.stop(CROWDED)
         self._answers_here = bool(self.reasons & LOCAL)
         if self.reasons & RAW_TOKENS:
             self._take_tokens(now_ms)
@@ -196,14 +177,14 @@ class RequestStream(Flow):
             if most == 1:
                 self._take_frames(b"", now_ms)
                 return
-            self.stop_for(TURN)
+            self.stop(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
 
     def _reply(self, reply: Reply) -> None:
         """Send an answer of the proxy's own, or read nothing before it is there."""
         if reply.answer is None:
-            self.stop_for(LOCAL)
+            self.stop(LOCAL)
         else:
             self.session.identity.account.meter.bytes_out += len(reply.answer)
             self.session.client.write(reply.answer)
@@ -230,7 +211,7 @@ class RequestStream(Flow):
             self.write(token)
             held = held[len(token) :]
             if self.session.sasl.raw_is_answered:
-                self.stop(Event.READ, ANSWERING)
+                self.stop(ANSWERING)
         if held:
             splitter.hold(held, 0, needed)
         if not self.reasons & AT_BORDER:
@@ -264,9 +245,11 @@ class RequestStream(Flow):
 
     # -------------------------------------------------------------------------------------- stopping and going on
 
-    def stop(self, event: Event, reasons: int) -> None:
-        """Add ``reasons`` not to read; the stop takes hold at the next frame border."""
-        self.reasons = begin(event, self.reasons, reasons)
+    def stop(self, reasons: int) -> None:
+        """Read nothing behind the last request for these reasons: from the next frame border on, or at once."""
+        self.begin(reasons)
+        if reasons & TURN:
+            self.session.rules.later(partial(self.session.next_turn, TURN))
         if not self.splitter.remaining or reasons & WITHIN:
             self._pause()
 

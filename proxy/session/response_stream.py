@@ -5,6 +5,7 @@ Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from librt.strings import read_i32_be
@@ -14,16 +15,7 @@ from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.sasl import raw_token_end
 from proxy.session.context import SessionContext, Wire
 from proxy.session.exchange import Exchange, Need, Park, Splice, pass_on
-from proxy.session.flow import (
-    ANSWER_BORDER,
-    RAW_TOKENS,
-    UNTIL_ANSWERED,
-    WALKED,
-    Event,
-    Flow,
-    begin,
-    end,
-)
+from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow
 from proxy.session.policies.requests import Policies
 from proxy.session.responses import Responses
 from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
@@ -38,22 +30,12 @@ UNKNOWN: Final = -1
 class ResponseStream(Flow):
     """The answers of one broker connection, until they are with the client."""
 
-    __slots__ = (
-        "broker",
-        "latencies",
-        "policies",
-        "requests",
-        "responses",
-        "session",
-        "splitter",
-        "write",
-    )
+    __slots__ = ("broker", "latencies", "policies", "responses", "session", "splitter", "write")
 
-    def __init__(self, session: SessionContext, policies: Policies, requests: Flow, responses: Responses) -> None:
+    def __init__(self, session: SessionContext, policies: Policies, responses: Responses) -> None:
         super().__init__()
         self.session = session
         self.policies = policies
-        self.requests = requests
         self.responses = responses
         self.broker: Wire | None = None
         self.latencies = session.rules.latencies.of(UNKNOWN)
@@ -69,7 +51,7 @@ class ResponseStream(Flow):
         if remaining and splitter.is_within(len(data)):  # inside a body: opaque
             finished = not splitter.remaining
             self.write(data)
-            if finished and self.requests.reasons & UNTIL_ANSWERED:
+            if finished and self.session.client_flow.reasons & UNTIL_ANSWERED:
                 self.session.answered(now_ms)
             return
         if remaining:
@@ -84,7 +66,7 @@ class ResponseStream(Flow):
             position = self._walk(data, now_ms)
             if position == len(data):
                 self.write(data)
-                if self.requests.reasons & UNTIL_ANSWERED:
+                if self.session.client_flow.reasons & UNTIL_ANSWERED:
                     self.session.answered(now_ms)
                 return
             splitter.remaining = position
@@ -143,7 +125,7 @@ class ResponseStream(Flow):
             self.latencies.went(exchange.api.spec.api_key, exchange.held_ms + held_ms)
             position += 4 + size
         pass_on(self.write, chunk, len(chunk), splices)
-        if self.requests.reasons & UNTIL_ANSWERED:
+        if self.session.client_flow.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
 
     def _next(self, correlation_id: int) -> Exchange:
@@ -173,9 +155,7 @@ class ResponseStream(Flow):
             needs = hold.size
         else:
             since_ms = now_ms
-            self.stop(Event.GOT, hold.reason)
-            if hold.reason == WALKED:
-                self.session.rules.later(self.session.next_slice)
+            self.stop(hold.reason)
         exchange.hold_answer(since_ms)
         self.session.in_flight.insert(0, exchange)
         self.splitter.hold(chunk, position, needs)
@@ -204,34 +184,28 @@ class ResponseStream(Flow):
             splitter.hold(held, 0, wanted)
         if not self.reasons & ANSWER_BORDER and held:
             self.feed(b"", now_ms)
-        elif self.requests.reasons & UNTIL_ANSWERED:
+        elif self.session.client_flow.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
 
     # -------------------------------------------------------------------------------------- stopping and going on
 
-    def release(self, event: Event, reason: int, now_ms: int) -> None:
-        """Go on with an answer if it was held for that reason: with its next slice, if that was others' turn."""
-        if not self.reasons & reason:
-            return
-        long = self.responses.under_way
-        if reason == WALKED and long is not None and not long.advance():
-            self.session.rules.later(self.session.next_slice)
-            return
-        self.reasons = end(event, self.reasons, reason)
-        self.feed(b"", now_ms)
-        self._resume()
-
-    def stop(self, event: Event, reason: int) -> None:
-        """Do not read the broker while ``reason`` holds."""
+    def stop(self, reasons: int) -> None:
         if not self.reasons & ~RAW_TOKENS and self.broker is not None:
             self.broker.pause_reading()
-        self.reasons = begin(event, self.reasons, reason)
+        self.begin(reasons)
+        if reasons & WALKED:
+            self.session.rules.later(partial(self.session.next_turn, WALKED))
 
-    def go(self, event: Event, reason: int) -> None:
-        """Take ``reason`` away; the broker is read again when none is left."""
-        self.reasons = end(event, self.reasons, reason)
-        self._resume()
-
-    def _resume(self) -> None:
+    def go_on(self, ended: int, now_ms: int) -> None:
+        """Go on with what was held for reasons that have ended: with the next slice of a long answer, if others had
+        their turn. The broker is read again when no reason is left.
+        """
+        work = self.responses.under_way
+        if ended & WALKED and work is not None and not work.advance():
+            self.session.rules.later(partial(self.session.next_turn, WALKED))
+            return
+        self.end(ended)
+        if self.splitter.held_bytes:
+            self.feed(b"", now_ms)
         if not self.reasons & ~RAW_TOKENS and self.broker is not None:
             self.broker.resume_reading()

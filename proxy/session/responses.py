@@ -22,7 +22,7 @@ from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
 from proxy.session.context import SessionContext
 from proxy.session.exchange import Change, Exchange, Need, Park, Splice
-from proxy.session.flow import HELD_BACK, WALKED
+from proxy.session.flow import HELD_BACK, THROTTLED, WALKED
 from proxy.session.policies.requests import Policies
 from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
 
@@ -86,7 +86,8 @@ class Responses:
         if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms)):
             return park
         actions = exchange.actions
-        if actions & TELL and api.delayed and now_ms < exchange.throttled_until_ms and self._session.mute.is_on:
+        is_throttled = self._session.client_flow.reasons & THROTTLED
+        if actions & TELL and api.delayed and is_throttled and now_ms < exchange.throttled_until_ms:
             return Park(HELD_BACK)
         if actions & PROVES:
             self._policies.answered(chunk[position : position + 4 + size])

@@ -5,11 +5,12 @@ transports have no ``if`` about Kafka.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
-from proxy.session.admission import Mute, Ticket
+from proxy.session.admission import Ticket
 from proxy.session.client_identity import ClientIdentity
 from proxy.session.context import BROKER, CLIENT, ClientWire, SessionContext, Waiting, Wire, dropped
 from proxy.session.exchange import MAX_IN_FLIGHT
@@ -25,34 +26,30 @@ from proxy.session.flow import (
     IN_LINE,
     LOCAL,
     MIDWAY,
+    OF_ANSWERS,
     OVERSIZED,
     THROTTLED,
-    TURN,
     UNTAKEN,
-    WALKED,
-    Event,
-    end,
 )
 from proxy.session.policies.requests import Policies
 from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
 from proxy.session.responses import Advertise, Responses
 from proxy.session.rules import Rules
-from proxy.usage.accounts import Accounts
+from proxy.session.throttling import Alarm
+from proxy.usage.accounts import Account, Accounts
+from quotas.kinds import QuotaKind
+from quotas.throttle import INT32_MAX
+
+_RESUMED: Final = {Waiting.BODY: MIDWAY, Waiting.ANSWER: OVERSIZED}
+"""The reason that ends when a wait does, where that is not IN_LINE."""
 
 
 class Session(SessionContext):
     """The life of one client's connection: connecting, forwarding, finishing."""
 
     __deletable__ = ("answers", "policies", "requests")  # for mypyc
-    __slots__ = (
-        "_is_over",
-        "_on_closed",
-        "answers",
-        "broker",
-        "policies",
-        "requests",
-    )
+    __slots__ = ("_is_over", "_mute", "_on_closed", "answers", "broker", "policies", "requests")
 
     def __init__(
         self,
@@ -74,14 +71,15 @@ class Session(SessionContext):
         self._is_over = False
         self.identity = ClientIdentity(accounts, self.in_flight, peer, user, exempt)
         self.sasl = SaslObserver(sasl, peer, self)
-        self.mute = Mute(self)
+        self._mute: Alarm | None = None
+        """The end of the throttle: of several, the one that ends last."""
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
-        self.requests = RequestStream(self, policies)
-        self.answers = ResponseStream(self, policies, self.requests, Responses(self, policies, advertise))
+        self.requests = self.client_flow = RequestStream(self, policies)
+        self.answers = ResponseStream(self, policies, Responses(self, policies, advertise))
         if not authenticated:
             policies.restrict()
-        self.requests.stop(Event.MADE, CONNECTING)
+        self.requests.stop(CONNECTING)
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -94,7 +92,7 @@ class Session(SessionContext):
         self.broker = self.answers.broker = broker
         self.requests.write = write or broker.write
         self.broker_known(broker_id)
-        self._go(Event.CONNECTED, CONNECTING, self.rules.clock())
+        self.go_on(CONNECTING, self.rules.clock())
 
     def broker_known(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on."""
@@ -106,20 +104,19 @@ class Session(SessionContext):
         if self.closed or blocked is self.unread:
             return
         if blocked:
-            self.answers.stop(Event.CLIENT_FULL, UNTAKEN)
-            self.requests.stop(Event.CLIENT_FULL, UNTAKEN)
+            self.answers.stop(UNTAKEN)
+            self.requests.stop(UNTAKEN)
         else:
-            self.answers.go(Event.CLIENT_READS, UNTAKEN)
-            self._go(Event.CLIENT_READS, UNTAKEN, self.rules.clock())
+            self.go_on(UNTAKEN, self.rules.clock())
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
         if self.closed or blocked is bool(self.requests.reasons & BACKPRESSURE):
             return
         if blocked:
-            self.requests.stop(Event.BROKER_FULL, BACKPRESSURE)
+            self.requests.stop(BACKPRESSURE)
         else:
-            self._go(Event.BROKER_READS, BACKPRESSURE, self.rules.clock())
+            self.go_on(BACKPRESSURE, self.rules.clock())
 
     def client_finished(self) -> None:
         """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
@@ -128,7 +125,7 @@ class Session(SessionContext):
         if self.requests.splitter.remaining:  # the request under way will never be complete
             self.close()
             return
-        self.requests.stop(Event.HALF_CLOSED, FINISHED)
+        self.requests.stop(FINISHED)
         now_ms = self.rules.clock()
         self.ticket.client_finished(now_ms)
         self.policies.fetches.shares.client_finished(now_ms)
@@ -136,7 +133,7 @@ class Session(SessionContext):
 
     def drain(self) -> None:
         """Take no further request; close when what is in flight has been answered."""
-        self.requests.stop(Event.DRAIN, DRAINING)
+        self.requests.stop(DRAINING)
         self.answered(self.rules.clock())
 
     def broker_lost(self) -> None:
@@ -156,7 +153,7 @@ class Session(SessionContext):
             return
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
-        contained("Session.close", self.mute.forget)
+        contained("Session.close", self._unmute)
         now_ms = self.rules.clock()
         contained("Session.close", self.ticket.leave, now_ms)
         contained("Session.close", self.policies.fetches.shares.leave, now_ms)
@@ -172,7 +169,7 @@ class Session(SessionContext):
         """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
         if self.closed and not self._is_over:
             self._is_over = True
-            del self.requests, self.answers, self.policies, self.sasl, self.ticket, self.mute
+            del self.requests, self.client_flow, self.answers, self.policies, self.sasl, self.ticket
 
     def abort(self) -> None:
         self.close()
@@ -195,31 +192,54 @@ class Session(SessionContext):
 
     # ------------------------------------------------------------------------------------------------------ going on
 
-    def muted(self) -> None:
-        self.client.bound_receive_buffer()
-        self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
+        """Let the counters owe a throttle that the engine computed, mute for it, and return the time to tell.
+
+        That is when its next request could go: after those that wait already. A ceiling and a deadline for a
+        re-authentication shorten the wait of this connection, not the counter's debt. A connection with group or
+        transaction traffic is not muted: its next Produce or Fetch waits by itself.
+        """
+        throttling = self.rules.throttling
+        counter, longest_ms = account.bounds(kind)[0], -1  # the one that delays it for longest
+        for each in account.bounds(kind):
+            if over_ms := each.check(now_ms):
+                each.owe(over_ms, now_ms)
+                delay_ms = throttling.allow(max(over_ms, each.owed_ms(now_ms)), each)
+                if delay_ms > longest_ms:
+                    counter, longest_ms = each, delay_ms
+        most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
+        throttle_ms = min(throttling.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter), most_ms)
+        throttling.counts.given(account, counter, throttle_ms, now_ms)
+        room_ms = max(self.sasl.deadline_ms - now_ms, 0)
+        waiting_ms = counter.waiting_ms(self.identity.path(account))
+        told_ms = min(throttling.allow(throttle_ms + waiting_ms, counter), room_ms, most_ms)
+        if told_ms > 0 and not self.identity.coordinates:
+            end_ms = now_ms + min(throttle_ms, room_ms)
+            if self._mute is None or end_ms > self._mute.end_ms:
+                self._unmute()
+                self._mute = throttling.mute(kind, self, end_ms)
+                self.client.bound_receive_buffer()
+                self.requests.stop(THROTTLED | ANSWERING)
+        return told_ms
+
+    def _unmute(self) -> None:
+        if self._mute is not None:
+            self._mute.cancel()
+            self._mute = None
 
     def throttle_over(self, now_ms: int) -> None:
-        self.mute.forget()
-        self.requests.reasons = end(Event.THROTTLE_OVER, self.requests.reasons, THROTTLED)
-        self._release_answer(Event.THROTTLE_OVER, HELD_BACK, now_ms)
-        if not self.mute.is_on:  # what was held back may have muted anew
-            self._go_on(now_ms)
-        self.answered(now_ms)
+        """Send the answer that was held back, and read the client again (called by the delay queue)."""
+        self._unmute()
+        self.go_on(THROTTLED | (self.answers.reasons & HELD_BACK), now_ms)
 
     def resume(self, waiting: Waiting, now_ms: int) -> None:
-        if waiting is Waiting.ANSWER:
-            if self._has_gone and not self.requests.splitter.held_bytes:
-                self.rules.throttling.dropped += 1
-                self.close()
-                return
-            self._release_answer(Event.ADMITTED, OVERSIZED, now_ms)
-            self.answered(now_ms)
-        elif waiting is Waiting.BODY:
-            self._go(Event.ADMITTED, MIDWAY, now_ms)
-        else:
+        if waiting is Waiting.ANSWER and self._has_gone and not self.requests.splitter.held_bytes:
+            self.rules.throttling.dropped += 1
+            self.close()
+            return
+        if waiting not in _RESUMED:
             self._drop_unless_read()
-            self._go(Event.ADMITTED, IN_LINE, now_ms)
+        self.go_on(_RESUMED.get(waiting, IN_LINE), now_ms)
 
     @property
     def _has_gone(self) -> bool:
@@ -253,59 +273,48 @@ class Session(SessionContext):
             return
         self.identity.account.meter.bytes_out += len(answer)
         self.client.write(answer)
-        self._go(Event.LOCALLY_ANSWERED, LOCAL, self.rules.clock())
+        self.go_on(LOCAL, self.rules.clock())
 
     def answered(self, now_ms: int) -> None:
         requests = self.requests
         if self.closed or self.unread:
             return
+        ended = 0
         if requests.reasons & CROWDED and len(self.in_flight) <= MAX_IN_FLIGHT // 2:
-            self._end(Event.ROOM, CROWDED, now_ms)
+            ended |= CROWDED
         if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.idle:
-            self._end(Event.ANSWERED, ANSWERING, now_ms)
-        if not self.idle or self.closed:
+            ended |= ANSWERING
+        if ended:
+            self.go_on(ended, now_ms)
+        elif not self.idle:
             return
-        if requests.reasons & DRAINING:
+        elif requests.reasons & DRAINING:
             if not requests.splitter.remaining and not requests.reasons & LOCAL:
                 self.close()
         elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
             self.close()
 
-    def next_requests(self) -> None:
-        contained("a session's turn", self._go, Event.NEXT, TURN, self.rules.clock(), otherwise=self.abort)
-
-    def next_slice(self) -> None:
-        now_ms = self.rules.clock()
-        contained("a session's turn", self._release_answer, Event.NEXT, WALKED, now_ms, otherwise=self.abort)
-
-    def _release_answer(self, event: Event, reason: int, now_ms: int) -> None:
-        if self.closed:
-            return
-        try:
-            self.answers.release(event, reason, now_ms)
-        except ProtocolError as error:
-            self.reject(BROKER, error)
+    def next_turn(self, reason: int) -> None:
+        contained("a session's turn", self.go_on, reason, self.rules.clock(), otherwise=self.abort)
 
     def ask_broker(self, question: bytes) -> None:
         self.requests.write(question)
 
-    def _go(self, event: Event, reasons: int, now_ms: int) -> None:
-        """Go on with requests, and see whether that was the last thing that a drain or a half-close waited for."""
-        self._end(event, reasons, now_ms)
-        self.answered(now_ms)
-
-    def _end(self, event: Event, reasons: int, now_ms: int) -> None:
-        if not self.closed:
-            self.requests.reasons = end(event, self.requests.reasons, reasons)
-            self._go_on(now_ms)
-
-    def _go_on(self, now_ms: int) -> None:
+    def go_on(self, ended: int, now_ms: int) -> None:
+        """Go on after reasons of either side have ended; that may be all that a drain or a half-close waited for."""
         if self.closed:
             return
+        side = BROKER
         try:
-            self.requests.go_on(now_ms)
+            self.requests.end(ended & ~OF_ANSWERS)
+            if of_answers := ended & (OF_ANSWERS | UNTAKEN):
+                self.answers.go_on(of_answers, now_ms)
+            if not self.closed:
+                side = CLIENT
+                self.requests.go_on(now_ms)
         except ProtocolError as error:
-            self.reject(CLIENT, error)
+            self.reject(side, error)
+        self.answered(now_ms)
 
     @property
     def idle(self) -> bool:
@@ -316,11 +325,6 @@ class Session(SessionContext):
     def held(self) -> bool:
         """It is the proxy that makes the client wait: such a session is not idle."""
         return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY | LOCAL))
-
-    @property
-    def waits(self) -> str | None:
-        """The request that waits in a counter's queue, for people who ask."""
-        return self.ticket.describe(self.rules.clock())
 
     @property
     def unread(self) -> bool:

@@ -1,60 +1,73 @@
 """What may begin and end the reasons of a session: the table at the head of ``proxy.session.flow``, as a check."""
 
 import ast
-import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.session import flow
-from proxy.session.flow import ANSWERING, CROWDED, DRAINING, THROTTLED, Event
+from proxy.session.flow import ANSWERING, THROTTLED, Flow
+from proxy.session.request_stream import RequestStream
 
 _SOURCE: Final = Path(flow.__file__).with_name("flow.py")
-_AGAIN: Final = THROTTLED | ANSWERING | CROWDED | DRAINING
-"""The reasons that may begin where they have begun already: a longer throttle, one more request, a second stop."""
 
 
 class Row(NamedTuple):
-    """Of the table: what an event may begin and end on either side."""
+    """Of the table: whether a reason is one of the client's side, or the broker's, begins again, and ends."""
 
-    begins: int
-    ends: int
+    client: bool
+    broker: bool
+    begins_again: bool
+    ends: bool
 
 
-def _table() -> dict[Event, Row]:
+def _table() -> dict[str, Row]:
     text = ast.get_docstring(ast.parse(_SOURCE.read_text(encoding="utf-8"))) or ""
-    rows: dict[Event, Row] = {}
-    event = None
+    rows: dict[str, Row] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) != 4 or cells[0] == "event" or cells[0].startswith("-"):
+        if len(cells) != 3 or cells[0] == "reason" or cells[0].startswith("-"):
             continue
-        event = Event[cells[0]] if cells[0] else event
-        assert event is not None, line
-        begins, ends = rows.get(event, Row(0, 0))
-        for sign, name in re.findall(r"([+-])([A-Z_]+)", " ".join(cells[2:])):
-            if sign == "+":
-                begins |= getattr(flow, name)
-            else:
-                ends |= getattr(flow, name)
-        rows[event] = Row(begins, ends)
+        name, _, again = cells[0].partition(" ")
+        assert cells[1] in {"client", "broker", "both"}, line
+        assert again in {"", "*"}, line
+        rows[name] = Row(
+            cells[1] != "broker", cells[1] != "client", again == "*", "to the session's end" not in cells[2]
+        )
     return rows
 
 
 TABLE: Final = _table()
 
 
+def reasons(*, client: bool = False, broker: bool = False, begins_again: bool = False, ends: bool = False) -> int:
+    """Return the reasons whose rows have one of these."""
+    wanted = Row(client, broker, begins_again, ends)
+    return sum(
+        getattr(flow, name)
+        for name, row in TABLE.items()
+        if any(asked and has for asked, has in zip(wanted, row, strict=True))
+    )
+
+
+_CLIENT: Final = reasons(client=True)
+_BROKER: Final = reasons(broker=True)
+_AGAIN: Final = reasons(begins_again=True)
+_ENDS: Final = reasons(ends=True)
+
+
 class UnnamedTransitionError(AssertionError):
     """A transition that is not in the table."""
 
 
-def check(event: Event, before: int, begun: int, ended: int) -> None:
+def check(side: Flow, begun: int, ended: int) -> None:
     """Raise UnnamedTransitionError for what the table does not have."""
-    row = TABLE[event]
-    if begun & ~row.begins or ended & ~row.ends:
-        raise UnnamedTransitionError(f"{event.name} begins {begun:b} and ends {ended:b}")
+    before = side.reasons
+    its_own = _CLIENT if isinstance(side, RequestStream) else _BROKER
+    if (begun | ended) & ~its_own or ended & ~_ENDS:
+        raise UnnamedTransitionError(f"begins {begun:b} and ends {ended:b}")
     if ended & ~before:
-        raise UnnamedTransitionError(f"{event.name} ends {ended:b}, and {before:b} is what there is")
+        raise UnnamedTransitionError(f"ends {ended:b}, and {before:b} is what there is")
     if begun & before & ~_AGAIN:
-        raise UnnamedTransitionError(f"{event.name} begins {begun:b}, and there is {before:b}")
-    if event is Event.ANSWERED and before & THROTTLED:
-        raise UnnamedTransitionError("ANSWERED while THROTTLED")
+        raise UnnamedTransitionError(f"begins {begun:b}, and there is {before:b}")
+    if ended & ANSWERING and before & THROTTLED & ~ended:
+        raise UnnamedTransitionError("ends ANSWERING while THROTTLED")

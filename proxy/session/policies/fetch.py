@@ -171,7 +171,7 @@ class FetchPolicy:
             for bound in bounds:
                 if over_ms := bound.check(now_ms):
                     bound.owe(over_ms, now_ms)
-        exchange.tell(self._session.mute.throttle(account, kind, max(throttle_ms, request_ms), now_ms), now_ms)
+        exchange.tell(self._session.throttle(account, kind, max(throttle_ms, request_ms), now_ms), now_ms)
         return None
 
     def answer_empty(self, request: Request, throttle_ms: int) -> Reply | Need:

@@ -69,7 +69,7 @@ class ProduceBody(Body):
             return True
         if not finished:
             return self._may_go_on(size, now_ms)
-        told_ms = session.mute.throttle(self.account, KIND, throttle_ms, now_ms)
+        told_ms = session.throttle(self.account, KIND, throttle_ms, now_ms)
         if self._exchange is not None:
             self._exchange.tell(told_ms, now_ms)
         return True
@@ -205,7 +205,7 @@ class ProducePolicy:
         account = self._session.identity.account
         told_ms = 0
         if throttle_ms and missing <= 0:
-            told_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
+            told_ms = self._session.throttle(account, KIND, throttle_ms, now_ms)
         # With acks=0 no answer comes: the mute is all there is.
         exchange = None if acks_0 else Exchange(correlation_id, api, account, now_ms, told_ms)
         forward = Forward(exchange, stop=self._count_unanswered() if acks_0 else 0)

@@ -197,4 +197,4 @@ class RequestTimePolicy:
             exchange.throttle_ms = throttle_ms
         elif throttle_ms and now_ms + throttle_ms >= exchange.throttled_until_ms:
             # The longer one; of equal ones this (KafkaApis).
-            exchange.tell(self._session.mute.throttle(account, KIND, throttle_ms, now_ms), now_ms)
+            exchange.tell(self._session.throttle(account, KIND, throttle_ms, now_ms), now_ms)

@@ -195,7 +195,7 @@ class TopicsPolicy:
         refused, throttle_ms = charges.refused, charges.throttle_ms(now_ms)
         if charges.enforced:
             if refused or throttle_ms:
-                throttle_ms = self._session.mute.throttle(account, KIND, throttle_ms, now_ms)
+                throttle_ms = self._session.throttle(account, KIND, throttle_ms, now_ms)
         else:
             if charges.over:
                 emptiest = max(charges.bounds, key=lambda each: each.throttle_ms(now_ms))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.edge import transports
-from proxy.session.flow import THROTTLED, Event
+from proxy.session.flow import THROTTLED
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
@@ -63,13 +63,13 @@ async def test_a_client_that_is_not_read_is_not_read_ahead(pki: Pki) -> None:
     ):
         await pushing.ask(list_offsets(1))
         (session,) = proxy.listener.sessions
-        session.requests.stop(Event.THROTTLE, THROTTLED)
+        session.requests.stop(THROTTLED)
         total = 40
         for number in range(total):
             pushing.writer.write(heartbeat(number) if number % 2 else produce(number, 500_000))
         await asyncio.sleep(0.1)
         assert pushing.writer.transport.get_write_buffer_size() > 2_000_000
-        session._go(Event.THROTTLE_OVER, THROTTLED, proxy.play.loop.now_ms)
+        session.go_on(THROTTLED, proxy.play.loop.now_ms)
         for number in range(total):
             answer = await pushing.ask(b"")
             assert int.from_bytes(answer[:4], "big") == number

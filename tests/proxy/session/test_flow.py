@@ -7,9 +7,9 @@ import pytest
 
 import proxy.session
 from proxy.session import flow
-from proxy.session.flow import ANSWERING, CONNECTING, FINISHED, IN_LINE, THROTTLED, TURN, Event, begin, end
+from proxy.session.flow import ANSWERING, CONNECTING, FINISHED, HELD_BACK, IN_LINE, THROTTLED, TURN, WALKED
 from tests.proxy.playbook import Play
-from tests.proxy.transitions import TABLE, UnnamedTransitionError
+from tests.proxy.transitions import TABLE, UnnamedTransitionError, reasons
 
 FOLDER = Path(proxy.session.__file__).parent
 REASONS = {
@@ -19,43 +19,50 @@ REASONS = {
 }
 
 
-def test_the_table_has_every_event_and_every_reason() -> None:
-    assert list(TABLE) == list(Event)
-    begun = ended = 0
-    for row in TABLE.values():
-        begun |= row.begins
-        ended |= row.ends
-    assert begun == sum(REASONS.values())
-    assert begun & ~ended == flow.FINISHED | flow.DRAINING, "all others end"
+def test_the_table_has_every_reason() -> None:
+    assert list(TABLE) == list(REASONS)
+    assert reasons(client=True) & ~flow.UNTAKEN & ~flow.RAW_TOKENS & reasons(broker=True) == 0
+    assert reasons(broker=True) == flow.OF_ANSWERS | flow.UNTAKEN | flow.RAW_TOKENS
+    assert sum(REASONS.values()) & ~reasons(ends=True) == flow.FINISHED | flow.DRAINING, "all others end"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: str(path.relative_to(FOLDER)))
 def test_reasons_change_by_transitions_alone(path: Path) -> None:
-    """``reasons`` of a side is 0 at first, and then what ``begin`` and ``end`` return."""
+    """``reasons`` of a side is 0 at first, and then changed by ``begin`` and ``end`` of ``Flow``."""
+    changed = []
     for node in ast.walk(ast.parse(path.read_text())):
         targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", [])
-        if not any(isinstance(target, ast.Attribute) and target.attr == "reasons" for target in targets):
-            continue
-        assert isinstance(node, ast.Assign), f"{path.name}: {ast.unparse(node)}"
-        by = ast.unparse(node.value)
-        assert by == "0" or by.startswith(("begin(Event.", "begin(event,", "end(Event.", "end(event,")), by
+        if any(isinstance(target, ast.Attribute) and target.attr == "reasons" for target in targets):
+            changed.append(ast.unparse(node))
+    in_flow = ["self.reasons = 0", "self.reasons |= reasons", "self.reasons &= ~reasons"]
+    assert changed == (in_flow if path.name == "flow.py" else [])
 
 
 @pytest.mark.parametrize(
-    ("event", "before", "begun", "ended"),
+    ("before", "begun", "ended"),
     [
-        (Event.CONNECTED, 0, 0, CONNECTING),
-        (Event.THROTTLE_OVER, ANSWERING, 0, THROTTLED),
-        (Event.ANSWERED, ANSWERING | THROTTLED, 0, ANSWERING),
-        (Event.NEXT, IN_LINE, 0, IN_LINE),
-        (Event.READ, 0, THROTTLED, 0),
-        (Event.READ, TURN, TURN, 0),
-        (Event.HALF_CLOSED, FINISHED, FINISHED, 0),
+        (0, 0, CONNECTING),
+        (ANSWERING, 0, THROTTLED),
+        (ANSWERING | THROTTLED, 0, ANSWERING),
+        (TURN, 0, IN_LINE),
+        (0, WALKED, 0),
+        (HELD_BACK, 0, HELD_BACK),
+        (TURN, TURN, 0),
+        (FINISHED, FINISHED, 0),
+        (FINISHED, 0, FINISHED),
     ],
 )
-def test_an_unnamed_transition_is_an_error(event: Event, before: int, begun: int, ended: int) -> None:
+def test_an_unnamed_transition_is_an_error(before: int, begun: int, ended: int) -> None:
+    side = Play().session.requests
+    side.reasons = before
+    change, changed = (side.begin, begun) if begun else (side.end, ended)
     with pytest.raises(UnnamedTransitionError):
-        _ = begin(event, before, begun) if begun else end(event, before, ended)
+        change(changed)
+
+
+def test_what_begins_on_the_broker_s_side_is_of_that_side() -> None:
+    with pytest.raises(UnnamedTransitionError):
+        Play().session.answers.begin(THROTTLED)
 
 
 def test_a_session_is_watched() -> None:

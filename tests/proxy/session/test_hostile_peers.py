@@ -178,7 +178,7 @@ class World:
             if len(came) > 1000:
                 self.passed[CONSUMER] += len(came)
         for session in self.sessions:
-            if session.mute.is_on:
+            if session._mute is not None:
                 assert session.requests.reasons & THROTTLED
                 assert not session.closed
         elapsed_s = (self.play.loop.now_ms - self.start_ms) / 1000

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from proxy.runtime.faults import counts
 from proxy.session import admission
+from proxy.session.flow import TURN
 from proxy.session.request_stream import RequestStream
 from quotas.admission_queue import AdmissionQueue
 from tests.proxy.playbook import (
@@ -32,6 +33,10 @@ def in_debt() -> Play:
 
 def fail(*_: object) -> None:
     raise KeyError
+
+
+def described(connection: Another) -> str | None:
+    return connection.session.ticket.describe(connection.session.rules.clock())
 
 
 @pytest.mark.uncompiled("the fault is put in place of a method")
@@ -61,7 +66,7 @@ def test_a_session_that_fails_after_others_had_their_turn_ends() -> None:
     play = produce_quota()
     before = counts["a session's turn"]
     with patch.object(play.session.requests.__class__, "go_on", fail):
-        play.session.next_requests()
+        play.session.next_turn(TURN)
     assert counts["a session's turn"] == before + 1
     assert play.session.closed
 
@@ -100,15 +105,15 @@ def test_a_connection_tells_where_its_request_waits() -> None:
     waiting = Another(play)
     assert waiting.send(produce(1, 10)) == b""
     play.loop.advance(500)
-    assert waiting.session.waits == (
+    assert described(waiting) == (
         "its request has waited 0.5 s for producer_byte_rate of client-id=app, number 1 of 1 in the queue, "
         "with 1.5 s of debt"
     )
     behind = Another(play)
     assert behind.send(produce(2, 10)) == b""
-    assert "number 2 of 2 in the queue behind user=ANONYMOUS, client-id=app, " in (behind.session.waits or "")
+    assert "number 2 of 2 in the queue behind user=ANONYMOUS, client-id=app, " in (described(behind) or "")
     play.loop.advance(5_000)
-    assert waiting.session.waits is None
+    assert described(waiting) is None
 
 
 @pytest.mark.uncompiled("a function is replaced inside")
