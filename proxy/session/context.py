@@ -120,6 +120,10 @@ class SessionContext:
         """Close because ``side`` broke the protocol: every client knows what to do with a closed connection."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Close both ends; what was already forwarded is still sent."""
+        raise NotImplementedError
+
     def abort(self) -> None:
         """Cut both ends off, with what was still to be sent."""
         raise NotImplementedError

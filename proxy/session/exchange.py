@@ -4,11 +4,11 @@
 stream that asked acts on. An ``Exchange`` is a request under way, and ``Body`` the part of it that is still to come.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
-from protocol.frames import REQUEST_HEAD, Head
+from protocol.frames import Head
 from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
 from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS, ApiSpec, key_version
@@ -307,32 +307,3 @@ def _first_field(on_request: int, spec: ApiSpec, chunk: bytes, body: int, end: i
     if on_request == FETCH and has_fetch_limits(spec):
         return fetch_limits_offset(spec, chunk, body, end), _LIMITS_BYTES
     return body, 0
-
-
-def without_answered(served: Mapping[int, Served], held: bytes) -> tuple[bytes, int] | None:
-    """Return ``held`` without the requests that expect an answer, and how many these are.
-
-    A Produce with acks=0 expects none. A request that is not there to its end stays. Returns None if that is the first
-    request, and expects an answer. Raises ProtocolError where a request ends inside its header.
-    """
-    kept: list[bytes] = []
-    dropped, position = 0, 0
-    while len(held) - position >= REQUEST_HEAD.size:
-        size, number, _, _ = REQUEST_HEAD.unpack_from(held, position)
-        end = position + 4 + size
-        if end > len(held) and position:
-            break
-        api = served.get(number)
-        if api is not None and api.on_request == PRODUCE and _is_unanswered(api.spec, held, position, end):
-            kept.append(held[position:end])
-        elif end > len(held):
-            return None
-        else:
-            dropped += 1
-        position = end
-    return b"".join((*kept, held[position:])), dropped
-
-
-def _is_unanswered(spec: ApiSpec, held: bytes, position: int, end: int) -> bool:
-    body = request_body_offset(spec, held, position, end)
-    return held.startswith(ACKS_0, produce_acks_offset(spec, held, body, end))

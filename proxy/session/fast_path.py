@@ -31,7 +31,7 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     costs = policies.costs
     rules = session.rules
     is_charged = rules.costs.on and policies.served is rules.served  # who is not known yet is not charged
-    if is_charged and not costs.is_open:
+    if policies.drops or (is_charged and not costs.is_open):
         return 0
     is_shut = False
     rest_us = 0.0

@@ -84,10 +84,6 @@ class Flow:
             watch(self, 0, reasons)
         self.reasons &= ~reasons
 
-    def stop(self, reasons: int) -> None:
-        """Begin reasons not to read, and act on them."""
-        raise NotImplementedError
-
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or frames again."""
         if raw:

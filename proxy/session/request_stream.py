@@ -12,7 +12,7 @@ from functools import partial
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.context import CLIENT, SessionContext, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, pass_on, without_answered
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, pass_on
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
 from proxy.session.policies.requests import Policies
@@ -216,24 +216,6 @@ class RequestStream(Flow):
             splitter.hold(held, 0, needed)
         if not self.reasons & AT_BORDER:
             self.feed(b"", now_ms)
-
-    # -------------------------------------------------------------------------------- requests that do not go
-
-    def drop_answered(self) -> int | None:
-        """Drop the requests held that expect an answer, and return how many; None if the first is not all there.
-
-        The broker must not see a part of that one. Raises ProtocolError where a request ends inside its header.
-        """
-        held = self.splitter.release()
-        found = without_answered(self.policies.served, held)
-        if found is None:
-            return None
-        kept, dropped = found
-        if kept:
-            self.splitter.keep(kept)
-        else:
-            self._held_since_ms = None
-        return dropped
 
     def leave(self) -> None:
         """Give back what the connection, which is over, has taken; nothing is charged that never came."""

@@ -233,34 +233,15 @@ class Session(SessionContext):
         self.go_on(THROTTLED | (self.answers.reasons & HELD_BACK), now_ms)
 
     def resume(self, waiting: Waiting, now_ms: int) -> None:
-        if waiting is Waiting.ANSWER and self._has_gone and not self.requests.splitter.held_bytes:
+        # Kafka's clients never close one side alone: such a client reads no answer, and is not charged for it.
+        has_gone = bool(self.requests.reasons & FINISHED) or self.client.has_finished()
+        if has_gone and waiting is Waiting.ANSWER and not self.requests.splitter.held_bytes:
             self.rules.throttling.dropped += 1
             self.close()
             return
-        if waiting not in _RESUMED:
-            self._drop_unless_read()
+        if has_gone and waiting not in _RESUMED:
+            self.policies.drops = True
         self.go_on(_RESUMED.get(waiting, IN_LINE), now_ms)
-
-    @property
-    def _has_gone(self) -> bool:
-        """The client has closed: Kafka's clients never close one side alone."""
-        return bool(self.requests.reasons & FINISHED) or self.client.has_finished()
-
-    def _drop_unless_read(self) -> None:
-        """Drop requests that have waited if their client has closed: it would not read the answers, and is not charged.
-
-        Requests that expect no answer still go, as at a broker.
-        """
-        if not self._has_gone:
-            return
-        try:
-            dropped = self.requests.drop_answered()
-        except ProtocolError as error:
-            self.reject(CLIENT, error)
-            return
-        self.rules.throttling.dropped += 1 if dropped is None else dropped
-        if dropped is None:
-            self.close()
 
     def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
         if self.closed or not self.requests.reasons & LOCAL:

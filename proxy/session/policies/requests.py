@@ -4,7 +4,7 @@ from protocol.error_codes import UNSUPPORTED_VERSION
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from proxy.session.context import SessionContext
-from proxy.session.exchange import AFTER_CORRELATION_ID, Body, Decision, Forward, Need, Park, Reply, Request
+from proxy.session.exchange import ACKS_0, AFTER_CORRELATION_ID, Body, Decision, Forward, Need, Park, Reply, Request
 from proxy.session.flow import ANSWERING
 from proxy.session.policies.fetch import FetchPolicy
 from proxy.session.policies.login import LoginPolicy
@@ -35,6 +35,7 @@ class Policies:
     __slots__ = (
         "_session",
         "costs",
+        "drops",
         "fetches",
         "login",
         "produces",
@@ -50,6 +51,8 @@ class Policies:
         self.topics = TopicsPolicy(session)
         self.costs = RequestTimePolicy(session)
         self.served = session.rules.served
+        self.drops = False
+        """The client has gone, and a request of it has waited for a quota: only those without an answer still go."""
 
     def before(self, chunk: bytes, position: int, head: Head, now_ms: int) -> Decision:
         """Judge the request at ``position``.
@@ -62,6 +65,8 @@ class Policies:
                 return Park(0)
             return self._answer(self._session.rules.answerer(head[1]), chunk, position, head[0])
         request = Request(api, chunk, position, head)
+        if self.drops and (dropped := self._drop(request)):
+            return dropped
         if hold := self._identify(request, now_ms):
             return hold
         ticket = self._session.ticket
@@ -99,6 +104,18 @@ class Policies:
             return Park(ANSWERING)
         self._forget_prefixes()
         return None if self._session.identity.find(request) else request.need_more()
+
+    def _drop(self, request: Request) -> Reply | Need | None:
+        """Drop a request, unless it expects no answer: that one goes, as at a broker."""
+        if request.api.on_request == PRODUCE:
+            field = self.produces.prefix.find(request)
+            if field is not None and request.chunk.startswith(ACKS_0, field):
+                return None
+        self._session.rules.throttling.dropped += 1
+        if not request.missing:
+            return Reply(b"")
+        self._session.rules.later(self._session.close)  # the broker must not see a part of it
+        return Need(4 + request.size)
 
     def _judge(self, request: Request, now_ms: int) -> Decision:
         on_request = request.api.on_request
