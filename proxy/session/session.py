@@ -128,7 +128,7 @@ class Session(SessionContext):
         self.requests.stop(FINISHED)
         now_ms = self.rules.clock()
         self.ticket.client_finished(now_ms)
-        self.policies.fetches.shares.client_finished(now_ms)
+        self.policies.fetches.client_finished(now_ms)
         self.answered(now_ms)
 
     def drain(self) -> None:
@@ -156,7 +156,7 @@ class Session(SessionContext):
         contained("Session.close", self._unmute)
         now_ms = self.rules.clock()
         contained("Session.close", self.ticket.leave, now_ms)
-        contained("Session.close", self.policies.fetches.shares.leave, now_ms)
+        contained("Session.close", self.policies.fetches.leave, now_ms)
         contained("Session.close", self.requests.leave)
         contained("Session.close", self.sasl.leave)
         self.requests.write = self.answers.write = dropped

@@ -25,13 +25,14 @@ def waiting(request: Request) -> Waiting:
     return Waiting.FETCH if request.api.spec.api_key == FETCH_KEY and not request.missing else Waiting.SHARE_FETCH
 
 
-class FetchShares:
-    """A connection's reservations: for each Fetch, of bytes that its answer may take from each of its counters.
+class FetchPolicy:
+    """Lowers the Fetch requests of one connection, and charges their answers.
 
-    An answer that takes more waits in the counter's queue, as a request does.
+    Each Fetch reserves bytes that its answer may take from each of its counters. An answer that takes more waits in the
+    counter's queue, as a request does.
     """
 
-    __slots__ = ("_answer", "_session", "_shares")
+    __slots__ = ("_answer", "_session", "_shares", "prefix")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
@@ -39,8 +40,40 @@ class FetchShares:
         """The ticket of an answer that waits; None before there was one."""
         self._shares: tuple[Bound, ...] = ()
         """The counters whose limits this connection's fetches share."""
+        self.prefix = RequestPrefix()
 
-    def join(self, bounds: tuple[Bound, ...]) -> None:
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    def before(self, request: Request, now_ms: int) -> Decision:
+        """Forward a request, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677: a broker does
+        the same), or park it in its counter's queue.
+
+        Raises ProtocolError if the request ends inside what has to be read of it.
+        """
+        session, edit = self._session, None
+        api, account = request.api, session.identity.account
+        field = self.prefix.find(request)
+        if field is None:
+            return request.need_more()
+        bounds = account.limited(KIND)
+        if bounds and session.rules.throttling.enforces:
+            self._share(bounds)
+            lowers = has_fetch_limits(api.spec)
+            min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
+            asked = max(max_bytes, 0)
+            takes_its_turn = min_bytes > max_bytes or session.ticket.is_at_its_turn
+            if takes_its_turn or not self._grant_whole(bounds, asked, now_ms):
+                if any(exchange.actions & CHARGE for exchange in session.in_flight):
+                    return Park(ANSWERING)  # one at a time, so that pipelining gains nothing
+                if not session.ticket.ask(waiting(request), account, bounds, 0, now_ms):
+                    return Park(IN_LINE)
+                granted = self._grant(bounds, asked, now_ms)
+                if lowers and (granted < max_bytes or granted < min_bytes):
+                    edit = Splice(field, field + _LIMITS.size, _LIMITS.pack(min(min_bytes, granted), granted))
+        self._count(api, 4 + request.size)
+        return Forward(request.expect(account, now_ms), edit)
+
+    def _share(self, bounds: tuple[Bound, ...]) -> None:
         """Have a share in each of these counters, and in no other."""
         left = self._shares
         if bounds == left:
@@ -51,7 +84,7 @@ class FetchShares:
         for bound in bounds:
             bound.fetches.join(self)
 
-    def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
+    def _grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
         """Reserve all that a Fetch asks for, where its quotas are far from being in force; returns False elsewhere."""
         if len(bounds) == 1:
             return bounds[0].fetches.grant_whole(self, asked_bytes, now_ms)
@@ -59,7 +92,7 @@ class FetchShares:
             return False
         return all(bound.fetches.grant_whole(self, asked_bytes, now_ms) for bound in bounds)
 
-    def grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
+    def _grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
         """Reserve a share for a Fetch and return how many bytes it may ask for: of several counters the least."""
         granted = asked_bytes
         for bound in bounds:
@@ -68,9 +101,39 @@ class FetchShares:
             bound.fetches.grant(self, granted, now_ms)  # no more is set aside than can come
         return granted
 
-    def may_answer(self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int) -> bool:
+    # -------------------------------------------------------------------------------------------------------- answers
+
+    def after(self, exchange: Exchange, size: int, now_ms: int) -> Park | None:
+        """Charge an answer of ``size`` bytes, which then tells its throttle time; or park it in its counter's queue.
+
+        Its throttle time so far is that of request_percentage: of both the longer one is given, and told, and of two
+        that are equal that one (KafkaApis).
+        """
+        throttling, account, request_ms = self._session.rules.throttling, exchange.account, exchange.throttle_ms
+        # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
+        size -= exchange.api.spec.response_header_version
+        bounds = account.limited(KIND) if throttling.enforces else ()
+        if bounds and not self._may_answer(account, bounds, size, now_ms):
+            return Park(OVERSIZED)
+        exchange.actions &= ~CHARGE
+        exchange.throttle_ms = 0
+        account.meter.fetch_bytes += size
+        throttle_ms = account.charge(KIND, size, now_ms)
+        throttling.counts.simulate(account, KIND, size, now_ms, id(self))
+        if not throttling.enforces or not max(throttle_ms, request_ms):
+            return None
+        kind = KIND
+        if throttle_ms <= request_ms:
+            kind = QuotaKind.REQUEST_PERCENTAGE  # what it owes for its bytes stays owed
+            for bound in bounds:
+                if over_ms := bound.check(now_ms):
+                    bound.owe(over_ms, now_ms)
+        exchange.tell(self._session.throttle(account, kind, max(throttle_ms, request_ms), now_ms), now_ms)
+        return None
+
+    def _may_answer(self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int) -> bool:
         """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
-        self.join(bounds)
+        self._share(bounds)
         ticket = self._answer
         for bound in bounds:
             if bound.fetches.covers(self, size) or (ticket is not None and ticket.has_passed(bound)):
@@ -91,88 +154,7 @@ class FetchShares:
             ticket.went(now_ms)
         return True
 
-    def client_finished(self, now_ms: int) -> None:
-        """Ask again: an answer whose client has closed does not wait any more."""
-        if self._answer is not None:
-            self._answer.client_finished(now_ms)
-
-    def leave(self, now_ms: int) -> None:
-        """Give every share up: the connection is gone."""
-        if self._answer is not None:
-            self._answer.leave(now_ms)
-        shared = self._shares
-        self.join(())
-        for bound in shared:
-            if bound.queue:
-                self._session.rules.throttling.alarm(bound.queue, now_ms)
-
-
-class FetchPolicy:
-    """Lowers the Fetch requests of one connection, and charges their answers."""
-
-    __slots__ = ("_session", "prefix", "shares")
-
-    def __init__(self, session: SessionContext) -> None:
-        self._session = session
-        self.shares = FetchShares(session)
-        self.prefix = RequestPrefix()
-
-    def before(self, request: Request, now_ms: int) -> Decision:
-        """Forward a request, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677: a broker does
-        the same), or park it in its counter's queue.
-
-        Raises ProtocolError if the request ends inside what has to be read of it.
-        """
-        session, edit = self._session, None
-        api, account = request.api, session.identity.account
-        field = self.prefix.find(request)
-        if field is None:
-            return request.need_more()
-        bounds = account.limited(KIND)
-        if bounds and session.rules.throttling.enforces:
-            self.shares.join(bounds)
-            lowers = has_fetch_limits(api.spec)
-            min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
-            asked = max(max_bytes, 0)
-            takes_its_turn = min_bytes > max_bytes or session.ticket.is_at_its_turn
-            if takes_its_turn or not self.shares.grant_whole(bounds, asked, now_ms):
-                if any(exchange.actions & CHARGE for exchange in session.in_flight):
-                    return Park(ANSWERING)  # one at a time, so that pipelining gains nothing
-                if not session.ticket.ask(waiting(request), account, bounds, 0, now_ms):
-                    return Park(IN_LINE)
-                granted = self.shares.grant(bounds, asked, now_ms)
-                if lowers and (granted < max_bytes or granted < min_bytes):
-                    edit = Splice(field, field + _LIMITS.size, _LIMITS.pack(min(min_bytes, granted), granted))
-        self._count(api, 4 + request.size)
-        return Forward(request.expect(account, now_ms), edit)
-
-    def after(self, exchange: Exchange, size: int, now_ms: int) -> Park | None:
-        """Charge an answer of ``size`` bytes, which then tells its throttle time; or park it in its counter's queue.
-
-        Its throttle time so far is that of request_percentage: of both the longer one is given, and told, and of two
-        that are equal that one (KafkaApis).
-        """
-        throttling, account, request_ms = self._session.rules.throttling, exchange.account, exchange.throttle_ms
-        # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
-        size -= exchange.api.spec.response_header_version
-        bounds = account.limited(KIND) if throttling.enforces else ()
-        if bounds and not self.shares.may_answer(account, bounds, size, now_ms):
-            return Park(OVERSIZED)
-        exchange.actions &= ~CHARGE
-        exchange.throttle_ms = 0
-        account.meter.fetch_bytes += size
-        throttle_ms = account.charge(KIND, size, now_ms)
-        throttling.counts.simulate(account, KIND, size, now_ms, id(self))
-        if not throttling.enforces or not max(throttle_ms, request_ms):
-            return None
-        kind = KIND
-        if throttle_ms <= request_ms:
-            kind = QuotaKind.REQUEST_PERCENTAGE  # what it owes for its bytes stays owed
-            for bound in bounds:
-                if over_ms := bound.check(now_ms):
-                    bound.owe(over_ms, now_ms)
-        exchange.tell(self._session.throttle(account, kind, max(throttle_ms, request_ms), now_ms), now_ms)
-        return None
+    # ------------------------------------------------------------------------------------------------ how it ends
 
     def answer_empty(self, request: Request, throttle_ms: int) -> Reply | Need:
         """Answer a Fetch without data, as a broker answers one over its quota."""
@@ -191,3 +173,18 @@ class FetchPolicy:
         meter.fetch_requests += 1
         meter.other_requests += 1
         meter.other_bytes += size
+
+    def client_finished(self, now_ms: int) -> None:
+        """Ask again: an answer whose client has closed does not wait any more."""
+        if self._answer is not None:
+            self._answer.client_finished(now_ms)
+
+    def leave(self, now_ms: int) -> None:
+        """Give every share up: the connection is gone."""
+        if self._answer is not None:
+            self._answer.leave(now_ms)
+        shared = self._shares
+        self._share(())
+        for bound in shared:
+            if bound.queue:
+                self._session.rules.throttling.alarm(bound.queue, now_ms)
