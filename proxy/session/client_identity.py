@@ -7,7 +7,7 @@ from protocol.headers import MORE, request_body_offset
 from proxy.identity.credentials import network_of
 from proxy.identity.principal import somebody
 from proxy.runtime.names import client_id
-from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, InFlight, Request
+from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, InFlight, Request, RequestPrefix
 from proxy.usage.accounts import Account, Accounts
 from quotas.fair_queue import Path
 
@@ -31,6 +31,7 @@ class ClientIdentity:
         "account",
         "client_id_bytes",
         "coordinates",
+        "produce_prefix",
         "user",
     )
 
@@ -49,6 +50,8 @@ class ClientIdentity:
         self.account = accounts.nobody
         self.client_id_bytes = _NO_CLIENT_ID
         """The client-id of ``account`` as in a request, length and bytes; none where they are many."""
+        self.produce_prefix = RequestPrefix()
+        """The beginning of the last Produce of ``account``."""
         self.coordinates = False
         """The connection carries group or transaction traffic."""
 
@@ -89,12 +92,17 @@ class ClientIdentity:
     def set_broker(self, broker_id: int) -> None:
         """Take that node id for the broker's (-1 while it is not known): quotas are per broker."""
         self._broker = broker_id
-        self.client_id_bytes = _NO_CLIENT_ID
+        self._read_anew()
 
     def identify(self, user: str) -> None:
         """Take ``user`` for the identity of what follows; what is in flight stays with whom it was charged to."""
         self.user = somebody(user)
+        self._read_anew()
+
+    def _read_anew(self) -> None:
+        """Find the account of the next request, whatever its client-id is."""
         self.client_id_bytes = _NO_CLIENT_ID
+        self.produce_prefix.forget()
 
     def forget(self) -> None:
         """Charge the next request to nobody: its client has not proved who it is."""
@@ -107,7 +115,7 @@ class ClientIdentity:
 
     def _switch(self, account: Account) -> None:
         """Go on with ``account``, which is held already. The one before may still have answers to come."""
-        self.client_id_bytes = _NO_CLIENT_ID
+        self._read_anew()
         if self._former and not self._in_flight:
             self._give_back_former()
         before = self.account

@@ -96,7 +96,7 @@ class Session(SessionContext):
 
     def broker_known(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on."""
-        self.policies.set_broker(broker_id)
+        self.identity.set_broker(broker_id)
         self.answers.latencies = self.rules.latencies.of(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
@@ -181,7 +181,7 @@ class Session(SessionContext):
 
     def identified(self, user: str) -> None:
         """Charge what follows to ``user`` (called by the observer of SASL)."""
-        self.policies.identify(user)
+        self.identity.identify(user)
         if self.sasl.authenticated:
             self.policies.lift_restriction()
 

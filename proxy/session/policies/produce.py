@@ -7,7 +7,7 @@ a Produce that announces much costs those who share its quota what came of it.
 from typing import Final
 
 from proxy.session.context import SessionContext, Waiting
-from proxy.session.exchange import ACKS_0, Body, Decision, Exchange, Forward, Park, Request, RequestPrefix
+from proxy.session.exchange import ACKS_0, Body, Decision, Exchange, Forward, Park, Request
 from proxy.session.flow import IN_LINE, TURN
 from proxy.session.serving import Served
 from proxy.session.throttling import Alarm
@@ -147,7 +147,7 @@ class ProducePolicy:
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
-        self.prefix = RequestPrefix()
+        self.prefix = session.identity.produce_prefix
         self.bounds: tuple[Bound, ...] = ()
         """The counters of the account, that of the quota that wins before those of caps: right for ``generation``."""
         self.generation = -1

@@ -102,7 +102,6 @@ class Policies:
             return None
         if self._session.identity.crowded:
             return Park(ANSWERING)
-        self._forget_prefixes()
         return None if self._session.identity.find(request) else request.need_more()
 
     def _drop(self, request: Request) -> Reply | Need | None:
@@ -193,16 +192,6 @@ class Policies:
 
     # ------------------------------------------------------------------------------------------- whose they are
 
-    def set_broker(self, broker_id: int) -> None:
-        """Charge for the broker of that node id from now on (-1 while it is not known): quotas are per broker."""
-        self._session.identity.set_broker(broker_id)
-        self._forget_prefixes()
-
-    def identify(self, user: str) -> None:
-        """Charge the requests that follow to ``user``; those in flight stay with whom they were charged to."""
-        self._session.identity.identify(user)
-        self._forget_prefixes()
-
     @property
     def restricted(self) -> bool:
         """The client has to prove who it is, and has not yet."""
@@ -212,18 +201,12 @@ class Policies:
         """Take logins only, until the broker has accepted one: what else comes waits until the client is known."""
         self.served = self._session.rules.served_before_authentication
         self._session.identity.forget()
-        self._forget_prefixes()
 
     def lift_restriction(self) -> None:
         """Take requests of every kind."""
         self.served = self._session.rules.served
 
-    def _forget_prefixes(self) -> None:
-        self.produces.prefix.forget()
-        self.fetches.prefix.forget()
-
     def leave(self) -> None:
         """Give every account back: the connection is over."""
         self.topics.leave()
         self._session.identity.leave()
-        self._forget_prefixes()

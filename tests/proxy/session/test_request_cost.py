@@ -141,7 +141,7 @@ class TestWhatIsCharged:
                 key = number * 2 + (each is produce)
                 answer = produce_answer(key) if each is produce else list_offsets_answer(key)
                 asked = each(key, 300)
-                alone.session.policies.set_broker(1)  # what is known of the last request is forgotten
+                alone.session.identity.set_broker(1)  # what is known of the last request is forgotten
                 for play in (alone, together):
                     take(play, asked, answer, 1)
         assert recorded_us(together) == recorded_us(alone) > 0
