@@ -127,7 +127,7 @@ class ConnectionGate:
 
     def _hold(self, client: socket.socket, end_ms: int) -> None:
         held = _HeldSocket(client, self._held)
-        self._held[held] = self._throttling.mute(KIND, held, end_ms)
+        self._held[held] = self._throttling.mute(KIND, held.throttle_over, held.abort, end_ms)
         if len(self._held) > self.most_held:
             self._close(next(iter(self._held)))
 

@@ -187,7 +187,7 @@ class Ticket:
         throttling.counts.wait(account, bound, wait.cap, 1, now_ms)
         latest_ms = self._latest_ms(what, bound)
         if latest_ms < NEVER_MS:
-            wait.alarm = throttling.wake(self, max(latest_ms, now_ms))
+            wait.alarm = throttling.wake(self._end_early, self._session.abort, max(latest_ms, now_ms))
 
     def _latest_ms(self, what: Waiting, bound: Bound) -> int:
         """Return when a wait ends early."""
@@ -230,8 +230,8 @@ class Ticket:
         """Ask again (called by a queue that is dissolved)."""
         self._go(now_ms, turn=False)
 
-    def throttle_over(self, now_ms: int) -> None:
-        """Wait no longer, though the turn has not come (called by the delay queue)."""
+    def _end_early(self, now_ms: int) -> None:
+        """Wait no longer, though the turn has not come."""
         wait = self._wait
         if wait is None:
             return
@@ -245,11 +245,11 @@ class Ticket:
                 self.empty_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
                 self._go(now_ms, turn=False)
             else:
-                wait.alarm = throttling.wake(self, now_ms + _AGAIN_MS)
+                wait.alarm = throttling.wake(self._end_early, session.abort, now_ms + _AGAIN_MS)
         elif self._may_go_early(wait, now_ms):
             self._go(now_ms, turn=True, forced=True)
         elif now_ms < self._session.sasl.deadline_ms:
-            wait.alarm = throttling.wake(self, now_ms + throttling.window_ms)
+            wait.alarm = throttling.wake(self._end_early, session.abort, now_ms + throttling.window_ms)
         else:
             session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "still waits for its quota when its login ends"))
 
@@ -260,7 +260,7 @@ class Ticket:
         return wait.bound.may_bring_forward(now_ms, LENIENCE_MS)
 
     def abort(self) -> None:
-        """End the session: to go on has failed (called by the delay queue)."""
+        """End the session: to ask again has failed (called by a queue)."""
         self._session.abort()
 
     def client_finished(self, now_ms: int) -> None:

@@ -217,7 +217,7 @@ class Session(SessionContext):
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute is None or end_ms > self._mute.end_ms:
                 self._unmute()
-                self._mute = throttling.mute(kind, self, end_ms)
+                self._mute = throttling.mute(kind, self._throttle_over, self.abort, end_ms)
                 self.client.bound_receive_buffer()
                 self.requests.stop(THROTTLED | ANSWERING)
         return told_ms
@@ -227,8 +227,8 @@ class Session(SessionContext):
             self._mute.cancel()
             self._mute = None
 
-    def throttle_over(self, now_ms: int) -> None:
-        """Send the answer that was held back, and read the client again (called by the delay queue)."""
+    def _throttle_over(self, now_ms: int) -> None:
+        """Send the answer that was held back, and read the client again."""
         self._unmute()
         self.go_on(THROTTLED | (self.answers.reasons & HELD_BACK), now_ms)
 

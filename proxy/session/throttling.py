@@ -16,19 +16,9 @@ AT_ONCE: Final = 50
 """Clients that go on in one turn of the loop: each reads, or forwards, what has waited with it."""
 
 
-class Muted(Protocol):
-    """A member of a delay queue: a session that is not read until its throttle time is over, or a counter's queue."""
-
-    def throttle_over(self, now_ms: int) -> None:
-        """Read again, unless another reason forbids it."""
-        ...
-
-    def abort(self) -> None:
-        """End: to be read again has failed."""
-        ...
-
-
-Alarm = Handle[Muted]
+Alarms = DelayQueue[tuple[Callable[[int], object], Callable[[], object]]]
+"""Calls to be made, each at its moment and with the time, and the one that is made if it fails."""
+Alarm = Handle[tuple[Callable[[int], object], Callable[[], object]]]
 
 
 class Timer(Protocol):
@@ -66,8 +56,8 @@ class Throttling:
         """The most that a Fetch may wait before it is answered with nothing."""
         self._call_later = call_later
         self._clock = clock
-        self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}
-        self._alarms: DelayQueue[Muted] = DelayQueue()
+        self._queues: dict[QuotaKind, Alarms] = {kind: DelayQueue() for kind in QuotaKind}
+        self._alarms: Alarms = DelayQueue()
         """The moments at which counters' queues are looked at again, and at which waits in them end early."""
         self._timers: dict[int, tuple[int, Timer]] = {}
         self._admission: dict[AdmissionQueue, Alarm] = {}
@@ -99,16 +89,18 @@ class Throttling:
 
     # ------------------------------------------------------------------------------------------------- mutes
 
-    def mute(self, kind: QuotaKind, session: Muted, end_ms: int) -> Alarm:
-        """Call ``session.throttle_over`` at ``end_ms``, unless the alarm is cancelled before."""
-        return self._wake(self._queues[kind], session, end_ms)
+    def mute(self, kind: QuotaKind, over: Callable[[int], object], abort: Callable[[], object], end_ms: int) -> Alarm:
+        """Call ``over`` at ``end_ms`` unless the alarm is cancelled before, and ``abort`` if it fails. Until then a
+        connection counts as muted for ``kind``.
+        """
+        return self._wake(self._queues[kind], over, abort, end_ms)
 
-    def wake(self, sleeper: Muted, moment_ms: int) -> Alarm:
-        """Call ``sleeper.throttle_over`` at that moment, likewise."""
-        return self._wake(self._alarms, sleeper, moment_ms)
+    def wake(self, call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> Alarm:
+        """Call ``call`` at that moment, likewise."""
+        return self._wake(self._alarms, call, abort, moment_ms)
 
-    def _wake(self, queue: DelayQueue[Muted], sleeper: Muted, moment_ms: int) -> Alarm:
-        alarm = queue.add(moment_ms, sleeper)
+    def _wake(self, queue: Alarms, call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> Alarm:
+        alarm = queue.add(moment_ms, (call, abort))
         self._arm(queue)
         return alarm
 
@@ -131,7 +123,7 @@ class Throttling:
             if armed.waiting and armed.end_ms <= moment_ms:
                 return
             armed.cancel()
-        self._admission[queue] = self.wake(queue, moment_ms)
+        self._admission[queue] = self.wake(queue.throttle_over, queue.abort, moment_ms)
 
     def reconsider(self) -> None:
         """Let everybody who waits ask again, some at a time: other limits are in force."""
@@ -141,7 +133,7 @@ class Throttling:
 
     def _dissolve(self, queue: AdmissionQueue) -> None:
         for place in queue.dissolve():
-            self.wake(place, _FIRST)
+            self.wake(place.throttle_over, place.abort, _FIRST)
 
     def tidy(self, now_ms: int) -> None:
         """Forget the queues in which nobody waits, and in shadow count what would have happened until now."""
@@ -150,7 +142,7 @@ class Throttling:
 
     # ------------------------------------------------------------------------------------------------ timers
 
-    def _arm(self, queue: DelayQueue[Muted]) -> None:
+    def _arm(self, queue: Alarms) -> None:
         end_ms = queue.next_end()
         armed = self._timers.get(id(queue))
         if end_ms is None or (armed is not None and armed[0] <= end_ms):
@@ -160,10 +152,10 @@ class Throttling:
         delay_s = max(0, end_ms - self._clock()) / 1000
         self._timers[id(queue)] = (end_ms, self._call_later(delay_s, lambda: self._release(queue)))
 
-    def _release(self, queue: DelayQueue[Muted]) -> None:
+    def _release(self, queue: Alarms) -> None:
         if armed := self._timers.pop(id(queue), None):
             armed[1].cancel()
         now_ms = self._clock()
-        for item in queue.due(now_ms, AT_ONCE):  # the others at the next turn of the loop: their end has come
-            contained("throttle over", item.throttle_over, now_ms, otherwise=item.abort)
+        for call, abort in queue.due(now_ms, AT_ONCE):  # the others at the next turn of the loop: their end has come
+            contained("throttle over", call, now_ms, otherwise=abort)
         self._arm(queue)

@@ -99,20 +99,16 @@ class ProduceBody(Body):
 
     def lapses_at(self, moment_ms: int) -> None:
         """Let the claim lapse at that moment."""
-        self._alarm = self._session.rules.throttling.wake(self, moment_ms)
+        self._alarm = self._session.rules.throttling.wake(self._lapse, self._session.abort, moment_ms)
 
-    def throttle_over(self, now_ms: int) -> None:
-        """Give back what has not come yet (called by the delay queue): others may use it until it comes."""
+    def _lapse(self, now_ms: int) -> None:
+        """Give back what has not come yet: others may use it until it comes."""
         self._alarm = None
         self._give_back()
         for bound in self._bounds:
             bound.claims_from_ms = now_ms + DISTRUST_MS
             if bound.queue:
                 self._session.rules.throttling.alarm(bound.queue, now_ms)
-
-    def abort(self) -> None:
-        """End the session: to give it back has failed (called by the delay queue)."""
-        self._session.abort()
 
     def leave(self) -> None:
         if self._alarm is not None:

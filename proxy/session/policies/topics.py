@@ -29,7 +29,6 @@ from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Repl
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, TopicCharges
 from proxy.session.serving import SETTLE
-from proxy.session.throttling import Alarm
 from quotas.mutations import Buckets, TokenBound
 
 MOST_CLAIMED: Final = 10_000
@@ -48,7 +47,7 @@ _BEGINNING_BYTES: Final = 64
 class TopicsPolicy:
     """Charges the CreateTopics, CreatePartitions and DeleteTopics of one connection."""
 
-    __slots__ = ("_alarm", "_answer", "_look", "_session", "_unsettled", "_work")
+    __slots__ = ("_look", "_session", "_unsettled", "_work")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
@@ -58,9 +57,6 @@ class TopicsPolicy:
         """A question under way: how many partitions the topics of that request have."""
         self._unsettled: tuple[TopicCharges, ...] = ()  # a list takes memory while it is empty
         """The charges of the requests in flight; oldest first."""
-        self._answer = b""
-        """The answer to send when its throttle time is over (response mode ``delay``)."""
-        self._alarm: Alarm | None = None
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -214,23 +210,13 @@ class TopicsPolicy:
 
     def _refuse(self, request: Request, refused: Sequence[TopicEntry], throttle_ms: int, now_ms: int) -> Reply:
         """Answer a request of which nothing is left; in response mode ``delay`` when its throttle time is over."""
-        api, rules = request.api, self._session.rules
+        session, api, rules = self._session, request.api, self._session.rules
         answer = refusal(api.spec, request.correlation_id, throttle_ms, refused)
         rules.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if api.delayed and throttle_ms:
-            self._answer = answer
-            self._alarm = rules.throttling.wake(self, now_ms + throttle_ms)
+            rules.throttling.wake(lambda _: session.answer_locally(answer), session.abort, now_ms + throttle_ms)
             return Reply(None)
         return Reply(answer)
-
-    def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the face of Muted
-        """Send the answer that was held back (called by the delay queue)."""
-        self._alarm = None
-        self._session.answer_locally(self._answer)
-
-    def abort(self) -> None:
-        """End the session: to go on has failed (called by the delay queue)."""
-        self._session.abort()
 
     # -------------------------------------------------------------------------------------------------------- answers
 
@@ -284,6 +270,3 @@ class TopicsPolicy:
         if self._look is not None:
             self._look.wanted = False
             self._look = None
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None

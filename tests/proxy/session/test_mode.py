@@ -76,7 +76,7 @@ def test_those_whose_throttle_ends_at_once_are_read_again_some_at_a_time() -> No
     play = produce_quota()
     many = [Muted() for _ in range(3 * AT_ONCE + 1)]
     for muted in many:
-        play.throttling.mute(PRODUCER, muted, play.loop.now_ms + 10)
+        play.throttling.mute(PRODUCER, muted.throttle_over, muted.abort, play.loop.now_ms + 10)
     play.loop.now_ms += 10
     ended: list[Muted] = []
     while len(ended) < len(many):

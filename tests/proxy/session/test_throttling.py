@@ -67,9 +67,9 @@ def test_each_session_is_let_go_at_its_end_whatever_the_order_of_arrival() -> No
     start_ms = loop.now_ms
     queues = throttling(loop)
     late, early, other = Recorder(), Recorder(), Recorder()
-    queues.mute(PRODUCER, late, start_ms + 500)
-    queues.mute(PRODUCER, early, start_ms + 100)
-    queues.mute(CONSUMER, other, start_ms + 300)
+    queues.mute(PRODUCER, late.throttle_over, late.abort, start_ms + 500)
+    queues.mute(PRODUCER, early.throttle_over, early.abort, start_ms + 100)
+    queues.mute(CONSUMER, other.throttle_over, other.abort, start_ms + 300)
     assert queues.queue_sizes()[PRODUCER] == 2
     loop.advance(1000)
     assert [early.over_at_ms, other.over_at_ms, late.over_at_ms] == [
@@ -84,8 +84,8 @@ def test_an_unmuted_session_is_not_called_and_the_others_are() -> None:
     loop = FakeLoop()
     queues = throttling(loop)
     gone, stays = Recorder(), Recorder()
-    handle = queues.mute(PRODUCER, gone, loop.now_ms + 100)
-    queues.mute(PRODUCER, stays, loop.now_ms + 200)
+    handle = queues.mute(PRODUCER, gone.throttle_over, gone.abort, loop.now_ms + 100)
+    queues.mute(PRODUCER, stays.throttle_over, stays.abort, loop.now_ms + 200)
     handle.cancel()
     loop.advance(1000)
     assert gone.over_at_ms == []
@@ -100,10 +100,10 @@ def test_a_session_may_be_muted_again_from_its_own_callback() -> None:
         def throttle_over(self, now_ms: int) -> None:
             super().throttle_over(now_ms)
             if len(self.over_at_ms) < 3:
-                queues.mute(PRODUCER, self, now_ms + 10)
+                queues.mute(PRODUCER, self.throttle_over, self.abort, now_ms + 10)
 
     session = Again()
-    queues.mute(PRODUCER, session, loop.now_ms + 10)
+    queues.mute(PRODUCER, session.throttle_over, session.abort, loop.now_ms + 10)
     loop.advance(100)
     assert len(session.over_at_ms) == 3
 
@@ -121,11 +121,11 @@ def test_a_session_that_fails_leaves_the_others_that_are_due_alone() -> None:
     loop = FakeLoop()
     mutes, failing, others = throttling(loop), Failing(), [Recorder(), Recorder()]
     for session in (others[0], failing, others[1]):
-        mutes.mute(PRODUCER, session, loop.now_ms + 10)
+        mutes.mute(PRODUCER, session.throttle_over, session.abort, loop.now_ms + 10)
     before = faults.counts["throttle over"]
     loop.advance(10)
     assert [session.over_at_ms for session in others] == [[loop.now_ms]] * 2
     assert (failing.ended, faults.counts["throttle over"] - before) == (True, 1)
-    mutes.mute(PRODUCER, others[0], loop.now_ms + 5)
+    mutes.mute(PRODUCER, others[0].throttle_over, others[0].abort, loop.now_ms + 5)
     loop.advance(5)
     assert len(others[0].over_at_ms) == 2
