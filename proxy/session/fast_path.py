@@ -12,6 +12,8 @@ from librt.strings import read_i16_be, read_i32_be
 from protocol.frames import REQUEST_HEAD
 from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_IN_FLIGHT, NONE, Body, Exchange
 from proxy.session.flow import AT_BORDER
+from proxy.session.policies.produce import KIND as PRODUCE
+from proxy.session.policies.request_time import KIND as REQUEST_TIME
 from proxy.session.policies.request_time import Cost
 
 if TYPE_CHECKING:
@@ -31,20 +33,21 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     costs = policies.costs
     rules = session.rules
     is_charged = rules.costs.on and policies.served is rules.served  # who is not known yet is not charged
-    if policies.drops or (is_charged and not costs.is_open):
+    identity = session.identity
+    account = identity.account
+    enforces = rules.throttling.enforces
+    if policies.drops or (is_charged and not (enforces and account.is_open(REQUEST_TIME))):
         return 0
     is_shut = False
     rest_us = 0.0
     produces = policies.produces
     prefix = produces.prefix
     number = prefix.number
-    if number != NONE and produces.generation != rules.engine.generation:
+    if number != NONE and not (enforces and account.is_open(PRODUCE)):
         number = NONE
     limit = side.splitter.limit
     in_flight = session.in_flight
     served = policies.served
-    identity = session.identity
-    account = identity.account
     meter = account.meter
     client_id_bytes = identity.client_id_bytes
     position = 0
@@ -58,7 +61,6 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             field = position + prefix.width
             if (
                 field + 2 > end
-                or produces.is_shut
                 or prefix.width > size
                 or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
             ):
@@ -74,12 +76,12 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             api.requests += 1
             meter.produce_requests += 1
             meter.produce_bytes += size
-            throttle_ms = produces.charge(size, now_ms)
+            throttle_ms = account.charge(PRODUCE, size, now_ms)
             missing = position + 4 + size - end
             if throttle_ms or not acks or missing > 0:
                 side.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
                 side.take(produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms), rest_us)
-                if side.reasons & AT_BORDER:
+                if throttle_ms or side.reasons & AT_BORDER:
                     return position + 4 + size
             else:
                 in_flight.append(Exchange(correlation_id, api, account, now_ms))

@@ -16,6 +16,7 @@ from protocol.sasl import raw_token_end
 from proxy.session.context import SessionContext, Wire
 from proxy.session.exchange import Exchange, Need, Park, Splice, pass_on
 from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow
+from proxy.session.policies.request_time import KIND as REQUEST_TIME
 from proxy.session.policies.requests import Policies
 from proxy.session.responses import Responses
 from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
@@ -75,7 +76,7 @@ class ResponseStream(Flow):
     def _walk(self, data: bytes, now_ms: int) -> int:
         """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins."""
         end = len(data)
-        costs = self.policies.costs if self.session.rules.costs.on else None
+        has_costs = self.session.rules.costs.on
         limit = self.splitter.limit
         in_flight = self.session.in_flight
         latencies = self.latencies
@@ -93,7 +94,7 @@ class ResponseStream(Flow):
                 or not api.plain.recognises(data, position, size)
             ):
                 break
-            if costs is not None and costs.is_shut(exchange.account):  # a throttle may be told
+            if has_costs and exchange.account.is_shut(REQUEST_TIME):  # a throttle may be told
                 break
             in_flight.pop(0)
             meter = exchange.account.meter

@@ -81,6 +81,20 @@ class Account:
                 return True
         return False
 
+    def is_shut(self, kind: QuotaKind) -> bool:
+        """Whether a counter with a limit in force was in debt: requests ask it before they are charged."""
+        for bound in self.limited(kind):  # noqa: SIM110  hot, and compiled a generator is an object
+            if bound.shut:
+                return True
+        return False
+
+    def is_open(self, kind: QuotaKind) -> bool:
+        """Whether requests need only be charged: no counter is shut, and none has a limit in shadow."""
+        for bound in self.bounds(kind):
+            if bound.shadow_limit is not None or (bound.shut and bound.limit is not None):
+                return False
+        return True
+
     @property
     def live_meter(self) -> Meter:
         """The meter to count on without holding the account, whose own meter may be gone."""

@@ -139,14 +139,11 @@ def _go_ahead(session: SessionContext, bounds: tuple[Bound, ...], came: int, now
 class ProducePolicy:
     """Charges the Produce requests of one connection."""
 
-    __slots__ = ("_session", "_unanswered", "bounds", "generation", "prefix")
+    __slots__ = ("_session", "_unanswered", "prefix")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
         self.prefix = session.identity.produce_prefix
-        self.bounds: tuple[Bound, ...] = ()
-        """The counters of the account, that of the quota that wins before those of caps: right for ``generation``."""
-        self.generation = -1
         self._unanswered = 0
         """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
 
@@ -158,41 +155,24 @@ class ProducePolicy:
         field = self.prefix.find(request)
         if field is None:
             return request.need_more()
-        rules, account = self._session.rules, self._session.identity.account
+        throttling, account = self._session.rules.throttling, self._session.identity.account
         size, missing = request.size, request.missing
-        bounds = self.bounds = account.bounds(KIND)
-        self.generation = rules.engine.generation
+        bounds = account.bounds(KIND)
         came = size - missing
-        if rules.throttling.enforces and self.is_shut:
+        if throttling.enforces and account.is_shut(KIND):
             # It costs others what has come of it, and its own client's turns what it announces.
             if not self._session.ticket.ask(Waiting.REQUEST, account, bounds, came, now_ms, size):
                 return Park(IN_LINE)
             _go_ahead(self._session, bounds, came, now_ms)
-        throttle_ms = self.charge(size, now_ms)
-        if rules.throttling.counts.simulate(account, KIND, size, now_ms, id(self)):
-            self.prefix.forget()  # the next one has to come by here too
-        if not rules.throttling.enforces:
+        throttle_ms = account.charge(KIND, size, now_ms)
+        throttling.counts.simulate(account, KIND, size, now_ms, id(self))
+        if not throttling.enforces:
             throttle_ms = 0
         request.api.requests += 1
         account.meter.produce_requests += 1
         account.meter.produce_bytes += size
         acks_0 = request.chunk.startswith(ACKS_0, field)
         return self.charged(request.api, request.correlation_id, throttle_ms, acks_0, missing, now_ms)
-
-    @property
-    def is_shut(self) -> bool:
-        """A counter is in debt: the next request has to ask, as ``before`` does."""
-        for bound in self.bounds:  # noqa: SIM110  hot, and compiled a generator is an object
-            if bound.shut:
-                return True
-        return False
-
-    def charge(self, size: int, now_ms: int) -> int:
-        """Charge all counters; returns the longest throttle time of any."""
-        throttle_ms = 0
-        for bound in self.bounds:
-            throttle_ms = max(bound.charge(size, now_ms), throttle_ms)
-        return throttle_ms
 
     def charged(
         self, api: Served, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
@@ -215,7 +195,8 @@ class ProducePolicy:
         It stays charged, as a claim, unless that is more than its quota has left (``over``), or others do not wait
         for claims now: then it is charged as it comes.
         """
-        account, bounds = self._session.identity.account, self.bounds
+        account = self._session.identity.account
+        bounds = account.bounds(KIND)
         others_wait = all(bound.claims_from_ms <= now_ms for bound in bounds)
         claimed = others_wait and not over
         marks = [bound.mark for bound in bounds] if claimed else []

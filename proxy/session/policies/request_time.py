@@ -133,22 +133,6 @@ class RequestTimePolicy:
         if not self._is_priced_by_answer(api):
             self._simulate(account, cost.us, now_ms)
 
-    @property
-    def is_open(self) -> bool:
-        """The next requests of the last one's client may go without asking ``before`` and ``went``, if each is
-        charged, until one that ``charge`` returns True for.
-        """
-        account = self._session.identity.account
-        return self._session.rules.throttling.enforces and not account.has_shadow(KIND) and not self.is_shut(account)
-
-    @staticmethod
-    def is_shut(account: Account) -> bool:
-        """Whether a counter of the account is over its limit: requests ask it, and responses tell its throttle."""
-        for bound in account.limited(KIND):  # noqa: SIM110  hot, and compiled a generator is an object
-            if bound.shut:
-                return True
-        return False
-
     def charge(self, account: Account, cost: Cost, now_ms: int) -> bool:
         """Charge a request for what has come of it; whether those behind it have to ask."""
         if cost.is_exempt:
@@ -190,7 +174,7 @@ class RequestTimePolicy:
             self._spend(account, us, now_ms)
             request_us = self._fetch_us(api_key) if api_key == FETCH_KEY else rules.costs.of_request[api_key]
             self._simulate(account, us + request_us, now_ms)
-        if not rules.throttling.enforces or not self.is_shut(account):
+        if not rules.throttling.enforces or not account.is_shut(KIND):
             return
         throttle_ms = max([bound.check(now_ms) for bound in account.limited(KIND)])
         if exchange.actions & CHARGE:

@@ -214,7 +214,7 @@ def test_who_has_a_cap_and_who_has_none_take_the_short_way() -> None:
     play = Play(policy=Policy({Entity(client_id="app"): {KIND: 1e9}, cap("alice"): {KIND: 5000.0}}))
     play.from_client(produce(1, 10))
     assert play.session.policies.produces.prefix.number != NONE
-    assert play.session.policies.produces.bounds[1:] == ()
+    assert play.session.identity.account.bounds(KIND)[1:] == ()
     other = Connection(play, "alice")
     (bound,) = play.engine.resolve_caps("alice", "app", KIND, 1)
     for number in range(1, 60):  # all but the first without the gate, up to the one that is over

@@ -115,12 +115,12 @@ def test_the_delay_of_a_rule(size: int) -> None:
 def test_what_a_ceiling_of_a_rule_cut_off_stays_owed_by_twenty_connections_together() -> None:
     play = ruled(Terms(max_delay_ms=300))
     play.from_client(produce(1, 100 * KIB))
-    owed_ms = play.session.policies.produces.bounds[0].owed_ms(play.loop.now_ms)
+    owed_ms = play.session.identity.account.bounds(PRODUCER)[0].owed_ms(play.loop.now_ms)
     others = [Another(play) for _ in range(20)]
     for other in others:
         other.send(produce(1, KIB))
     play.loop.advance(301)
-    assert play.session.policies.produces.bounds[0].owed_ms(play.loop.now_ms) > owed_ms
+    assert play.session.identity.account.bounds(PRODUCER)[0].owed_ms(play.loop.now_ms) > owed_ms
 
 
 def test_a_rule_out_of_shadow_holds_a_connection_that_is_in_full_flight() -> None:
