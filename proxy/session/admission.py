@@ -11,6 +11,7 @@ comes again, and gives one promise at a time, to the oldest request: so the olde
 (docs/decisions/0022).
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -40,25 +41,21 @@ _AGAIN_MS: Final = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
 
 
+@dataclass(slots=True, eq=False)
 class Wait:
     """A stay in a counter's queue."""
 
-    __slots__ = ("account", "alarm", "bound", "cap", "place", "rest", "since_ms", "what")
-
-    def __init__(
-        self, what: Waiting, account: Account, bound: Bound, place: Place, rest: tuple[Bound, ...], now_ms: int
-    ) -> None:
-        self.what = what
-        self.account = account
-        self.bound = bound
-        self.place = place
-        self.rest = rest
-        """All counters that a body has to pass: no policy asks them again when it is admitted."""
-        self.since_ms = now_ms
-        self.cap = bound.rule if bound.is_cap else None
-        """The cap that it waits for; its counter may be of another rule, or of none, before that is over."""
-        self.alarm: Alarm | None = None
-        """When it ends early."""
+    what: Waiting
+    account: Account
+    bound: Bound
+    cap: Entity | None
+    """The cap that it waits for; its counter may be of another rule, or of none, before that is over."""
+    place: Place
+    rest: tuple[Bound, ...]
+    """All counters that a body has to pass: no policy asks them again when it is admitted."""
+    since_ms: int
+    alarm: Alarm | None = None
+    """When it ends early."""
 
 
 class Ticket:
@@ -66,18 +63,7 @@ class Ticket:
     until it has passed all of them.
     """
 
-    __slots__ = (
-        "_asked",
-        "_first_ms",
-        "_forced",
-        "_kept",
-        "_number",
-        "_passed",
-        "_promises",
-        "_session",
-        "_wait",
-        "empty_ms",
-    )
+    __slots__ = ("_asked", "_first_ms", "_forced", "_kept", "_number", "_passed", "_session", "_wait", "empty_ms")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
@@ -93,9 +79,9 @@ class Ticket:
         self._number = NO_NUMBER
         """Its number in every queue; none while it waits in no queue and has no turn."""
         self._asked: tuple[Bound, ...] = ()
-        """The counters that it might have passed, since it began to ask them again."""
-        self._promises: tuple[Bound, ...] = ()
-        """Counters that gave it their promise (``Bound.promise``); an older request may have taken it over since."""
+        """The counters that it might have passed once, after a first wait: they promise to let it pass when it comes
+        again, but for those that an older request has taken over since (``Bound.promise``).
+        """
         self.empty_ms = 0
         """The throttle time of the answer without data to the Fetch that is read next; 0: it goes to the broker."""
 
@@ -129,22 +115,26 @@ class Ticket:
                 rest = bounds if what is Waiting.BODY else ()
                 self.wait(what, account, bound, cost, now_ms, weight, rest)
                 return False
-            if self._number:
-                self._asked = (*self._asked, bound)
+            self._might_pass(bound)
         return True
+
+    def _might_pass(self, bound: Bound) -> None:
+        if self._number and bound not in self._asked:
+            self._asked = (*self._asked, bound)
 
     def went(self, now_ms: int) -> None:
         """Note that it has passed all its counters, or will not: the next request asks for itself."""
         if not self._number:
             return
-        number, promises = self._number, self._promises
-        self._passed = self._forced = self._asked = self._promises = ()
+        number, asked = self._number, self._asked
+        self._passed = self._forced = self._asked = ()
         self._number = NO_NUMBER
         self.empty_ms = 0
-        for bound in promises:
-            bound.end_promise(number)
-            if bound.queue:
-                self._session.rules.throttling.alarm(bound.queue, now_ms)
+        for bound in asked:
+            if bound.promised == number:
+                bound.end_promise(number)
+                if bound.queue:
+                    self._session.rules.throttling.alarm(bound.queue, now_ms)
 
     def wait(
         self,
@@ -174,17 +164,16 @@ class Ticket:
         )
         self._number = place.number
         self._kept = None
-        for asked in (*self._asked, *self._passed):
-            value = cost if asked.kind is bound.kind else 0.0
-            if asked is not bound and asked not in self._forced and asked.promise(self._number, value):
-                self._promises = (*self._promises, asked)
-        self._asked = ()
+        for asked in self._asked:
+            if asked is not bound and asked not in self._forced:
+                asked.promise(self._number, cost if asked.kind is bound.kind else 0.0)
         if what is not Waiting.ANSWER:
             self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
-        wait = self._wait = Wait(what, account, bound, place, rest, now_ms)
+        cap = bound.rule if bound.is_cap else None
+        wait = self._wait = Wait(what, account, bound, cap, place, rest, now_ms)
         if is_debug():
             log.debug("waits", peer=self._session.peer, request=self.describe(now_ms))
-        throttling.counts.wait(account, bound, wait.cap, 1, now_ms)
+        throttling.counts.wait(account, bound, cap, 1, now_ms)
         latest_ms = self._latest_ms(what, bound)
         if latest_ms < NEVER_MS:
             wait.alarm = throttling.wake(self._end_early, self._session.abort, max(latest_ms, now_ms))
@@ -274,8 +263,8 @@ class Ticket:
         if wait is None:
             return
         self._end(now_ms)
-        self._asked = ()
         if turn:
+            self._might_pass(wait.bound)
             self._passed = (*self._forced, wait.bound)
             if forced:
                 self._forced = self._passed
