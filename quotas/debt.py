@@ -49,14 +49,13 @@ class Debt(Rate):
         return bool(self._limit) and self._ahead_ms <= now_ms + most_ms
 
     def bring_forward(self, value: float, now_ms: int) -> None:
-        """Add a request that passed despite a debt to the debt, by its actual size.
+        """Add a request that passed to the debt, by its actual size, if there is one.
 
         Kafka's throttle time forgets usage that is a window old. Without this, a client that passes again and again
         would get that extra on top of the quota in every window.
         """
-        if self._limit:
+        if self._limit and self.shut and self.owed_ms(now_ms):
             self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(value / self._limit * 1000)
-            self.shut = True
 
     def owed_ms(self, now_ms: int) -> int:
         """Return how long the counter stays in debt, in ms; 0 if it is not."""

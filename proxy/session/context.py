@@ -33,8 +33,6 @@ class Wire(Protocol):
 
 
 class ClientWire(Wire, Protocol):
-    """A client's end."""
-
     def bound_receive_buffer(self) -> None: ...
 
     def has_finished(self) -> bool:
@@ -78,7 +76,6 @@ class SessionContext:
     def __init__(self, rules: Rules, client: ClientWire, peer: str) -> None:
         self.rules = rules
         self.client = client
-        """The client's end."""
         self.peer = peer
         self.closed = False
         in_flight: InFlight = []
@@ -113,7 +110,6 @@ class SessionContext:
         raise NotImplementedError
 
     def ask_broker(self, question: bytes) -> None:
-        """Send a question of the proxy's own to the broker."""
         raise NotImplementedError
 
     def reject(self, side: str, error: ProtocolError) -> None:
@@ -125,5 +121,4 @@ class SessionContext:
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Cut both ends off, with what was still to be sent."""
         raise NotImplementedError

@@ -10,16 +10,12 @@ from typing import Final
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
-from protocol.sasl import SASL_AUTHENTICATE
-from protocol.table import SPECS, ApiSpec, key_version
+from protocol.table import ApiSpec
 from proxy.session.serving import FETCH, PRODUCE, TELL, Served
 from proxy.usage.accounts import Account
 
 MAX_IN_FLIGHT: Final = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
-
-RAW_TOKEN: Final = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False)
-"""A SASL token without a header (SaslHandshake v0); its answer has none either."""
 
 
 class Body:
@@ -77,7 +73,6 @@ class Exchange:
         self.has_begun = False
         """The answer has begun to come, and has been counted."""
         self.answer_held_since_ms: int | None = None
-        """Since when the proxy holds the answer."""
 
     def tell(self, throttle_ms: int, now_ms: int) -> None:
         """Let the answer tell a throttle time that begins now, if there is one; of several the longest."""
@@ -85,12 +80,6 @@ class Exchange:
             self.actions |= TELL
             self.throttle_ms = max(throttle_ms, self.throttle_ms)
             self.throttled_until_ms = max(now_ms + throttle_ms, self.throttled_until_ms)
-
-    def hold_answer(self, since_ms: int | None) -> None:
-        """Note that the answer has begun to come and is held, since that moment if the proxy is the reason."""
-        self.has_begun = True
-        if self.answer_held_since_ms is None:
-            self.answer_held_since_ms = since_ms
 
 
 InFlight = list[Exchange]
@@ -208,7 +197,6 @@ class Request:
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come."""
         missing = self.end - len(self.chunk)
         return max(missing, 0)
 
@@ -235,10 +223,6 @@ class Request:
         self.api.requests += 1
         account.meter.other_requests += 1
         account.meter.other_bytes += 4 + self.size
-        return self.expect(account, now_ms, throttle_ms)
-
-    def expect(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
-        """Return the exchange of a request that goes now; with ``throttle_ms`` its answer tells that."""
         return Exchange(self.correlation_id, self.api, account, now_ms, throttle_ms)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.context import CLIENT, SessionContext, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, pass_on
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Splice, pass_on
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
 from proxy.session.policies.requests import Policies
@@ -26,7 +26,6 @@ class RequestStream(Flow):
     """The requests of one client, until they are with the broker."""
 
     __slots__ = (
-        "_answers_here",
         "_held_since_ms",
         "_holds_much",
         "_paused",
@@ -46,8 +45,6 @@ class RequestStream(Flow):
         self.splitter = FrameSplitter(REQUEST_HEAD, session.rules.request_limit)
         self._held_since_ms: int | None = None
         """Since when the requests that the splitter holds have been held, if for a reason of ours."""
-        self._answers_here = False
-        """The last request is answered by the proxy itself, and so most likely is the next: no more are split off."""
         self._paused = False
         self._holds_much = False
         """So much of this client is kept that it counts (``HeldRequests``)."""
@@ -129,7 +126,6 @@ class RequestStream(Flow):
             self.stop(forward.stop)
 
     def _came(self, body: Body, size: int, now_ms: int, *, finished: bool) -> None:
-        """Take what has come of the request under way."""
         if finished:
             self.body = None
             if body.rest_us:
@@ -141,8 +137,7 @@ class RequestStream(Flow):
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
         held_ms = 0 if self._held_since_ms is None else now_ms - self._held_since_ms
-        most = 1 if self._answers_here else _MAX_AT_ONCE
-        chunk, position, heads = splitter.split(data, most)
+        chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
         edits: list[Splice] = []
         stop = len(chunk)
         for head in heads:
@@ -164,30 +159,22 @@ class RequestStream(Flow):
                     edits.append(decision.edit)
             else:
                 edits.append(Splice(position, end, b""))
-                self._reply(decision)
+                if decision.answer is None:
+                    self.stop(LOCAL)
+                else:
+                    self.session.identity.account.meter.bytes_out += len(decision.answer)
+                    self.session.client.write(decision.answer)
             position = end
         pass_on(self.write, chunk, stop, edits)
         if len(self.session.in_flight) >= MAX_IN_FLIGHT:
             self.stop(CROWDED)
-        self._answers_here = bool(self.reasons & LOCAL)
         if self.reasons & RAW_TOKENS:
             self._take_tokens(now_ms)
             return
         if splitter.held_bytes and splitter.ready and not self.reasons & AT_BORDER:
-            if most == 1:
-                self._take_frames(b"", now_ms)
-                return
             self.stop(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
-
-    def _reply(self, reply: Reply) -> None:
-        """Send an answer of the proxy's own, or read nothing before it is there."""
-        if reply.answer is None:
-            self.stop(LOCAL)
-        else:
-            self.session.identity.account.meter.bytes_out += len(reply.answer)
-            self.session.client.write(reply.answer)
 
     # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
 

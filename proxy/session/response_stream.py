@@ -24,9 +24,6 @@ from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
 _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
 
-UNKNOWN: Final = -1
-"""The node id of a broker that is not known yet."""
-
 
 class ResponseStream(Flow):
     """The answers of one broker connection, until they are with the client."""
@@ -39,7 +36,7 @@ class ResponseStream(Flow):
         self.policies = policies
         self.responses = responses
         self.broker: Wire | None = None
-        self.latencies = session.rules.latencies.of(UNKNOWN)
+        self.latencies = session.rules.latencies.of(-1)  # the broker is not known yet
         self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.rules.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
 
@@ -150,16 +147,15 @@ class ResponseStream(Flow):
 
     def _hold(self, exchange: Exchange, hold: Need | Park, chunk: bytes, position: int, now_ms: int) -> None:
         """Keep an answer, until more of it has come or for a reason of the proxy's own."""
-        needs = 0
-        since_ms: int | None = None
-        if isinstance(hold, Need):
-            needs = hold.size
-        else:
-            since_ms = now_ms
-            self.stop(hold.reason)
-        exchange.hold_answer(since_ms)
+        exchange.has_begun = True
         self.session.in_flight.insert(0, exchange)
-        self.splitter.hold(chunk, position, needs)
+        if isinstance(hold, Need):
+            self.splitter.hold(chunk, position, hold.size)
+            return
+        if exchange.answer_held_since_ms is None:
+            exchange.answer_held_since_ms = now_ms
+        self.splitter.hold(chunk, position, 0)
+        self.stop(hold.reason)
 
     # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
 

@@ -59,8 +59,6 @@ class SlicedWork:
 
 
 class Responses:
-    """Does what is due on the answers of one connection."""
-
     __slots__ = ("_advertise", "_policies", "_session", "under_way")
 
     def __init__(self, session: SessionContext, policies: Policies, advertise: Advertise) -> None:
@@ -90,7 +88,8 @@ class Responses:
         if actions & TELL and api.delayed and is_throttled and now_ms < exchange.throttled_until_ms:
             return Park(HELD_BACK)
         if actions & PROVES:
-            self._policies.answered(chunk[position : position + 4 + size])
+            if self._policies.login.answered(chunk[position : position + 4 + size]):
+                self._policies.lift_restriction()
             return Splice(position, position + 4 + size, b"")
         if gathered:
             return self._change(exchange, chunk, position, size, now_ms)

@@ -16,11 +16,10 @@ from quotas.engine import Engine
 FREE_BYTES: Final = 16 * 1024
 """Bytes of each connection that are not counted."""
 MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_VERSION: Final = 0x7FFF
 
 
 class Rejectable(Protocol):
-    """A session."""
-
     def reject(self, side: str, error: ProtocolError) -> None: ...
 
 
@@ -89,11 +88,9 @@ class Rules:
     def answerer(self, key_version: int) -> Answerer:
         """Return who answers an API version here. Raises ProtocolError for one that is not served at all."""
         api_key, api_version = key_version >> 16, key_version & 0xFFFF
-        if api_key == API_VERSIONS_KEY:
-            newer = NewerApiVersions(self.advertised.get(api_key, (0, 0))[1])
-            if newer.takes(api_version):
-                return newer
         lowest, highest = self.advertised.get(api_key, (0, -1))
+        if api_key == API_VERSIONS_KEY and highest < api_version <= _MOST_VERSION:
+            return NewerApiVersions(highest)
         if api_key in self.answerers and lowest <= api_version <= highest:
             return self.answerers[api_key]
         cause = Cause.UNSUPPORTED_VERSION if api_key in self.advertised else Cause.UNKNOWN_API

@@ -17,7 +17,6 @@ from protocol.frames import REQUEST_HEAD
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
 from protocol.plain import Plain
 from protocol.quorum import names_controllers
-from protocol.requests import WHICH_BROKERS
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
 
@@ -133,10 +132,6 @@ def serve(
     return table
 
 
-QUESTION: Final = Served(WHICH_BROKERS.spec, on_request=FORWARD, on_answer=PROVES, delayed=False)
-"""How the proxy's own question stands among the requests in flight."""
-
-
 def requests_by_api(tables: Iterable[Mapping[int, Served]]) -> list[int]:
     """Return how many requests have been served by these tables, by api key."""
     requests = [0] * 128
@@ -159,7 +154,6 @@ def _on_answer(spec: ApiSpec) -> int:
 
 # ----------------------------------------------------------------------------- requests that the proxy answers itself
 
-_MOST_VERSION: Final = 0x7FFF
 _MOST_BYTES: Final = 64 * 1024
 """Limit for an ApiVersions of a version to come; today's have names of a client's software."""
 
@@ -175,12 +169,6 @@ class LocalRequest:
     peer: str
 
     @property
-    def key_version(self) -> int:
-        """Api key << 16 | version."""
-        key_version: int = REQUEST_HEAD.unpack_from(self.frame)[1]
-        return key_version
-
-    @property
     def correlation_id(self) -> int:
         correlation_id: int = REQUEST_HEAD.unpack_from(self.frame)[2]
         return correlation_id
@@ -193,8 +181,6 @@ will ever answer it, which cuts the connection off.
 
 
 class Answerer(Protocol):
-    """Answers the requests of an API."""
-
     def most_bytes(self, user: str) -> int:
         """Return the longest request of ``user`` that it takes; a longer one ends the connection, before it is read."""
         ...
@@ -215,10 +201,6 @@ class NewerApiVersions:
 
     def most_bytes(self, user: str) -> int:  # noqa: ARG002  the same for everybody
         return _MOST_BYTES
-
-    def takes(self, version: int) -> bool:
-        """Whether ``version`` is newer than what is served."""
-        return self._newest < version <= _MOST_VERSION
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:  # noqa: ARG002  at once
         return unsupported_version_answer(request.correlation_id, self._newest)

@@ -95,7 +95,6 @@ class Session(SessionContext):
         self.go_on(CONNECTING, self.rules.clock())
 
     def broker_known(self, broker_id: int) -> None:
-        """Charge for the broker of that node id from now on."""
         self.identity.set_broker(broker_id)
         self.answers.latencies = self.rules.latencies.of(broker_id)
 
@@ -137,7 +136,6 @@ class Session(SessionContext):
         self.answered(self.rules.clock())
 
     def broker_lost(self) -> None:
-        """Take the broker's close."""
         if not self.closed:
             self.sasl.refused()
             self.close()
@@ -319,7 +317,6 @@ class Session(SessionContext):
 
     @property
     def authenticated(self) -> bool:
-        """The client has proved who it is, as far as its listener demands that."""
         return not self.policies.restricted
 
     def overdue(self) -> None:

@@ -111,7 +111,6 @@ class Throttling:
     # --------------------------------------------------------------------------------------------- admission
 
     def queue_of(self, bound: Bound) -> AdmissionQueue:
-        """Return the queue of a counter."""
         if bound.queue is None:
             bound.queue = AdmissionQueue(bound.may_go, self.alarm)
         return bound.queue

@@ -1,1 +1,1 @@
-"""Where requests and answers are charged, each kind by its own law; a gate says whether one may go now."""
+"""The rules of requests, a module for each kind: what it is charged, and whether it goes now."""

@@ -21,7 +21,6 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 def waiting(request: Request) -> Waiting:
-    """Return how a Fetch or a ShareFetch waits."""
     return Waiting.FETCH if request.api.spec.api_key == FETCH_KEY and not request.missing else Waiting.SHARE_FETCH
 
 
@@ -71,7 +70,7 @@ class FetchPolicy:
                 if lowers and (granted < max_bytes or granted < min_bytes):
                     edit = Splice(field, field + _LIMITS.size, _LIMITS.pack(min(min_bytes, granted), granted))
         self._count(api, 4 + request.size)
-        return Forward(request.expect(account, now_ms), edit)
+        return Forward(Exchange(request.correlation_id, api, account, now_ms), edit)
 
     def _share(self, bounds: tuple[Bound, ...]) -> None:
         """Have a share in each of these counters, and in no other."""

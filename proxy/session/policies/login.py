@@ -8,11 +8,12 @@ from typing import Final
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
-from protocol.sasl import raw_token_end
+from protocol.sasl import SASL_AUTHENTICATE, raw_token_end
+from protocol.table import SPECS, key_version
 from proxy.identity.sasl import State
 from proxy.session.context import CLIENT, SessionContext
-from proxy.session.exchange import RAW_TOKEN, Exchange, Need, Request
-from proxy.session.serving import QUESTION, Served
+from proxy.session.exchange import Exchange, Need, Request
+from proxy.session.serving import FORWARD, PROVES, Served
 
 GSSAPI_TOKEN: Final = 0x60
 """The first byte of a GSSAPI token (RFC 2743 §3.1), and of no api key."""
@@ -21,6 +22,9 @@ _QUESTION_ID: Final = 0x536C7569
 _QUESTION: Final = WHICH_BROKERS.frame("sluice", _QUESTION_ID)
 """Metadata of no topics: it needs no rights, costs a broker next to nothing, and changes nothing there. ApiVersions
 would not do: it is answered to everybody."""
+_ASKED: Final = Served(WHICH_BROKERS.spec, on_request=FORWARD, on_answer=PROVES, delayed=False)
+_RAW_TOKEN: Final = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=FORWARD, on_answer=0, delayed=False)
+"""A SASL token without a header (SaslHandshake v0); its answer has none either."""
 
 
 class LoginPolicy:
@@ -44,7 +48,7 @@ class LoginPolicy:
     def ask(self, now_ms: int) -> None:
         """Ask the broker whether it serves the client: that is how a login has ended whose end cannot be seen."""
         self._session.ask_broker(_QUESTION)
-        self._session.in_flight.append(Exchange(_QUESTION_ID, QUESTION, self._session.identity.account, now_ms))
+        self._session.in_flight.append(Exchange(_QUESTION_ID, _ASKED, self._session.identity.account, now_ms))
 
     def answered(self, answer: bytes) -> bool:
         """Take the answer to that; whether the broker does. If not, the connection is closed, as the broker does."""
@@ -79,15 +83,10 @@ class LoginPolicy:
             return None
         size = raw_token_end(held, self._session.rules.unauthenticated_request_limit)
         if size > len(held):
-            return self._need(held, size)
+            may_be_request = not sasl.raw_is_answered and len(held) < REQUEST_HEAD.size
+            return Need(min(size, REQUEST_HEAD.size) if may_be_request else size)
         sasl.raw_request(held[4:size])
         account = self._session.identity.account
         account.meter.other_bytes += size
-        self._session.in_flight.append(Exchange(0, RAW_TOKEN, account, now_ms))
+        self._session.in_flight.append(Exchange(0, _RAW_TOKEN, account, now_ms))
         return held[:size]
-
-    def _need(self, held: bytes, size: int) -> Need:
-        """Return the decision to hold a token until all of it is there, or until it can be told from a request."""
-        if not self._session.sasl.raw_is_answered and len(held) < REQUEST_HEAD.size:
-            return Need(min(size, REQUEST_HEAD.size))
-        return Need(size)

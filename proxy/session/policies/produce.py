@@ -98,7 +98,6 @@ class ProduceBody(Body):
     # ------------------------------------------------------------------------------------------------ its claim
 
     def lapses_at(self, moment_ms: int) -> None:
-        """Let the claim lapse at that moment."""
         self._alarm = self._session.rules.throttling.wake(self._lapse, self._session.abort, moment_ms)
 
     def _lapse(self, now_ms: int) -> None:
@@ -132,13 +131,10 @@ def _go_ahead(session: SessionContext, bounds: tuple[Bound, ...], came: int, now
     """Let counters owe what came within their debt because a re-authentication comes behind it."""
     if now_ms >= session.sasl.deadline_ms:
         for bound in bounds:
-            if bound.shut and bound.owed_ms(now_ms):
-                bound.bring_forward(came, now_ms)
+            bound.bring_forward(came, now_ms)
 
 
 class ProducePolicy:
-    """Charges the Produce requests of one connection."""
-
     __slots__ = ("_session", "_unanswered", "prefix")
 
     def __init__(self, session: SessionContext) -> None:

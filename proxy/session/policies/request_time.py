@@ -38,8 +38,6 @@ class Cost:
 
 
 class RequestTimePolicy:
-    """Charges the requests of one connection, and their responses."""
-
     __slots__ = ("_session", "_session_partitions")
 
     def __init__(self, session: SessionContext) -> None:
@@ -127,8 +125,7 @@ class RequestTimePolicy:
         account = session.identity.account
         if session.rules.throttling.enforces and (self._is_prompt(api) or now_ms >= session.sasl.deadline_ms):
             for bound in account.limited(KIND):
-                if bound.shut and bound.owed_ms(now_ms):
-                    bound.bring_forward(cost.us * PERCENT_S_PER_US, now_ms)
+                bound.bring_forward(cost.us * PERCENT_S_PER_US, now_ms)
         self.charge(account, cost, now_ms)
         if not self._is_priced_by_answer(api):
             self._simulate(account, cost.us, now_ms)
@@ -141,7 +138,6 @@ class RequestTimePolicy:
         return self._spend(account, cost.us, now_ms, requests=1)
 
     def rest_came(self, account: Account, rest_us: float, now_ms: int) -> None:
-        """Charge the rest of a request, all of which has come."""
         self._spend(account, rest_us, now_ms)
         self._simulate(account, rest_us, now_ms)
 

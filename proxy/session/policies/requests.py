@@ -32,16 +32,7 @@ from proxy.session.serving import (
 class Policies:
     """Judges the requests of one connection, one at a time."""
 
-    __slots__ = (
-        "_session",
-        "costs",
-        "drops",
-        "fetches",
-        "login",
-        "produces",
-        "served",
-        "topics",
-    )
+    __slots__ = ("_session", "costs", "drops", "fetches", "login", "produces", "served", "topics")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
@@ -155,11 +146,6 @@ class Policies:
             self.restrict()
         return Forward(request.expect_other(self._session.identity.account, now_ms), stop=ANSWERING)
 
-    def answered(self, answer: bytes) -> None:
-        """Take the broker's answer to whether it serves the client."""
-        if self.login.answered(answer):
-            self.lift_restriction()
-
     # ---------------------------------------------------------------------------------------------- answers of ours
 
     def _answer(
@@ -203,7 +189,6 @@ class Policies:
         self._session.identity.forget()
 
     def lift_restriction(self) -> None:
-        """Take requests of every kind."""
         self.served = self._session.rules.served
 
     def leave(self) -> None:

@@ -19,8 +19,6 @@ _NOT_SURELY_REFUSED: Final = frozenset((0, -1, 7))
 
 
 class Charge(NamedTuple):
-    """The charge for one topic."""
-
     entry: TopicEntry
     partitions: int
     over: bool
@@ -51,11 +49,9 @@ class TopicCharges:
         self.charged: dict[bytes, Charge] = {}
         """By the name or the id of the topic; an answer takes them out."""
         self.over: dict[Topic, TopicEntry] = {}
-        """The topics over the limit."""
 
     @property
     def refused(self) -> list[TopicEntry]:
-        """The topics that do not go."""
         return list(self.over.values()) if self.enforced else []
 
     def charge(self, entry: TopicEntry, partitions: int, now_ms: int) -> None:
@@ -73,7 +69,6 @@ class TopicCharges:
         self.charged[entry.key] = Charge(entry, partitions, over, in_shadow)
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return the throttle time of the request."""
         return self._quota.throttle_ms(now_ms)
 
     def note_shadow(self, now_ms: int) -> None:

@@ -45,14 +45,11 @@ _BEGINNING_BYTES: Final = 64
 
 
 class TopicsPolicy:
-    """Charges the CreateTopics, CreatePartitions and DeleteTopics of one connection."""
-
     __slots__ = ("_look", "_session", "_unsettled", "_work")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
         self._work: Generator[int | None, None, TopicCharges | None] | None = None
-        """The work on the next request: ``_charge``."""
         self._look: Look | None = None
         """A question under way: how many partitions the topics of that request have."""
         self._unsettled: tuple[TopicCharges, ...] = ()  # a list takes memory while it is empty

@@ -92,7 +92,7 @@ def test_who_asks_is_told_to_the_answerer_and_counted(answerer: Slow) -> None:
     finish(answerer)
     (seen,) = answerer.asked
     assert (seen.user, seen.client_id, seen.peer) == ("ANONYMOUS", "app", "10.0.0.1:5")
-    assert seen.key_version == DESCRIBE_CLIENT_QUOTAS << 16
+    assert int.from_bytes(seen.frame[4:8]) == DESCRIBE_CLIENT_QUOTAS << 16
     meter = play.session.identity.account.meter
     assert (meter.other_requests, meter.other_bytes, meter.bytes_out) == (1, len(asked(1)), len(own(1)))
 
