@@ -36,15 +36,14 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     identity = session.identity
     account = identity.account
     enforces = rules.throttling.enforces
-    if policies.drops or (is_charged and not (enforces and account.is_open(REQUEST_TIME))):
+    if policies.drops or (is_charged and not (enforces and account.open(REQUEST_TIME) is not None)):
         return 0
     is_shut = False
     rest_us = 0.0
     produces = policies.produces
     prefix = produces.prefix
     number = prefix.number
-    if number != NONE and not (enforces and account.is_open(PRODUCE)):
-        number = NONE
+    counters = account.open(PRODUCE) if enforces and number != NONE else None
     limit = side.splitter.limit
     in_flight = session.in_flight
     served = policies.served
@@ -60,7 +59,8 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
         if key_version == number:
             field = position + prefix.width
             if (
-                field + 2 > end
+                counters is None
+                or field + 2 > end
                 or prefix.width > size
                 or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
             ):
@@ -76,7 +76,9 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             api.requests += 1
             meter.produce_requests += 1
             meter.produce_bytes += size
-            throttle_ms = account.charge(PRODUCE, size, now_ms)
+            throttle_ms = 0
+            for counter in counters:
+                throttle_ms = max(counter.charge(size, now_ms), throttle_ms)
             missing = position + 4 + size - end
             if throttle_ms or not acks or missing > 0:
                 side.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end

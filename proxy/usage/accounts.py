@@ -88,12 +88,15 @@ class Account:
                 return True
         return False
 
-    def is_open(self, kind: QuotaKind) -> bool:
-        """Whether requests need only be charged: no counter is shut, and none has a limit in shadow."""
-        for bound in self.bounds(kind):
+    def open(self, kind: QuotaKind) -> tuple[Bound, ...] | None:
+        """Return the counters that requests need only be charged to, until a charge of one asks for a throttle; None
+        if one of them is shut, or has a limit in shadow.
+        """
+        found = self.bounds(kind)
+        for bound in found:
             if bound.shadow_limit is not None or (bound.shut and bound.limit is not None):
-                return False
-        return True
+                return None
+        return found
 
     @property
     def live_meter(self) -> Meter:
