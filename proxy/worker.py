@@ -43,10 +43,10 @@ from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
-from proxy.session.rules import HeldRequests, Rules
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
+from proxy.session.worker_state import HeldRequests, WorkerState
 from proxy.usage.latencies import Latencies
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
@@ -262,7 +262,7 @@ class Worker:
     # ------------------------------------------------------------------------------------------------- its parts
 
     def _open_listeners(self) -> None:
-        settings, rules = self._settings, self._rules()
+        settings, state = self._settings, self._state()
         slots = slots_of(settings, self._connections_limit)
         admission = Admission(
             slots,
@@ -279,11 +279,11 @@ class Worker:
         for each in settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            listener = Listener(each, view.cluster, rules, sasl, accounts, certificate_names(each), admission)
+            listener = Listener(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 
-    def _rules(self) -> Rules:
+    def _state(self) -> WorkerState:
         settings = self._settings
         protected = protected_topics(settings.usage)
         advertised = advertised_limits(
@@ -298,7 +298,7 @@ class Worker:
         self._altering = [each for table in self._tables for each in table.values() if each.spec.api_key == ALTER]
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
         self._call_queue = CallQueue(asyncio.get_running_loop().call_soon)
-        return Rules(
+        return WorkerState(
             held_requests=self._held_requests,
             engine=self._engine,
             throttling=self._throttling,

@@ -33,8 +33,8 @@ from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import later, spawn
 from proxy.session.context import CLIENT
-from proxy.session.rules import Rules
 from proxy.session.session import Session
+from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
 from quotas.connections import counted_as
 from quotas.entities import ANONYMOUS
@@ -74,7 +74,7 @@ class Listener:
         self,
         settings: ListenerSettings,
         cluster: Cluster,
-        rules: Rules,
+        worker: WorkerState,
         sasl: SaslRules,
         accounts: Accounts,
         name_of: Callable[[bytes], str],
@@ -83,7 +83,7 @@ class Listener:
         self.name = settings.name
         self.settings = settings
         self._cluster = cluster
-        self._rules = rules
+        self._worker = worker
         self._sasl = sasl
         self._accounts = accounts
         self._admission = admission
@@ -99,7 +99,7 @@ class Listener:
             hosts = self._advertised.hosts if settings.broker_host is not None else None
             self.tls = ListenerTls(settings.tls, name_of, hosts)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
-        self._broker_connector = BrokerConnector(cluster, rules.protected_topics, admission.owners)
+        self._broker_connector = BrokerConnector(cluster, worker.protected_topics, admission.owners)
         limits = admission.limits
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving = Deadlines(self._late)
@@ -289,7 +289,7 @@ class Listener:
     def _begin(self, arrival: Arrival, end: ClientWire, begun: bytes) -> Session | None:
         """Create the session of a client once its first request is there; None if more bytes are needed."""
         by_sasl = self.settings.authentication == "sasl"
-        if arrival.is_dismissed or not is_request(begun, self._rules, authenticated=not by_sasl):
+        if arrival.is_dismissed or not is_request(begun, self._worker, authenticated=not by_sasl):
             return None
         user = ANONYMOUS
         if self.tls is not None and end.tls is not None:
@@ -301,7 +301,7 @@ class Listener:
                 self._turn_away(arrival, end)
                 return None
         session = Session(
-            self._rules,
+            self._worker,
             end,
             self.advertise,
             self._closed,

@@ -134,7 +134,7 @@ class Ticket:
             if bound.promised == number:
                 bound.end_promise(number)
                 if bound.queue:
-                    self._session.rules.throttling.alarm(bound.queue, now_ms)
+                    self._session.worker.throttling.alarm(bound.queue, now_ms)
 
     def wait(
         self,
@@ -147,7 +147,7 @@ class Ticket:
         rest: tuple[Bound, ...] = (),
     ) -> None:
         """Wait in the queue of a counter; a body passes all counters of ``rest`` before it goes on."""
-        throttling = self._session.rules.throttling
+        throttling = self._session.worker.throttling
         bound.shut = True
         if not self._number:
             self._first_ms = now_ms
@@ -181,7 +181,7 @@ class Ticket:
     def _latest_ms(self, what: Waiting, bound: Bound) -> int:
         """Return when a wait ends early."""
         latest_ms = self._session.sasl.deadline_ms
-        throttling = self._session.rules.throttling
+        throttling = self._session.worker.throttling
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None:
             latest_ms = min(latest_ms, self._first_ms + most_ms)
@@ -225,7 +225,7 @@ class Ticket:
         if wait is None:
             return
         wait.alarm = None
-        session, throttling, bound = self._session, self._session.rules.throttling, wait.bound
+        session, throttling, bound = self._session, self._session.worker.throttling, wait.bound
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None and now_ms - self._first_ms >= most_ms:
             self._go(now_ms, turn=True, forced=True)
@@ -285,7 +285,7 @@ class Ticket:
         if wait.alarm is not None:
             wait.alarm.cancel()
         waited_ms = now_ms - wait.since_ms
-        self._session.rules.throttling.counts.wait(wait.account, wait.bound, wait.cap, -1, now_ms, waited_ms)
+        self._session.worker.throttling.counts.wait(wait.account, wait.bound, wait.cap, -1, now_ms, waited_ms)
         wait.place.queue.leave(wait.place, now_ms)
         self._kept = wait.place
 

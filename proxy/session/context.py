@@ -12,7 +12,7 @@ from proxy.identity.sasl import SaslObserver
 from proxy.session.client_identity import ClientIdentity
 from proxy.session.exchange import InFlight
 from proxy.session.flow import Flow
-from proxy.session.rules import Rules
+from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
 
@@ -65,7 +65,7 @@ class SessionContext:
     """Implemented by ``Session``, which also sets the fields."""
 
     __deletable__ = ("client_flow", "sasl", "ticket")  # for mypyc
-    __slots__ = ("client", "client_flow", "closed", "identity", "in_flight", "peer", "rules", "sasl", "ticket")
+    __slots__ = ("client", "client_flow", "closed", "identity", "in_flight", "peer", "sasl", "ticket", "worker")
 
     identity: ClientIdentity
     sasl: SaslObserver
@@ -73,8 +73,8 @@ class SessionContext:
     client_flow: Flow
     """Why the client is not read."""
 
-    def __init__(self, rules: Rules, client: ClientWire, peer: str) -> None:
-        self.rules = rules
+    def __init__(self, worker: WorkerState, client: ClientWire, peer: str) -> None:
+        self.worker = worker
         self.client = client
         self.peer = peer
         self.closed = False

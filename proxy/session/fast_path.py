@@ -31,11 +31,11 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     session = side.session
     policies = side.policies
     costs = policies.costs
-    rules = session.rules
-    is_charged = rules.costs.on and policies.served is rules.served  # who is not known yet is not charged
+    worker = session.worker
+    is_charged = worker.costs.on and policies.served is worker.served  # who is not known yet is not charged
     identity = session.identity
     account = identity.account
-    enforces = rules.throttling.enforces
+    enforces = worker.throttling.enforces
     if policies.drops or (is_charged and not (enforces and account.open(REQUEST_TIME) is not None)):
         return 0
     is_shut = False
@@ -98,9 +98,9 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 break
             if is_charged:
                 api_key = key_version >> 16
-                if rules.costs.of_answer_byte[api_key]:
+                if worker.costs.of_answer_byte[api_key]:
                     break
-                is_shut = costs.charge(account, Cost(rules.costs.of_request[api_key]), now_ms)
+                is_shut = costs.charge(account, Cost(worker.costs.of_request[api_key]), now_ms)
             usual.requests += 1
             meter.other_requests += 1
             meter.other_bytes += 4 + size

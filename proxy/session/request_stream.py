@@ -16,7 +16,7 @@ from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Spl
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
 from proxy.session.policies.requests import Policies
-from proxy.session.rules import FREE_BYTES
+from proxy.session.worker_state import FREE_BYTES
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
@@ -42,7 +42,7 @@ class RequestStream(Flow):
         self.policies = policies
         self.body: Body | None = None
         """The rest of the request under way, while its end is still to come."""
-        self.splitter = FrameSplitter(REQUEST_HEAD, session.rules.request_limit)
+        self.splitter = FrameSplitter(REQUEST_HEAD, session.worker.request_limit)
         self._held_since_ms: int | None = None
         """Since when the requests that the splitter holds have been held, if for a reason of ours."""
         self._paused = False
@@ -96,7 +96,7 @@ class RequestStream(Flow):
         """Take note of what is kept of a request that is not whole, or of who has not proved who he is. Raises
         ProtocolError where this client's is the most of what is too much.
         """
-        held, splitter = self.session.rules.held_requests, self.splitter
+        held, splitter = self.session.worker.held_requests, self.splitter
         self._holds_much = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
         if not self._holds_much:
             held.forget(self.session)
@@ -209,7 +209,7 @@ class RequestStream(Flow):
         if self.body is not None:
             self.body.leave()
             self.body = None
-        self.session.rules.held_requests.forget(self.session)
+        self.session.worker.held_requests.forget(self.session)
         self.policies.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on
@@ -218,7 +218,7 @@ class RequestStream(Flow):
         """Read nothing behind the last request for these reasons: from the next frame border on, or at once."""
         self.begin(reasons)
         if reasons & TURN:
-            self.session.rules.later(partial(self.session.next_turn, TURN))
+            self.session.worker.later(partial(self.session.next_turn, TURN))
         if not self.splitter.remaining or reasons & WITHIN:
             self._pause()
 

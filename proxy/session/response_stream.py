@@ -36,8 +36,8 @@ class ResponseStream(Flow):
         self.policies = policies
         self.responses = responses
         self.broker: Wire | None = None
-        self.latencies = session.rules.latencies.of(-1)  # the broker is not known yet
-        self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.rules.response_limit)
+        self.latencies = session.worker.latencies.of(-1)  # the broker is not known yet
+        self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.worker.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
 
     # ------------------------------------------------------------------------------------------ the hot path
@@ -73,7 +73,7 @@ class ResponseStream(Flow):
     def _walk(self, data: bytes, now_ms: int) -> int:
         """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins."""
         end = len(data)
-        has_costs = self.session.rules.costs.on
+        has_costs = self.session.worker.costs.on
         limit = self.splitter.limit
         in_flight = self.session.in_flight
         latencies = self.latencies
@@ -142,7 +142,7 @@ class ResponseStream(Flow):
         meter.bytes_out += 4 + size
         meter.request_time_ms += now_ms - exchange.sent_ms
         self.latencies.came(exchange.api.spec.api_key, max(now_ms - held_ms - exchange.sent_ms, 0))
-        if self.session.rules.costs.on and not exchange.actions & (AUTHENTICATED | PROVES):
+        if self.session.worker.costs.on and not exchange.actions & (AUTHENTICATED | PROVES):
             self.policies.costs.after(exchange, size, now_ms)
 
     def _hold(self, exchange: Exchange, hold: Need | Park, chunk: bytes, position: int, now_ms: int) -> None:
@@ -167,7 +167,7 @@ class ResponseStream(Flow):
         held = splitter.release()
         wanted = 0
         while held and self.reasons & ANSWER_BORDER == RAW_TOKENS:
-            wanted = raw_token_end(held, self.session.rules.unauthenticated_request_limit)
+            wanted = raw_token_end(held, self.session.worker.unauthenticated_request_limit)
             if wanted > len(held):
                 break
             if not self.session.in_flight:
@@ -191,7 +191,7 @@ class ResponseStream(Flow):
             self.broker.pause_reading()
         self.begin(reasons)
         if reasons & WALKED:
-            self.session.rules.later(partial(self.session.next_turn, WALKED))
+            self.session.worker.later(partial(self.session.next_turn, WALKED))
 
     def go_on(self, ended: int, now_ms: int) -> None:
         """Go on with what was held for reasons that have ended: with the next slice of a long answer, if others had
@@ -199,7 +199,7 @@ class ResponseStream(Flow):
         """
         work = self.responses.under_way
         if ended & WALKED and work is not None and not work.advance():
-            self.session.rules.later(partial(self.session.next_turn, WALKED))
+            self.session.worker.later(partial(self.session.next_turn, WALKED))
             return
         self.end(ended)
         if self.splitter.held_bytes:

@@ -124,7 +124,7 @@ class Responses:
 
     def _rewrite(self, exchange: Exchange, frame: bytes, size: int) -> Generator[None, None, Need | Splice]:
         """Change an answer that names brokers. Where it names them in front, the rest is forwarded as it comes."""
-        spec, limit = exchange.api.spec, self._session.rules.gathered_limit
+        spec, limit = exchange.api.spec, self._session.worker.gathered_limit
         rewriting = Rewriting(spec, frame, size, exchange.throttle_ms if exchange.actions & TELL else None, self._told)
         while not rewriting.advance():
             yield
@@ -141,21 +141,21 @@ class Responses:
 
         One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
         """
-        rules = self._session.rules
+        worker = self._session.worker
         if actions & SETTLE:
             return self._policies.topics.wanted(size)
-        if actions & PROVES and size <= rules.gathered_limit:
+        if actions & PROVES and size <= worker.gathered_limit:
             return 4 + size
         if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED | PROVES):
-            return 4 + size if size <= rules.gathered_limit else 0
+            return 4 + size if size <= worker.gathered_limit else 0
         if spec.api_key in ADDRESSES_FIRST and not actions & PROVES:
             return SLICE_BYTES
         if actions & NEGOTIATE:
             raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")
         if actions & AUTHENTICATED:
-            limit = rules.unauthenticated_request_limit
+            limit = worker.unauthenticated_request_limit
         else:
-            limit = rules.response_limit if spec.api_key in RECORDS else rules.gathered_limit
+            limit = worker.response_limit if spec.api_key in RECORDS else worker.gathered_limit
         if size > limit:
             raise too_long(spec, size, limit)
         return 4 + size
@@ -167,12 +167,12 @@ class Responses:
         """
         spec = api.spec
         if actions & NEGOTIATE:
-            self._session.rules.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
-            frame = intersect(frame, spec, self._session.rules.advertised)
+            self._session.worker.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
+            frame = intersect(frame, spec, self._session.worker.advertised)
             if not actions & TELL or frame[8:10] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
                 return frame
         if actions & AUTHENTICATED:
-            self._session.rules.errors.note(spec.api_key, self._session.sasl.answer(spec, frame, now_ms))
+            self._session.worker.errors.note(spec.api_key, self._session.sasl.answer(spec, frame, now_ms))
             return frame
         if names_controllers(spec):
             return without_listeners(spec, frame)
@@ -193,7 +193,7 @@ class Responses:
         return splice(frame, located, told_ms, self._advertise(located.endpoints, cluster_id))
 
     def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
-        errors = self._session.rules.errors
+        errors = self._session.worker.errors
         with suppress(ProtocolError):  # they are only counted: what cannot be read of them is the client's to find
             for error_code in coordinator_errors(spec, frame):
                 errors.note(spec.api_key, error_code)

@@ -35,8 +35,8 @@ from proxy.session.policies.requests import Policies
 from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
 from proxy.session.responses import Advertise, Responses
-from proxy.session.rules import Rules
 from proxy.session.throttling import Alarm
+from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
 from quotas.throttle import INT32_MAX
@@ -53,7 +53,7 @@ class Session(SessionContext):
 
     def __init__(
         self,
-        rules: Rules,
+        worker: WorkerState,
         client: ClientWire,
         advertise: Advertise,
         on_closed: Callable[["Session"], None],
@@ -65,7 +65,7 @@ class Session(SessionContext):
         authenticated: bool,
         exempt: bool = False,
     ) -> None:
-        super().__init__(rules, client, peer)
+        super().__init__(worker, client, peer)
         self._on_closed = on_closed
         self.broker: Wire | None = None
         self._is_over = False
@@ -92,11 +92,11 @@ class Session(SessionContext):
         self.broker = self.answers.broker = broker
         self.requests.write = write or broker.write
         self.broker_known(broker_id)
-        self.go_on(CONNECTING, self.rules.clock())
+        self.go_on(CONNECTING, self.worker.clock())
 
     def broker_known(self, broker_id: int) -> None:
         self.identity.set_broker(broker_id)
-        self.answers.latencies = self.rules.latencies.of(broker_id)
+        self.answers.latencies = self.worker.latencies.of(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
@@ -106,7 +106,7 @@ class Session(SessionContext):
             self.answers.stop(UNTAKEN)
             self.requests.stop(UNTAKEN)
         else:
-            self.go_on(UNTAKEN, self.rules.clock())
+            self.go_on(UNTAKEN, self.worker.clock())
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
@@ -115,7 +115,7 @@ class Session(SessionContext):
         if blocked:
             self.requests.stop(BACKPRESSURE)
         else:
-            self.go_on(BACKPRESSURE, self.rules.clock())
+            self.go_on(BACKPRESSURE, self.worker.clock())
 
     def client_finished(self) -> None:
         """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
@@ -125,7 +125,7 @@ class Session(SessionContext):
             self.close()
             return
         self.requests.stop(FINISHED)
-        now_ms = self.rules.clock()
+        now_ms = self.worker.clock()
         self.ticket.client_finished(now_ms)
         self.policies.fetches.client_finished(now_ms)
         self.answered(now_ms)
@@ -133,7 +133,7 @@ class Session(SessionContext):
     def drain(self) -> None:
         """Take no further request; close when what is in flight has been answered."""
         self.requests.stop(DRAINING)
-        self.answered(self.rules.clock())
+        self.answered(self.worker.clock())
 
     def broker_lost(self) -> None:
         if not self.closed:
@@ -142,7 +142,7 @@ class Session(SessionContext):
 
     def reject(self, side: str, error: ProtocolError) -> None:
         if not self.closed:
-            self.rules.on_rejected(side, error, self.peer)
+            self.worker.on_rejected(side, error, self.peer)
             self.close()
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class Session(SessionContext):
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
         contained("Session.close", self._unmute)
-        now_ms = self.rules.clock()
+        now_ms = self.worker.clock()
         contained("Session.close", self.ticket.leave, now_ms)
         contained("Session.close", self.policies.fetches.leave, now_ms)
         contained("Session.close", self.requests.leave)
@@ -197,7 +197,7 @@ class Session(SessionContext):
         re-authentication shorten the wait of this connection, not the counter's debt. A connection with group or
         transaction traffic is not muted: its next Produce or Fetch waits by itself.
         """
-        throttling = self.rules.throttling
+        throttling = self.worker.throttling
         counter, longest_ms = account.bounds(kind)[0], -1  # the one that delays it for longest
         for each in account.bounds(kind):
             if over_ms := each.check(now_ms):
@@ -234,7 +234,7 @@ class Session(SessionContext):
         # Kafka's clients never close one side alone: such a client reads no answer, and is not charged for it.
         has_gone = bool(self.requests.reasons & FINISHED) or self.client.has_finished()
         if has_gone and waiting is Waiting.ANSWER and not self.requests.splitter.held_bytes:
-            self.rules.throttling.dropped += 1
+            self.worker.throttling.dropped += 1
             self.close()
             return
         if has_gone and waiting not in _RESUMED:
@@ -252,7 +252,7 @@ class Session(SessionContext):
             return
         self.identity.account.meter.bytes_out += len(answer)
         self.client.write(answer)
-        self.go_on(LOCAL, self.rules.clock())
+        self.go_on(LOCAL, self.worker.clock())
 
     def answered(self, now_ms: int) -> None:
         requests = self.requests
@@ -274,7 +274,7 @@ class Session(SessionContext):
             self.close()
 
     def next_turn(self, reason: int) -> None:
-        contained("a session's turn", self.go_on, reason, self.rules.clock(), otherwise=self.abort)
+        contained("a session's turn", self.go_on, reason, self.worker.clock(), otherwise=self.abort)
 
     def ask_broker(self, question: bytes) -> None:
         self.requests.write(question)
@@ -327,6 +327,6 @@ class Session(SessionContext):
         if self.authenticated:
             return
         if self.sasl.may_be_over and self.idle and not self.requests.splitter.remaining:
-            self.policies.login.ask(self.rules.clock())
+            self.policies.login.ask(self.worker.clock())
         else:
             self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))

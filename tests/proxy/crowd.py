@@ -50,7 +50,7 @@ class Crowd:
         self.shape = shape
         self.chance = Random(seed)
         self.play = Play({shape.kind: shape.limit}, mode=mode)
-        self.play.rules.request_limit = self.play.rules.response_limit = 10**9
+        self.play.worker.request_limit = self.play.worker.response_limit = 10**9
         self.start_ms = self.play.loop.now_ms
         self.seconds = seconds
         self.peers = [_Peer(self) for _ in range(shape.connections)]
@@ -98,7 +98,7 @@ class _Peer:
         play = self._crowd.play
         self._client, self._broker = FakeWire(), FakeWire()
         self._session = Session(
-            play.rules,
+            play.worker,
             self._client,
             lambda *_: {},
             lambda _: None,

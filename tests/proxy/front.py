@@ -72,7 +72,7 @@ class Front:
         fixed["advertise"] = AdvertisedAddress("127.0.0.1")
         given = {key: value for key, value in settings.items() if value is not None}
         rejections = Rejections(self.stats)
-        self.play.rules.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
+        self.play.worker.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
         self.slots = ConnectionSlots(
             most=limit,
@@ -92,7 +92,7 @@ class Front:
         self.listener = Listener(
             self._settings,
             self.cluster,
-            self.play.rules,
+            self.play.worker,
             self.play.sasl_rules,
             Accounts(self.play.meters, self.play.engine, "PLAIN"),
             name_of or rfc2253,

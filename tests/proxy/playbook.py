@@ -14,10 +14,10 @@ from proxy.identity.credentials import Credentials
 from proxy.identity.mechanisms.oauthbearer import Names
 from proxy.identity.mechanisms.registry import Mechanisms
 from proxy.identity.sasl import SaslRules
-from proxy.session.rules import Rules
 from proxy.session.serving import Answerer, Served, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
+from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
 from proxy.usage.meters import Meters
 from proxy.usage.request_costs import RequestCosts
@@ -176,7 +176,7 @@ class Play:
         )
         self.costs = RequestCosts(prices or Prices())
         self.costs.on = policy.has(QuotaKind.REQUEST_PERCENTAGE)
-        self.rules = Rules(
+        self.worker = WorkerState(
             engine=self.engine,
             throttling=self.throttling,
             served=served,
@@ -204,7 +204,7 @@ class Play:
         self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
-            self.rules,
+            self.worker,
             self.client,
             self._advertise,
             self._on_closed,

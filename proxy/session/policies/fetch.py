@@ -55,7 +55,7 @@ class FetchPolicy:
         if field is None:
             return request.need_more()
         bounds = account.limited(KIND)
-        if bounds and session.rules.throttling.enforces:
+        if bounds and session.worker.throttling.enforces:
             self._share(bounds)
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
@@ -108,7 +108,7 @@ class FetchPolicy:
         Its throttle time so far is that of request_percentage: of both the longer one is given, and told, and of two
         that are equal that one (KafkaApis).
         """
-        throttling, account, request_ms = self._session.rules.throttling, exchange.account, exchange.throttle_ms
+        throttling, account, request_ms = self._session.worker.throttling, exchange.account, exchange.throttle_ms
         # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
         size -= exchange.api.spec.response_header_version
         bounds = account.limited(KIND) if throttling.enforces else ()
@@ -148,7 +148,7 @@ class FetchPolicy:
                 bound.queue.owe(self._session.identity.path(account), bound.fetches.turns_beyond(size))
             bound.fetches.answered(self, size)
             if bound.queue:
-                self._session.rules.throttling.alarm(bound.queue, now_ms)
+                self._session.worker.throttling.alarm(bound.queue, now_ms)
         if ticket is not None:
             ticket.went(now_ms)
         return True
@@ -163,7 +163,7 @@ class FetchPolicy:
             return request.need_more()
         answer = empty_answer(spec, request.correlation_id, throttle_ms, fetch_session(spec, request.chunk, field))
         self._count(request.api, 4 + request.size)
-        session.rules.throttling.answered_empty += 1
+        session.worker.throttling.answered_empty += 1
         return Reply(answer)
 
     def _count(self, api: Served, size: int) -> None:
@@ -186,4 +186,4 @@ class FetchPolicy:
         self._share(())
         for bound in shared:
             if bound.queue:
-                self._session.rules.throttling.alarm(bound.queue, now_ms)
+                self._session.worker.throttling.alarm(bound.queue, now_ms)

@@ -41,7 +41,7 @@ class LoginPolicy:
 
     def check_size(self, request: Request) -> None:
         """Raise ProtocolError for a request that is too long for a client that nobody knows yet."""
-        request.check_size(self._session.rules.unauthenticated_request_limit, "limits.request_before_authentication")
+        request.check_size(self._session.worker.unauthenticated_request_limit, "limits.request_before_authentication")
 
     # --------------------------------------------------------------------------- whether the broker serves the client
 
@@ -81,7 +81,7 @@ class LoginPolicy:
             sasl.raw_over()
         if not sasl.raw:
             return None
-        size = raw_token_end(held, self._session.rules.unauthenticated_request_limit)
+        size = raw_token_end(held, self._session.worker.unauthenticated_request_limit)
         if size > len(held):
             may_be_request = not sasl.raw_is_answered and len(held) < REQUEST_HEAD.size
             return Need(min(size, REQUEST_HEAD.size) if may_be_request else size)

@@ -65,7 +65,7 @@ class ProduceBody(Body):
         throttle_ms = 0 if self._marks else self._charge(size, now_ms)
         if finished:
             self.leave()
-        if not throttle_ms or not session.rules.throttling.enforces:  # or no longer
+        if not throttle_ms or not session.worker.throttling.enforces:  # or no longer
             return True
         if not finished:
             return self._may_go_on(size, now_ms)
@@ -98,7 +98,7 @@ class ProduceBody(Body):
     # ------------------------------------------------------------------------------------------------ its claim
 
     def lapses_at(self, moment_ms: int) -> None:
-        self._alarm = self._session.rules.throttling.wake(self._lapse, self._session.abort, moment_ms)
+        self._alarm = self._session.worker.throttling.wake(self._lapse, self._session.abort, moment_ms)
 
     def _lapse(self, now_ms: int) -> None:
         """Give back what has not come yet: others may use it until it comes."""
@@ -107,7 +107,7 @@ class ProduceBody(Body):
         for bound in self._bounds:
             bound.claims_from_ms = now_ms + DISTRUST_MS
             if bound.queue:
-                self._session.rules.throttling.alarm(bound.queue, now_ms)
+                self._session.worker.throttling.alarm(bound.queue, now_ms)
 
     def leave(self) -> None:
         if self._alarm is not None:
@@ -151,7 +151,7 @@ class ProducePolicy:
         field = self.prefix.find(request)
         if field is None:
             return request.need_more()
-        throttling, account = self._session.rules.throttling, self._session.identity.account
+        throttling, account = self._session.worker.throttling, self._session.identity.account
         size, missing = request.size, request.missing
         bounds = account.bounds(KIND)
         came = size - missing

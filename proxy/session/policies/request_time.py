@@ -54,7 +54,7 @@ class RequestTimePolicy:
         """
         api = request.api
         if api.on_request not in _RECORDS:
-            return Cost(self._session.rules.costs.of_request[api.spec.api_key])
+            return Cost(self._session.worker.costs.of_request[api.spec.api_key])
         field = prefix.find(request)
         if field is None:
             return None
@@ -67,7 +67,7 @@ class RequestTimePolicy:
         batch = first_batch(api.spec, chunk, acks_at + 2, end)
         if batch is None:
             return None
-        costs = self._session.rules.costs
+        costs = self._session.worker.costs
         byte_us = costs.of_produce_byte(batch)
         missing = max(end - len(chunk), 0)
         if chunk.startswith(ACKS_0, acks_at):
@@ -82,7 +82,7 @@ class RequestTimePolicy:
         return self._fetch_us(api.spec.api_key)
 
     def _fetch_us(self, api_key: int) -> float:
-        costs = self._session.rules.costs
+        costs = self._session.worker.costs
         return costs.of_request[api_key] + self._session_partitions * costs.partition_us
 
     # ----------------------------------------------------------------------------------------------------- requests
@@ -91,7 +91,7 @@ class RequestTimePolicy:
         """Park the next request in its counter's queue, or until the response before it; returns None if it may go."""
         api, account = request.api, self._session.identity.account
         limited = account.limited(KIND)
-        if not limited or not self._session.rules.throttling.enforces:
+        if not limited or not self._session.worker.throttling.enforces:
             return None
         if (
             self._session.in_flight
@@ -111,7 +111,7 @@ class RequestTimePolicy:
         return None if self._session.ticket.ask(what, account, shut, us, now_ms) else Park(IN_LINE)
 
     def _is_priced_by_answer(self, api: Served) -> bool:
-        return self._session.rules.costs.of_answer_byte[api.spec.api_key] > 0
+        return self._session.worker.costs.of_answer_byte[api.spec.api_key] > 0
 
     def _is_prompt(self, api: Served) -> bool:
         """Whether others wait for it, so that it waits no longer than a window."""
@@ -123,7 +123,7 @@ class RequestTimePolicy:
         """Charge a request that goes now, wherever it is answered."""
         session = self._session
         account = session.identity.account
-        if session.rules.throttling.enforces and (self._is_prompt(api) or now_ms >= session.sasl.deadline_ms):
+        if session.worker.throttling.enforces and (self._is_prompt(api) or now_ms >= session.sasl.deadline_ms):
             for bound in account.limited(KIND):
                 bound.bring_forward(cost.us * PERCENT_S_PER_US, now_ms)
         self.charge(account, cost, now_ms)
@@ -133,7 +133,7 @@ class RequestTimePolicy:
     def charge(self, account: Account, cost: Cost, now_ms: int) -> bool:
         """Charge a request for what has come of it; whether those behind it have to ask."""
         if cost.is_exempt:
-            self._session.rules.costs.exempt_us += int(cost.us + 0.5)
+            self._session.worker.costs.exempt_us += int(cost.us + 0.5)
             return False
         return self._spend(account, cost.us, now_ms, requests=1)
 
@@ -154,7 +154,7 @@ class RequestTimePolicy:
         return is_shut
 
     def _simulate(self, account: Account, us: float, now_ms: int) -> None:
-        self._session.rules.throttling.counts.simulate(account, KIND, us * PERCENT_S_PER_US, now_ms, id(self))
+        self._session.worker.throttling.counts.simulate(account, KIND, us * PERCENT_S_PER_US, now_ms, id(self))
 
     # ---------------------------------------------------------------------------------------------------- responses
 
@@ -164,13 +164,13 @@ class RequestTimePolicy:
         A Fetch is charged by its size next: it has this throttle time, and does not tell it yet.
         """
         account, api = exchange.account, exchange.api
-        rules, api_key = self._session.rules, api.spec.api_key
+        worker, api_key = self._session.worker, api.spec.api_key
         if self._is_priced_by_answer(api):
-            us = size * rules.costs.of_answer_byte[api_key]
+            us = size * worker.costs.of_answer_byte[api_key]
             self._spend(account, us, now_ms)
-            request_us = self._fetch_us(api_key) if api_key == FETCH_KEY else rules.costs.of_request[api_key]
+            request_us = self._fetch_us(api_key) if api_key == FETCH_KEY else worker.costs.of_request[api_key]
             self._simulate(account, us + request_us, now_ms)
-        if not rules.throttling.enforces or not account.is_shut(KIND):
+        if not worker.throttling.enforces or not account.is_shut(KIND):
             return
         throttle_ms = max([bound.check(now_ms) for bound in account.limited(KIND)])
         if exchange.actions & CHARGE:

@@ -41,7 +41,7 @@ class Policies:
         self.fetches = FetchPolicy(session)
         self.topics = TopicsPolicy(session)
         self.costs = RequestTimePolicy(session)
-        self.served = session.rules.served
+        self.served = session.worker.served
         self.drops = False
         """The client has gone, and a request of it has waited for a quota: only those without an answer still go."""
 
@@ -54,7 +54,7 @@ class Policies:
         if api is None:
             if self.restricted and self.login.begins_gssapi(head[1]):
                 return Park(0)
-            return self._answer(self._session.rules.answerer(head[1]), chunk, position, head[0])
+            return self._answer(self._session.worker.answerer(head[1]), chunk, position, head[0])
         request = Request(api, chunk, position, head)
         if self.drops and (dropped := self._drop(request)):
             return dropped
@@ -66,7 +66,7 @@ class Policies:
             ticket.went(now_ms)
             return answer
         cost: Cost | None = None
-        if self._session.rules.costs.on and not self.restricted and api.on_request != AUTHENTICATE:
+        if self._session.worker.costs.on and not self.restricted and api.on_request != AUTHENTICATE:
             cost = self.costs.cost(request, self.produces.prefix if api.on_request == PRODUCE else self.fetches.prefix)
             if cost is None:
                 return request.need_more()
@@ -101,10 +101,10 @@ class Policies:
             field = self.produces.prefix.find(request)
             if field is not None and request.chunk.startswith(ACKS_0, field):
                 return None
-        self._session.rules.throttling.dropped += 1
+        self._session.worker.throttling.dropped += 1
         if not request.missing:
             return Reply(b"")
-        self._session.rules.later(self._session.close)  # the broker must not see a part of it
+        self._session.worker.later(self._session.close)  # the broker must not see a part of it
         return Need(4 + request.size)
 
     def _judge(self, request: Request, now_ms: int) -> Decision:
@@ -118,12 +118,12 @@ class Policies:
         if on_request == AUTHENTICATE:
             return self._log_in(request, now_ms)
         if on_request == ANSWER:
-            answerer = self._session.rules.answerer(request.api.spec.number)
+            answerer = self._session.worker.answerer(request.api.spec.number)
             return self._answer(answerer, request.chunk, request.position, request.size, request.api)
         if on_request == GREET:
             self.login.check_size(request)
         if on_request == LOOK_UP:
-            request.check_size(self._session.rules.find_coordinator_limit, "limits.find_coordinator")
+            request.check_size(self._session.worker.find_coordinator_limit, "limits.find_coordinator")
         identity = self._session.identity
         identity.coordinates = identity.coordinates or on_request == COORDINATE
         return Forward(request.expect_other(identity.account, now_ms))
@@ -172,7 +172,7 @@ class Policies:
             api.requests += 1
             client_id = account.key.client_id
         if isinstance(answerer, NewerApiVersions):
-            self._session.rules.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
+            self._session.worker.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
         local = LocalRequest(chunk[position:end], self._session.identity.user, client_id, self._session.peer)
         return Reply(answerer.answer(local, self._session.answer_locally))
 
@@ -181,15 +181,15 @@ class Policies:
     @property
     def restricted(self) -> bool:
         """The client has to prove who it is, and has not yet."""
-        return self.served is not self._session.rules.served
+        return self.served is not self._session.worker.served
 
     def restrict(self) -> None:
         """Take logins only, until the broker has accepted one: what else comes waits until the client is known."""
-        self.served = self._session.rules.served_before_authentication
+        self.served = self._session.worker.served_before_authentication
         self._session.identity.forget()
 
     def lift_restriction(self) -> None:
-        self.served = self._session.rules.served
+        self.served = self._session.worker.served
 
     def leave(self) -> None:
         """Give every account back: the connection is over."""

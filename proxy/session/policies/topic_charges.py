@@ -7,7 +7,7 @@ from protocol.fields import NO_ID
 from protocol.mutation_answers import TopicResult
 from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry
 from protocol.overlay import CREATE_PARTITIONS, DELETE_TOPICS
-from proxy.session.rules import Rules
+from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
 from quotas.mutations import Buckets, Ruling, TokenBound
@@ -84,20 +84,20 @@ class TopicCharges:
         for charge in self.charged.values():
             self._correct(charge, -charge.partitions, now_ms)
 
-    def settle(self, rules: Rules, api_key: int, outcome: TopicResult) -> None:
+    def settle(self, worker: WorkerState, api_key: int, outcome: TopicResult) -> None:
         """Give back what was not carried out of a topic, and charge what was and had not been asked for so."""
         name, topic_id = outcome.topic
         charge = self.charged.pop(name, None) or self.charged.pop(topic_id, None)
         if charge is None:
             return
-        carried_out = _carried_out(rules, api_key, charge, outcome)
+        carried_out = _carried_out(worker, api_key, charge, outcome)
         if carried_out != charge.partitions:
-            self._correct(charge, carried_out - charge.partitions, rules.clock())
+            self._correct(charge, carried_out - charge.partitions, worker.clock())
         self.account.live_meter.use_of(KIND).used += carried_out
 
-    def stay(self, rules: Rules) -> None:
+    def stay(self, worker: WorkerState) -> None:
         """Leave the topics charged of which nobody says what became of them."""
-        rules.partitions.forget(charge.entry.topic for charge in self.charged.values())
+        worker.partitions.forget(charge.entry.topic for charge in self.charged.values())
         self.account.live_meter.use_of(KIND).used += sum(charge.partitions for charge in self.charged.values())
         self.charged.clear()
 
@@ -113,14 +113,14 @@ class TopicCharges:
                 bucket.record(change, now_ms)
 
 
-def _carried_out(rules: Rules, api_key: int, charge: Charge, outcome: TopicResult) -> int:
+def _carried_out(worker: WorkerState, api_key: int, charge: Charge, outcome: TopicResult) -> int:
     """Return how many partitions were made or deleted, and note how many the topic has now.
 
     Brokers' metadata shows that a moment later, and other connections may have changed the topic meanwhile.
     """
     if outcome.error_code not in _NOT_SURELY_REFUSED:
         return 0
-    partitions, topic = rules.partitions, charge.entry.topic
+    partitions, topic = worker.partitions, charge.entry.topic
     by_name = (outcome.topic[0], NO_ID)
     known = partitions.known((topic, by_name))
     if outcome.error_code or api_key == DELETE_TOPICS:

@@ -62,7 +62,7 @@ class TopicsPolicy:
 
         Raises ProtocolError for one that is too long, or no request of that API.
         """
-        session, limit = self._session, self._session.rules.mutations_limit
+        session, limit = self._session, self._session.worker.mutations_limit
         bounds = self._limited()
         enforced = self._enforced(bounds)
         if not bounds or (request.size > limit and not enforced):
@@ -97,7 +97,7 @@ class TopicsPolicy:
             return None  # the broker refuses it
         if entries.validate_only or not entries.topics:
             return None
-        session, clock = self._session, self._session.rules.clock
+        session, clock = self._session, self._session.worker.clock
         present: dict[Topic, int | None] = {}
         while True:
             account, bounds = session.identity.account, self._limited()
@@ -126,14 +126,14 @@ class TopicsPolicy:
 
     def _limited(self) -> list[TokenBound]:
         """Return the counters of the client that sends now that have a limit, in force or in shadow."""
-        if not self._session.rules.throttling.judges:
+        if not self._session.worker.throttling.judges:
             return []
         bounds = self._session.identity.account.bounds(KIND)
         return [bound for bound in bounds if isinstance(bound, TokenBound) and bound.concerns]
 
     def _enforced(self, bounds: Sequence[TokenBound]) -> bool:
         """Whether what is over a limit waits or is refused, and not only counted."""
-        return self._session.rules.throttling.enforces and any(bound.limit is not None for bound in bounds)
+        return self._session.worker.throttling.enforces and any(bound.limit is not None for bound in bounds)
 
     def _drop(self) -> None:
         """End the work on a request that does not go, or goes without being charged."""
@@ -151,9 +151,9 @@ class TopicsPolicy:
         """
         topics = list(dict.fromkeys(entry.topic for entry in entries.topics))
         if not all_go:
-            tokens = Buckets(bounds).tokens(self._session.rules.clock())
+            tokens = Buckets(bounds).tokens(self._session.worker.clock())
             topics = topics[: max(int(min(tokens + 1, len(topics))), 0)]
-        partitions = self._session.rules.partitions
+        partitions = self._session.worker.partitions
         present.update(partitions.known(topic for topic in topics if topic not in present))
         missing = [topic for topic in topics if topic not in present]
         if not missing:
@@ -165,14 +165,14 @@ class TopicsPolicy:
     def _looked(self, present: dict[Topic, int | None], found: Mapping[Topic, int]) -> None:
         self._look = None
         present.update(found)
-        self._session.resume(Waiting.MUTATION, self._session.rules.clock())
+        self._session.resume(Waiting.MUTATION, self._session.worker.clock())
 
     def _partitions(self, spec: ApiSpec, entry: TopicEntry, present: Mapping[Topic, int | None]) -> int:
         """Return how many partitions a topic is charged for when its request goes; 1 where that is not known."""
         partitions = entry.partitions
         if spec.api_key == CREATE_TOPICS:
             if partitions == DEFAULT_PARTITIONS:
-                partitions = self._session.rules.partitions.default_partitions
+                partitions = self._session.worker.partitions.default_partitions
         else:
             now = present.get(entry.topic)
             if now is None:
@@ -182,7 +182,7 @@ class TopicsPolicy:
 
     def _charged(self, request: Request, charges: TopicCharges, now_ms: int) -> Decision:
         """Forward what is left of a request, or answer it where nothing is."""
-        account, throttling = charges.account, self._session.rules.throttling
+        account, throttling = charges.account, self._session.worker.throttling
         account.meter.use_of(KIND).requests += 1
         charges.note_shadow(now_ms)
         refused, throttle_ms = charges.refused, charges.throttle_ms(now_ms)
@@ -207,11 +207,11 @@ class TopicsPolicy:
 
     def _refuse(self, request: Request, refused: Sequence[TopicEntry], throttle_ms: int, now_ms: int) -> Reply:
         """Answer a request of which nothing is left; in response mode ``delay`` when its throttle time is over."""
-        session, api, rules = self._session, request.api, self._session.rules
+        session, api, worker = self._session, request.api, self._session.worker
         answer = refusal(api.spec, request.correlation_id, throttle_ms, refused)
-        rules.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        worker.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if api.delayed and throttle_ms:
-            rules.throttling.wake(lambda _: session.answer_locally(answer), session.abort, now_ms + throttle_ms)
+            worker.throttling.wake(lambda _: session.answer_locally(answer), session.abort, now_ms + throttle_ms)
             return Reply(None)
         return Reply(answer)
 
@@ -227,7 +227,7 @@ class TopicsPolicy:
 
         Returns the new beginning of the answer, with the topics that were refused here; None: it goes as it came.
         """
-        spec, throttle_ms, rules = exchange.api.spec, exchange.throttle_ms, self._session.rules
+        spec, throttle_ms, worker = exchange.api.spec, exchange.throttle_ms, self._session.worker
         charges = self._unsettled[0]
         refused = charges.refused
         outcomes: list[TopicResult] = []
@@ -241,16 +241,16 @@ class TopicsPolicy:
         for number, outcome in enumerate(outcomes):
             if number % _SETTLED_AT_ONCE == 0:
                 yield
-            rules.errors.note(spec.api_key, outcome.error_code)
-            charges.settle(rules, spec.api_key, outcome)
+            worker.errors.note(spec.api_key, outcome.error_code)
+            charges.settle(worker, spec.api_key, outcome)
         told: list[tuple[TopicEntry, bytes]] = []
         for number, entry in enumerate(refused if is_read else ()):
             if number % _SETTLED_AT_ONCE == 0:
                 yield
             told.append((entry, refused_topic(spec, entry)))
         self._unsettled = self._unsettled[1:]
-        charges.stay(rules)
-        rules.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        charges.stay(worker)
+        worker.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if not refused and not throttle_ms:
             return None
         if told:
@@ -262,7 +262,7 @@ class TopicsPolicy:
         """End with the connection: a request that has not gone is given back, those in flight stay charged."""
         self._drop()
         for charges in self._unsettled:
-            charges.stay(self._session.rules)
+            charges.stay(self._session.worker)
         self._unsettled = ()
         if self._look is not None:
             self._look.wanted = False

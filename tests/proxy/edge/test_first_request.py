@@ -6,7 +6,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.edge.first_request import is_request
 from tests.proxy.playbook import Play, list_offsets, produce, request
 
-RULES = Play().rules
+RULES = Play().worker
 
 
 @pytest.mark.parametrize("first", [list_offsets(1), produce(1, 500_000), request(18, 0, 1), request(18, 99, 1)])

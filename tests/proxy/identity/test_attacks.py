@@ -391,7 +391,7 @@ class TestElevenNames:
     @pytest.mark.parametrize("name", ["<default>", "/", "*", "+", "%", "a/b", "User:alice", ANONYMOUS, "ä" * 16_000])
     def test_odd_names(self, name: str) -> None:
         play = accepted(PLAIN)
-        play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 100_000
+        play.worker.unauthenticated_request_limit = play.session.requests.splitter.limit = 100_000
         play.from_client(authenticate(2, f"\0{name}\0x".encode()))
         play.from_broker(authenticate_answer(2))
         assert play.user == counted_as(name)

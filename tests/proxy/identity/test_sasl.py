@@ -277,7 +277,7 @@ def test_back_pressure_of_the_client_does_not_end_the_reading_of_tokens() -> Non
 @pytest.mark.parametrize(("size", "user"), [(MAX_READ_BYTES, "alice"), (MAX_READ_BYTES + 1, of_mechanism("PLAIN"))])
 def test_a_token_of_any_size_passes_but_a_long_one_is_not_read(raw: bool, size: int, user: str) -> None:
     play = Play(authenticated=False)
-    play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
+    play.worker.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
     token = b"\0alice\0".ljust(size, b"x")
     asked = frame(token) if raw else authenticate(2, token)
     play.from_client(handshake(1, "PLAIN", version=0 if raw else 1))

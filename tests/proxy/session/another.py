@@ -12,7 +12,7 @@ class Another:
         self.play = play
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
-            play.rules,
+            play.worker,
             self.client,
             lambda *_: {},
             lambda _: None,

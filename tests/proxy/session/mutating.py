@@ -87,7 +87,7 @@ class Lagging:
 
 def play_with(limit: float | None = LIMIT, partitions: Partitions | None = None, **options: Any) -> Play:
     play = Play({MUTATION: limit} if limit is not None else None, **options)
-    play.rules.partitions = partitions or Known()
+    play.worker.partitions = partitions or Known()
     return play
 
 

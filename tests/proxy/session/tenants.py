@@ -44,7 +44,7 @@ class Connection:
         self.client, self.broker = FakeWire(), FakeWire()
         self.waiting = False
         session = Session(
-            self.play.rules,
+            self.play.worker,
             self.client,
             lambda *_: ADDRESSES,
             lambda _: None,

@@ -247,7 +247,7 @@ class TestByteByByte:
         play.from_client(handshake(1, "SCRAM-SHA-256", version=0))
         play.from_broker(frame(pack(">ihi", 1, 0, 0)))
         play.from_client(frame(b"n,,n=alice,r=x"))
-        play.rules.unauthenticated_request_limit = limit
+        play.worker.unauthenticated_request_limit = limit
         play.from_broker(frame(self.TOKEN)[:4])
         assert bool(play.rejected) == (limit < len(self.TOKEN))
 
@@ -277,7 +277,7 @@ class TestByteByByte:
     @pytest.mark.long
     def test_what_is_held_takes_no_more_than_it_is(self) -> None:
         play = Play(authenticated=False)
-        play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
+        play.worker.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
         login = request(36, 0, 1, pack(">i", 300_000) + bytes(300_000))
         pieces = [login[at : at + 1] for at in range(200_000)]
         tracemalloc.start()
@@ -290,7 +290,7 @@ class TestByteByByte:
 
 def test_find_coordinator_has_a_limit_of_its_own() -> None:
     play = Play()
-    limit = play.rules.find_coordinator_limit
+    limit = play.worker.find_coordinator_limit
     assert play.from_client(request(10, 4, 1, b"\0" + bytes(limit - 12 - 1 - 2)))
     play.from_client(request(10, 4, 2, bytes(limit)))
     ((side, error),) = play.rejected

@@ -144,7 +144,7 @@ class Stage:
         answerers = dict.fromkeys((DESCRIBE, ALTER), strangers)
         play = Play(policy=policy, authenticated=self.authenticated, answerers=answerers)
         strangers.later = play.loop.later
-        rules = play.rules
+        rules = play.worker
         rules.partitions = Known()
         rules.request_limit, rules.unauthenticated_request_limit = 100 << 20, 512 << 10
         rules.response_limit, rules.gathered_limit = 256 << 20, 8 << 20
@@ -181,7 +181,7 @@ def dear(cases: Iterable[Case]) -> list[str]:
 def tried(stage: Stage) -> list[Served]:
     """The oldest and the newest version of every API."""
     versions: dict[int, list[Served]] = {}
-    for served in stage.play().rules.served.values():
+    for served in stage.play().worker.served.values():
         versions.setdefault(served.spec.api_key, []).append(served)
     return [
         each for served in versions.values() for each in {id(served[0]): served[0], id(served[-1]): served[-1]}.values()
@@ -254,7 +254,7 @@ def test_no_answer_holds_the_loop(size: int) -> None:
 def test_no_change_of_many_topics_holds_the_loop(key: int, refused: float) -> None:
     """All that a request may name, of which some are refused here and all others answered by the broker."""
     spec = max(
-        (each.spec for each in Stage().play().rules.served.values() if each.spec.api_key == key),
+        (each.spec for each in Stage().play().worker.served.values() if each.spec.api_key == key),
         key=lambda each: each.api_version,
     )
     number = 5000

@@ -40,7 +40,7 @@ class Connection:
         self.client, self.broker = FakeWire(), FakeWire()
         play.listener.exemptions = EXEMPT
         self.session = Session(
-            play.rules,
+            play.worker,
             self.client,
             lambda *_: {},
             lambda _: None,
@@ -84,7 +84,7 @@ class Connection:
 )
 def test_no_quota_holds_them_and_they_are_charged_to_nobody(user: str, host: str, client_id: bytes) -> None:
     play = Play(policy=POLICY)
-    play.rules.request_limit = 10**7
+    play.worker.request_limit = 10**7
     Connection(play, user, host).flood(client_id)
     assert play.engine.usage(play.loop.now_ms) == []
     other = Connection(play, user, "192.0.2.9")
@@ -98,7 +98,7 @@ def test_no_quota_holds_them_and_they_are_charged_to_nobody(user: str, host: str
 
 def test_they_wait_for_nobody_whose_counter_is_in_debt() -> None:
     play = Play(policy=POLICY)
-    play.rules.request_limit = 10**7
+    play.worker.request_limit = 10**7
     held = Connection(play, "alice")
     held.send(produce(1, 50 * KIB))
     assert held.client.paused
@@ -120,7 +120,7 @@ def test_a_name_is_no_proof_before_the_login_and_a_client_id_is_not_either() -> 
     again.send(authenticate(2, b"\0mirror\0right"))
     again.answer(authenticate_answer(2))
     assert again.session.identity.user == "mirror"
-    play.rules.request_limit = 10**7
+    play.worker.request_limit = 10**7
     again.flood()
 
 

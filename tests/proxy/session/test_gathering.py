@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import Cause, ProtocolError
 from protocol.overlay import CREATE_TOPICS
-from proxy.session.rules import FREE_BYTES
+from proxy.session.worker_state import FREE_BYTES
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import Play, authenticate, authenticate_answer, frame, handshake, handshake_answer, request
 from tests.proxy.session.another import Another
@@ -36,8 +36,8 @@ def send(another: Another, data: bytes) -> None:
 @pytest.fixture
 def play() -> Play:
     play = Play({QuotaKind.CONTROLLER_MUTATION_RATE: 10.0}, authenticated=False)
-    play.rules.unauthenticated_request_limit = 512 * KIB
-    play.rules.held_requests.most_bytes = 4 * KIB * KIB
+    play.worker.unauthenticated_request_limit = 512 * KIB
+    play.worker.held_requests.most_bytes = 4 * KIB * KIB
     play.session.requests.splitter.limit = 512 * KIB
     return play
 
@@ -51,14 +51,14 @@ def test_halves_of_long_tokens_are_kept_up_to_a_bound_in_all(play: Play) -> None
     strangers = [stranger(play) for _ in range(60)]
     for each in strangers:
         send(each, authenticate(2, TOKEN)[:400_000])
-        assert kept(*strangers) <= play.rules.held_requests.most_bytes + 60 * FREE_BYTES
+        assert kept(*strangers) <= play.worker.held_requests.most_bytes + 60 * FREE_BYTES
     closed = [each for each in strangers if each.session.closed]
     assert len(closed) == 50
     assert {error.cause for _, error in play.rejected} == {Cause.KEPT_TOO_MUCH}
-    assert play.rules.held_requests.bytes == kept(*strangers) == 4_000_000
+    assert play.worker.held_requests.bytes == kept(*strangers) == 4_000_000
     for each in strangers:
         each.session.close()
-    assert play.rules.held_requests.bytes == 0
+    assert play.worker.held_requests.bytes == 0
 
 
 def test_a_login_of_usual_length_ends_well_meanwhile(play: Play) -> None:
@@ -71,7 +71,7 @@ def test_a_login_of_usual_length_ends_well_meanwhile(play: Play) -> None:
         assert not each.session.closed
         assert each.send(whole[-1:]) == whole
     send(large, b"")
-    assert play.rules.held_requests.bytes <= play.rules.held_requests.most_bytes
+    assert play.worker.held_requests.bytes <= play.worker.held_requests.most_bytes
 
 
 def test_so_are_what_comes_behind_a_login_and_tokens_without_headers(play: Play) -> None:
@@ -85,14 +85,14 @@ def test_so_are_what_comes_behind_a_login_and_tokens_without_headers(play: Play)
             another.send(handshake(1, "SCRAM-SHA-256", version=0))
             another.session.answers.feed(frame(pack(">ihi", 1, 0, 0)), play.loop.now_ms)
             send(another, pack(">i", 500_000) + bytes(200_000))
-        assert kept(*crowd) <= play.rules.held_requests.most_bytes + 60 * FREE_BYTES
+        assert kept(*crowd) <= play.worker.held_requests.most_bytes + 60 * FREE_BYTES
 
 
 def test_and_requests_that_are_gathered_behind_a_login(play: Play) -> None:
     crowd = [Another(play) for _ in range(60)]
     for each in crowd:
         send(each, request(CREATE_TOPICS, 4, 1, bytes(200_000))[:150_000])
-        assert kept(*crowd) <= play.rules.held_requests.most_bytes + 60 * FREE_BYTES
+        assert kept(*crowd) <= play.worker.held_requests.most_bytes + 60 * FREE_BYTES
     assert 0 < len([each for each in crowd if each.session.closed]) < 60
 
 
@@ -100,7 +100,7 @@ def test_what_becomes_whole_counts_no_more(play: Play) -> None:
     each = stranger(play)
     whole = authenticate(2, TOKEN[:100_000])
     send(each, whole[:-1])
-    assert play.rules.held_requests.bytes == len(whole) - 1
+    assert play.worker.held_requests.bytes == len(whole) - 1
     each.send(whole[-1:])
     each.session.answers.feed(authenticate_answer(2), play.loop.now_ms)
-    assert play.rules.held_requests.bytes == 0
+    assert play.worker.held_requests.bytes == 0

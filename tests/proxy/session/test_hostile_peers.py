@@ -85,7 +85,7 @@ class Connection:
 class World:
     def __init__(self, *, authenticated: bool) -> None:
         self.play = Play({PRODUCER: LIMIT, CONSUMER: LIMIT})
-        self.play.rules.request_limit = self.play.rules.unauthenticated_request_limit = 10**9
+        self.play.worker.request_limit = self.play.worker.unauthenticated_request_limit = 10**9
         self.authenticated = authenticated
         self.start_ms = self.play.loop.now_ms
         self.passed = {PRODUCER: 0, CONSUMER: 0}
@@ -96,7 +96,7 @@ class World:
     def _connect(self) -> Connection:
         client, broker = FakeWire(), FakeWire()
         session = Session(
-            self.play.rules,
+            self.play.worker,
             client,
             lambda *_: {},
             lambda _: None,

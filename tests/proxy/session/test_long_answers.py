@@ -149,9 +149,9 @@ class TestMetadata:
     def test_is_forwarded_as_it_comes_behind_its_last_broker(self, spec: ApiSpec) -> None:
         """It may be longer than what is gathered, and almost nothing of it is held."""
         play = Play()
-        play.rules.gathered_limit = 2 * CHUNK_BYTES
+        play.worker.gathered_limit = 2 * CHUNK_BYTES
         whole = answer(spec, metadata(topics=1000))
-        assert len(whole) > 5 * play.rules.gathered_limit
+        assert len(whole) > 5 * play.worker.gathered_limit
         play.from_client(ask(spec) + list_offsets(2))
         stream = whole + list_offsets_answer(2)
         out = b""
@@ -177,7 +177,7 @@ class TestMetadata:
 
     def test_of_more_brokers_than_may_be_gathered_closes(self) -> None:
         play = Play()
-        play.rules.gathered_limit = 100_000
+        play.worker.gathered_limit = 100_000
         whole = answer(METADATA_V12, metadata(topics=50, brokers=10_000))
         play.from_client(ask(METADATA_V12))
         for at in range(0, len(whole), 50_000):
@@ -194,7 +194,7 @@ class TestLimits:
     def test_an_answer_too_long_to_be_gathered_closes_before_anything_is_held(self) -> None:
         play = Play()
         play.from_client(ask(FIND_COORDINATOR_V4))
-        play.from_broker(pack(">ii", play.rules.gathered_limit + 1, 1) + bytes(100))
+        play.from_broker(pack(">ii", play.worker.gathered_limit + 1, 1) + bytes(100))
         ((side, error),) = play.rejected
         assert (side, error.cause) == ("broker", Cause.FRAME_TOO_LARGE)
         assert "limits.gathered" in str(error)
@@ -207,7 +207,7 @@ class TestLimits:
 
     def test_one_of_which_only_the_throttle_is_wanted_passes_untold(self) -> None:
         play = Play({PRODUCER: KIB})
-        play.rules.gathered_limit = SLICE_BYTES
+        play.worker.gathered_limit = SLICE_BYTES
         partitions = [{"index": number} for number in range(1000)]
         whole = answer(PRODUCE_V7, {"responses": [{"name": "t", "partition_responses": partitions}]})
         play.from_client(request(0, 7, 1, pack(">hhi", -1, 1, 30_000) + bytes(12 * KIB)))

@@ -131,7 +131,7 @@ def test_a_fetch_that_waits_goes_as_it_came() -> None:
 
 def test_the_rest_of_a_large_produce_comes_without_a_wait() -> None:
     play = produce_quota()
-    play.rules.request_limit = 10**6
+    play.worker.request_limit = 10**6
     whole = produce(1, 100 * KIB)
     play.from_client(whole[: 20 * KIB])
     other = Another(play)

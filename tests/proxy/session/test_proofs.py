@@ -85,7 +85,7 @@ def test_a_connection_for_each_produce_gains_nothing(log_in: Callable[[Play], No
 def test_the_first_request_may_be_of_any_size(log_in: Callable[[Play], None], user: str) -> None:
     play = Play(authenticated=False)
     log_in(play)
-    large = produce(3, 100 * play.rules.unauthenticated_request_limit)
+    large = produce(3, 100 * play.worker.unauthenticated_request_limit)
     begun = play.from_client(large[:500])
     assert begun == QUESTION
     assert serves(play) + play.from_client(large[500:]) == large

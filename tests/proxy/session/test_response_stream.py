@@ -147,7 +147,7 @@ class TestShareFetch:
     def play() -> Play:
         play = fetch_quota()
         limits = advertised_limits(share_groups=True)
-        play.rules.served = play.session.policies.served = serve(limits, "mute")
+        play.worker.served = play.session.policies.served = serve(limits, "mute")
         return play
 
     @staticmethod
@@ -192,7 +192,7 @@ class TestAnsweredWithNothing:
     @pytest.mark.parametrize("version", [0, 1, 3, 4, 7, 11])
     def test_an_answer_as_a_broker_gives_over_its_quota(self, version: int) -> None:
         play = fetch_quota()
-        play.rules.served = play.session.policies.served = serve({1: (0, 17), 12: (0, 4)}, "mute")
+        play.worker.served = play.session.policies.served = serve({1: (0, 17), 12: (0, 4)}, "mute")
         play.from_client(heartbeat(1))
         play.from_broker(heartbeat_answer(1))
         play.from_client(fetch(2))

@@ -99,10 +99,10 @@ def test_any_bytes(seed: int, fetch_max_version: int | None) -> None:
 
 def require_bounds(play: Play) -> None:
     """What a session holds is a chunk and what it had to gather, and no more requests than may be in flight."""
-    requests, answers, rules = play.session.requests, play.session.answers, play.rules
+    requests, answers, worker = play.session.requests, play.session.answers, play.worker
     assert len(play.session.in_flight) <= MAX_IN_FLIGHT
-    assert requests.splitter.held_bytes <= CHUNK_BYTES + max(rules.unauthenticated_request_limit, 2 * MAX_HEADER_BYTES)
-    assert answers.splitter.held_bytes <= CHUNK_BYTES + rules.response_limit
+    assert requests.splitter.held_bytes <= CHUNK_BYTES + max(worker.unauthenticated_request_limit, 2 * MAX_HEADER_BYTES)
+    assert answers.splitter.held_bytes <= CHUNK_BYTES + worker.response_limit
 
 
 GREEDY = [
@@ -161,7 +161,7 @@ def test_any_login(seed: int) -> None:
     closed = known = 0
     for _ in range(ROUNDS):
         play = Play(authenticated=False)
-        play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10_000
+        play.worker.unauthenticated_request_limit = play.session.requests.splitter.limit = 10_000
         for number, step in enumerate(random.choice(LOGINS)):
             from_client = number % 2 == 0
             whole = random.random() < 0.8

@@ -72,7 +72,7 @@ class World:
     def __init__(self, kinds: list[str], response: str) -> None:
         quotas = {QuotaKind.PRODUCER_BYTE_RATE: KIB, QuotaKind.CONSUMER_BYTE_RATE: KIB}
         self.play = Play(quotas, response=response)
-        self.play.rules.unauthenticated_request_limit = self.play.rules.request_limit
+        self.play.worker.unauthenticated_request_limit = self.play.worker.request_limit
         self.to_send = [self._request(kind, number) for number, kind in enumerate(kinds)]
         self.expected = [number for number, kind in enumerate(kinds) if kind != "acks 0"]
         self._at_broker = b""

@@ -34,7 +34,7 @@ class Figures:
 def paced(kind: QuotaKind, mode: str, limit: float, size: int, demand: float) -> Figures:
     """Let requests (or answers) of ``size`` bytes fall due at ``demand`` bytes a second; who is held sends later."""
     play = Play({kind: limit}, mode=mode)
-    play.rules.request_limit = play.rules.response_limit = 10**8
+    play.worker.request_limit = play.worker.response_limit = 10**8
     due: deque[int] = deque()
     next_ms, sent, muted_ms = 0.0, 0, 0
     for now_ms in range(SECONDS * 1000):

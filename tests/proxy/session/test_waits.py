@@ -36,7 +36,7 @@ def fail(*_: object) -> None:
 
 
 def described(connection: Another) -> str | None:
-    return connection.session.ticket.describe(connection.session.rules.clock())
+    return connection.session.ticket.describe(connection.session.worker.clock())
 
 
 @pytest.mark.uncompiled("the fault is put in place of a method")

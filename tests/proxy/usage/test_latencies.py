@@ -29,7 +29,7 @@ def below(latencies: Latencies, key: tuple[int, int]) -> dict[float, int]:
 
 def held(play: Play, key: tuple[int, int]) -> tuple[dict[float, int], int]:
     """The same of what the proxy took, and its sum in ms."""
-    times = play.rules.latencies.proxy_snapshot()[key]
+    times = play.worker.latencies.proxy_snapshot()[key]
     return cumulated(times.counts), times.sum_ms
 
 
@@ -75,7 +75,7 @@ def test_every_answer_of_a_session_is_counted_by_its_api_and_broker() -> None:
         play.from_client(asked)
         play.loop.advance(took_ms)
         play.from_broker(answered)
-    times = play.rules.latencies
+    times = play.worker.latencies
     assert below(times, (PRODUCE, 1)) == {5: 1}
     assert below(times, (FETCH, 1)) == {500: 1}
     assert below(times, (HEARTBEAT, 1)) == {1: 1, 10: 2}
@@ -93,7 +93,7 @@ def test_what_a_request_waits_for_its_quota_is_not_the_brokers_time() -> None:
     play.loop.advance(1)
     play.from_broker(produce_answer(2))
     assert waited_ms > 5000
-    assert below(play.rules.latencies, (PRODUCE, 1)) == {1: 1, 2: 2}
+    assert below(play.worker.latencies, (PRODUCE, 1)) == {1: 1, 2: 2}
 
 
 def test_an_answer_that_comes_in_parts_is_counted_once() -> None:
@@ -102,7 +102,7 @@ def test_an_answer_that_comes_in_parts_is_counted_once() -> None:
     answer = fetch_answer(1, 1000)
     for at in range(0, len(answer), 7):
         play.from_broker(answer[at : at + 7])
-    assert sum(below(play.rules.latencies, (FETCH, 1)).values()) == 1
+    assert sum(below(play.worker.latencies, (FETCH, 1)).values()) == 1
 
 
 class TestTheProxysPart:
@@ -135,7 +135,7 @@ class TestTheProxysPart:
             counts, sum_ms = held(play, (api, 1))
             assert (counts[1], max(counts.values())) == (1, 2)
             assert sum_ms == pytest.approx(waited_ms, abs=10)
-            assert max(below(play.rules.latencies, (api, 1))) <= 25
+            assert max(below(play.worker.latencies, (api, 1))) <= 25
 
     def test_what_lacks_bytes_of_the_client_s_is_not_held(self) -> None:
         play = Play()
@@ -154,7 +154,7 @@ class TestTheProxysPart:
         play.loop.advance(5)
         play.from_broker(produce_answer(1) + produce_answer(2))
         assert held(play, (PRODUCE, 1)) == ({50: 2}, 80)
-        assert below(play.rules.latencies, (PRODUCE, 1)) == {10: 2}
+        assert below(play.worker.latencies, (PRODUCE, 1)) == {10: 2}
 
     def test_an_answer_that_is_held_for_a_mute_and_what_stands_behind_it(self) -> None:
         play = fetch_quota(response="delay")
@@ -164,7 +164,7 @@ class TestTheProxysPart:
         play.loop.advance(60_000)
         assert play.client.take().endswith(list_offsets_answer(2))
         for api in (FETCH, LIST_OFFSETS):
-            assert below(play.rules.latencies, (api, 1)) == {25: 1}
+            assert below(play.worker.latencies, (api, 1)) == {25: 1}
             counts, sum_ms = held(play, (api, 1))
             assert (counts, 1000 < sum_ms < 2500) == ({2500: 1}, True)
 
@@ -179,7 +179,7 @@ class TestTheProxysPart:
                 waited_ms += 10 * (4 - number)  # of those that wait still
             assert play.broker.take() == produce(number, 100)
             play.from_broker(produce_answer(number))
-        times = play.rules.latencies.proxy_snapshot()[PRODUCE, 1]
+        times = play.worker.latencies.proxy_snapshot()[PRODUCE, 1]
         assert sum(times.counts) == 3
         assert times.counts[0] == 1
         assert times.sum_ms == pytest.approx(waited_ms, abs=20)

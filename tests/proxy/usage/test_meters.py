@@ -166,7 +166,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
     play, chance = produce_quota(), random.Random(seed)
     wire = FakeWire()
     other = Session(
-        play.rules,
+        play.worker,
         wire,
         lambda *_: {},
         lambda _: None,
@@ -222,9 +222,9 @@ def test_clients_whose_names_find_no_room_share_a_meter_of_their_user_until_othe
 def test_names_of_any_length_take_no_more_than_short_ones(authenticated: bool) -> None:
     """The client-id, the transactional id and the user, in what a connection keeps, its meters and its counters."""
     play = Play(policy=Policy({Entity(client_id=Default.DEFAULT): {PRODUCER: 1e6, CONSUMER: 1e6}}))
-    play.rules.request_limit = play.rules.unauthenticated_request_limit = 10**6
+    play.worker.request_limit = play.worker.unauthenticated_request_limit = 10**6
     play = Play(engine=play.engine, authenticated=authenticated)
-    play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
+    play.worker.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
     name = b"x" * 32_000 + "🎈".encode()
     play.from_client(request(18, 2, 1, client_id=name) + produce(2, 10, client_id=name))
     play.from_client(request(1, 11, 3, pack(">iiiibiiiih", -1, 500, 1, 9, 0, 0, -1, 0, 0, 0), client_id=name))

@@ -29,7 +29,7 @@ COORDINATOR_VERSIONS = [spec for spec in SPECS.values() if spec.api_key == FIND_
 
 
 def counted(play: Play) -> dict[tuple[int, int], int]:
-    return dict(play.rules.errors.snapshot())
+    return dict(play.worker.errors.snapshot())
 
 
 def test_names_are_those_of_kafka() -> None:

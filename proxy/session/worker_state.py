@@ -52,7 +52,7 @@ class HeldRequests:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Rules:
+class WorkerState:
     """Settings and state of all sessions of a worker; set once, read on the hot path."""
 
     engine: Engine
