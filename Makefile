@@ -84,7 +84,8 @@ test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 
 # Files in their own order: xdist's (most tests first) ends with those of one long test, for which one worker waits.
 test-integration: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 -m 'integration and not matrix and not alone'
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 -m 'integration and not matrix and not alone and not waits'
+	$(BIN)/pytest -n 3 --dist loadfile --durations=15 -m 'integration and not matrix and waits'
 	$(BIN)/pytest --durations=15 -m 'integration and not matrix and alone'
 
 test-integration-compiled: setup $(COMPILED)/.installed  ## the same, compiled

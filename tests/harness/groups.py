@@ -28,12 +28,22 @@ class GroupRun:
     members: int
     events: Sequence[Event]
     stderr: str
+    window_s: float = WINDOW_S
 
     @classmethod
-    def of(cls, client: ClientProcess, *, limit: int, partitions: int, members: int, timeout_s: float) -> "GroupRun":
+    def of(
+        cls,
+        client: ClientProcess,
+        *,
+        limit: int,
+        partitions: int,
+        members: int,
+        timeout_s: float,
+        window_s: float = WINDOW_S,
+    ) -> "GroupRun":
         """When the program has ended."""
         client.event("closing", timeout_s)
-        return cls(limit, partitions, members, list(client.events), client.stderr())
+        return cls(limit, partitions, members, list(client.events), client.stderr(), window_s)
 
     @cached_property
     def series(self) -> Series:
@@ -84,9 +94,9 @@ class GroupRun:
         and over many, whose ends come to lie within bursts, the trend says more.
         """
         settled_s = self.settled_s if settled_s is None else settled_s
-        begin_s = self.series.start_s() + WINDOW_S - LEAD_S
-        begin_s += max(ceil((settled_s - begin_s) / WINDOW_S), 0) * WINDOW_S
-        end_s = begin_s + windows * WINDOW_S
+        begin_s = self.series.start_s() + self.window_s - LEAD_S
+        begin_s += max(ceil((settled_s - begin_s) / self.window_s), 0) * self.window_s
+        end_s = begin_s + windows * self.window_s
         if self.series.end_s() < end_s - 2 * REPORT_S:
             raise ValueError(f"the group was settled too late, at {settled_s:.1f} s")
         measure = self.series.rate if windows < TREND_WINDOWS else self.series.trend

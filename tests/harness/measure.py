@@ -17,7 +17,12 @@ from typing import Final, Self
 WINDOW_S: Final = 11.0
 MEASURED_WINDOWS: Final = 3
 MEASURED_S: Final = WINDOW_S * (1 + MEASURED_WINDOWS)
-LONGEST_PERIOD: Final = 12 / 11  # from a burst to the next, in windows
+SHORT_SAMPLES: Final = 3
+SHORT_WINDOW_S: Final = 3.0
+SHORT_WINDOW: Final = {"quotas": {"window": {"samples": SHORT_SAMPLES, "size": "1s"}}}
+"""Settings of a window for tests whose rule does not depend on how long it is."""
+LONGEST_PERIOD_S: Final = WINDOW_S + 1.0  # from a burst to the next: the window and a sample
+SHORT_PERIOD_S: Final = SHORT_WINDOW_S + 1.0
 SETTLING_STEPS: Final = 3  # the rate that begins of bursts are found with is the rate between them
 LEAD_S: Final = 0.5  # the measurement begins and ends in the trickle that comes before a burst
 END_SLACK_S: Final = 3.0  # a throttled client has nothing to report for so long
@@ -70,32 +75,33 @@ class Series:
         moments = sum((step - middle) * total for step, total in enumerate(totals))
         return moments / sum((step - middle) ** 2 for step in range(count)) / TREND_STEP_S
 
-    def rate_by_bursts(self, from_s: float, to_s: float, window_s: float = WINDOW_S) -> float:
+    def rate_by_bursts(self, from_s: float, to_s: float, period_s: float = LONGEST_PERIOD_S) -> float:
         """Bytes per second from the first begin of a burst between two moments to the last one.
+
+        Bursts begin ``period_s`` apart at the most.
 
         Raises ValueError if the series ends before.
         """
         if self._at_s[-1] < to_s - END_SLACK_S:
             raise ValueError(f"the series ends {to_s - self._at_s[-1]:.1f} s before its last window does")
-        period_s = window_s * LONGEST_PERIOD
         rate = self.rate(from_s, to_s)
         for _ in range(SETTLING_STEPS):
             first_s = self._begin_of_burst_s(from_s, from_s + period_s, rate)
             rate = self.rate(first_s, self._begin_of_burst_s(to_s - period_s, to_s, rate))
         return rate
 
-    def steady_rate(self, windows: int = MEASURED_WINDOWS) -> float:
+    def steady_rate(self, windows: int = MEASURED_WINDOWS, window_s: float = WINDOW_S) -> float:
         """`rate_by_bursts` within the windows (three: 33 s) that follow the first one."""
-        return self.rate_by_bursts(*self.steady_span_s(windows))
+        return self.rate_by_bursts(*self.steady_span_s(windows, window_s), window_s + 1.0)
 
-    def has_steady_rate(self) -> bool:
-        """Whether the three windows are over already; for a series that is still growing."""
-        return not self.is_empty() and self._at_s[-1] >= self.steady_span_s()[1]
+    def has_steady_rate(self, windows: int = MEASURED_WINDOWS, window_s: float = WINDOW_S) -> bool:
+        """Whether these windows are over already; for a series that is still growing."""
+        return not self.is_empty() and self._at_s[-1] >= self.steady_span_s(windows, window_s)[1]
 
-    def steady_span_s(self, windows: int = MEASURED_WINDOWS) -> tuple[float, float]:
+    def steady_span_s(self, windows: int = MEASURED_WINDOWS, window_s: float = WINDOW_S) -> tuple[float, float]:
         """What `steady_rate` measures, as moments of the monotonic clock."""
-        first = self.start_s() + WINDOW_S - LEAD_S
-        return first, first + windows * WINDOW_S
+        first = self.start_s() + window_s - LEAD_S
+        return first, first + windows * window_s
 
     def _begin_of_burst_s(self, from_s: float, to_s: float, rate: float) -> float:
         """The moment between these two at which the total is furthest below a line of that rate."""

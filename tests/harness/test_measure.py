@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from quotas.rate import Window
-from tests.harness.measure import MEASURED_WINDOWS, SAMPLE_S, WINDOW_S, Series
+from tests.harness.measure import MEASURED_WINDOWS, SAMPLE_S, SHORT_SAMPLES, WINDOW_S, Series
 from tests.reference.request_level import Counter
 
 LIMIT = 200_000
@@ -40,7 +40,7 @@ def paced(speed: Callable[[float], float], window: Window, duration_s: float, li
     return series
 
 
-@pytest.mark.parametrize("window", [Window(), Window(6, 500)], ids=["default", "short"])
+@pytest.mark.parametrize("window", [Window(), Window(6, 500), Window(SHORT_SAMPLES)], ids=["default", "fine", "short"])
 @pytest.mark.parametrize("fast", [400_000, 2_000_000, 20_000_000])
 @pytest.mark.parametrize("slow", [30_000, 100_000, 250_000])
 @pytest.mark.parametrize("slow_windows", [0.0, 0.3, 0.8])
@@ -48,10 +48,11 @@ def test_steady_rate_does_not_depend_on_how_a_client_begins(
     window: Window, fast: int, slow: int, slow_windows: float
 ) -> None:
     window_s = window.keep_ms / 1000
+    period_s = window_s + window.size_ms / 1000
     series = paced(lambda now_s: slow if now_s < slow_windows * window_s else fast, window, 6 * window_s)
     for phase in (0.0, 0.3, 0.6, 0.9):
         begin_s = (1 + phase) * window_s
-        assert series.rate_by_bursts(begin_s, begin_s + 4 * window_s, window_s) == pytest.approx(LIMIT, rel=0.025)
+        assert series.rate_by_bursts(begin_s, begin_s + 4 * window_s, period_s) == pytest.approx(LIMIT, rel=0.025)
 
 
 def test_steady_rate_finds_what_is_let_through_too_much() -> None:

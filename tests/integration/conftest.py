@@ -9,13 +9,14 @@ import pytest
 from tests.harness.configs import KafkaConfigs
 from tests.harness.jars import ZOOKEEPER_TOOLS
 from tests.harness.kafka import KafkaCluster
+from tests.harness.measure import SHORT_SAMPLES
 from tests.harness.secure import SecureCluster
 from tests.integration.identity import USERS
 from tests.integration.old_kafka import OldKafka, started
 
 # Sparse on purpose: a port stands for a node id, not for a position.
 NODE_IDS = (1, 5, 42)
-SHORT_WINDOW_SAMPLES = 6
+SHORT_WINDOW_SAMPLES = SHORT_SAMPLES
 
 _numbers = count(1)
 

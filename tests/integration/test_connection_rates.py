@@ -15,7 +15,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.storm import Storm
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 
-pytestmark = [pytest.mark.integration, pytest.mark.alone]
+pytestmark = [pytest.mark.integration, pytest.mark.waits]
 
 SAMPLES = 6
 LIMIT_PER_S = 10
@@ -97,18 +97,42 @@ async def as_many_as_are_taken(address: Address, source: str) -> Attempts:
     return attempts
 
 
-async def side_by_side(own: Address, proxied: Address, source: str, *, steady: bool) -> tuple[Attempts, Attempts]:
-    load = steadily if steady else as_many_as_are_taken
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(load(address, source)) for address in (own, proxied)]
-    return tasks[0].result(), tasks[1].result()
+@dataclass(frozen=True, slots=True)
+class Both:
+    """What became of the same attempts at the broker and through the proxy."""
+
+    own: Attempts
+    proxied: Attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    by_address: Both
+    by_listener: Both
+
+
+@pytest.fixture(scope="module")
+def scene(rated: KafkaCluster, sluice: SluiceProcess) -> Scene:
+    """All at the same time."""
+
+    async def run() -> Scene:
+        own, proxied = rated.nodes[0].endpoints[RATED].direct, sluice.listeners[RATED].brokers[0]
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(steadily(rated.direct(0), BY_NAME)),
+                group.create_task(steadily(sluice.broker_addresses[0], BY_NAME)),
+                group.create_task(as_many_as_are_taken(own, BY_DEFAULT)),
+                group.create_task(as_many_as_are_taken(proxied, BY_DEFAULT)),
+            ]
+        first, second, third, fourth = (task.result() for task in tasks)
+        return Scene(Both(first, second), Both(third, fourth))
+
+    return asyncio.run(run())
 
 
 @pytest.mark.timeout(240)
-def test_an_address_is_served_as_often_as_by_a_broker_with_the_same_quota(
-    rated: KafkaCluster, sluice: SluiceProcess
-) -> None:
-    own, proxied = asyncio.run(side_by_side(rated.direct(0), sluice.broker_addresses[0], BY_NAME, steady=True))
+def test_an_address_is_served_as_often_as_by_a_broker_with_the_same_quota(scene: Scene, sluice: SluiceProcess) -> None:
+    own, proxied = scene.by_address.own, scene.by_address.proxied
     assert proxied.served == pytest.approx(own.served, rel=TOLERANCE)
     assert proxied.refused == pytest.approx(own.refused, rel=TOLERANCE)
     assert own.served < BURST + (DURATION_S + 1) * LIMIT_PER_S, "the load is more than the quota"
@@ -119,10 +143,8 @@ def test_an_address_is_served_as_often_as_by_a_broker_with_the_same_quota(
 
 
 @pytest.mark.timeout(240)
-def test_a_listener_takes_as_many_as_a_broker_with_the_same_limit(rated: KafkaCluster, sluice: SluiceProcess) -> None:
-    own_address = rated.nodes[0].endpoints[RATED].direct
-    proxied_address = sluice.listeners[RATED].brokers[0]
-    own, proxied = asyncio.run(side_by_side(own_address, proxied_address, BY_DEFAULT, steady=False))
+def test_a_listener_takes_as_many_as_a_broker_with_the_same_limit(scene: Scene, sluice: SluiceProcess) -> None:
+    own, proxied = scene.by_listener.own, scene.by_listener.proxied
     assert (own.refused, proxied.refused) == (0, 0)
     # A run ends within a wait or just behind one: more than a second's worth of what may differ is said by that.
     assert proxied.served == pytest.approx(own.served, rel=2 * TOLERANCE)

@@ -27,9 +27,11 @@ from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
 from tests.protocol.encode import encode_request
 
 QUOTA = "controller_mutation_rate"
-LIMIT = 5.0
+LIMIT = 2.0
+"""Less than a slow machine makes."""
+JAVA_LIMIT = 5.0
 TOLERANCE = 0.05
-STORM_S = 16.0
+STORM_S = 15.0
 CREATE = key_version(CREATE_TOPICS, 7)
 OLD_CREATE = key_version(CREATE_TOPICS, 5)
 CLIENTS = ("own", "own-old", "proxied", "proxied-old", "kafka-python", "confluent", "aiokafka", "java")
@@ -47,7 +49,8 @@ class Storm:
 
 @pytest.fixture(scope="module")
 def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
-    entries = "".join(f"  - {{entity: {{client-id: {name}}}, {QUOTA}: {LIMIT}}}\n" for name in CLIENTS)
+    limits = dict.fromkeys(CLIENTS, LIMIT) | {"java": JAVA_LIMIT}
+    entries = "".join(f"  - {{entity: {{client-id: {name}}}, {QUOTA}: {limit}}}\n" for name, limit in limits.items())
     window = {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}
     settings = {"quotas": {"controller_window": window}}
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=f"quotas:\n{entries}", settings=settings) as running:
@@ -77,7 +80,7 @@ def most(seconds: float) -> float:
     return LIMIT * (SHORT_WINDOW_SAMPLES + seconds) + 1
 
 
-@pytest.mark.alone
+@pytest.mark.waits
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_a_storm_of_topics_is_held_as_by_the_broker_itself(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
@@ -246,7 +249,7 @@ def with_aiokafka(bootstrap: str, seconds: float) -> Storm:
 CLIENT_IDS = {with_kafka_python: "kafka-python", with_confluent: "confluent", with_aiokafka: "aiokafka"}
 
 
-@pytest.mark.alone
+@pytest.mark.waits
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
@@ -257,7 +260,7 @@ CLIENT_IDS = {with_kafka_python: "kafka-python", with_confluent: "confluent", wi
 def test_clients_get_along_with_it(sluice: SluiceProcess, client: Any) -> None:
     """kafka-python is refused; librdkafka and aiokafka speak a version that is not, and wait."""
     begin_s = time.monotonic()
-    found: Storm = client(sluice.bootstrap, 10.0)
+    found: Storm = client(sluice.bootstrap, 8.0)
     seconds = time.monotonic() - begin_s
     assert (found.refused > 0) is (client is with_kafka_python)
     assert LIMIT * SHORT_WINDOW_SAMPLES < 2 * found.accepted <= most(seconds) + 1
@@ -289,7 +292,7 @@ def test_kafka_python_describes_the_quorum(cluster: KafkaCluster, sluice: Sluice
     assert partition["leader_id"] == same["leader_id"]
 
 
-@pytest.mark.alone
+@pytest.mark.waits
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_java_repeats_what_is_refused_until_all_is_done(sluice: SluiceProcess) -> None:
@@ -308,7 +311,7 @@ def test_java_repeats_what_is_refused_until_all_is_done(sluice: SluiceProcess) -
 @pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_java_with_an_old_broker(old_cluster: KafkaCluster) -> None:
-    quotas = f"quotas:\n  - {{entity: {{client-id: java}}, {QUOTA}: {LIMIT}}}\n"
+    quotas = f"quotas:\n  - {{entity: {{client-id: java}}, {QUOTA}: {JAVA_LIMIT}}}\n"
     with SluiceProcess(old_cluster.bootstrap, old_cluster.node_ids, quotas=quotas) as running:
         run_java("3.9.2", running.bootstrap, "java", topics=40, partitions=2)
         assert running.metrics().value("sluice_quota_mutations_total", client_id="java") == 80 + 40 + 120
@@ -317,14 +320,15 @@ def test_java_with_an_old_broker(old_cluster: KafkaCluster) -> None:
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_in_shadow_nothing_is_refused_and_all_is_counted(cluster: KafkaCluster) -> None:
-    quotas = f"quotas:\n  - {{entity: {{client-id: storm}}, {QUOTA}: {LIMIT}}}\n"
+    quotas = f"quotas:\n  - {{entity: {{client-id: storm}}, {QUOTA}: 0.1}}\n"
     settings = {"quotas": {"mode": "shadow", "controller_window": {"samples": 1, "size": "1s"}}}
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas, settings=settings) as running:
         found = storm(running.broker_addresses[cluster.node_ids[0]], "storm", CREATE, 3.0)
         metrics = running.metrics()
     assert found.refused == 0
+    assert found.accepted > 1, "more than the quota allows"
     assert metrics.value("sluice_quota_mutations_total", client_id="storm") == found.accepted
-    assert (metrics.value("sluice_quota_throttled_responses_total", client_id="storm") > 0) is (found.accepted > 20)
+    assert metrics.value("sluice_quota_throttled_responses_total", client_id="storm") > 0
 
 
 @pytest.mark.integration

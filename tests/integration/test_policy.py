@@ -14,7 +14,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.waits]
 
 # Two seconds' worth may go at once, instead of ten: rates show within seconds.
 SHORT_WINDOW = {"quotas": {"window": {"samples": 3, "size": "1s"}}}
@@ -46,42 +46,41 @@ def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
 
 
 def test_defaults_and_precedence(sluice: SluiceProcess, topic: str) -> None:
-    """The most specific entry wins, whatever the others allow; a default gives each client-id a counter of its own."""
+    """The most specific entry wins, whatever the others allow; a default gives each client-id a counter of its own.
+
+    Two clients with one client-id get together what one would get.
+    """
     _change(sluice, PRECEDENCE, configured=4)
     expected = {"plain": 100_000, "vip": 400_000, "someone": 200_000, "someone-else": 200_000}
-    loads = run_loads([_shape(sluice, topic, client_id) for client_id in expected], duration_s=3 * WINDOW_S + 0.5)
+    clients = [*expected, "shared", "shared"]
+    loads = run_loads([_shape(sluice, topic, client_id) for client_id in clients], duration_s=3 * WINDOW_S + 0.5)
     limits = {client_id: _limit(sluice, client_id) for client_id in expected}
-    rates = {client_id: _settled_rate(load) for client_id, load in zip(expected, loads, strict=True)}
+    rates = {client_id: _settled_rate(load) for client_id, load in zip(expected, loads, strict=False)}
+    shared = [_settled_rate(load) for load in loads[-2:]]
+    assert sum(shared) == pytest.approx(200_000, rel=TOLERANCE)
+    assert min(shared) > 0
     assert limits == expected
     assert rates == {client_id: pytest.approx(limit, rel=TOLERANCE) for client_id, limit in expected.items()}
-
-
-def test_one_client_id_is_one_quota(sluice: SluiceProcess, topic: str) -> None:
-    """Two clients with one client-id get together what one would get."""
-    _change(sluice, _limit_of("shared", 200_000), configured=1)
-    both = [_shape(sluice, topic, "shared"), _shape(sluice, topic, "shared")]
-    rates = [_settled_rate(load) for load in run_loads(both, duration_s=3 * WINDOW_S + 0.5)]
-    assert sum(rates) == pytest.approx(200_000, rel=TOLERANCE)
-    assert min(rates) > 0
 
 
 def test_changed_quota_is_in_force_within_a_second(sluice: SluiceProcess, topic: str) -> None:
     """And no connection is closed for it: the load goes on, on the connection it has."""
     _change(sluice, _limit_of("changing", 100_000), configured=1)
     load = Load()
-    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "changing"), 5 * WINDOW_S), daemon=True)
+    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "changing"), 4 * WINDOW_S), daemon=True)
     running.start()
     wait_until(lambda: _limit(sluice, "changing") == 100_000, "load under the first quota")
     time.sleep(WINDOW_S)
-    sluice.write_quotas(_limit_of("changing", 500_000))
     changed_s = time.monotonic()
+    sluice.write_quotas(_limit_of("changing", 500_000))
     wait_until(lambda: _limit(sluice, "changing") == 500_000, "the new limit in force", timeout_s=5.0)  # a busy machine
+    in_force_s = time.monotonic()
     running.join()
     series = load.series()
     assert load.errors == []
     assert len(load.connections) == 1
     assert series.rate(changed_s - 1.0, changed_s) < 200_000
-    assert 400_000 < series.rate(changed_s, changed_s + 3 * WINDOW_S) < 650_000
+    assert 400_000 < series.rate(in_force_s, in_force_s + 2 * WINDOW_S) < 700_000
 
 
 def test_a_signal_lets_everybody_go_and_another_holds_them_again(sluice: SluiceProcess, topic: str) -> None:
@@ -93,7 +92,7 @@ def test_a_signal_lets_everybody_go_and_another_holds_them_again(sluice: SluiceP
     )
     _change(sluice, quotas, configured=2)
     load = Load()
-    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "turned-1"), 5 * WINDOW_S), daemon=True)
+    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "turned-1"), 3.5 * WINDOW_S), daemon=True)
     running.start()
     time.sleep(2 * WINDOW_S)
     sluice.signal(signal.SIGUSR1)
@@ -103,11 +102,11 @@ def test_a_signal_lets_everybody_go_and_another_holds_them_again(sluice: SluiceP
     series = load.series()
     assert (load.errors, len(load.connections)) == ([], 1)
     assert series.rate(turned_s - 2.0, turned_s) < 200_000
-    assert series.rate(turned_s + 0.5, turned_s + WINDOW_S) > 400_000
+    assert series.rate(turned_s + 0.5, turned_s + WINDOW_S) > 200_000
     time.sleep(WINDOW_S + 1)  # the window counts as it is; what is older is owed by nobody
     sluice.signal(signal.SIGUSR2)
     wait_until(lambda: sluice.metrics().value("sluice_quota_mode", mode="enforce") == 1, "enforced", timeout_s=5.0)
-    (held, free) = run_loads([_shape(sluice, topic, "turned-2"), _shape(sluice, topic, "free")], 3 * WINDOW_S)
+    (held, free) = run_loads([_shape(sluice, topic, "turned-2"), _shape(sluice, topic, "free")], 1.5 * WINDOW_S)
     assert held.throttled_share(turned_s, time.monotonic()) > 0
     assert (free.errors, free.throttled_share(turned_s, time.monotonic())) == ([], 0)
 

@@ -17,15 +17,17 @@ from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import MEASURED_S, LogMeter, Series, log_bytes
+from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, Series, log_bytes
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.alone]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.waits]
 
 MB = 1_000_000
 TOLERANCE = 0.05
-LONGEST_S = 2 * MEASURED_S  # an upper bound: the clients are asked to stop when each has been measured
+WINDOWS = 6
+MEASURED_S = SHORT_WINDOW_S * (1 + WINDOWS)
+LONGEST_S = 90.0  # an upper bound: the clients are asked to stop when each has been measured
 THROTTLED_S = MEASURED_S / 5  # what is let through at once takes a busy machine a part of the time
 PACE_BYTES_PER_S = 200_000
 FETCH_BYTES = 65_536
@@ -33,7 +35,7 @@ PACED_PRODUCER = "paced-producer"
 PACED_CONSUMER = "paced-consumer"
 SILENT = {f"greedy-producer-{AIOKAFKA.name}"}
 """These clients do not say what they were told."""
-FILL_BYTES = 320 * MB
+FILL_BYTES = 200 * MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,10 @@ def runs(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[Runs
     filled = fresh_name("filled")
     cluster.create_topic(filled, leader=NODE_IDS[0])
     _fill(cluster, filled)
-    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=_quotas(greed)) as sluice, ExitStack() as stack:
+    with (
+        SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=_quotas(greed), settings=SHORT_WINDOW) as sluice,
+        ExitStack() as stack,
+    ):
         topics = {name: fresh_name(name) for name in [*map(_producer, greed.producers), PACED_PRODUCER]}
         clients = _start(cluster, sluice, greed, filled, topics, stack)
         meters = {name: stack.enter_context(LogMeter(cluster.log_folder(topic))) for name, topic in topics.items()}
@@ -103,7 +108,7 @@ def runs(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[Runs
 
 
 def test_the_greedy_are_held_to_their_quotas(runs: Runs) -> None:
-    rates = {name: runs.series[name].steady_rate() for name in runs.limits}
+    rates = {name: runs.series[name].steady_rate(WINDOWS, SHORT_WINDOW_S) for name in runs.limits}
     assert rates == pytest.approx(runs.limits, rel=TOLERANCE)
     assert {name: runs.throttled[name] for name in runs.limits if runs.throttled[name] < THROTTLED_S} == {}
     assert {name for name in runs.limits if not runs.told_ms[name]} <= SILENT
@@ -112,7 +117,7 @@ def test_the_greedy_are_held_to_their_quotas(runs: Runs) -> None:
 def test_paced_neighbours_keep_their_pace(runs: Runs) -> None:
     """The quota of the neighbours' client-ids is none of their business, though they share brokers and the proxy."""
     paced = (PACED_PRODUCER, PACED_CONSUMER)
-    rates = {name: runs.series[name].steady_rate() for name in paced}
+    rates = {name: runs.series[name].steady_rate(WINDOWS, SHORT_WINDOW_S) for name in paced}
     assert rates == pytest.approx(dict.fromkeys(paced, PACE_BYTES_PER_S), rel=TOLERANCE)
     assert {runs.throttled[name] for name in paced} == {0}
 
@@ -150,7 +155,7 @@ def _start(
 
 
 def _is_measured(seen: Series | None, client: ClientProcess) -> bool:
-    return (seen or _received(client)).has_steady_rate()
+    return (seen or _received(client)).has_steady_rate(WINDOWS, SHORT_WINDOW_S)
 
 
 def _received(client: ClientProcess) -> Series:

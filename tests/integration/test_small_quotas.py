@@ -23,7 +23,7 @@ from tests.harness.wire import Address
 from tests.integration.conftest import fresh_name
 from tests.integration.filled import filled_topic
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.waits
 
 SIDES = ("own", "sluice")
 MOST = 1.1
