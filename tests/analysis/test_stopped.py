@@ -76,7 +76,11 @@ def after(said: Sequence[str], begin: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "last"), [(signal.SIGTERM, 0, []), (signal.SIGINT, interrupt.EXIT_STATUS, ["stopped"])]
+    ("number", "status", "last"),
+    [
+        (signal.SIGTERM, 0, []),
+        pytest.param(signal.SIGINT, interrupt.EXIT_STATUS, ["stopped"], marks=pytest.mark.matrix),
+    ],
 )
 def test_ingestion_is_stopped(
     tmp_path: Path, warehouse: str, number: signal.Signals, status: int, last: list[str]
@@ -91,7 +95,7 @@ def test_ingestion_is_stopped(
         assert running.found() == [f"{warehouse}: 20 documents, 20 rows"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.matrix), signal.SIGINT])
 def test_ingestion_is_stopped_in_a_batch(tmp_path: Path, warehouse: str, number: signal.Signals) -> None:
     """Spark cannot search what a query that it stops has failed of: that were a thousand lines."""
     (tmp_path / "files").mkdir()

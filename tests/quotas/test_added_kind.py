@@ -65,6 +65,7 @@ def test_the_quota_file_the_counters_usage_records_and_metrics_have_it(kind: str
 
 
 @pytest.mark.spark
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["request_percentage"], indirect=True)
 def test_the_analysis_has_it(kind: str, tmp_path: Path) -> None:
     checked(kind, tmp_path, "tests/analysis/added_kind.py")
