@@ -1,7 +1,7 @@
 """Makes gold for hours with new batches."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -48,12 +48,15 @@ class _Builder:
         due = sorted(self._due(name, stored, known.hours))
         if due:
             inventory.write(self._folder, name, known._replace(day=None))
-            with self._settings(sum(self._folder.size_bytes(f"usage/{name}/hour={hour}") for hour in due)):
-                self._hours(name, due)
+            places = self._places(name, due)
+            few = self._few(places)
+            with self._settings(few):
+                self._hours(name, due, places, few)
             known = Inventory({**known.hours, **{hour: stored[hour] for hour in due}})
             inventory.write(self._folder, name, known)
         if name < self._newest and known.day != sorted(stored):
-            self._day(name)
+            with self._settings(self._few([f"gold/{table.name}_hour/{name}" for table in TABLES])):
+                self._day(name)
             inventory.write(self._folder, name, known._replace(day=sorted(stored)))
         if due:
             took_s = time.monotonic() - begun  # noqa: TID251  as above
@@ -77,10 +80,10 @@ class _Builder:
         return {hour: sorted(batches) for hour, batches in found.items()}
 
     @contextmanager
-    def _settings(self, size_bytes: int) -> Iterator[None]:
-        """Run queries of so many bytes of rows without code generation, if they are few; days and ingestion have it."""
+    def _settings(self, few: bool) -> Iterator[None]:
+        """Run queries of few rows without code generation; ingestion has it."""
         before = {key: str(self._spark.conf.get(key)) for key in _NO_CODEGEN}
-        for key, value in _NO_CODEGEN.items() if size_bytes <= _FEW_BYTES else ():
+        for key, value in _NO_CODEGEN.items() if few else ():
             self._spark.conf.set(key, value)
         try:
             yield
@@ -88,27 +91,36 @@ class _Builder:
             for key, value in before.items():
                 self._spark.conf.set(key, value)
 
-    def _hours(self, name: str, due: list[str]) -> None:
+    def _few(self, places: Iterable[str]) -> bool:
+        return sum(map(self._folder.size_bytes, places)) <= _FEW_BYTES
+
+    def _places(self, name: str, due: list[str]) -> list[str]:
+        """Return the folders of rows of hours and of those before them, whose windows end in them."""
+        wanted = {(name, hour) for hour in due} | {_before(name, hour) for hour in due}
+        places = [f"usage/{date_}/hour={hour}" for date_, hour in sorted(wanted)]
+        return [place for place in places if self._folder.exists(place)]
+
+    def _hours(self, name: str, due: list[str], places: list[str], few: bool) -> None:
         condition = (
             f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
         )
-        usage, there = self._usage(name, due)
-        usage.createOrReplaceTempView("usage")
-        charges(self._spark, "usage", present_in(there)).createOrReplaceTempView("charges")
+        usage, there = self._usage(places)
+        # Planning a query of few rows costs more than running it: what all tables are made of is planned once.
+        (usage.localCheckpoint() if few else usage).createOrReplaceTempView("usage")
+        charged = charges(self._spark, "usage", present_in(there))
+        (charged.localCheckpoint() if few else charged).createOrReplaceTempView("charges")
         self._documents(name, due).createOrReplaceTempView("documents")
         for table in TABLES:
             self._write(table, self._spark.sql(table.hours.format(due=condition)), name, due)
             if table.name == "client":
                 self._spark.sql(CLOCKS).createOrReplaceTempView("clocks")
 
-    def _usage(self, name: str, due: list[str]) -> tuple[DataFrame, list[str]]:
-        """Return the rows of hours and of those before them, and the columns that any of their files has.
+    def _usage(self, places: list[str]) -> tuple[DataFrame, list[str]]:
+        """Return the rows of folders, and the columns that any of their files has.
 
         Columns that a file lacks have their defaults.
         """
-        wanted = {(name, hour) for hour in due} | {_before(name, hour) for hour in due}
-        places = [f"{date_}/hour={hour}" for date_, hour in sorted(wanted)]
-        paths = [f"{self._root}/usage/{place}" for place in places if self._folder.exists(f"usage/{place}")]
+        paths = [f"{self._root}/{place}" for place in places]
         read = self._spark.read.option("basePath", f"{self._root}/usage")
         there = read.option("mergeSchema", "true").parquet(*paths).columns
         rows = read.schema(ROWS).parquet(*paths)
