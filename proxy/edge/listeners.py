@@ -32,7 +32,7 @@ from proxy.edge.turned_away import TurnedAway, hold_s
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import later, spawn
-from proxy.session.context import CLIENT
+from proxy.session.flow import CLIENT
 from proxy.session.session import Session
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts

@@ -9,7 +9,7 @@ from proxy.edge.asyncio_wire import AsyncioWire, DescriptorOwner, SessionHandle,
 from proxy.edge.kernel import bound_receive_buffer, keep_alive
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
-from proxy.session.context import BROKER, CLIENT
+from proxy.session.flow import BROKER, CLIENT
 
 TLS_WRITE_BYTES: Final = 48 * 1024
 """Plaintext encrypted at once: three records. With 250 kB at once the first records have left the cache before they

@@ -20,7 +20,8 @@ from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
 from proxy.runtime.logs import is_debug
-from proxy.session.context import CLIENT, SessionContext, Waiting
+from proxy.session.context import SessionContext, Waiting
+from proxy.session.flow import CLIENT
 from proxy.session.throttling import Alarm
 from proxy.usage.accounts import Account
 from quotas.admission_queue import NO_NUMBER, Place

@@ -11,7 +11,6 @@ from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, InFligh
 from proxy.usage.accounts import Account, Accounts
 from quotas.fair_queue import Path
 
-_UNKNOWN_BROKER: Final = -1
 _NO_CLIENT_ID: Final = token_bytes(16)
 """A client-id that no request has: it is shorter than its length says."""
 _MOST_FORMER: Final = 64
@@ -43,7 +42,7 @@ class ClientIdentity:
         """The user that requests are charged to from now on; never empty: no user quota holds for an empty name."""
         self._exempt = exempt
         """The connection is, whoever its client is."""
-        self._broker = _UNKNOWN_BROKER
+        self._broker = -1
         self._counted = False
         """The connection has been counted, for whom it was when it was known first."""
         self._former: tuple[Account, ...] = ()  # a list takes memory while it is empty

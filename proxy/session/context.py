@@ -19,8 +19,6 @@ from quotas.kinds import QuotaKind
 if TYPE_CHECKING:
     from proxy.session.admission import Ticket
 
-CLIENT, BROKER = "client", "broker"
-
 
 class Wire(Protocol):
     """One end of a session, as asyncio's transports have it."""

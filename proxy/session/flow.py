@@ -28,6 +28,9 @@ In tests every session is held to this table.
 from collections.abc import Callable
 from typing import Final
 
+CLIENT: Final = "client"
+BROKER: Final = "broker"
+
 CONNECTING: Final = 1
 THROTTLED: Final = 2
 ANSWERING: Final = 4

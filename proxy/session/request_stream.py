@@ -9,9 +9,8 @@ The ``policies`` decide about single requests.
 from collections.abc import Callable
 from functools import partial
 
-from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.context import CLIENT, SessionContext, dropped
+from proxy.session.context import SessionContext, dropped
 from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Splice, pass_on
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
@@ -93,25 +92,13 @@ class RequestStream(Flow):
         self._held_since_ms = since_ms if self.splitter.held_bytes and self.reasons & HELD_UP else None
 
     def _note_held(self) -> None:
-        """Take note of what is kept of a request that is not whole, or of who has not proved who he is. Raises
-        ProtocolError where this client's is the most of what is too much.
-        """
+        """Take note of what is kept of a request that is not whole, or of who has not proved who he is."""
         held, splitter = self.session.worker.held_requests, self.splitter
         self._holds_much = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
-        if not self._holds_much:
+        if self._holds_much:
+            held.note(self.session, splitter.held_bytes)
+        else:
             held.forget(self.session)
-            return
-        most = held.note(self.session, splitter.held_bytes)
-        if most is None:
-            return
-        error = ProtocolError(
-            Cause.KEPT_TOO_MUCH,
-            f"requests that are not whole yet take more than {held.most_bytes} bytes together, and of this "
-            "connection's most is kept",
-        )
-        if most is self.session:
-            raise error
-        most.reject(CLIENT, error)
 
     def take(self, forward: Forward, rest_us: float = 0.0, held_ms: int = 0) -> None:
         """Expect the answer and the rest of a request that goes, and stop behind it as its policy said."""

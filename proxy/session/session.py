@@ -12,11 +12,13 @@ from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.admission import Ticket
 from proxy.session.client_identity import ClientIdentity
-from proxy.session.context import BROKER, CLIENT, ClientWire, SessionContext, Waiting, Wire, dropped
+from proxy.session.context import ClientWire, SessionContext, Waiting, Wire, dropped
 from proxy.session.exchange import MAX_IN_FLIGHT
 from proxy.session.flow import (
     ANSWERING,
     BACKPRESSURE,
+    BROKER,
+    CLIENT,
     CONNECTING,
     CROWDED,
     DRAINING,

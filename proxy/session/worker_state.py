@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.partitions import NoPartitions, Partitions
+from proxy.session.flow import CLIENT
 from proxy.session.serving import API_VERSIONS_KEY, Answerer, NewerApiVersions, Served
 from proxy.session.throttling import Throttling
 from proxy.usage.latencies import Latencies
@@ -38,13 +39,17 @@ class HeldRequests:
         self.bytes = 0
         self.most_bytes = MOST_BYTES
 
-    def note(self, session: Rejectable, held_bytes: int) -> Rejectable | None:
-        """Note how much is held of ``session``. If the total is too much, return the session with most, to close it."""
+    def note(self, session: Rejectable, held_bytes: int) -> None:
+        """Note how much is held of ``session``. If the total is too much, the session with most is closed."""
         self.bytes += held_bytes - self._held.get(session, 0)
         self._held[session] = held_bytes
-        if self.bytes <= self.most_bytes:
-            return None
-        return max(self._held, key=lambda each: self._held[each])
+        if self.bytes > self.most_bytes:
+            problem = (
+                f"requests that are not whole yet take more than {self.most_bytes} bytes together, and of this "
+                "connection's most is kept"
+            )
+            most = max(self._held, key=lambda each: self._held[each])
+            most.reject(CLIENT, ProtocolError(Cause.KEPT_TOO_MUCH, problem))
 
     def forget(self, session: Rejectable) -> None:
         """Take note that nothing that counts is held of ``session`` any more."""

@@ -72,20 +72,16 @@ class ThrottleCounts:
         if cap is not None:
             account.meter.note_cap_wait(bound.kind, cap, change, now_ms, waited_ms)
 
-    def simulate(self, account: Account, kind: QuotaKind, size: float, now_ms: int, connection: int = 0) -> bool:
-        """Count what would have become of ``size`` charged to ``account``, in units of ``kind`` times s.
-
-        Returns False if there is nothing to simulate: all its limits are enforced.
-        """
+    def simulate(self, account: Account, kind: QuotaKind, size: float, now_ms: int, connection: int = 0) -> None:
+        """Count what would have become of ``size`` charged to ``account``, in units of ``kind`` times s."""
         if self._mode == "enforce" and not account.has_shadow(kind):
-            return False
+            return
         for bound in account.bounds(kind):
             for is_shadow, limit in ((False, bound.limit), (True, bound.shadow_limit)):
                 if limit is not None and (is_shadow or self._mode == "shadow"):
                     simulated = self._under(bound, is_shadow, limit)
                     simulated.arrive(size, account, now_ms, connection)
                     self._settle(bound, is_shadow, simulated, now_ms)
-        return True
 
     def settle(self, now_ms: int) -> None:
         """Count what would have happened until now."""

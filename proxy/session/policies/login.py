@@ -11,8 +11,9 @@ from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from protocol.sasl import SASL_AUTHENTICATE, raw_token_end
 from protocol.table import SPECS, key_version
 from proxy.identity.sasl import State
-from proxy.session.context import CLIENT, SessionContext
+from proxy.session.context import SessionContext
 from proxy.session.exchange import Exchange, Need, Request
+from proxy.session.flow import CLIENT
 from proxy.session.serving import FORWARD, PROVES, Served
 
 GSSAPI_TOKEN: Final = 0x60
