@@ -80,8 +80,8 @@ class Ticket:
         self._number = NO_NUMBER
         """Its number in every queue; none while it waits in no queue and has no turn."""
         self._asked: tuple[Bound, ...] = ()
-        """The counters that it might have passed once, after a first wait: they promise to let it pass when it comes
-        again, but for those that an older request has taken over since (``Bound.promise``).
+        """The counters that admitted it when another did not, since its first wait. They have given it their promise
+        (``Bound.promise``), which an older request may have taken over.
         """
         self.empty_ms = 0
         """The throttle time of the answer without data to the Fetch that is read next; 0: it goes to the broker."""
