@@ -43,6 +43,6 @@ async def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
                     "user": user,
                     "authenticated": session.sasl.authenticated or user != ANONYMOUS,
                     "mechanism": session.sasl.mechanism,
-                    "waits": session.ticket.describe(session.worker.clock()),
+                    "waits": session.waits,
                 }
     return None

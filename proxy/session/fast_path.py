@@ -36,14 +36,16 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     identity = session.identity
     account = identity.account
     enforces = worker.throttling.enforces
-    if policies.drops or (is_charged and not (enforces and account.open(REQUEST_TIME) is not None)):
+    if policies.drops or (is_charged and not (enforces and account.open(REQUEST_TIME))):
         return 0
     is_shut = False
     rest_us = 0.0
     produces = policies.produces
     prefix = produces.prefix
     number = prefix.number
-    counters = account.open(PRODUCE) if enforces and number != NONE else None
+    counters = account.open(PRODUCE) if enforces and number != NONE else ()
+    if not counters:
+        number = NONE
     limit = side.splitter.limit
     in_flight = session.in_flight
     served = policies.served
@@ -59,8 +61,7 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
         if key_version == number:
             field = position + prefix.width
             if (
-                counters is None
-                or field + 2 > end
+                field + 2 > end
                 or prefix.width > size
                 or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
             ):

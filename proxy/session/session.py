@@ -308,6 +308,11 @@ class Session(SessionContext):
         return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY | LOCAL))
 
     @property
+    def waits(self) -> str | None:
+        """The request that waits in a counter's queue, for people who ask."""
+        return self.ticket.describe(self.worker.clock())
+
+    @property
     def unread(self) -> bool:
         """The client does not take what was written for it."""
         return bool(self.requests.reasons & UNTAKEN)

@@ -88,14 +88,14 @@ class Account:
                 return True
         return False
 
-    def open(self, kind: QuotaKind) -> tuple[Bound, ...] | None:
-        """Return the counters that requests need only be charged to, until a charge of one asks for a throttle; None
+    def open(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        """Return the counters that requests need only be charged to, until a charge of one asks for a throttle; none
         if one of them is shut, or has a limit in shadow.
         """
         found = self.bounds(kind)
         for bound in found:
             if bound.shadow_limit is not None or (bound.shut and bound.limit is not None):
-                return None
+                return ()
         return found
 
     @property

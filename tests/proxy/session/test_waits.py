@@ -35,10 +35,6 @@ def fail(*_: object) -> None:
     raise KeyError
 
 
-def described(connection: Another) -> str | None:
-    return connection.session.ticket.describe(connection.session.worker.clock())
-
-
 @pytest.mark.uncompiled("the fault is put in place of a method")
 def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
     play = in_debt()
@@ -105,15 +101,15 @@ def test_a_connection_tells_where_its_request_waits() -> None:
     waiting = Another(play)
     assert waiting.send(produce(1, 10)) == b""
     play.loop.advance(500)
-    assert described(waiting) == (
+    assert waiting.session.waits == (
         "its request has waited 0.5 s for producer_byte_rate of client-id=app, number 1 of 1 in the queue, "
         "with 1.5 s of debt"
     )
     behind = Another(play)
     assert behind.send(produce(2, 10)) == b""
-    assert "number 2 of 2 in the queue behind user=ANONYMOUS, client-id=app, " in (described(behind) or "")
+    assert "number 2 of 2 in the queue behind user=ANONYMOUS, client-id=app, " in (behind.session.waits or "")
     play.loop.advance(5_000)
-    assert described(waiting) is None
+    assert waiting.session.waits is None
 
 
 @pytest.mark.uncompiled("a function is replaced inside")
