@@ -53,7 +53,7 @@ class Policies:
         api = self.served.get(head[1])
         if api is None:
             if self.restricted and self.login.begins_gssapi(head[1]):
-                return Park(0)
+                return Need(0)  # it is read as a token
             return self._answer(self._session.worker.answerer(head[1]), chunk, position, head[0])
         request = Request(api, chunk, position, head)
         if self.drops and (dropped := self._drop(request)):

@@ -184,7 +184,7 @@ def test_what_comes_with_the_first_token_of_a_client_of_kafka_0_9() -> None:
     play = Play(authenticated=False)
     token = frame(b"\x60\x82\2\x35" + bytes(50))
     assert play.from_client(token) == token
-    assert (play.session.sasl.mechanism, play.session.sasl.raw) == ("GSSAPI", True)
+    assert (play.session.sasl.mechanism, play.session.sasl.raw, play.client.paused) == ("GSSAPI", True, False)
     assert play.from_broker(frame(b"answer")) == frame(b"answer")
 
 
