@@ -24,19 +24,27 @@ def at_instance(settings: Settings, host_name: str) -> Settings:
         wrong.raise_if_any()
         return settings
     instance = owners.instance or host_name
-    named = owners.fixed.instances
-    if instance not in named:
-        known = suggestion(instance, list(named))
-        whose = "owners.instance" if owners.instance is not None else "the host name, as owners.instance is not given"
-        wrong.add(("owners", "fixed"), f"does not have this instance, {instance} ({whose})", f"add it; {known}")
-    filled = {name: _filled(wrong, name, each, settings.listeners, instance) for name, each in named.items()}
-    _require_apart(wrong, filled)
+    fixed = None if owners.fixed is None else _fixed(wrong, owners.fixed, settings.listeners, owners.instance, instance)
     wrong.raise_if_any()
     with wrong.at("owners", "instance"):
         listeners = tuple(_of(listener, instance) for listener in settings.listeners)
     wrong.raise_if_any()
-    owners = owners.model_copy(update={"instance": instance, "fixed": FixedOwners(filled)})
+    owners = owners.model_copy(update={"instance": instance, "fixed": fixed})
     return settings.model_copy(update={"listeners": listeners, "owners": owners})
+
+
+def _fixed(
+    wrong: InvalidValues, fixed: FixedOwners, listeners: tuple[Listener, ...], written: str | None, instance: str
+) -> FixedOwners:
+    """Return the owners with all addresses; ``written`` is ``owners.instance``."""
+    named = fixed.instances
+    if instance not in named:
+        known = suggestion(instance, list(named))
+        whose = "owners.instance" if written is not None else "the host name, as owners.instance is not given"
+        wrong.add(("owners", "fixed"), f"does not have this instance, {instance} ({whose})", f"add it; {known}")
+    filled = {name: _filled(wrong, name, each, listeners, instance) for name, each in named.items()}
+    _require_apart(wrong, filled)
+    return FixedOwners(filled)
 
 
 def _templates(listeners: tuple[Listener, ...]) -> Iterator[Steps]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from config.brokers import MAX_NODE_ID, BrokerPorts, Endpoint, parse_broker_ports
-from config.forms import Name, Section, Written
+from config.forms import FilePath, Flag, Name, Number, Seconds, Section, Written
 from config.problems import InvalidValue, InvalidValues, suggestion
 from config.units import AdvertisedAddress, parse_advertised, parse_host_template, parse_range
 
@@ -149,10 +150,58 @@ class Owners(Section):
     instance: Name | None = Field(
         None, description="The name of this instance: unique, and the same after a restart. Default: the host name."
     )
-    fixed: Fixed = Field(
-        description='The brokers of each instance, by node id: `{edge-1: "0-2", edge-2: "3-5, 7"}`. Other '
+    group: Name | None = Field(
+        None,
+        description="The Kafka group in which the instances elect owners among themselves. The proxy's own user "
+        "(`cluster.sasl`) needs READ on it; clients cannot use it through the proxy.",
+    )
+    secret_file: FilePath | None = Field(
+        None,
+        validate_default=True,
+        description="With `group`: a file with a secret, the same at all instances, that signs their messages.",
+    )
+    session_s: Seconds = Field(
+        6.0,
+        alias="session",
+        description="An instance whose heartbeats have stopped for so long is replaced. At least "
+        "`group.min.session.timeout.ms` of the brokers.",
+    )
+    heartbeat_s: Seconds = Field(
+        1.0,
+        alias="heartbeat",
+        description="Interval of heartbeats: others see a change of the group at their next one.",
+    )
+    weight: Number = Field(
+        1.0,
+        description="The share of the load that this instance wants, relative to others. 0: none while others run.",
+    )
+    probe: Flag = Field(
+        True,
+        description="Whether each instance asks the next one on its admin port, and has it replaced at once if its "
+        "process is gone; otherwise after `session`. `admin.bind` has to be an address that the other instances reach.",
+    )
+    fixed: Fixed | None = Field(
+        None,
+        validate_default=True,
+        description='Instead of `group`: the brokers of each instance: `{edge-1: "0-2", edge-2: "3-5, 7"}`. Other '
         "instances' addresses come from `listeners`, if `advertise` or `broker_host` there contains `{instance}`. "
         "Otherwise they are written here, by listener: "
         '`edge-2: {brokers: "3-5", advertise: {INTERNAL: edge-2.example.com}}`, and if their ports differ as well: '
         '`{INTERNAL: {host: edge-2.example.com, brokers: {"3-5": "9203-9205"}}}`. See [scaling.md](scaling.md).',
     )
+
+    @field_validator("secret_file")
+    @classmethod
+    def _with_its_group(cls, secret_file: Path | None, info: ValidationInfo) -> Path | None:
+        if "group" in info.data and (secret_file is None) is not (info.data["group"] is None):
+            said = "is missing, but group is set" if secret_file is None else "has no effect without group"
+            raise InvalidValue(said, "write it into a file of its own: openssl rand -hex 32")
+        return secret_file
+
+    @field_validator("fixed")
+    @classmethod
+    def _group_or_fixed(cls, fixed: FixedOwners | None, info: ValidationInfo) -> FixedOwners | None:
+        if "group" in info.data and (fixed is None) is (info.data["group"] is None):
+            said = "is missing" if fixed is None else "cannot be combined with group"
+            raise InvalidValue(said, "write either group (owners are elected) or fixed (you name them)")
+        return fixed

@@ -14,6 +14,7 @@ class Cause(StrEnum):
     UNKNOWN_API = "unknown_api"
     UNSUPPORTED_VERSION = "unsupported_version"
     PROTECTED_TOPIC = "protected_topic"
+    PROTECTED_GROUP = "protected_group"
     NOT_OWNER = "not_owner"
     CORRELATION_MISMATCH = "correlation_mismatch"
     UNEXPECTED_RESPONSE = "unexpected_response"

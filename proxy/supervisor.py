@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -34,6 +34,9 @@ from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.usage.service import UsageService
 from proxy.worker import Worker
+
+if TYPE_CHECKING:
+    from proxy.owners.group import OwnersGroup
 
 log = structlog.get_logger("sluice")
 
@@ -71,6 +74,7 @@ class Supervisor:
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
         self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
+        self._owners: OwnersGroup | None = None
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress)
 
     async def run(self) -> int:
@@ -120,6 +124,7 @@ class Supervisor:
             Renderer(self._settings.admin.max_entities, self._settings.metrics.compat),
             ModePage(self._mode, self._settings.admin.token_file, self._settings.admin.hosts),
             self._quotas.changes.last,
+            self._describe_owners,
         )
         await self._admin.start()
         self._admin_started = True
@@ -138,6 +143,11 @@ class Supervisor:
             raise
         if not self._admin_started:
             await self._open_admin_port()
+        if settings.owners is not None and settings.owners.group is not None:
+            from proxy.owners.group import OwnersGroup
+
+            self._owners = OwnersGroup(settings, settings.owners, self._worker.node_ids, self._worker.own)
+            self._owners.start()
         self._usage.start()
         if self._state is not None:
             self._state.watch()
@@ -165,6 +175,8 @@ class Supervisor:
         await asyncio.wait((self._finishing,))
         self._quota_admin.stop()  # in case the drain was cut short
         self._cut_off += await self._worker.stop()
+        if self._owners is not None:
+            await attempt("leave the group of instances", self._owners.leave)
         if self._state is not None:
             await attempt("keep the state file", self._state.keep)
         await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
@@ -184,7 +196,10 @@ class Supervisor:
         return await self._quota_admin.answer(frame, user, client_id, peer)
 
     async def _finish(self) -> None:
-        await asyncio.sleep(self._delay_s)
+        if self._owners is None:
+            await asyncio.sleep(self._delay_s)
+        else:  # others own its brokers, and clients are told so, before the first connection is closed
+            await asyncio.gather(self._owners.step_down(), asyncio.sleep(self._delay_s))
         self._quota_admin.stop()
         self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
 
@@ -237,7 +252,12 @@ class Supervisor:
         reasons = ["stopping"] if self._stopping.is_set() else []
         if not self._quotas.known and not self._quotas.stand_in:
             reasons.append(f"quotas: {self._quotas.error}")
+        if self._owners is not None and (why := self._owners.why_not_ready) is not None:
+            reasons.append(why)
         return reasons + await self._worker.not_ready()
+
+    def _describe_owners(self) -> dict[str, Any] | None:
+        return None if self._owners is None else self._owners.describe()
 
     async def _snapshot(self) -> Snapshot:
         taken = await self._worker.snapshot()
@@ -256,6 +276,7 @@ class Supervisor:
             ready=not await self._not_ready(),
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
+            owners=None if self._owners is None else self._owners.status,
             state_file=dict(self._state.counts) if self._state is not None else None,
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
             info={

@@ -58,7 +58,7 @@ from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange
 
 if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce
+    from proxy.owners.map import OwnersInForce, OwnersMap
 
 log = structlog.get_logger("sluice")
 
@@ -189,6 +189,29 @@ class Worker:
                 if listener.name == settings.name and (closed := listener.change(settings)):
                     log.info("draining sessions at closed ports", listener=settings.name, sessions=len(closed))
                     spawn(drain(closed, self._settings.drain.timeout_s), "drain sessions at closed ports")
+
+    async def node_ids(self) -> list[int]:
+        """Return the node ids of all known brokers."""
+        return sorted({node_id for cluster in self._routes.clusters for node_id in cluster.brokers})
+
+    def own(self, in_force: "OwnersMap | None", fenced: bool = False) -> None:
+        """Put the owners of brokers in force at once; sessions at brokers that have moved away are drained.
+
+        ``fenced``: whatever the map says, nothing is owned here.
+        """
+        owners = self._owners
+        if owners is None:
+            return
+        known = {node_id for cluster in self._routes.clusters for node_id in cluster.brokers}
+        before = {node_id for node_id in known if owners.owns(node_id)}
+        owners.replace(in_force, fenced=fenced)
+        for listener in self._listeners:
+            contained("tell the owners of brokers", listener.tell_owners)
+        lost = {node_id for node_id in before if not owners.owns(node_id)}
+        moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
+        if moved:
+            log.info("draining sessions at brokers that others own", sessions=len(moved), brokers=sorted(lost))
+            spawn(drain(moved, self._settings.drain.timeout_s), "drain sessions at brokers that others own")
 
     async def drain(self, timeout_s: float) -> DrainResult:
         """Stop accepting, and let sessions finish their requests in flight."""

@@ -69,6 +69,7 @@ class Renderer:
             connection_rates(snapshot, self._max_entities),
             _shipping(snapshot),
             _state_file(snapshot),
+            _owners(snapshot),
             _program(snapshot),
         )
         return generate_latest(_Families(chain(families, self._process.collect())))
@@ -234,6 +235,20 @@ def _state_file(snapshot: Snapshot) -> Iterator[Metric]:
     if counts is not None:
         outcomes = (((outcome,), number) for outcome, number in counts.items())
         yield _counter("sluice_state_file_operations", "Loads and writes of cluster.state.", ("outcome",), outcomes)
+
+
+def _owners(snapshot: Snapshot) -> Iterator[Metric]:
+    owners = snapshot.owners
+    if owners is None:
+        return
+    owned = sum(owner == owners.instance for owner in owners.owners.values())
+    yield _number("sluice_owners_epoch", "Generation of the map of owners in force; -1 without one.", owners.epoch)
+    yield _number("sluice_owned_brokers", "Brokers that this instance owns.", 0 if owners.state == "fenced" else owned)
+    said = "Since the coordinator of the group has last answered."
+    yield _number("sluice_owners_heartbeat_age_seconds", said, owners.heartbeat_age_s)
+    moves = [(("gained",), owners.gained), (("lost",), owners.lost)]
+    yield _counter("sluice_owners_moves", "Brokers that have come to this instance, or gone.", ("direction",), moves)
+    yield _gauge("sluice_owners_state_info", "1, labelled with the state.", ("state",), [((str(owners.state),), 1)])
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:

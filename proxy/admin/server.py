@@ -51,7 +51,7 @@ class AdminServer:
     ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
     why the proxy is not ready, none if it is; ``identify`` returns the identity of the client at ``host:port``, None if
     there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
-    of quotas as JSON data.
+    of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class AdminServer:
         renderer: Renderer,
         mode: ModePage | None = None,
         changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
+        owners: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
@@ -70,6 +71,7 @@ class AdminServer:
         self._identify = identify
         self._renderer = renderer
         self._changes = changes
+        self._owners = owners
         self._rendering: asyncio.Task[bytes] | None = None
         self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             "/metrics": self._metrics,
@@ -77,6 +79,7 @@ class AdminServer:
             "/readyz": self._readyz,
             "/whoami": self._whoami,
             "/quotas/changes": self._quota_changes,
+            "/owners": self._who_owns,
         }
         self._methods = dict.fromkeys(self._paths, METHODS)
         if mode is not None:
@@ -168,6 +171,12 @@ class AdminServer:
 
     async def _quota_changes(self, _: web.BaseRequest) -> web.Response:
         return web.Response(text=json.dumps({"changes": self._changes()}) + "\n", content_type="application/json")
+
+    async def _who_owns(self, _: web.BaseRequest) -> web.Response:
+        said = self._owners()
+        if said is None:
+            return _text(404, ["no owners are elected here: see owners.group"])
+        return web.Response(text=json.dumps(said) + "\n", content_type="application/json")
 
 
 def _text(status: int, lines: list[str], **headers: str) -> web.Response:

@@ -9,7 +9,7 @@ import structlog
 from config.document import Document
 from config.files import read_file
 from config.nodes import Mapping, Node, Sequence
-from config.owners import FixedOwners
+from config.owners import FixedOwners, Owners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
 from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
@@ -28,6 +28,7 @@ from quotas.stores import likely_mistakes
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 
 _SHORTEST_TOKEN: Final = 16
+_SHORTEST_SESSION_S: Final = 6
 _WRITE_ONE: Final = "write one into it: openssl rand -hex 32"
 
 log = structlog.get_logger("sluice")
@@ -51,7 +52,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_token(found, settings.admin)
     _look_for_same_addresses(found, settings.listeners)
     if settings.owners is not None:
-        _look_for_unowned(found, settings.owners.fixed, settings.listeners)
+        _look_at_owners(found, settings.owners, settings)
     _look_for_variables(found, (), document.root)
     return found.in_order()
 
@@ -211,6 +212,30 @@ def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -
                 found.add(Severity.WARNING, ("listeners", index, "advertise"), message, fix)
                 break
         told.append((listener, own))
+
+
+def _look_at_owners(found: Findings, owners: Owners, settings: Settings) -> None:
+    from proxy.owners.settings import probe_address, read_secret  # not loaded without the section
+
+    if owners.fixed is not None:
+        _look_for_unowned(found, owners.fixed, settings.listeners)
+    if owners.secret_file is not None:
+        with found.at("owners", "secret_file"):
+            read_secret(owners.secret_file)
+            found.secret(("owners", "secret_file"), owners.secret_file)
+    if owners.group is not None and owners.probe and probe_address(settings) is None:
+        message = (
+            f"the other instances do not reach {settings.admin.bind}: one that dies is replaced only after session"
+        )
+        found.add(
+            Severity.WARNING, ("owners",), message, "give admin.bind an address that they reach, or set probe: false"
+        )
+    if owners.group is not None and owners.session_s < _SHORTEST_SESSION_S:
+        message = "brokers take no session below 6s unless group.min.session.timeout.ms says so"
+        found.add(Severity.WARNING, ("owners", "session"), message, "write 6s")
+    if owners.session_s < 3 * owners.heartbeat_s:
+        message = "less than three heartbeats: a lost one has this instance replaced"
+        found.add(Severity.WARNING, ("owners", "session"), message, "write at least three times the heartbeat")
 
 
 def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[Listener, ...]) -> None:

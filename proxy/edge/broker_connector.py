@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
 from proxy.edge.connection_slots import ConnectionSlot
-from proxy.edge.protected_topics import FOR_THE_OWNER, Guard
+from proxy.edge.protected_topics import BUT_QUESTIONS, FOR_THE_OWNER, Guard
 from proxy.edge.transports import BrokerWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt
@@ -31,7 +31,15 @@ class BrokerConnector:
         self._cluster = cluster
         self._protected_topics = protected_topics
         self.unnamed: dict[Session, tuple[Broker, BrokerWire]] = {}
-        """Sessions whose broker's node id is unknown; ``Listener`` removes them when they are closed."""
+        """Sessions whose broker's node id is unknown."""
+        self.node_ids: dict[Session, int] = {}
+        """With ``owners``: the brokers of sessions, by node id."""
+
+    def forget(self, session: Session) -> None:
+        """Forget a session that is closed."""
+        self.unnamed.pop(session, None)
+        if self._owners is not None:
+            self.node_ids.pop(session, None)
 
     async def connect(self, session: Session, slot: ConnectionSlot, node_id: int | None) -> bool:
         """Connect ``session`` to its broker, or from the bootstrap address to the first that accepts.
@@ -55,7 +63,9 @@ class BrokerConnector:
                 return True
             if broker.node_id == UNKNOWN:
                 self.unnamed[session] = (broker, connection)  # before ``connected``, which may close the session
-            session.connected(connection, broker.node_id, self._guarded(connection, session, broker.node_id))
+            if self._owners is not None:
+                self.node_ids[session] = broker.node_id  # before ``connected``, likewise
+            session.connected(connection, broker.node_id, self._guarded(connection, session, broker.node_id, node_id))
             if session in self.unnamed:
                 await self.name()
             return True
@@ -68,12 +78,19 @@ class BrokerConnector:
             return found
         return sorted(found, key=lambda broker: not (broker.reachable and owners.owns(broker.node_id)))
 
-    def _guarded(self, broker: BrokerWire, session: Session, node_id: int) -> Callable[[bytes], None]:
-        """Return the function that forwards requests to the broker, but none that must not pass."""
-        refused = () if self._owners is None or self._owners.owns(node_id) else FOR_THE_OWNER
-        if not self._protected_topics and not refused:
+    def _guarded(
+        self, broker: BrokerWire, session: Session, node_id: int, wanted: int | None
+    ) -> Callable[[bytes], None]:
+        """Return the function that forwards requests to the broker, but none that must not pass. ``wanted`` is the
+        broker that the client chose, None for any.
+        """
+        refused: Collection[int] = ()
+        if self._owners is not None and not self._owners.owns(node_id):
+            refused = FOR_THE_OWNER if wanted is None else BUT_QUESTIONS
+        group = None if self._owners is None else self._owners.group
+        if not self._protected_topics and not refused and group is None:
             return broker.write
-        return Guard(self._protected_topics, broker.write, lambda: session.sasl.raw, refused).write
+        return Guard(self._protected_topics, broker.write, lambda: session.sasl.raw, refused, group).write
 
     async def name(self) -> None:
         """Assign bootstrap sessions to their brokers, once these are known.
@@ -97,4 +114,6 @@ class BrokerConnector:
         if node_id == UNKNOWN:
             session.drain()
         else:
+            if self._owners is not None:
+                self.node_ids[session] = node_id
             session.broker_known(node_id)

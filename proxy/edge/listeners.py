@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
 from proxy.edge.tls import ListenerTls
 from proxy.edge.transports import ClientWire
-from proxy.edge.turned_away import TurnedAway, hold_s
+from proxy.edge.turned_away import TurnedAway, hold_s, is_let_in
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import later, spawn
@@ -131,6 +131,15 @@ class Listener:
                 self._dismiss(arrival)
         return [session for session, node_id in self._of_broker.items() if node_id in closed]
 
+    def tell_owners(self) -> None:
+        """Advertise each broker's address at its owner of now."""
+        self._advertised.tell_owners()
+
+    def sessions_at(self, node_ids: Container[int]) -> list[Session]:
+        """Return the sessions connected to brokers with ``node_ids``."""
+        at = self._broker_connector.node_ids
+        return [session for session in self.sessions if at.get(session) in node_ids]
+
     def try_ports_again(self) -> None:
         """Retry the ports that could not be bound."""
         self._advertised.try_again()
@@ -183,7 +192,7 @@ class Listener:
         host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
         if host and self._holds(arrival, host):
             return
-        if self._is_elsewhere(node_id):
+        if self._is_elsewhere(node_id) and not is_let_in():
             self._stats.connections[self.name, "not_owner"] += 1
             self._admission.turned_away.hold(client, peer.host)
             return
@@ -291,15 +300,15 @@ class Listener:
         by_sasl = self.settings.authentication == "sasl"
         if arrival.is_dismissed or not is_request(begun, self._worker, authenticated=not by_sasl):
             return None
-        user = ANONYMOUS
+        user, node_id = ANONYMOUS, arrival.node_id
         if self.tls is not None and end.tls is not None:
             if arrival.server_name is not None:
                 arrival.node_id = self._advertised.hosts.get(arrival.server_name.lower(), arrival.node_id)
             # As in Kafka: with SASL the login names the user, and a certificate only lets the client in.
             user = user if by_sasl else self.tls.user_of(end.tls)
-            if self._is_elsewhere(arrival.node_id):
-                self._turn_away(arrival, end)
-                return None
+        if arrival.node_id != node_id and self._is_elsewhere(arrival.node_id) and not is_let_in():
+            self._turn_away(arrival, end)
+            return None
         session = Session(
             self._worker,
             end,
@@ -342,7 +351,7 @@ class Listener:
             self.sessions.discard(session)
             self._of_broker.pop(session, None)
             self._stats.sessions[self.name] -= 1
-            self._broker_connector.unnamed.pop(session, None)
+            self._broker_connector.forget(session)
             deadline = self._deadlines.pop(session, None)
             if deadline is not None:
                 deadline.cancel()

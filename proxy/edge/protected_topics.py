@@ -1,5 +1,6 @@
 """Requests that no client may send to a broker through the proxy: those that produce to the topic of usage records,
-which are the bill, and those for an owner of the broker where this instance is not the owner.
+which are the bill; those for the owner of the broker, where this instance is not; and those of members of the group in
+which instances elect owners.
 
 It looks at what is forwarded, between a session and its broker, so a session knows nothing of it. A part of a request
 may be with the broker when a name comes: no answer could be given that is sure to be the only one. So both ends are
@@ -13,21 +14,27 @@ from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.headers import MORE, request_body_offset
 from protocol.produce_topics import ProduceTopics
-from protocol.table import SPECS
+from protocol.table import NAMES, SPECS
+from protocol.varint import decode_varint
 
 _PRODUCE: Final = 0
 
 FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
 """Produce, Fetch, ShareFetch and ShareAcknowledge: the broker's owner counts what they move."""
+_OF_MEMBERS: Final = frozenset((11, 12, 13, 14))
+"""JoinGroup, Heartbeat, LeaveGroup and SyncGroup, whose first field is the group."""
+BUT_QUESTIONS: Final = frozenset(NAMES) - {3, 10, 17, 18, 36, 60, 75}
+"""All but Metadata, FindCoordinator, SASL, ApiVersions, DescribeCluster and DescribeTopicPartitions."""
 
 
 class Guard:
-    """Forwards requests to a broker, but none that is to produce to one of ``topics``, and none of ``refused_apis``.
+    """Forwards requests to a broker, except those that produce to one of ``topics``, those of ``refused_apis``, and
+    those of a member of ``group``.
 
     ``raw``: whether what comes is SASL tokens without headers.
     """
 
-    __slots__ = ("_forward", "_held", "_left", "_raw", "_refused_apis", "_topics", "_walk")
+    __slots__ = ("_forward", "_group", "_held", "_left", "_raw", "_refused_apis", "_topics", "_walk")
 
     def __init__(
         self,
@@ -35,7 +42,9 @@ class Guard:
         forward: Callable[[bytes], None],
         raw: Callable[[], bool],
         refused_apis: Collection[int] = (),
+        group: bytes | None = None,
     ) -> None:
+        self._group = group
         self._refused_apis = refused_apis
         self._topics = topics
         self._forward = forward
@@ -45,7 +54,7 @@ class Guard:
         self._walk: ProduceTopics | None = None
         """The walk through that frame, if it is a Produce."""
         self._held = b""
-        """A header that was not all there. It has been forwarded: nothing in it can be refused."""
+        """A header, or a group's name, that was not all there. It has been forwarded: nothing in it can be refused."""
 
     def write(self, data: bytes) -> None:
         """Forward what comes next. Raises ProtocolError for a Produce that is not to pass."""
@@ -77,16 +86,37 @@ class Guard:
         size = int.from_bytes(data[position : position + 4], "big")
         key_version = int.from_bytes(data[position + 4 : position + 8], "big")
         begin = position + 4
-        if key_version >> 16 in self._refused_apis and not self._raw():
-            said = f"{SPECS[key_version]} at a broker that another instance owns: clients are told its address"
-            raise ProtocolError(Cause.NOT_OWNER, said)
-        if key_version >> 16 == _PRODUCE and not self._raw():
-            spec = SPECS[key_version]
-            begin = request_body_offset(spec, data, position, position + 4 + size)
+        if not self._raw():
+            begin = self._judge_begin(data, position, size, key_version)
             if begin == MORE:
                 return MORE
-            self._walk = ProduceTopics(spec, position + 4 + size - begin)
         self._left = position + 4 + size - begin
+        return begin
+
+    def _judge_begin(self, data: bytes, position: int, size: int, key_version: int) -> int:
+        """Return where to go on with a request, or MORE if its begin is not all there."""
+        api_key = key_version >> 16
+        if api_key in self._refused_apis:
+            said = f"{SPECS[key_version]} at a broker that another instance owns: clients are told its address"
+            raise ProtocolError(Cause.NOT_OWNER, said)
+        is_of_group = self._group is not None and api_key in _OF_MEMBERS
+        if not is_of_group and (api_key != _PRODUCE or not self._topics):
+            return position + 4
+        spec = SPECS[key_version]
+        begin = request_body_offset(spec, data, position, position + 4 + size)
+        if begin == MORE:
+            return MORE
+        if is_of_group:
+            group = _first_text(data, begin, flexible=spec.request_header_version > 1)
+            if group is None:
+                return MORE
+            if group == self._group:
+                said = (
+                    f"{spec} of group {group.decode('utf-8', 'replace')}, in which instances of the proxy elect owners"
+                )
+                raise ProtocolError(Cause.PROTECTED_GROUP, said)
+        else:
+            self._walk = ProduceTopics(spec, position + 4 + size - begin)
         return begin
 
     def _judge(self, names: list[bytes]) -> None:
@@ -94,3 +124,19 @@ class Guard:
             if name in self._topics:
                 said = f"Produce to topic {name.decode()}, which is for usage records alone (usage.topic.protect)"
                 raise ProtocolError(Cause.PROTECTED_TOPIC, said)
+
+
+def _first_text(data: bytes, begin: int, *, flexible: bool) -> bytes | None:
+    """Return the first field of a body, a string; None if it is not all there. More fields follow in its frame."""
+    if flexible:
+        try:
+            length, at = decode_varint(data, begin)
+        except IndexError:
+            return None
+        length -= 1
+    else:
+        at = begin + 2
+        length = int.from_bytes(data[begin:at], "big", signed=True)
+    if at > len(data) or at + length > len(data):
+        return None
+    return data[at : at + max(length, 0)]

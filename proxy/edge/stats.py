@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from protocol.errors import Cause
 from proxy.usage.latencies import Times
@@ -16,6 +17,9 @@ from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.engine import Counted, CounterState, Gone
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.owners.membership import Status
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -161,6 +165,8 @@ class Snapshot(WorkerSnapshot):
     """Entities in requests to change quotas, by outcome (``proxy.control.change_log``)."""
     state_file: dict[str, int] | None = None
     """Loads and writes of ``cluster.state``, by outcome; None without it."""
+    owners: "Status | None" = None
+    """Membership in the group of instances; None without one."""
     shipping: Shipping | None = None
     """Shipping of usage records; None without records."""
     info: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Who owns which broker: by load, with as few moves as possible. Any leader computes it from what all members say."""
+"""Owners of brokers, chosen by load with few moves. Any leader computes the same from the messages of all members."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -6,9 +6,9 @@ from typing import Final
 from proxy.owners.messages import MemberMessage
 
 HYSTERESIS: Final = 0.25
-"""A broker moves only if that takes so much of the mean load off the busiest instance."""
+"""A broker moves only if the busiest instance then has less load by this share of the mean."""
 _LEAST_SHARE: Final = 0.05
-"""Of the usual load of a broker: an idle one is not free, or all idle ones would be given to one instance."""
+"""The load that an idle broker counts for, as a share of the usual one: else one instance would get all idle ones."""
 
 
 def by_instance(members: Sequence[MemberMessage]) -> dict[str, MemberMessage]:

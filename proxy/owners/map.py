@@ -42,31 +42,37 @@ def fixed_map(fixed: FixedOwners) -> OwnersMap:
 
 
 class OwnersInForce:
-    """The map in force at ``instance``."""
+    """The map in force at ``instance``; None: none is known yet, and it owns no broker."""
 
-    def __init__(self, instance: str, in_force: OwnersMap) -> None:
+    def __init__(self, instance: str, in_force: OwnersMap | None = None, group: str | None = None) -> None:
         self.instance = instance
-        self.map = in_force
-        self._found: dict[int, str] = {}
+        self.group = None if group is None else group.encode()
+        """The group in which owners are elected; no client may join it."""
+        self.replace(in_force)
+
+    def replace(self, in_force: OwnersMap | None, *, fenced: bool = False) -> None:
+        """Put a map in force. ``fenced``: whatever it says, this instance owns no broker."""
+        self._map = in_force
+        self._fenced = fenced
+        self._found: dict[int, str | None] = {}
         """Owners looked up before, by node id."""
 
-    def owner(self, node_id: int) -> str:
-        """Return the instance that owns a broker."""
-        found = self._found.get(node_id)
-        if found is None:
-            found = self._found[node_id] = self.map.owner(node_id)
-        return found
+    def owner(self, node_id: int) -> str | None:
+        """Return the instance that owns a broker; None if no map is known."""
+        if node_id not in self._found:
+            self._found[node_id] = None if self._map is None or node_id < 0 else self._map.owner(node_id)
+        return self._found[node_id]
 
     def owns(self, node_id: int) -> bool:
-        """Whether clients of the broker are served here."""
-        return self.owner(node_id) == self.instance
+        """Whether clients of the broker are served here; not if its node id is not known (-1)."""
+        return self.owner(node_id) == self.instance and not self._fenced
 
     def elsewhere(self, listener: str, node_id: int) -> Address | None:
-        """Return the advertised address of a broker at another instance that owns it; None if this one does."""
+        """Return the advertised address of a broker at another instance that owns it; None if none is known to."""
         owner = self.owner(node_id)
-        if owner == self.instance:
+        if owner is None or owner == self.instance or self._map is None:
             return None
-        endpoint = self.map.endpoints.get(owner, {}).get(listener)
+        endpoint = self._map.endpoints.get(owner, {}).get(listener)
         told = None if endpoint is None else endpoint.advertised(node_id)
         if told is not None:
             return told
@@ -76,6 +82,8 @@ class OwnersInForce:
 
 
 def owners_of(settings: Owners) -> OwnersInForce:
-    """Return the owners in the settings of an instance, as loaded."""
+    """Return the owners in the settings of an instance, as loaded; nobody yet if they are elected."""
     assert settings.instance is not None  # noqa: S101  for mypy: the loader fills it in
-    return OwnersInForce(settings.instance, fixed_map(settings.fixed))
+    return OwnersInForce(
+        settings.instance, None if settings.fixed is None else fixed_map(settings.fixed), settings.group
+    )

@@ -72,7 +72,7 @@ class _Message(BaseModel):
             raise MessageError(f"not understood: {error}") from None
 
 
-class Place(BaseModel):
+class EndpointMessage(BaseModel):
     """An ``Endpoint`` in a message."""
 
     model_config = ConfigDict(frozen=True)
@@ -100,7 +100,7 @@ class Place(BaseModel):
 
 
 class MemberMessage(_Message):
-    """What an instance says of itself when it joins."""
+    """The message of an instance that joins, about itself."""
 
     instance: Text
     boot: int
@@ -111,15 +111,15 @@ class MemberMessage(_Message):
     """The generation of the map that made it own ``owned``."""
     owned: tuple[NodeId, ...]
     load: Mapping[NodeId, Number]
-    """Of each broker that it owns: CPU ms a second."""
-    endpoints: Mapping[Text, Place]
+    """By broker that it owns: CPU ms a second."""
+    endpoints: Mapping[Text, EndpointMessage]
     """Its addresses, by listener."""
     probe: tuple[Text, Port] | None
     """Its admin port, which others may ask whether it is alive."""
 
 
 class MapMessage(_Message):
-    """What the leader says to all."""
+    """The leader's message to all members."""
 
     epoch: int
     """The generation of the group."""

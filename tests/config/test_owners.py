@@ -31,6 +31,7 @@ def loaded(file: Path, owners: str, *listeners: str) -> Settings:
 
 def told(settings: Settings, instance: str, listener: str, node_id: int) -> Address | None:
     assert settings.owners is not None
+    assert settings.owners.fixed is not None
     return settings.owners.fixed.instances[instance].advertise[listener].advertised(node_id)
 
 
@@ -44,6 +45,7 @@ def test_every_broker_has_its_owner(file: Path) -> None:
     settings = loaded(file, owners)
     assert settings.owners is not None
     fixed = settings.owners.fixed
+    assert fixed is not None
     assert [fixed.owner_of(node_id) for node_id in (0, 2, 3, 5, 6, 7)] == ["a", "a", "b", "b", None, "a"]
     assert told(settings, "a", "PLAIN", 1) == Address("a.test", 9101)
     assert told(settings, "b", "PLAIN", 3) == Address("b.test", 9103)
@@ -84,8 +86,8 @@ def test_the_host_name_is_the_default_name(file: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("owners", "said"),
     [
-        ("", "owners: has no settings; it takes instance, fixed"),
-        ("{instance: a}", "owners.fixed: is missing; add `fixed`"),
+        ("", "owners: has no settings; it takes instance, group, secret_file"),
+        ("{instance: a}", "owners.fixed: is missing; write either group"),
         (
             '{instance: a, fixed: "0-2"}',
             'owners.fixed: must be instances and node ids; write it like {edge-1: "0-2", edge-2: "3-5"}',

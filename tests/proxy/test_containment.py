@@ -53,6 +53,13 @@ ELSEWHERE = {
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "drain sessions at closed ports": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
     "close a connection of another instance's broker": "edge/test_owners.py::test_a_hold_that_fails_ends_all_the_same",
+    "take part in the group": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
+    "look at the clock": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
+    "look whether the next instance is alive": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
+    "leave the group": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
+    "leave the group of instances": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
+    "tell the owners of brokers": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
+    "drain sessions at brokers that others own": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
     "name the brokers of bootstrap sessions": "edge/test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
     "name the broker of a session": (
@@ -124,6 +131,11 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "watch the quotas of the cluster",
     "look for a passing change",
     "name the broker of a session",
+    "take part in the group",
+    "look at the clock",
+    "look whether the next instance is alive",
+    "leave the group",
+    "leave the group of instances",
 }
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms, state: brokers.json}}

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from config.brokers import Endpoint
 from config.settings import Listener, Mode, Settings
 from protocol.client_quotas import (
     ALTER,
@@ -30,18 +31,22 @@ from proxy.brokers.known_brokers import KnownBrokers
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import DrainResult, WorkerSnapshot
 from proxy.edge.whoami import Identity
+from proxy.owners.map import OwnersMap
+from proxy.owners.membership import State, Status
+from proxy.runtime.faults import counts
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from quotas.policy import Policy, PolicyChange
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client
-from tests.proxy.playbook import list_offsets, produce
+from tests.proxy.playbook import list_offsets, produce, request
 from tests.proxy.test_supervisor import CONFIG, running
 
 pytestmark = pytest.mark.asyncio
 
 T = TypeVar("T")
 
+METADATA = request(3, 1, 9, b"\0\0\0\0")
 CROSSED: set[str] = set()
 
 
@@ -97,6 +102,12 @@ class Elsewhere(Worker):
 
     async def snapshot(self) -> WorkerSnapshot:
         return across(await super().snapshot())
+
+    async def node_ids(self) -> list[int]:
+        return across(await super().node_ids())
+
+    def own(self, in_force: OwnersMap | None, fenced: bool = False) -> None:
+        super().own(*across((in_force, fenced)))
 
 
 async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,3 +246,95 @@ async def test_an_alter_that_cannot_be_read_ends_its_connection_and_no_other(tmp
                 await other.ask(list_offsets(1))
             metrics = (await program.get("/metrics"))[1]
             assert 'sluice_frames_rejected_total{cause="bad_body",side="client"} 1.0' in metrics
+
+
+FIXED = 'owners: {instance: here, fixed: {here: "1"}}\n'
+MOVED = OwnersMap(((range(1, 2), "there"),), {"there": {"PLAIN": Endpoint("there.test", 1, None)}}, ("there",))
+
+
+async def test_a_broker_that_moves_is_told_at_once_and_its_sessions_are_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "Worker", Elsewhere)
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one, sections=FIXED) as program:
+            await program.until("/readyz", "ready")
+            worker = program.app._worker
+            async with client(program.port) as of_broker, client(program.bind) as bootstrap:
+                for each in (of_broker, bootstrap):
+                    await each.ask(list_offsets(1))
+                assert await worker.node_ids() == [1]
+                worker.own(MOVED)
+                assert await of_broker.closed()
+                assert await bootstrap.closed()
+            async with client(program.bind) as asking:
+                assert b"there.test" in await asking.ask(METADATA)
+            worker.own(MOVED, fenced=True)
+            worker.own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)))
+            async with client(program.port) as again:
+                await again.ask(produce(1, 10))
+                assert program.port.to_bytes(4, "big") in await again.ask(METADATA)
+
+
+async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> int:
+        raise ValueError
+
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one, sections=FIXED) as program:
+            await program.until("/readyz", "ready")
+            worker = program.app._worker
+            async with client(program.port) as asking:
+                await asking.ask(list_offsets(1))
+                monkeypatch.setattr("proxy.worker.drain", fail)
+                monkeypatch.setattr(worker._listeners[0], "tell_owners", fail_at_once)
+                worker.own(MOVED)
+                monkeypatch.undo()
+                await asyncio.sleep(0)
+                await asking.ask(list_offsets(2))
+                worker.own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)))
+                worker.own(MOVED)
+                assert await asking.closed()
+            program.app._owners = owners = FakeOwners()  # type: ignore[assignment]  # a fake
+            assert '"epoch": 3' in (await program.get("/owners"))[1]
+            metrics = (await program.get("/metrics"))[1]
+            assert "sluice_owned_brokers 2.0" in metrics
+            assert 'sluice_owners_moves_total{direction="lost"} 1.0' in metrics
+            assert 'sluice_owners_state_info{state="member"} 1.0' in metrics
+            owners.why_not_ready = "owners: no broker"
+            assert "owners: no broker" in (await program.get("/readyz"))[1]
+            program.app.on_stop_signal(signal.SIGTERM)
+            assert await program.task == 0
+            assert owners.has_stepped_down
+    names = ("drain sessions at brokers that others own", "tell the owners of brokers", "leave the group of instances")
+    assert [counts.pop(name) for name in names] == [1, 1, 1]
+
+
+def fail_at_once() -> None:
+    raise ValueError
+
+
+class FakeOwners:
+    """A group of instances that cannot be left."""
+
+    status = Status("here", 1, State.MEMBER, 3, {1: "here", 2: "here", 3: "there"}, 0.5, 2, 1, None)
+    why_not_ready: str | None = None
+    has_stepped_down = False
+
+    def describe(self) -> dict[str, object]:
+        return {"epoch": 3}
+
+    async def step_down(self) -> None:
+        self.has_stepped_down = True
+
+    async def leave(self) -> None:
+        raise ValueError
+
+
+async def test_no_owners_are_named_without_a_group(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        await program.until("/livez", "ok")
+        status, said = await program.get("/owners")
+        assert (status, "owners.group" in said) == (404, True)

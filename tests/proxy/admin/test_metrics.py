@@ -11,6 +11,7 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals
+from proxy.owners.membership import State, Status
 from proxy.usage.latencies import BOUNDS_MS, Times
 from proxy.usage.latencies import OTHER as OTHER_BROKER
 from proxy.usage.meter import ClientNames, ClientState, Traffic
@@ -42,6 +43,7 @@ EVERYTHING = replace(
     ),
     mode="shadow",
     state_file={"loaded": 1, "written": 2},
+    owners=Status("one", 1, State.MEMBER, 7, {1: "one", 2: "two"}, 0.5, 2, 1, None),
     quotas_stand_in="static",
     clients=[
         ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),

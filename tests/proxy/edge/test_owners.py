@@ -7,17 +7,23 @@ from struct import unpack_from
 import pytest
 
 from config.brokers import Endpoint, parse_broker_ports
+from proxy.edge import turned_away
 from proxy.edge.turned_away import MOST_OF_ADDRESS, TurnedAway, hold_s
 from proxy.owners.map import OwnersInForce, OwnersMap
 from proxy.runtime.faults import counts
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client, front
-from tests.proxy.playbook import list_offsets, produce, request
+from tests.proxy.playbook import heartbeat, list_offsets, produce, request
 
 pytestmark = pytest.mark.asyncio
 
 METADATA = request(3, 1, 9, b"\0\0\0\0")
 THERE = Endpoint("there.test", None, parse_broker_ports({"1-2": "7001-7002"}))
+
+
+@pytest.fixture
+def none_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turned_away, "LET_IN", 0.0)
 
 
 def owners(own: int, others: int) -> OwnersInForce:
@@ -49,6 +55,22 @@ async def test_a_broker_that_its_owner_has_no_port_for_is_told_under_a_name_that
             assert proxy.listener.why_not_ready is None
 
 
+async def test_one_in_some_may_ask_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client all of whose addresses are old would be lost otherwise."""
+    monkeypatch.setattr(turned_away, "LET_IN", 1.0)
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = two.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one, owners=owners(1, 2)) as proxy:
+            for wrong in (produce(2, 100), list_offsets(2), heartbeat(2)):
+                async with client(proxy.port_2) as asking:
+                    assert b"there.test" + (7002).to_bytes(4, "big") in await asking.ask(METADATA)
+                    asking.writer.write(wrong)
+                    assert await asking.closed()
+            assert proxy.rejected() == {"not_owner": 3}
+            assert proxy.stats.connections["PLAIN", "not_owner"] == 0
+
+
+@pytest.mark.usefixtures("none_let_in")
 async def test_who_comes_for_another_instances_broker_is_held_without_a_byte_and_closed() -> None:
     async with fake_broker() as one, fake_broker() as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}

@@ -136,3 +136,31 @@ def test_in_any_pieces(topics: Sequence[str], version: int, data: Any) -> None:
 
 def test_it_is_protected_unless_it_is_said_not_to_be() -> None:
     assert UsageTopic().protect
+
+
+def of_member(api_key: int, version: int, group: bytes, *, flexible: bool) -> bytes:
+    """A request whose first field is a group."""
+    name = bytes((len(group) + 1,)) + group if flexible else len(group).to_bytes(2, "big") + group
+    return request(api_key, version, 1, (b"\0" if flexible else b"") + name + bytes(20))
+
+
+MEMBERS = [(11, 5, False), (11, 9, True), (12, 3, False), (12, 4, True), (13, 3, False), (14, 5, True), (14, 3, False)]
+
+
+@pytest.mark.parametrize(("api_key", "version", "flexible"), MEMBERS)
+def test_no_client_may_be_in_the_group_of_the_instances(api_key: int, version: int, flexible: bool) -> None:
+    for group, passes in ((b"owners", False), (b"owners2", True), (b"owner", True), (b"", True)):
+        whole = of_member(api_key, version, group, flexible=flexible)
+        for split in range(len(whole)):
+            passed: list[bytes] = []
+            guard = Guard((), passed.append, lambda: False, (), b"owners")
+            sent = list_offsets(1) + whole[:split], whole[split:] + list_offsets(2)
+            if passes:
+                for part in sent:
+                    guard.write(part)
+                assert b"".join(passed) == b"".join(sent)
+                continue
+            with pytest.raises(ProtocolError) as refused:
+                list(map(guard.write, sent))
+            assert refused.value.cause is Cause.PROTECTED_GROUP
+            assert len(b"".join(passed)) < len(list_offsets(1) + whole)

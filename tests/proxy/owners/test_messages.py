@@ -8,13 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.brokers import Endpoint, parse_broker_ports
-from proxy.owners.messages import MOST_BYTES, MapMessage, MemberMessage, MessageError, Place, Signing
+from proxy.owners.messages import MOST_BYTES, EndpointMessage, MapMessage, MemberMessage, MessageError, Signing
 from tests.proxy.owners.test_assignment import member
 
 SIGNING = Signing(b"secret", "group")
 PORTS = Endpoint("a.test", 9092, parse_broker_ports({"0-9": "9100-9109", "42": "9142"}))
 HOSTS = Endpoint("b{node_id}.test", 9093, None)
-ME = member("a", owned=(1, 2), load={1: 2.5}, endpoints={"P": Place.of(PORTS), "T": Place.of(HOSTS)}, probe=("h", 94))
+ME = member(
+    "a",
+    owned=(1, 2),
+    load={1: 2.5},
+    endpoints={"P": EndpointMessage.of(PORTS), "T": EndpointMessage.of(HOSTS)},
+    probe=("h", 94),
+)
 
 
 def signed(said: object, version: bytes = b"\1") -> bytes:

@@ -1,0 +1,80 @@
+"""The group of instances that elects the owners of brokers, as the supervisor starts and stops it."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from config.owners import Owners
+from config.settings import Settings
+from proxy.brokers.persistent_connection import access_by
+from proxy.owners.coordinator import Coordinator
+from proxy.owners.member import GroupMember, Own
+from proxy.owners.membership import Membership, Status
+from proxy.owners.messages import EndpointMessage
+from proxy.owners.probe import Probe
+from proxy.owners.settings import probe_address, read_secret
+from proxy.runtime.clock import wall_s
+
+
+class OwnersGroup:
+    """Elects owners between ``start`` and ``leave``. Raises InvalidValue if the secret cannot be read."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        owners: Owners,
+        brokers: Callable[[], Awaitable[Collection[int]]],
+        own: Own,
+    ) -> None:
+        if owners.instance is None or owners.group is None or owners.secret_file is None:
+            raise ValueError("owners.group needs instance and secret_file")  # the loader sees to it
+        membership = Membership(
+            owners.instance,
+            int(wall_s() * 1_000_000),
+            owners.group,
+            read_secret(owners.secret_file),
+            owners.session_s,
+            owners.heartbeat_s,
+            owners.weight,
+            {each.name: EndpointMessage.of(each.endpoint) for each in settings.listeners},
+            probe_address(settings) if owners.probe else None,
+        )
+        coordinator = Coordinator(access_by(settings.cluster), owners.group)
+        self._member = GroupMember(membership, coordinator, brokers, dict, own)
+        self._probe = Probe(self._member) if owners.probe else None
+
+    def start(self) -> None:
+        """Join; the ports of brokers have to be open."""
+        self._member.start()
+        if self._probe is not None:
+            self._probe.start()
+
+    async def step_down(self) -> None:
+        """Have all brokers owned by others, before they are drained here."""
+        await self._member.step_down()
+
+    async def leave(self) -> None:
+        """Leave the group, when nobody is served here any more."""
+        if self._probe is not None:
+            self._probe.stop()
+        await self._member.leave()
+
+    @property
+    def status(self) -> Status:
+        return self._member.status
+
+    @property
+    def why_not_ready(self) -> str | None:
+        return self._member.why_not_ready
+
+    def describe(self) -> dict[str, Any]:
+        """Return the membership as JSON data, for ``/owners``."""
+        status = self.status
+        return {
+            "instance": status.instance,
+            "boot": status.boot,
+            "state": str(status.state),
+            "epoch": status.epoch,
+            "age_s": round(status.heartbeat_age_s, 1),
+            "owners": {str(node_id): {"instance": owner} for node_id, owner in sorted(status.owners.items())},
+            "error": status.error,
+        }

@@ -1,0 +1,379 @@
+"""Membership in the group that elects the owners of brokers.
+
+The last map stays in force while the coordinator does not answer (``FROZEN``), for as long as that takes. An instance
+that the coordinator does not know any more (``FENCED``) owns nothing until it has joined again: others own its brokers.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+import structlog
+
+from protocol.groups import (
+    GroupError,
+    Joined,
+    heartbeat,
+    join_group,
+    leave_group,
+    read_error,
+    read_joined,
+    read_synced,
+    sync_group,
+)
+from proxy.owners.assignment import assign, by_instance
+from proxy.owners.coordinator import ANSWER_S, Coordinator, NoCoordinatorError, NotAllowedError, not_allowed
+from proxy.owners.map import OwnersMap
+from proxy.owners.membership import Membership, State, Status
+from proxy.owners.messages import MapMessage, MemberMessage, MessageError, Signing
+from proxy.runtime.clock import monotonic_s, wall_s
+from proxy.runtime.tasks import attempt, every
+
+log = structlog.get_logger("sluice.owners")
+
+PROTOCOL_TYPE: Final = "sluice"
+PROTOCOL: Final = "owners-1"
+_TRIES: Final = 5
+_RETRY_S: Final = 0.3
+_NOT_ALLOWED_S: Final = 10.0
+_STRANGER_S: Final = 3.0
+_LOOK_S: Final = 0.25
+_PLACE_NEW_S: Final = 60.0
+"""How long a new broker is owned by hash before the leader places it by load."""
+
+
+Own = Callable[[OwnersMap | None, bool], None]
+"""(map, fenced) → None; puts the map in force at once."""
+
+
+class GroupMember:
+    """Takes part in the election between ``start`` and ``leave``.
+
+    ``brokers`` returns the known node ids, ``load`` the load of those served here; nothing is done before a broker is
+    known, when its port is open.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        coordinator: Coordinator,
+        brokers: Callable[[], Awaitable[Collection[int]]],
+        load: Callable[[], dict[int, float]],
+        own: Own,
+    ) -> None:
+        self._me = membership
+        self._coordinator = coordinator
+        self._brokers = brokers
+        self._load = load
+        self._own = own
+        self._signing = Signing(membership.secret, membership.group)
+        self._weight = membership.weight
+        self._member_id = ""
+        self._generation = -1
+        self._leads = False
+        self._unplaced_since_s: float | None = None
+        self._answered_s = self._looked_s = monotonic_s()
+        self._looked_wall_s = wall_s()
+        self._changing = asyncio.Lock()
+        self._jobs: list[asyncio.Task[None]] = []
+        self._gained = self._lost = 0
+        self._retry_s = _RETRY_S
+        self.map: MapMessage | None = None
+        self.state = State.ALONE
+        self.error: str | None = "it has not joined yet"
+        """Why it is not a member; None if it is."""
+
+    def start(self) -> None:
+        """Join, and stay a member."""
+        self._jobs = [
+            every(self._pause_s, self._step, "take part in the group"),
+            every(_LOOK_S, self._look_at_clock, "look at the clock"),
+        ]
+
+    async def step_down(self) -> None:
+        """Have all brokers owned by others, and return once they are, or that takes longer than a session."""
+        if self.state is not State.MEMBER:
+            return
+        self._weight = 0.0
+        try:
+            async with asyncio.timeout(self._me.session_s), self._changing:
+                await self._try(self._join)
+        except TimeoutError:
+            log.warning("no owners for the brokers of this instance in time", group=self._me.group)
+
+    async def leave(self) -> None:
+        """Leave the group."""
+        for job in self._jobs:
+            job.cancel()
+        if self._member_id:
+            await attempt("leave the group", self._say_goodbye)
+        await self._coordinator.close()
+
+    async def remove(self, instance: str, boot: int) -> bool:
+        """Remove another instance, whose process of that boot has ended; return whether it was a member."""
+        known = self.map
+        if known is None or instance not in known.ids or known.members[instance].boot != boot:
+            return False
+        request = leave_group(self._me.group, known.ids[instance])
+        try:
+            error = read_error(await self._coordinator.ask_apart(request))
+        except NoCoordinatorError:
+            return False
+        log.warning("instance removed: its process has ended", instance=instance, error=error or None)
+        return error == GroupError.NONE
+
+    @property
+    def status(self) -> Status:
+        owners = dict(self.map.owners) if self.map is not None else {}
+        epoch = self.map.epoch if self.map is not None else -1
+        age_s = monotonic_s() - self._answered_s
+        me = self._me
+        return Status(me.instance, me.boot, self.state, epoch, owners, age_s, self._gained, self._lost, self.error)
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why clients should not come here; None if they may."""
+        if self.map is None or self.state is State.FENCED:
+            return f"owners: {self.error}"
+        more_instances = len(self.map.members) > len(self.map.owners)
+        if self._weight == 0 or more_instances or self._me.instance in self.map.owners.values():
+            return None
+        return "owners: this instance owns no broker"
+
+    # ------------------------------------------------------------------------------------------------ step by step
+
+    def _pause_s(self) -> float:
+        return self._me.heartbeat_s if self.state is State.MEMBER else self._retry_s
+
+    async def _step(self) -> None:
+        async with self._changing:
+            if not await self._brokers():
+                return
+            await self._try(self._join if self._generation < 0 else self._beat)
+
+    async def _try(self, job: Callable[[], Awaitable[None]]) -> None:
+        self._retry_s = _RETRY_S
+        try:
+            await job()
+        except NoCoordinatorError as error:
+            self._change(State.ALONE if self.map is None else State.FROZEN, f"no coordinator: {error}")
+        except NotAllowedError as error:
+            self._retry_s = _NOT_ALLOWED_S
+            self._fence(str(error))
+            await self._say_goodbye()
+        except MessageError as error:  # a stranger leads the group, or this instance is one to the others
+            self._retry_s = _STRANGER_S
+            self._change(State.ALONE if self.map is None else State.FROZEN, f"map not taken: {error}")
+            await self._say_goodbye()
+
+    def _change(self, state: State, error: str | None) -> None:
+        if error is not None and (state, error) != (self.state, self.error):
+            log.error("not a member of the group of instances", group=self._me.group, state=str(state), error=error)
+        self.state, self.error = state, error
+
+    async def _beat(self) -> None:
+        asked = heartbeat(self._me.group, self._generation, self._member_id)
+        await self._heard(read_error(await self._coordinator.ask(asked)))
+
+    async def _heard(self, error: int) -> None:
+        """Act on the answer to a heartbeat."""
+        match error:
+            case GroupError.NONE:
+                self._answered_s = monotonic_s()
+                self._change(State.MEMBER, None)
+                if await self._has_to_place():
+                    await self._join()
+            case GroupError.REBALANCE_IN_PROGRESS:
+                self._answered_s = monotonic_s()
+                await self._join()
+            case GroupError.UNKNOWN_MEMBER_ID | GroupError.ILLEGAL_GENERATION:
+                self._replaced(error)
+                await self._join()
+            case GroupError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise NoCoordinatorError("it loads the group")
+            case GroupError.GROUP_AUTHORIZATION_FAILED:
+                raise not_allowed(self._me.group, None)
+            case _:
+                await self._coordinator.forget()
+                raise NoCoordinatorError(f"Heartbeat is answered with error {error}")
+
+    def _replaced(self, error: int) -> None:
+        """Own nothing from now on: others own the brokers of this instance."""
+        if error == GroupError.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
+        self._generation = -1
+        self._fence(None)
+        log.warning("replaced: others own the brokers of this instance", group=self._me.group)
+
+    def _fence(self, error: str | None) -> None:
+        if self.map is None:
+            self._change(State.ALONE, error)
+            return
+        self._change(State.FENCED, error)
+        self._own(_owners_map(self.map), True)
+
+    async def _join(self) -> None:
+        """Join, and take the map. Raises NoCoordinatorError, NotAllowedError, MessageError."""
+        if self.state is State.MEMBER:
+            self._change(State.JOINING, None)
+        wait_s = 2.5 * self._me.session_s
+        for _ in range(_TRIES):
+            me = self._said().pack(self._signing)
+            session_ms = int(self._me.session_s * 1000)
+            asked = join_group(
+                self._me.group,
+                self._member_id,
+                session_ms=session_ms,
+                protocol_type=PROTOCOL_TYPE,
+                protocols={PROTOCOL: me},
+            )
+            joined = read_joined(await self._coordinator.ask(asked, wait_s))
+            if joined.error_code == GroupError.MEMBER_ID_REQUIRED:
+                self._member_id = joined.member_id
+            elif joined.error_code == GroupError.UNKNOWN_MEMBER_ID:
+                self._member_id = ""
+            elif joined.error_code == GroupError.NONE:
+                self._member_id, self._generation = joined.member_id, joined.generation
+                assigned = await self._lead(joined) if joined.leader == joined.member_id else {}
+                self._leads = bool(assigned)
+                asked = sync_group(self._me.group, joined.generation, joined.member_id, assigned)
+                synced = read_synced(await self._coordinator.ask(asked, wait_s))
+                if synced.error_code == GroupError.NONE:
+                    self._take(MapMessage.unpack(synced.assignment, self._signing))
+                    return
+                await self._look_at_error(synced.error_code, "SyncGroup")
+            else:
+                await self._look_at_error(joined.error_code, "JoinGroup")
+        raise NoCoordinatorError("the group does not settle")
+
+    async def _look_at_error(self, error: int, api: str) -> None:
+        """Return if joining again helps."""
+        match error:
+            case GroupError.REBALANCE_IN_PROGRESS | GroupError.ILLEGAL_GENERATION:
+                return
+            case GroupError.UNKNOWN_MEMBER_ID:
+                self._member_id = ""
+            case GroupError.GROUP_AUTHORIZATION_FAILED:
+                raise not_allowed(self._me.group, None)
+            case GroupError.INVALID_SESSION_TIMEOUT:
+                said = "owners.session is not within group.min.session.timeout.ms and group.max.session.timeout.ms"
+                raise NotAllowedError(f"{said} of the brokers: write one that is")
+            case GroupError.INCONSISTENT_GROUP_PROTOCOL:
+                raise NotAllowedError(f"group {self._me.group} is in use by others: write a name of its own")
+            case GroupError.INVALID_GROUP_ID | GroupError.GROUP_MAX_SIZE_REACHED:
+                raise NotAllowedError(f"group {self._me.group} is refused with error {error}")
+            case _:
+                if error != GroupError.COORDINATOR_LOAD_IN_PROGRESS:
+                    await self._coordinator.forget()
+                raise NoCoordinatorError(f"{api} is answered with error {error}")
+
+    def _said(self) -> MemberMessage:
+        me, known = self._me, self.map
+        owned = () if known is None else tuple(node for node, owner in known.owners.items() if owner == me.instance)
+        return MemberMessage(
+            instance=me.instance,
+            boot=me.boot,
+            weight=self._weight,
+            epoch=-1 if known is None else known.epoch,
+            owned=owned,
+            load={node: round(cost, 1) for node, cost in self._load().items() if node in owned},
+            endpoints=me.places,
+            probe=None if me.probe is None else (me.probe.host, me.probe.port),
+        )
+
+    async def _lead(self, joined: Joined) -> dict[str, bytes]:
+        """Return the map for each member."""
+        said: dict[str, MemberMessage] = {}
+        for member_id, message in joined.members.items():
+            try:
+                said[member_id] = MemberMessage.unpack(message, self._signing)
+            except MessageError as error:
+                log.error("a stranger in the group of instances", member=member_id, error=str(error))
+        members = by_instance(list(said.values()))
+        owners = await asyncio.to_thread(assign, members, list(await self._brokers()))
+        ids = {each.instance: member_id for member_id, each in said.items() if members[each.instance] is each}
+        whole = MapMessage(epoch=joined.generation, owners=owners, members=members, ids=ids)
+        return dict.fromkeys(said, whole.pack(self._signing))
+
+    def _take(self, taken: MapMessage) -> None:
+        """Put a map in force."""
+        me, before = self._me, self.map
+        self._answered_s = monotonic_s()
+        self.map = taken
+        own = taken.members.get(me.instance)
+        if own is None or own.boot != me.boot:
+            raise NotAllowedError(f"another instance has the name {me.instance}: give each its own, in owners.instance")
+        self._change(State.MEMBER, None)
+        self._own(_owners_map(taken), False)
+        mine, were = ({n for n, o in m.owners.items() if o == me.instance} if m else set() for m in (taken, before))
+        self._gained += len(mine - were)
+        self._lost += len(were - mine)
+        log.info(
+            "owners of brokers",
+            epoch=taken.epoch,
+            owned=sorted(mine),
+            brokers=len(taken.owners),
+            instances=sorted(taken.members),
+            leads=self._leads,
+        )
+
+    async def _has_to_place(self) -> bool:
+        """Whether the leader has to place a broker that has been without a place in the map for some time."""
+        if not self._leads or self.map is None or set(await self._brokers()) <= self.map.owners.keys():
+            self._unplaced_since_s = None
+            return False
+        now_s = monotonic_s()
+        if self._unplaced_since_s is None:
+            self._unplaced_since_s = now_s
+        return now_s - self._unplaced_since_s > _PLACE_NEW_S
+
+    async def _say_goodbye(self) -> None:
+        """Leave the group; nothing is known of the answer."""
+        asked, self._member_id, self._generation = leave_group(self._me.group, self._member_id), "", -1
+        try:
+            await self._coordinator.ask(asked)
+        except (NoCoordinatorError, NotAllowedError) as error:
+            log.info("the group was not left: the session ends by itself", error=str(error))
+
+    # ------------------------------------------------------------------------------------------------- a sleeper
+
+    def _look_at_clock(self) -> None:
+        """After a sleep longer than the session (SIGSTOP, a paused machine), ask before anything else is done.
+
+        The loop waits for the answer, so no byte of a client is read before: others may own the brokers by now.
+        """
+        now_s, wall = monotonic_s(), wall_s()
+        slept_s = max(now_s - self._looked_s, wall - self._looked_wall_s)
+        self._looked_s, self._looked_wall_s = now_s, wall
+        if slept_s <= self._me.session_s or self._generation < 0:
+            return
+        log.warning("this process has slept: asking whether it still owns brokers", slept_s=round(slept_s, 1))
+        answers: list[int] = []
+        asking = threading.Thread(target=lambda: answers.append(asyncio.run(self._ask_apart())), daemon=True)
+        asking.start()
+        asking.join(ANSWER_S)
+        if answers and answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
+            self._replaced(answers[0])
+        elif not answers or answers[0] < 0:
+            self._change(State.FROZEN, "no answer after a sleep")
+
+    async def _ask_apart(self) -> int:
+        """Return the error of a heartbeat on a connection of its own, -1 without an answer."""
+        try:
+            asked = heartbeat(self._me.group, self._generation, self._member_id)
+            return read_error(await self._coordinator.ask_apart(asked))
+        except NoCoordinatorError:
+            return -1
+
+
+def _owners_map(message: MapMessage) -> OwnersMap:
+    able = tuple(name for name, each in message.members.items() if each.weight > 0) or tuple(message.members)
+    return OwnersMap(
+        tuple((range(node_id, node_id + 1), owner) for node_id, owner in sorted(message.owners.items())),
+        {
+            name: {listener: place.endpoint for listener, place in each.endpoints.items()}
+            for name, each in message.members.items()
+        },
+        tuple(sorted(able)),
+    )

@@ -1,0 +1,52 @@
+"""The membership of an instance in the group that elects owners: its settings, its state, and what others see of it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from config.units import Address
+from proxy.owners.messages import EndpointMessage
+
+
+class State(StrEnum):
+    """The state of the membership; the map in force is that of before in all but ``ALONE`` and ``FENCED``."""
+
+    ALONE = "alone"
+    """No map was ever known."""
+    JOINING = "joining"
+    MEMBER = "member"
+    FROZEN = "frozen"
+    """The coordinator does not answer."""
+    FENCED = "fenced"
+    """The coordinator does not know this instance any more, or refuses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The settings of this instance in its group."""
+
+    instance: str
+    boot: int
+    group: str
+    secret: bytes
+    session_s: float
+    heartbeat_s: float
+    weight: float
+    places: dict[str, EndpointMessage]
+    """Its addresses, by listener."""
+    probe: Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The membership, for metrics and ``/owners``."""
+
+    instance: str
+    boot: int
+    state: State
+    epoch: int
+    owners: dict[int, str]
+    heartbeat_age_s: float
+    gained: int
+    """Brokers that have come to this instance since the start."""
+    lost: int
+    error: str | None

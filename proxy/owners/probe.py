@@ -1,0 +1,80 @@
+"""Each instance looks whether the next one is alive: one whose process has ended is replaced at once.
+
+It asks for ``/owners`` on the admin port. A refused connection, or another boot, is a process that has ended; a silence
+is none, nor is an address that has never answered: it may be a firewall's.
+"""
+
+import asyncio
+import json
+from typing import Any, Final
+
+from proxy.owners.member import GroupMember
+from proxy.runtime.tasks import every
+
+EVERY_S: Final = 0.4
+_ANSWER_S: Final = 1.0
+_REFUSALS: Final = 2
+_MOST_BYTES: Final = 256 * 1024
+
+
+class Probe:
+    """Asks the instance behind this one, in the order of names, all around."""
+
+    def __init__(self, member: GroupMember) -> None:
+        self._member = member
+        self._whom: tuple[str, int] | None = None
+        """Instance and boot."""
+        self._has_answered = False
+        self._refusals = 0
+        self._job: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._job = every(EVERY_S, self._look, "look whether the next instance is alive")
+
+    def stop(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+
+    async def _look(self) -> None:
+        status, known = self._member.status, self._member.map
+        ring = sorted(name for name, each in known.members.items() if each.probe is not None) if known else []
+        if known is None or status.instance not in ring or len(ring) < 2:
+            return
+        name = ring[(ring.index(status.instance) + 1) % len(ring)]
+        next_one = known.members[name]
+        if self._whom != (name, next_one.boot):
+            self._whom, self._has_answered, self._refusals = (name, next_one.boot), False, 0
+        assert next_one.probe is not None  # noqa: S101  for mypy: see above
+        if await self._has_ended(*next_one.probe, *self._whom):
+            self._refusals = 0
+            await self._member.remove(*self._whom)
+
+    async def _has_ended(self, host: str, port: int, name: str, boot: int) -> bool:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                said = await _owners_of(host, port)
+        except ConnectionRefusedError:
+            self._refusals += 1
+            return self._has_answered and self._refusals >= _REFUSALS
+        except (OSError, TimeoutError, ValueError):
+            self._refusals = 0
+            return False
+        self._refusals = 0
+        if said.get("instance") != name:
+            return False
+        self._has_answered = self._has_answered or said.get("boot") == boot
+        return isinstance(said.get("boot"), int) and said["boot"] > boot
+
+
+async def _owners_of(host: str, port: int) -> dict[str, Any]:
+    """Return what ``/owners`` says. Raises OSError or ValueError."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(f"GET /owners HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+        answer = await reader.read(_MOST_BYTES)
+        while more := await reader.read(_MOST_BYTES - len(answer)):
+            answer += more
+    finally:
+        writer.close()
+    said = json.loads(answer.partition(b"\r\n\r\n")[2])
+    return said if isinstance(said, dict) else {}

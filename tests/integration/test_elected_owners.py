@@ -1,0 +1,248 @@
+"""Instances that elect the owners of brokers among themselves, in a real group: they join, leave, die, sleep."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.groups import find_coordinator, read_coordinator
+from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
+from tests.harness.clients.tasks import Consume, Produce
+from tests.harness.kafka import KafkaCluster
+from tests.harness.measure import wait_until
+from tests.harness.sluice import SluiceProcess
+from tests.harness.wire import Address, Connection
+from tests.integration.conftest import fresh_name
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+NODE_IDS = (1, 5, 42)
+NAMES = ("edge-1", "edge-2", "edge-3")
+SESSION_S = 6.0
+SECRET = "a secret of all instances"
+
+
+@pytest.fixture(scope="module")
+def group_cluster() -> Iterator[KafkaCluster]:
+    """Three nodes that keep groups three times, and do not wait for more members."""
+    kept = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "3"}
+    with KafkaCluster(node_ids=NODE_IDS, properties={**kept, "group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running
+
+
+class Instances:
+    """Instances in one group, by name."""
+
+    def __init__(self, cluster: KafkaCluster, folder: Path, stack: ExitStack) -> None:
+        self.group = fresh_name("owners")
+        self.running: dict[str, SluiceProcess] = {}
+        self._cluster = cluster
+        self._stack = stack
+        self.secret = folder / "secret"
+        self.secret.write_text(SECRET)
+
+    def start(self, name: str, *, wait: bool = True, **more: Any) -> SluiceProcess:
+        owners = {"instance": name, "group": self.group, "secret_file": str(self.secret), "heartbeat": "500ms", **more}
+        instance = SluiceProcess(self._cluster.bootstrap, NODE_IDS, settings={"owners": owners})
+        self._stack.callback(instance.close)
+        instance.launch()
+        if wait:
+            instance.wait_ready()
+        self.running[name] = instance
+        return instance
+
+    def agree(self, *names: str) -> bool:
+        """Whether exactly these own all brokers, and each says so."""
+        maps = [said(self.running[name]) for name in names]
+        first = maps[0].get("owners")
+        owners = {each["instance"] for each in (first or {}).values()}
+        return (
+            first is not None
+            and {int(each) for each in first} == set(NODE_IDS)
+            and all(each.get("owners") == first and each.get("state") == "member" for each in maps)
+            and owners == set(names)
+        )
+
+    def until_agreed(self, *names: str) -> None:
+        wait_until(lambda: self.agree(*names), f"{names} own all brokers", 40.0)
+
+    def owners(self) -> dict[int, str]:
+        found = said(next(iter(self.running.values())))["owners"]
+        return {int(node_id): each["instance"] for node_id, each in found.items()}
+
+
+def said(instance: SluiceProcess) -> dict[str, Any]:
+    status, text = instance.get("/owners")
+    found: dict[str, Any] = json.loads(text) if status == 200 else {}
+    return found
+
+
+@pytest.fixture
+def instances(group_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Instances]:
+    with ExitStack() as stack:
+        yield Instances(group_cluster, tmp_path, stack)
+
+
+def changed(before: dict[int, str], after: dict[int, str]) -> set[int]:
+    return {node_id for node_id in NODE_IDS if before[node_id] != after[node_id]}
+
+
+def test_instances_join_leave_and_move_as_little_as_they_can(instances: Instances) -> None:
+    for name in NAMES[:2]:
+        instances.start(name)
+    instances.until_agreed(*NAMES[:2])
+    before = instances.owners()
+    instances.start("edge-3")
+    instances.until_agreed(*NAMES)
+    after = instances.owners()
+    assert len(changed(before, after)) == 1
+    metrics = instances.running["edge-3"].metrics()
+    assert metrics.value("sluice_owned_brokers") == 1
+    assert metrics.value("sluice_owners_moves_total", direction="gained") == 1
+    assert instances.running["edge-3"].stop() == 0
+    del instances.running["edge-3"]
+    instances.until_agreed(*NAMES[:2])
+    assert changed(after, instances.owners()) == {node_id for node_id, owner in after.items() if owner == "edge-3"}
+
+
+@pytest.mark.parametrize("probe", [True, False])
+def test_who_is_killed_is_replaced(instances: Instances, probe: bool) -> None:
+    for name in NAMES:
+        instances.start(name, probe=str(probe).lower())
+    instances.until_agreed(*NAMES)
+    before = instances.owners()
+    time.sleep(1.5)  # the probe has to have been answered once
+    instances.running.pop("edge-2").signal(signal.SIGKILL)
+    instances.until_agreed("edge-1", "edge-3")
+    assert changed(before, instances.owners()) == {node_id for node_id, owner in before.items() if owner == "edge-2"}
+    removed = [
+        line for each in instances.running.values() for line in each.logs() if "instance removed" in line["event"]
+    ]
+    assert len(removed) == (1 if probe else 0)
+
+
+def test_who_is_started_again_at_once_is_an_owner_again(instances: Instances) -> None:
+    for name in NAMES:
+        instances.start(name)
+    instances.until_agreed(*NAMES)
+    instances.running.pop("edge-2").signal(signal.SIGKILL)
+    instances.start("edge-2", wait=False)
+    instances.until_agreed(*NAMES)
+
+
+def test_a_sleeper_is_replaced_and_owns_nothing_when_it_wakes(instances: Instances) -> None:
+    for name in NAMES:
+        instances.start(name)
+    instances.until_agreed(*NAMES)
+    sleeper = instances.running.pop("edge-2")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    instances.until_agreed("edge-1", "edge-3")
+    time.sleep(1.0)
+    os.kill(sleeper.pid, signal.SIGCONT)
+    instances.running["edge-2"] = sleeper
+    instances.until_agreed(*NAMES)
+    events = [line["event"] for line in sleeper.logs()]
+    slept = next(position for position, event in enumerate(events) if "has slept" in event)
+    assert events[slept + 1].startswith("replaced: others own")
+
+
+def test_nothing_moves_when_the_coordinator_dies(group_cluster: KafkaCluster, instances: Instances) -> None:
+    for name in NAMES[:2]:
+        instances.start(name)
+    instances.until_agreed(*NAMES[:2])
+    before = said(instances.running["edge-1"])
+    with Connection(group_cluster.direct(NODE_IDS[0])) as connection:
+        found = read_coordinator(connection.exchange(find_coordinator(instances.group).frame("test", 1)))
+    at = Address(found.host, found.port)
+    coordinator = next(node_id for node_id in NODE_IDS if group_cluster.direct(node_id) == at)
+    group_cluster.stop_broker(coordinator, crash=True)
+    try:
+        wait_until(lambda: _answered_since(instances), "another coordinator answers", 60.0)
+        for each in instances.running.values():
+            assert (said(each)["epoch"], said(each)["owners"]) == (before["epoch"], before["owners"])
+    finally:
+        group_cluster.start_broker(coordinator)
+    assert all(not any("replaced" in line["event"] for line in each.logs()) for each in instances.running.values())
+
+
+def _answered_since(instances: Instances) -> bool:
+    frozen = all(any(line.get("state") == "frozen" for line in each.logs()) for each in instances.running.values())
+    return frozen and all(said(each)["state"] == "member" for each in instances.running.values())
+
+
+def test_two_of_one_name(instances: Instances) -> None:
+    first = instances.start("edge-1")
+    second = instances.start("edge-1", wait=False)
+    wait_until(second.is_ready, "the later one is the instance", 40.0)
+    wait_until(lambda: not first.is_ready(), "the earlier one is not", 40.0)
+    assert "another instance has the name edge-1" in first.get("/readyz")[1]
+    assert said(first)["state"] == "fenced"
+
+
+def test_a_stranger_without_the_secret_is_given_nothing(instances: Instances, tmp_path: Path) -> None:
+    instances.start("edge-1")
+    other = tmp_path / "other"
+    other.write_text("another secret of somebody")
+    stranger = instances.start("edge-2", wait=False, secret_file=str(other))
+    wait_until(lambda: "not signed" in stranger.get("/readyz")[1], "it knows why", 40.0)
+    del instances.running["edge-2"]
+    wait_until(lambda: instances.agree("edge-1"), "the owner stays", 40.0)
+
+
+def test_no_record_is_lost_or_comes_twice_while_owners_change(
+    group_cluster: KafkaCluster, instances: Instances
+) -> None:
+    for name in NAMES[:2]:
+        instances.start(name)
+    instances.until_agreed(*NAMES[:2])
+    bootstrap = ",".join(each.bootstrap for each in instances.running.values())
+    with ExitStack() as stack:
+        producers = {}
+        for kind, leader in ((AIOKAFKA, 1), (CONFLUENT, 5), (KAFKA_PYTHON, 42)):
+            topic = fresh_name("moved")
+            group_cluster.create_topic(topic, leader=leader)
+            task = Produce(
+                bootstrap=bootstrap,
+                client_id=kind.name,
+                topic=topic,
+                duration_s=120.0,
+                record_bytes=500,
+                rate_bytes_per_s=50_000,
+                acks=-1,
+                idempotent=True,
+            )
+            producers[kind, topic] = stack.enter_context(kind.run(task))
+        time.sleep(3.0)
+        instances.start("edge-3")
+        instances.until_agreed(*NAMES)
+        time.sleep(3.0)
+        assert instances.running.pop("edge-1").stop() == 0
+        instances.until_agreed("edge-2", "edge-3")
+        time.sleep(3.0)
+        instances.start("edge-1")
+        instances.until_agreed(*NAMES)
+        time.sleep(3.0)
+        instances.running.pop("edge-2").signal(signal.SIGKILL)
+        instances.until_agreed("edge-1", "edge-3")
+        time.sleep(6.0)
+        for producer in producers.values():
+            producer.ask_to_stop()
+        produced = {key: producer.result(timeout_s=90) for key, producer in producers.items()}
+        for (kind, topic), sent in produced.items():
+            assert (sent.errors, sent.records > 500) == ((), True)
+            reading = Consume(
+                bootstrap=group_cluster.bootstrap,
+                client_id="reader",
+                topic=topic,
+                records=sent.records,
+                duration_s=30.0,
+            )
+            with CONFLUENT.run(reading) as consumer:
+                found = consumer.result()
+            assert (kind.name, found.records, found.corrupt) == (kind.name, sent.records, 0)

@@ -1,0 +1,113 @@
+"""The group of instances as the supervisor has it, and its absence."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config.loader import load_settings
+from config.problems import ConfigError
+from config.settings import Settings
+from config.units import Address
+from proxy.owners.group import OwnersGroup
+from proxy.owners.settings import probe_address
+from tests.proxy.checks.test_report import found
+
+SECTION = "owners: {{instance: a, group: g, secret_file: secret{more}}}\n"
+CONFIG = """\
+cluster: {{name: c, bootstrap: ["b:9092"]}}
+listeners: [{{name: A, bind: ":9092", advertise: {advertise}, brokers: {{"0-9": "9100-9109"}}}}]
+quotas: {{store: {{path: quotas.yaml}}}}
+admin: {{bind: "{admin}"}}
+"""
+
+
+def written(folder: Path, *, section: str = "", advertise: str = "a.test", admin: str = "10.0.0.5:9404") -> Path:
+    (folder / "quotas.yaml").write_text("quotas: []\n")
+    (folder / "secret").write_text("0123456789abcdef")
+    (folder / "secret").chmod(0o600)
+    (folder / "sluice.yaml").write_text(CONFIG.format(advertise=advertise, admin=admin) + section)
+    return folder / "sluice.yaml"
+
+
+def settings(folder: Path, **written_as: str) -> Settings:
+    return load_settings(written(folder, section=SECTION.format(more=""), **written_as))
+
+
+@pytest.mark.parametrize(
+    ("admin", "advertise", "there"),
+    [
+        ("10.0.0.5:9404", "a.test", Address("10.0.0.5", 9404)),
+        (":9404", "a.test", Address("a.test", 9404)),
+        ("127.0.0.1:9404", "a.test", None),
+        ("localhost:9404", "a.test", None),
+        ("127.0.0.1:9404", "127.0.0.1", Address("127.0.0.1", 9404)),
+    ],
+)
+def test_where_others_may_ask_whether_it_is_alive(
+    tmp_path: Path, admin: str, advertise: str, there: Address | None
+) -> None:
+    assert probe_address(settings(tmp_path, admin=admin, advertise=advertise)) == there
+
+
+def test_what_it_says_of_itself_before_it_has_joined(tmp_path: Path) -> None:
+    loaded = settings(tmp_path)
+    assert loaded.owners is not None
+
+    async def brokers() -> list[int]:
+        return []
+
+    group = OwnersGroup(loaded, loaded.owners, brokers, lambda *_: None)
+    described = group.describe()
+    assert isinstance(described.pop("boot"), int)
+    wanted = {"instance": "a", "state": "alone", "epoch": -1, "age_s": 0.0, "owners": {}}
+    assert described == {**wanted, "error": "it has not joined yet"}
+    assert group.why_not_ready == "owners: it has not joined yet"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (", session: 3s", "owners.session: brokers take no session below 6s"),
+        (", heartbeat: 4s", "owners.session: less than three heartbeats"),
+    ],
+)
+def test_what_check_says(tmp_path: Path, more: str, said: str) -> None:
+    assert found(tmp_path, written(tmp_path, section=SECTION.format(more="")).read_text()) == []
+    lines = found(tmp_path, written(tmp_path, section=SECTION.format(more=more)).read_text())
+    assert [said in line for line in lines] == [True]
+
+
+def test_an_admin_port_that_others_do_not_reach(tmp_path: Path) -> None:
+    config = written(tmp_path, section=SECTION.format(more=""), admin="127.0.0.1:9404").read_text()
+    (line,) = found(tmp_path, config)
+    assert "the other instances do not reach 127.0.0.1:9404" in line
+    (tmp_path / "secret").write_text("short")
+    assert any("has 5 bytes, and can be guessed" in line for line in found(tmp_path, config))
+    (tmp_path / "secret").unlink()
+    assert any("no such file" in line for line in found(tmp_path, config))
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("owners: {instance: a, group: g}\n", "owners.secret_file: is missing, but group is set"),
+        ("owners: {instance: a, secret_file: s, fixed: {a: '0'}}\n", "owners.secret_file: has no effect without group"),
+        ("owners: {instance: a, group: g, secret_file: s, fixed: {a: '0'}}\n", "owners.fixed: cannot be combined"),
+    ],
+)
+def test_a_group_or_a_list(tmp_path: Path, section: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_settings(written(tmp_path, section=section))
+
+
+def test_without_the_section_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from config.loader import load_settings; import proxy.supervisor as s; "
+        "s.Supervisor(load_settings(Path(sys.argv[1])), Path(sys.argv[1]), 'asyncio'); "
+        "print([m for m in sys.modules if m.startswith('proxy.owners')])"
+    )
+    command = [sys.executable, "-c", code, str(written(tmp_path))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,331 @@
+"""Membership, before a coordinator that answers as a test says: each answer has its effect on who owns what."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from protocol import groups
+from protocol.groups import GroupError
+from protocol.requests import Request
+from proxy.owners import member as module
+from proxy.owners.coordinator import NoCoordinatorError
+from proxy.owners.map import OwnersMap
+from proxy.owners.member import GroupMember
+from proxy.owners.membership import Membership, State
+from proxy.owners.messages import MapMessage, MemberMessage, Signing
+from proxy.owners.probe import Probe
+from proxy.runtime.clock import monotonic_s
+from proxy.runtime.faults import counts
+from tests.proxy.owners.test_assignment import member as said_by
+
+pytestmark = pytest.mark.asyncio
+
+SIGNING = Signing(b"secret", "group")
+ME = Membership("a", 5, "group", b"secret", 6.0, 1.0, 1.0, {}, None)
+
+
+class FakeCoordinator:
+    """A group of this member, ``others`` and ``strangers``, whose leader is this member unless ``map`` is given."""
+
+    def __init__(self) -> None:
+        self.errors: dict[int, list[int]] = {}
+        """Errors of the next answers, by api key."""
+        self.silent = False
+        self.others: dict[str, MemberMessage] = {}
+        self.strangers: dict[str, bytes] = {}
+        self.map: bytes | None = None
+        self.generation = 0
+        self.asked: list[int] = []
+        self.removed: list[bytes] = []
+        self.said: MemberMessage | None = None
+
+    async def ask(self, request: Request, within_s: float = 0.0) -> bytes:
+        self.asked.append(request.api_key)
+        if self.silent:
+            raise NoCoordinatorError("nobody answers")
+        errors = self.errors.get(request.api_key, [])
+        error = errors.pop(0) if errors else 0
+        if request.api_key == groups.JOIN_GROUP:
+            return self._join(error, request.body)
+        if request.api_key == groups.SYNC_GROUP:
+            given = self.map
+            if given is None:
+                given = request.body.partition(b"me-1")[2].partition(b"me-1")[2][4:]
+                given = given[: int.from_bytes(request.body.partition(b"me-1")[2].partition(b"me-1")[2][:4], "big")]
+            body = bytes(4) + error.to_bytes(2, "big") + len(given).to_bytes(4, "big") + given
+            return bytes(8) + body
+        if request.api_key == groups.LEAVE_GROUP:
+            self.removed.append(request.body)
+        return bytes(12) + error.to_bytes(2, "big")
+
+    ask_apart = ask
+
+    async def forget(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def _join(self, error: int, body: bytes) -> bytes:
+        def text(said: str) -> bytes:
+            return len(said).to_bytes(2, "big") + said.encode()
+
+        begin = body.index(b"owners-1") + 8
+        mine = body[begin + 4 : begin + 4 + int.from_bytes(body[begin : begin + 4], "big")]
+        self.said = MemberMessage.unpack(mine, SIGNING)
+        self.generation += 1
+        packed = {f"{name}-1": each.pack(SIGNING) for name, each in self.others.items()}
+        members = {"me-1": mine, **packed, **self.strangers} if self.map is None else {}
+        listed = b"".join(text(key) + len(each).to_bytes(4, "big") + each for key, each in members.items())
+        head = bytes(12) + error.to_bytes(2, "big") + self.generation.to_bytes(4, "big") + text("owners-1")
+        leader = "me-1" if self.map is None else "other"
+        return head + text(leader) + text("me-1") + len(members).to_bytes(4, "big") + listed
+
+
+class Seen:
+    """What a member has put in force."""
+
+    def __init__(self, brokers: tuple[int, ...] = (1, 2, 3)) -> None:
+        self.coordinator = FakeCoordinator()
+        self.maps: list[tuple[OwnersMap | None, bool]] = []
+        self.brokers = list(brokers)
+        self.member = GroupMember(ME, self.coordinator, self._known, dict, self._own)  # type: ignore[arg-type]  # a fake
+
+    async def _known(self) -> list[int]:
+        return self.brokers
+
+    def _own(self, in_force: OwnersMap | None, fenced: bool) -> None:
+        self.maps.append((in_force, fenced))
+
+    @property
+    def owned(self) -> set[int]:
+        in_force, fenced = self.maps[-1]
+        assert in_force is not None
+        return set() if fenced else {node for node in self.brokers if in_force.owner(node) == "a"}
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+def heartbeat_with(seen: Seen, error: int) -> None:
+    seen.coordinator.errors[groups.HEARTBEAT] = [error]
+
+
+async def test_nothing_is_joined_before_a_broker_is_known() -> None:
+    seen = Seen(())
+    await seen.member._step()
+    assert (seen.coordinator.asked, seen.member.state) == ([], State.ALONE)
+    assert seen.member.why_not_ready == "owners: it has not joined yet"
+
+
+async def test_alone_it_owns_all_and_with_another_half(seen: Seen) -> None:
+    seen.coordinator.errors[groups.JOIN_GROUP] = [GroupError.MEMBER_ID_REQUIRED]
+    await seen.member._step()
+    assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (State.MEMBER, {1, 2, 3}, None)
+    seen.coordinator.others["b"] = said_by("b")
+    heartbeat_with(seen, GroupError.REBALANCE_IN_PROGRESS)
+    await seen.member._step()
+    assert (len(seen.owned), seen.member.status.lost, seen.member.status.gained) == (2, 1, 3)
+    assert seen.coordinator.said is not None
+    assert (seen.coordinator.said.owned, seen.coordinator.said.epoch) == ((1, 2, 3), 2)
+
+
+@pytest.mark.parametrize("error", [GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION])
+async def test_who_was_replaced_owns_nothing_until_it_has_joined_again(seen: Seen, error: int) -> None:
+    await seen.member._step()
+    heartbeat_with(seen, error)
+    with capture_logs() as logs:
+        await seen.member._step()
+    assert [fenced for _, fenced in seen.maps] == [False, True, False]
+    assert "replaced: others own the brokers of this instance" in [line["event"] for line in logs]
+
+
+async def test_without_a_coordinator_the_last_map_stays(seen: Seen) -> None:
+    await seen.member._step()
+    seen.coordinator.silent = True
+    for _ in range(3):
+        await seen.member._step()
+    assert (seen.member.state, seen.owned, len(seen.maps)) == (State.FROZEN, {1, 2, 3}, 1)
+    assert seen.member.why_not_ready is None
+    seen.coordinator.silent = False
+    await seen.member._step()
+    assert (seen.member.state, len(seen.maps)) == (State.MEMBER, 1)
+
+
+@pytest.mark.parametrize("error", [GroupError.NOT_COORDINATOR, GroupError.COORDINATOR_LOAD_IN_PROGRESS, 3])
+async def test_a_coordinator_that_has_moved_changes_nothing(seen: Seen, error: int) -> None:
+    await seen.member._step()
+    heartbeat_with(seen, error)
+    await seen.member._step()
+    assert (seen.member.state, len(seen.maps)) == (State.FROZEN, 1)
+
+
+async def test_who_may_not_use_the_group_any_more_owns_nothing(seen: Seen) -> None:
+    await seen.member._step()
+    heartbeat_with(seen, GroupError.GROUP_AUTHORIZATION_FAILED)
+    seen.coordinator.errors[groups.JOIN_GROUP] = [GroupError.GROUP_AUTHORIZATION_FAILED] * 9
+    await seen.member._step()
+    assert (seen.member.state, seen.owned) == (State.FENCED, set())
+    assert "--operation Read --group group" in str(seen.member.why_not_ready)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (GroupError.INVALID_SESSION_TIMEOUT, "group.min.session.timeout.ms"),
+        (GroupError.INCONSISTENT_GROUP_PROTOCOL, "is in use by others"),
+        (GroupError.GROUP_MAX_SIZE_REACHED, "refused with error 81"),
+    ],
+)
+async def test_a_refusal_says_what_to_do(seen: Seen, error: int, said: str) -> None:
+    seen.coordinator.errors[groups.JOIN_GROUP] = [error]
+    await seen.member._step()
+    assert (seen.member.state, said in str(seen.member.why_not_ready)) == (State.ALONE, True)
+
+
+async def test_stepping_down_gives_all_to_others(seen: Seen) -> None:
+    seen.coordinator.others["b"] = said_by("b")
+    await seen.member._step()
+    assert seen.owned
+    await seen.member.step_down()
+    assert (seen.owned, seen.member.why_not_ready) == (set(), None)
+    await seen.member.leave()
+    assert seen.coordinator.removed == [b"\0\5group\0\4me-1"]
+
+
+async def test_a_stranger_is_given_nothing_and_its_map_is_not_taken(seen: Seen) -> None:
+    seen.coordinator.strangers["x-1"] = said_by("x").pack(Signing(b"other", "group"))
+    with capture_logs() as logs:
+        await seen.member._step()
+    assert seen.owned == {1, 2, 3}
+    assert [line["member"] for line in logs if line["event"].startswith("a stranger")] == ["x-1"]
+    false = MapMessage(epoch=9, owners={1: "x"}, members={"x": said_by("x")}, ids={})
+    seen.coordinator.map = false.pack(Signing(b"other", "group"))
+    heartbeat_with(seen, GroupError.REBALANCE_IN_PROGRESS)
+    await seen.member._step()
+    assert (seen.member.state, seen.owned, len(seen.maps)) == (State.FROZEN, {1, 2, 3}, 1)
+    assert len(seen.coordinator.removed) == 1
+
+
+async def test_the_later_of_two_with_one_name_is_the_instance(seen: Seen) -> None:
+    seen.coordinator.others["b"] = said_by("a", boot=6)
+    await seen.member._step()
+    assert (seen.member.state, seen.owned) == (State.FENCED, set())
+    assert "another instance has the name a" in str(seen.member.why_not_ready)
+    seen.coordinator.others["b"] = said_by("a", boot=4)
+    await seen.member._step()
+    assert (seen.member.state, seen.owned) == (State.MEMBER, {1, 2, 3})
+
+
+async def test_a_new_broker_is_placed_after_a_while(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+    await seen.member._step()
+    seen.brokers.append(4)
+    await seen.member._step()
+    assert seen.owned == {1, 2, 3, 4}  # by hash: there is nobody else
+    assert len(seen.maps) == 1
+    now_s += 61
+    await seen.member._step()
+    assert seen.member.status.owners == dict.fromkeys((1, 2, 3, 4), "a")
+
+
+async def sleep(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the clock jump by more than a session."""
+    await seen.member._step()
+    seen.member._look_at_clock()
+    assert len(seen.maps) == 1
+    now_s = monotonic_s() + 7
+    monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+
+
+async def test_a_sleeper_asks_before_it_goes_on(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    await sleep(seen, monkeypatch)
+    heartbeat_with(seen, GroupError.UNKNOWN_MEMBER_ID)
+    seen.member._look_at_clock()
+    assert (seen.member.state, seen.owned) == (State.FENCED, set())
+
+
+async def test_a_sleeper_that_is_known_goes_on(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    await sleep(seen, monkeypatch)
+    seen.member._look_at_clock()
+    assert (seen.member.state, seen.owned) == (State.MEMBER, {1, 2, 3})
+
+
+async def test_a_sleeper_without_an_answer_keeps_the_last_map(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    await sleep(seen, monkeypatch)
+    seen.coordinator.silent = True
+    seen.member._look_at_clock()
+    assert (seen.member.state, seen.owned) == (State.FROZEN, {1, 2, 3})
+
+
+# ------------------------------------------------------------------------------------------------------ the probe
+
+
+Answers = list[Mapping[str, Any] | Exception]
+
+
+@pytest.mark.parametrize(
+    ("answers", "removed"),
+    [
+        ([{"instance": "b", "boot": 1}, ConnectionRefusedError(), ConnectionRefusedError()], 1),
+        ([ConnectionRefusedError(), ConnectionRefusedError(), ConnectionRefusedError()], 0),
+        ([{"instance": "b", "boot": 1}, ConnectionRefusedError(), TimeoutError(), ConnectionRefusedError()], 0),
+        ([{"instance": "b", "boot": 1}, TimeoutError(), TimeoutError(), OSError(), ValueError()], 0),
+        ([{"instance": "b", "boot": 2}], 1),
+        ([{"instance": "c", "boot": 2}], 0),
+        ([{"instance": "b", "boot": 0}, {}], 0),
+    ],
+)
+async def test_an_instance_is_removed_if_its_process_has_ended(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch, answers: Answers, removed: int
+) -> None:
+    monkeypatch.setattr(module.GroupMember, "_said", _with_probe(module.GroupMember._said))
+    seen.coordinator.others["b"] = said_by("b", probe=("b.test", 1))
+    await seen.member._step()
+    probe = Probe(seen.member)
+
+    async def answer(host: str, port: int) -> Mapping[str, Any]:
+        assert (host, port) == ("b.test", 1)
+        said = answers.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    answers = list(answers)  # one list for both loops
+    monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
+    while answers:
+        await probe._look()
+    assert seen.coordinator.removed == [b"\0\5group\0\3b-1"] * removed
+
+
+def _with_probe(real: Callable[[GroupMember], MemberMessage]) -> Callable[[GroupMember], MemberMessage]:
+    return lambda member: real(member).model_copy(update={"probe": ("a.test", 1)})
+
+
+# ---------------------------------------------------------------------------------------------------------- faults
+
+
+def _broken(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+async def test_a_fault_is_noted_and_membership_goes_on(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen.member, "_try", _broken)
+    monkeypatch.setattr(seen.member, "_look_at_clock", _broken)
+    monkeypatch.setattr(seen.member, "_say_goodbye", _broken)
+    probe = Probe(seen.member)
+    monkeypatch.setattr(probe, "_look", _broken)
+    seen.member.start()
+    probe.start()
+    seen.member._member_id = "me-1"
+    names = ("take part in the group", "look at the clock", "look whether the next instance is alive")
+    while not all(counts[name] for name in names):
+        await asyncio.sleep(0.01)
+    assert not any(job.done() for job in seen.member._jobs)
+    probe.stop()
+    await seen.member.leave()
+    assert [counts.pop(name) for name in (*names, "leave the group")] == [1, 1, 1, 1]
