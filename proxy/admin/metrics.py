@@ -248,7 +248,6 @@ def _owners(snapshot: Snapshot) -> Iterator[Metric]:
     yield _number("sluice_owners_heartbeat_age_seconds", said, owners.heartbeat_age_s)
     moves = [(("gained",), owners.gained), (("lost",), owners.lost)]
     yield _counter("sluice_owners_moves", "Brokers that have come to this instance, or gone.", ("direction",), moves)
-    yield _gauge("sluice_owners_state_info", "1, labelled with the state.", ("state",), [((str(owners.state),), 1)])
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:

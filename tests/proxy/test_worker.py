@@ -302,7 +302,6 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             metrics = (await program.get("/metrics"))[1]
             assert "sluice_owned_brokers 2.0" in metrics
             assert 'sluice_owners_moves_total{direction="lost"} 1.0' in metrics
-            assert 'sluice_owners_state_info{state="member"} 1.0' in metrics
             owners.why_not_ready = "owners: no broker"
             assert "owners: no broker" in (await program.get("/readyz"))[1]
             program.app.on_stop_signal(signal.SIGTERM)
