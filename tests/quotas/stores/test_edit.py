@@ -12,7 +12,6 @@ from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.file import parse
 from quotas.stores.file_store import FileStore
-from tests.harness.examples import examples
 from tests.quotas.stores.alter_contract import change
 
 RATE, CONSUMER, PERCENTAGE = (
@@ -224,7 +223,6 @@ def _files(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.long
-@examples(4)
 @given(_files(), st.data())
 def test_whatever_the_file_looks_like(tmp_path_factory: pytest.TempPathFactory, text: str, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("edit") / "quotas.yaml"
