@@ -296,6 +296,7 @@ class Worker:
             self._bind,
             self._turned_away,
             self._owners,
+            protected_topics(settings.usage),
         )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
@@ -308,10 +309,9 @@ class Worker:
 
     def _state(self) -> WorkerState:
         settings = self._settings
-        protected = protected_topics(settings.usage)
         advertised = advertised_limits(
             fetch_max_version=settings.kafka.fetch_max_version,
-            produce_max_version=MOST_VERSION if protected else None,
+            produce_max_version=MOST_VERSION if protected_topics(settings.usage) else None,
             share_groups=settings.kafka.share_groups,
         )
         self._tables = [
@@ -336,7 +336,6 @@ class Worker:
             clock=now_ms,
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
             later=self._call_queue.later,
-            protected_topics=protected,
             errors=self._errors,
             latencies=self._latencies,
             mutations_limit=settings.limits.mutations_bytes,

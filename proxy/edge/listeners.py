@@ -62,6 +62,8 @@ class Admission:
     turned_away: TurnedAway
     owners: "OwnersInForce | None" = None
     """With several instances: those that own the brokers."""
+    protected_topics: frozenset[bytes] = frozenset()
+    """Topics that no client may produce to through the proxy."""
 
 
 class Listener:
@@ -99,7 +101,7 @@ class Listener:
             hosts = self._advertised.hosts if settings.broker_host is not None else None
             self.tls = ListenerTls(settings.tls, name_of, hosts)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
-        self._broker_connector = BrokerConnector(cluster, worker.protected_topics, admission.owners)
+        self._broker_connector = BrokerConnector(cluster, admission.protected_topics, admission.owners)
         limits = admission.limits
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving = Deadlines(self._late)

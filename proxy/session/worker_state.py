@@ -79,8 +79,6 @@ class WorkerState:
     """(side, error, peer): a side broke the protocol and its session is closed."""
     later: Callable[[Callable[[], None]], None]
     """Calls back when others have had their turn (``CallQueue``): nothing long is done at once."""
-    protected_topics: frozenset[bytes] = frozenset()
-    """Topics that no client may produce to through the proxy."""
     answerers: Mapping[int, Answerer] = field(default_factory=dict)
     """The answerers in place of the broker, by api key."""
     errors: ResponseErrors = field(default_factory=ResponseErrors)
