@@ -31,7 +31,7 @@ PROXY, PASSWORD = "proxy", "the password of the proxy itself"
 LIMIT_BYTES_PER_S = 40_000
 AUTHENTICATION_TIMEOUT_S = 2.0
 LARGE_BYTES = 900_000  # more than limits.request_before_authentication, less than message.max.bytes
-COUNT, SIZE = 9, 100_000
+COUNT, SIZE = 7, 100_000
 TIMEOUT_S = 60.0
 KEYS = ("AKIAIOSFODNN7EXAMPLE", "AKIAI44QH8DHBEXAMPLE")
 

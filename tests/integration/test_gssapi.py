@@ -359,7 +359,7 @@ def test_6_stolen_token_with_requests_behind_raw_tokens(kerberos: Realm) -> None
 def test_connection_with_raw_tokens_for_each_produce_gains_nothing(kerberos: Realm, listener: str, user: str) -> None:
     """Whose the first request is shows only when the broker has taken the last token, which gets no answer."""
     name = fresh_name("greedy")
-    count, size = 9, 100_000
+    count, size = 7, 100_000
     began = time.monotonic()
     for _ in range(count):
         with Connection(kerberos.sluice.listeners[listener].brokers[NODE_ID], 60.0) as connection:

@@ -12,7 +12,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.waits]
 
 WINDOW_S = 3.0
 SHORT_WINDOW = {"quotas": {"window": {"samples": 3, "size": "1s"}}}

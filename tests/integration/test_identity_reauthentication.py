@@ -20,6 +20,8 @@ from tests.harness.wire import Address, Connection
 from tests.integration.conftest import fresh_name
 from tests.integration.identity import Login, authentications
 
+pytestmark = pytest.mark.waits
+
 DURATION_S = 3.5 * REAUTH_MS / 1000
 LEAST_LOGINS = 3  # of each connection that lasts so long, the first one too
 PACE_BYTES_PER_S = 20_000

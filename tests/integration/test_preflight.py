@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def spark() -> Iterator[SparkSession]:
     running.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def silent() -> Iterator[str]:
     """The address of somebody who accepts and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -71,6 +72,22 @@ def refusal(spark: SparkSession, bootstrap: str, topic: str, properties: Mapping
         ask(spark, Topic(topic, bootstrap, properties or {}))
     (line,) = str(refused.value).splitlines()
     return line
+
+
+@pytest.fixture(scope="module")
+def timed_out(
+    spark: SparkSession, cluster: KafkaCluster, secure_cluster: SecureCluster, silent: str, topic: str
+) -> dict[str, str]:
+    """What is said where brokers let Java's client wait until it gives up: all at the same time."""
+    asked = {
+        "silent": (silent, {}),
+        "no login": (secure_cluster.cluster.bootstrap_of(SASL), {}),
+        "no TLS": (secure_cluster.cluster.bootstrap_of(MTLS), {}),
+        "TLS": (cluster.bootstrap, {"security.protocol": "SSL"}),
+    }
+    with ThreadPoolExecutor(len(asked)) as threads:
+        said = threads.map(lambda each: refusal(spark, each[0], topic, each[1]), asked.values())
+        return dict(zip(asked, said, strict=True))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -116,8 +133,8 @@ def test_an_unknown_host(spark: SparkSession, topic: str) -> None:
     assert "no-such-host.invalid is no known host" in refusal(spark, "no-such-host.invalid:9092", topic)
 
 
-def test_nobody_answers(spark: SparkSession, silent: str, topic: str) -> None:
-    assert refusal(spark, silent, topic).startswith(f"{silent}, topic {topic}: no answer: ")
+def test_nobody_answers(timed_out: dict[str, str], silent: str, topic: str) -> None:
+    assert timed_out["silent"].startswith(f"{silent}, topic {topic}: no answer: ")
 
 
 def test_a_topic_that_is_not_there_is_not_made(spark: SparkSession, cluster: KafkaCluster) -> None:
@@ -132,17 +149,16 @@ def test_a_wrong_password(spark: SparkSession, secure_cluster: SecureCluster, to
     assert "a wrong one" not in said
 
 
-def test_no_login_where_one_is_needed(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
-    assert "security.protocol" in refusal(spark, secure_cluster.cluster.bootstrap_of(SASL), topic)
+def test_no_login_where_one_is_needed(timed_out: dict[str, str]) -> None:
+    assert "security.protocol" in timed_out["no login"]
 
 
-def test_no_tls_where_it_is_needed(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
-    assert "security.protocol" in refusal(spark, secure_cluster.cluster.bootstrap_of(MTLS), topic)
+def test_no_tls_where_it_is_needed(timed_out: dict[str, str]) -> None:
+    assert "security.protocol" in timed_out["no TLS"]
 
 
-def test_tls_where_there_is_none(spark: SparkSession, cluster: KafkaCluster, topic: str) -> None:
-    said = refusal(spark, cluster.bootstrap, topic, {"security.protocol": "SSL"})
-    assert "security.protocol" in said
+def test_tls_where_there_is_none(timed_out: dict[str, str]) -> None:
+    assert "security.protocol" in timed_out["TLS"]
 
 
 def test_an_authority_that_is_not_trusted(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
