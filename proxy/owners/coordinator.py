@@ -34,6 +34,7 @@ class Coordinator:
         self._group = group
         self._any_broker = PersistentConnection(access)
         self._at: tuple[str, int] | None = None
+        """The coordinator found last."""
         self._open: AsyncExitStack | None = None
         self._connection: BrokerConnection | None = None
         self._in_use = asyncio.Lock()
@@ -70,9 +71,15 @@ class Coordinator:
         except _ERRORS as error:
             raise NoCoordinatorError(describe(error)) from None
 
+    def not_allowed(self) -> NotAllowedError:
+        """Return the error for a user without rights on the group."""
+        principal = f"User:{self._access.user or 'ANONYMOUS'}"
+        fix = f"kafka-acls --add --allow-principal {principal} --operation Read --group {self._group}"
+        return NotAllowedError(f"{principal} may not use group {self._group} (GROUP_AUTHORIZATION_FAILED): {fix}")
+
     async def forget(self) -> None:
         """Close the connection, and look for the coordinator again before the next request."""
-        opened, self._open, self._connection, self._at = self._open, None, None, None
+        opened, self._open, self._connection = self._open, None, None
         if opened is not None:
             await opened.aclose()
 
@@ -97,7 +104,7 @@ class Coordinator:
         except UnansweredError as error:
             raise (NotAllowedError if error.refused else NoCoordinatorError)(str(error)) from None
         if found.error_code == GroupError.GROUP_AUTHORIZATION_FAILED:
-            raise not_allowed(self._group, self._access.user)
+            raise self.not_allowed()
         if found.error_code:
             raise NoCoordinatorError(f"FindCoordinator is answered with error {found.error_code}")
         return found.host, found.port
@@ -108,10 +115,3 @@ class Coordinator:
             if self._access.log_in is not None:
                 await self._access.log_in(connection)
             yield connection
-
-
-def not_allowed(group: str, user: str | None) -> NotAllowedError:
-    """Return the error for a user without rights on the group."""
-    principal = f"User:{user or 'ANONYMOUS'}"
-    fix = f"kafka-acls --add --allow-principal {principal} --operation Read --group {group}"
-    return NotAllowedError(f"{principal} may not use group {group} (GROUP_AUTHORIZATION_FAILED): {fix}")

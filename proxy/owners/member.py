@@ -23,7 +23,7 @@ from protocol.groups import (
     sync_group,
 )
 from proxy.owners.assignment import assign, by_instance
-from proxy.owners.coordinator import ANSWER_S, Coordinator, NoCoordinatorError, NotAllowedError, not_allowed
+from proxy.owners.coordinator import ANSWER_S, Coordinator, NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
 from proxy.owners.membership import Membership, State, Status
 from proxy.owners.messages import MapMessage, MemberMessage, MessageError, Signing
@@ -193,7 +193,7 @@ class GroupMember:
             case GroupError.COORDINATOR_LOAD_IN_PROGRESS:
                 raise NoCoordinatorError("it loads the group")
             case GroupError.GROUP_AUTHORIZATION_FAILED:
-                raise not_allowed(self._me.group, None)
+                raise self._coordinator.not_allowed()
             case _:
                 await self._coordinator.forget()
                 raise NoCoordinatorError(f"Heartbeat is answered with error {error}")
@@ -255,7 +255,7 @@ class GroupMember:
             case GroupError.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
             case GroupError.GROUP_AUTHORIZATION_FAILED:
-                raise not_allowed(self._me.group, None)
+                raise self._coordinator.not_allowed()
             case GroupError.INVALID_SESSION_TIMEOUT:
                 said = "owners.session is not within group.min.session.timeout.ms and group.max.session.timeout.ms"
                 raise NotAllowedError(f"{said} of the brokers: write one that is")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 
-from config.brokers import parse_broker_ports
+from config.brokers import Endpoint, parse_broker_ports
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.listener import ClientTls, Listener
 from config.units import Address, AdvertisedAddress
@@ -21,6 +21,7 @@ from proxy.doctor.broker_checks import BrokerState, check_brokers
 from proxy.doctor.client import ClientLogin, client_for, client_of
 from proxy.doctor.client_checks import ClientChecks
 from proxy.doctor.findings import DoctorFindings
+from proxy.owners.map import OwnersInForce, OwnersMap
 from tests.proxy.secure_broker import PASSWORD, USER, secure_broker
 
 pytestmark = pytest.mark.asyncio
@@ -85,7 +86,11 @@ async def silent() -> AsyncIterator[int]:
 
 
 async def seen(
-    listener: Listener, client: ClientLogin, admin_url: str = NOWHERE, state: BrokerState | None = None
+    listener: Listener,
+    client: ClientLogin,
+    admin_url: str = NOWHERE,
+    state: BrokerState | None = None,
+    owners: OwnersInForce | None = None,
 ) -> dict[str, list[tuple[str, str]]]:
     """Return (status, text: fix) by check; ``behind`` is what was seen of the brokers."""
     found = DoctorFindings()
@@ -95,7 +100,7 @@ async def seen(
             found.fail("brokers", "nobody", "start them")
         return state or BrokerState(reached=True)
 
-    await ClientChecks(found, listener, listener.bind, admin_url, client, NOW_S).examine(look)
+    await ClientChecks(found, listener, listener.bind, admin_url, client, NOW_S, owners).examine(look)
     lines: dict[str, list[tuple[str, str]]] = {}
     for finding in found.all:
         assert finding.fix or finding.status != "FAIL", "every failing line says what to do"
@@ -257,3 +262,18 @@ async def test_brokers_behind(tmp_path: Path) -> None:
             assert state == expected_behind
             assert [finding.status.value for finding in found.all] == expected, found.all
             assert all(finding.fix for finding in found.all if finding.status == "FAIL")
+
+
+async def test_the_address_at_a_brokers_owner_is_the_right_one() -> None:
+    """With an elected owner, whatever is told: it is in no file. A fixed one is compared."""
+    here = Endpoint("127.0.0.1", None, parse_broker_ports({"1": "1"}))
+    there = OwnersMap(((range(1, 2), "there"),), {"there": {"TEST": here}}, ("there",))
+    async with secure_broker() as broker:
+        for owners, status, said in (
+            (OwnersInForce("here", None, "group"), "ok", "answers"),
+            (OwnersInForce("here", there), "FAIL", "instead of 127.0.0.1:1"),
+        ):
+            (line,) = (await seen(listener(broker.port), client_for(listener(broker.port)), owners=owners))[
+                "advertised"
+            ]
+            assert (line[0], said in line[1]) == (status, True)

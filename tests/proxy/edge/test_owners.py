@@ -7,13 +7,16 @@ from struct import unpack_from
 import pytest
 
 from config.brokers import Endpoint, parse_broker_ports
+from config.units import AdvertisedAddress
 from proxy.edge import turned_away
 from proxy.edge.turned_away import MOST_OF_ADDRESS, TurnedAway, hold_s
 from proxy.owners.map import OwnersInForce, OwnersMap
 from proxy.runtime.faults import counts
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client, front
+from tests.proxy.pki import Pki
 from tests.proxy.playbook import heartbeat, list_offsets, produce, request
+from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -82,6 +85,22 @@ async def test_who_comes_for_another_instances_broker_is_held_without_a_byte_and
             writer.close()
             assert proxy.stats.connections == {("PLAIN", "not_owner"): 1}
             assert (proxy.slots.taken, len(proxy.turned_away), two.requests) == (0, 0, [])
+
+
+@pytest.mark.usefixtures("none_let_in")
+async def test_a_host_name_of_another_instances_broker_is_turned_away_behind_tls(pki: Pki) -> None:
+    context = pki.client()
+    hosts = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "b{node_id}.kafka.test"}
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = two.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one, owners=owners(1, 2), tls=pki.settings(), **hosts) as proxy:
+            async with client(proxy.bootstrap_port, context, "b1.kafka.test") as own:
+                await own.ask(list_offsets(1))
+            async with client(proxy.bootstrap_port, context, "b2.kafka.test") as other:
+                other.writer.write(list_offsets(1))
+                assert await other.closed()
+            await until(lambda: not proxy.slots.taken)
+            assert (proxy.stats.connections["PLAIN", "not_owner"], two.requests) == (1, [])
 
 
 async def test_a_bootstrap_session_gets_a_broker_of_its_own_instance() -> None:

@@ -11,7 +11,7 @@ from protocol import groups
 from protocol.groups import GroupError
 from protocol.requests import Request
 from proxy.owners import member as module
-from proxy.owners.coordinator import NoCoordinatorError
+from proxy.owners.coordinator import NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
 from proxy.owners.member import GroupMember
 from proxy.owners.membership import Membership, State
@@ -64,6 +64,9 @@ class FakeCoordinator:
     ask_apart = ask
 
     async def forget(self) -> None: ...
+
+    def not_allowed(self) -> NotAllowedError:
+        return NotAllowedError("may not use the group")
 
     async def close(self) -> None: ...
 
@@ -169,7 +172,7 @@ async def test_who_may_not_use_the_group_any_more_owns_nothing(seen: Seen) -> No
     seen.coordinator.errors[groups.JOIN_GROUP] = [GroupError.GROUP_AUTHORIZATION_FAILED] * 9
     await seen.member._step()
     assert (seen.member.state, seen.owned) == (State.FENCED, set())
-    assert "--operation Read --group group" in str(seen.member.why_not_ready)
+    assert "may not use the group" in str(seen.member.why_not_ready)
 
 
 @pytest.mark.parametrize(
