@@ -148,7 +148,7 @@ class Outcome:
     series: Series
 
     def rate(self, windows: int) -> float:
-        """Bytes per second over whole windows behind the first one, against the quota."""
+        """Bytes per second behind the first window, against the quota; of three windows or more."""
         return self._rate(windows) / self.counter.limit
 
     def mark(self, windows: int) -> float:
@@ -181,7 +181,7 @@ class Outcome:
         if self.counter.ran_away_s is not None:  # it was stopped: what it had reached by then
             start_s = self.series.start_s() - SAMPLE_S
             return self.series.rate(start_s, max(self.counter.ran_away_s, start_s + SAMPLE_S))
-        return self.series.rate(*self.series.steady_span_s(windows))  # a request more or less is in `mark`
+        return self.series.steady_rate(windows)  # a request more or less is in `mark`
 
 
 def attack(attacks: Iterable[Attack], duration_s: float) -> dict[str, Outcome]:

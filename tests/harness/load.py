@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 from typing import Any, Final
 
 from kafka.record import MemoryRecordsBuilder
@@ -56,6 +58,22 @@ class Load:
             if answer.throttle_ms > 0
         )
         return _union_s(mutes) / (to_s - from_s)
+
+    def asking_share(self, from_s: float, to_s: float) -> float:
+        """The part of that time which a connection spends on requests that nothing holds: on a busy machine more.
+
+        Each is taken to last as long as the median of those that follow an answer without a throttle, so that a few
+        which are held and not told count for no more than the others.
+        """
+        took_s = [
+            later.at_s - earlier.at_s
+            for answers in self.connections
+            for earlier, later in pairwise(answers)
+            if earlier.throttle_ms <= 0 and from_s <= later.at_s < to_s
+        ]
+        if not took_s:
+            return 0.0
+        return median(took_s) * len(took_s) / len(self.connections) / (to_s - from_s)
 
 
 def run_loads(loads: Iterable["Shape"], duration_s: float) -> list[Load]:

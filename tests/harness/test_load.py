@@ -57,3 +57,11 @@ def test_error_of_the_partition_is_no_answer(request_: bytes, response: bytes) -
 @pytest.mark.parametrize("size", [400, 16_384, 1_000_000])
 def test_record_batch_has_just_the_size_asked_for(size: int) -> None:
     assert len(record_batch(size)) == size
+
+
+def test_asking_is_what_requests_take_that_nothing_holds() -> None:
+    """Ten of ten milliseconds, one that was held and not told, and one behind a throttle that was told."""
+    moments = [(number / 100, 0) for number in range(11)] + [(0.6, 500), (1.1, 0)]
+    load = Load([[Answer(at_s, 100, throttle_ms) for at_s, throttle_ms in moments]])
+    assert load.asking_share(0.0, 2.0) == pytest.approx(11 * 0.01 / 2)
+    assert load.asking_share(5.0, 6.0) == 0

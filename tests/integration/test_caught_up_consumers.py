@@ -15,6 +15,7 @@ import pytest
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import FETCH, FETCH_VERSION, produce_request
+from tests.harness.measure import SHORT_WINDOW
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection, frame
 from tests.integration.conftest import NODE_IDS, fresh_name
@@ -26,7 +27,8 @@ CONSUMERS = 20
 RECORD_BYTES = 500
 LEADER = NODE_IDS[0]
 POLLED_S = 8.0
-FED_S = 33.0
+FED_S = 15.0
+"""Five windows."""
 TIMEOUT_S = 60.0
 SHARE = 0.8
 """The least that counts as equal."""
@@ -147,7 +149,7 @@ def _groups(cluster: KafkaCluster, limited: str) -> Iterator[tuple[Group, Group]
     if limited == "own":
         cluster.set_client_quotas("consumer_byte_rate", {own_id: LIMIT_BYTES_PER_S})
     try:
-        with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quota) as sluice:
+        with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quota, settings=SHORT_WINDOW) as sluice:
             groups = (
                 _group(cluster, cluster.direct(LEADER), own_id),
                 _group(cluster, sluice.broker_addresses[LEADER], f"sluice-{client_id}"),

@@ -52,7 +52,7 @@ STAGGER_S = 0.5
 LEAST = 0.5
 """Of the quota: what is less was no attack."""
 USER = "alice"
-SHORT_WINDOWS = 2
+SHORT_WINDOWS = 3
 LONG_WINDOWS = 6
 TAIL_S = 2.0
 

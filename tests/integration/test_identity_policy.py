@@ -6,6 +6,7 @@ import pytest
 
 from tests.harness.guarded import guarded_sluice
 from tests.harness.load import Load, Shape, produce_request, run_loads
+from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S
 from tests.harness.sasl import log_in_scram
 from tests.harness.secure import SASL, SecureCluster
 from tests.harness.sluice import SluiceProcess
@@ -14,8 +15,6 @@ from tests.integration.conftest import fresh_name
 
 pytestmark = [pytest.mark.integration, pytest.mark.waits]
 
-WINDOW_S = 3.0
-SHORT_WINDOW = {"quotas": {"window": {"samples": 3, "size": "1s"}}}
 WINDOWS = 3
 REQUEST_BYTES = 10_000
 TOLERANCE = 0.15  # over three short windows; ±5 % over long ones is test_identity.py's
@@ -53,7 +52,7 @@ def loads(secure_cluster: SecureCluster) -> Iterator[dict[tuple[str, str], Load]
     with guarded_sluice(secure_cluster.cluster, quotas=QUOTAS, settings=SHORT_WINDOW, listeners=listeners) as guarded:
         whom = [*EXPECTED, *TENANT]
         shapes = [_shape(secure_cluster, guarded.sluice, topic, user, client_id) for user, client_id in whom]
-        yield dict(zip(whom, run_loads(shapes, WINDOW_S * WINDOWS + 0.5), strict=True))
+        yield dict(zip(whom, run_loads(shapes, SHORT_WINDOW_S * (1 + WINDOWS) + 0.5), strict=True))
 
 
 @pytest.mark.parametrize("whom", EXPECTED, ids=" with ".join)
@@ -61,8 +60,7 @@ def test_the_most_specific_quota_holds(loads: dict[tuple[str, str], Load], whom:
     """Two users with one client-id have a counter each: both of them get what one would."""
     assert loads[whom].errors == []
     series = loads[whom].series()
-    begin = series.start_s() - 0.5
-    assert series.rate(begin, begin + WINDOWS * WINDOW_S) == pytest.approx(EXPECTED[whom], rel=TOLERANCE)
+    assert series.steady_rate(WINDOWS, SHORT_WINDOW_S) == pytest.approx(EXPECTED[whom], rel=TOLERANCE)
 
 
 def test_a_tenant_has_its_cap_and_each_of_its_users_gets_on(loads: dict[tuple[str, str], Load]) -> None:
@@ -71,7 +69,7 @@ def test_a_tenant_has_its_cap_and_each_of_its_users_gets_on(loads: dict[tuple[st
     assert [load.errors for load in of_tenant] == [[], [], []]
     series = [load.series() for load in of_tenant]
     begin = min(each.start_s() for each in series) - 0.5
-    erin, also_erin, frank = (each.rate(begin, begin + WINDOWS * WINDOW_S) for each in series)
+    erin, also_erin, frank = (each.rate(begin, begin + WINDOWS * SHORT_WINDOW_S) for each in series)
     assert erin + also_erin + frank < TENANT_LIMIT * (1 + TOLERANCE)
     assert erin + also_erin < 120_000 * (1 + TOLERANCE)
     assert min(erin, also_erin, frank) > TENANT_LIMIT / 20

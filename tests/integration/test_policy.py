@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.waits]
 # Two seconds' worth may go at once, instead of ten: rates show within seconds.
 SHORT_WINDOW = {"quotas": {"window": {"samples": 3, "size": "1s"}}}
 WINDOW_S = 3.0
+WINDOWS = 3
+MEASURED_S = WINDOW_S * (1 + WINDOWS) + 0.5
 REQUEST_BYTES = 10_000
 TOLERANCE = 0.15  # of a rate over three short windows; ±5 % over long ones is test_rates.py's
 NODE_ID = 5
@@ -53,7 +55,7 @@ def test_defaults_and_precedence(sluice: SluiceProcess, topic: str) -> None:
     _change(sluice, PRECEDENCE, configured=4)
     expected = {"plain": 100_000, "vip": 400_000, "someone": 200_000, "someone-else": 200_000}
     clients = [*expected, "shared", "shared"]
-    loads = run_loads([_shape(sluice, topic, client_id) for client_id in clients], duration_s=3 * WINDOW_S + 0.5)
+    loads = run_loads([_shape(sluice, topic, client_id) for client_id in clients], duration_s=MEASURED_S)
     limits = {client_id: _limit(sluice, client_id) for client_id in expected}
     rates = {client_id: _settled_rate(load) for client_id, load in zip(expected, loads, strict=False)}
     shared = [_settled_rate(load) for load in loads[-2:]]
@@ -122,7 +124,7 @@ def test_broken_edit_leaves_the_old_limits(sluice: SluiceProcess, topic: str) ->
     logged = [event for event in sluice.logs() if event["event"].startswith("quotas not loaded")]
     assert len(logged) == 1
     assert f"{sluice.quotas_path}:2:" in logged[0]["problem"]
-    (load,) = run_loads([_shape(sluice, topic, "steady")], duration_s=3 * WINDOW_S + 0.5)
+    (load,) = run_loads([_shape(sluice, topic, "steady")], duration_s=MEASURED_S)
     assert _settled_rate(load) == pytest.approx(200_000, rel=TOLERANCE)
     _change(sluice, _limit_of("steady", 300_000), configured=1)
     assert sluice.metrics().samples("sluice_quota_reload_error_info") == []
@@ -151,10 +153,8 @@ def _run_into(load: Load, shape: Shape, duration_s: float) -> None:
 
 
 def _settled_rate(load: Load) -> float:
-    """Over three whole windows from the start: what a burst takes ahead at first, its window's end lacks."""
     assert load.errors == []
-    series = load.series()
-    return series.rate(series.start_s() - 0.5, series.start_s() - 0.5 + 3 * WINDOW_S)
+    return load.series().steady_rate(WINDOWS, WINDOW_S)
 
 
 def _limit_of(client_id: str, bytes_per_s: int) -> str:

@@ -17,6 +17,7 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, JAVA_4, KAFKA_PYTHO
 from tests.harness.clients.process import ClientProcess, Result
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.kafka import KafkaCluster
+from tests.harness.measure import SHORT_WINDOW
 from tests.harness.reconnections import Reconnections
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
@@ -110,7 +111,8 @@ def _run(cluster: KafkaCluster, limit: int) -> Iterator[tuple[dict[Case, ClientP
         if case.side == "sluice"
     )
     filled = filled_topic(cluster, NODE_IDS[0], int(DEMAND_BYTES_PER_S * DURATION_S), batch_bytes=BATCH_BYTES)
-    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas) as sluice, ExitStack() as stack:
+    proxy = SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas, settings=SHORT_WINDOW)
+    with proxy as sluice, ExitStack() as stack:
         for work, quota in QUOTAS.items():
             own = {case.client_id: float(limit) for case in CASES if case.side == "own" and case.work == work}
             cluster.set_client_quotas(quota, own)
