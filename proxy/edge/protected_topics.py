@@ -8,6 +8,7 @@ closed, before the first byte of that topic's partitions is forwarded: what the 
 """
 
 from collections.abc import Callable, Collection
+from struct import Struct
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
@@ -18,6 +19,8 @@ from protocol.table import NAMES, SPECS
 from protocol.varint import decode_varint
 
 _PRODUCE: Final = 0
+_BEGIN: Final = Struct(">ih")
+"""A request's size and api key."""
 
 FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
 """Produce, Fetch, ShareFetch and ShareAcknowledge: the broker's owner counts what they move."""
@@ -34,7 +37,7 @@ class Guard:
     ``raw``: whether what comes is SASL tokens without headers.
     """
 
-    __slots__ = ("_forward", "_group", "_held", "_left", "_raw", "_refused_apis", "_topics", "_walk")
+    __slots__ = ("_forward", "_group", "_held", "_judged", "_left", "_raw", "_refused_apis", "_topics", "_walk")
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Guard:
         group: bytes | None = None,
     ) -> None:
         self._group = group
+        self._judged = frozenset((*refused_apis, *((_PRODUCE,) if topics else ()), *(_OF_MEMBERS if group else ())))
         self._refused_apis = refused_apis
         self._topics = topics
         self._forward = forward
@@ -57,7 +61,12 @@ class Guard:
         """A header, or a group's name, that was not all there. It has been forwarded: nothing in it can be refused."""
 
     def write(self, data: bytes) -> None:
-        """Forward what comes next. Raises ProtocolError for a Produce that is not to pass."""
+        """Forward what comes next. Raises ProtocolError for a request that is not to pass."""
+        if not self._left and not self._held and len(data) >= _BEGIN.size:
+            size, api_key = _BEGIN.unpack_from(data)
+            if size + 4 == len(data) and api_key not in self._judged:  # usually: a fifth of the time of a look
+                self._forward(data)
+                return
         self._look(data)
         self._forward(data)
 
