@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from config.owners import FixedOwners
 from config.settings import Mode, Settings
 from proxy import __version__, build
 from proxy.admin.metrics import Renderer
@@ -75,7 +76,7 @@ class Supervisor:
         state = settings.cluster.state
         self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
         self._owners: OwnersGroup | None = None
-        self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress)
+        self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress, self._own)
 
     async def run(self) -> int:
         """Start, serve, and stop on a signal; return the exit status."""
@@ -226,6 +227,11 @@ class Supervisor:
             self._reload_waits = False
             for job in (self._quotas.reload, self._worker.reload_certificates, self._file.compare):
                 await attempt("load files again", job)
+
+    def _own(self, fixed: FixedOwners) -> None:
+        from proxy.owners.map import fixed_map
+
+        self._worker.own(fixed_map(fixed))
 
     async def _compare(self) -> None:
         async with self._reloading:

@@ -1,7 +1,7 @@
 """``sluice.yaml`` at run time: read again on SIGHUP and when it changes.
 
-A changed quota mode and changed advertised addresses take effect at once; for all other settings, those that need a
-restart are logged.
+A changed quota mode, advertised addresses and fixed owners of brokers take effect at once; of all other settings, those
+that need a restart are logged.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import structlog
 
 from config.changes import changed_settings
 from config.loader import load_with_document
+from config.owners import FixedOwners, Owners
 from config.problems import ConfigError, Problem
 from config.settings import Listener, Mode, Settings
 from proxy.checks import configuration
@@ -29,15 +30,18 @@ _CERTIFICATES: Final = re.compile(r"listeners\[\d+\]\.tls\b")
 
 Configure = Callable[[Mode, str], Awaitable[None]]
 Readdress = Callable[[Sequence[Listener]], Awaitable[None]]
+Own = Callable[[FixedOwners], None]
 
 
 class SettingsFile:
     """The configuration file, and the reaction to its changes.
 
-    ``configure(mode, path)`` puts the quota mode in force, ``readdress`` the changed addresses of listeners.
+    ``configure(mode, path)`` puts the quota mode in force, ``readdress`` changed addresses of listeners, and ``own``
+    changed owners of brokers.
     """
 
-    def __init__(self, path: Path, running: Settings, configure: Configure, readdress: Readdress) -> None:
+    def __init__(self, path: Path, running: Settings, configure: Configure, readdress: Readdress, own: Own) -> None:
+        self._own = own
         self._path = path
         self._running = running
         self._configure = configure
@@ -55,6 +59,7 @@ class SettingsFile:
             return
         await self._configure(settings.quotas.mode, str(self._path))
         await self._take_addresses(settings.listeners)
+        self._take_owners(settings.owners)
         quotas = self._running.quotas.model_copy(update={"mode": settings.quotas.mode})
         self._running = self._running.model_copy(update={"quotas": quotas})
         if changed := changed_settings(self._running, settings):
@@ -74,6 +79,17 @@ class SettingsFile:
             await self._readdress(other)
             log.info("addresses of listeners changed", listeners=[listener.name for listener in other])
             self._running = self._running.model_copy(update={"listeners": merged})
+
+    def _take_owners(self, written: Owners | None) -> None:
+        """Put changed owners of brokers in force."""
+        running = self._running.owners
+        if running is None or written is None or running.fixed is None or written.fixed is None:
+            return
+        if written.fixed != running.fixed:
+            self._own(written.fixed)
+            log.info("owners of brokers changed", instances=sorted(written.fixed.instances))
+            owners = running.model_copy(update={"fixed": written.fixed})
+            self._running = self._running.model_copy(update={"owners": owners})
 
     def _log(self, problems: Sequence[Problem]) -> None:
         for problem in problems[:_MAX_LOGGED]:

@@ -277,6 +277,24 @@ async def test_a_broker_that_moves_is_told_at_once_and_its_sessions_are_drained(
                 assert program.port.to_bytes(4, "big") in await again.ask(METADATA)
 
 
+async def test_owners_that_the_file_names_anew_own_at_once(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        there = 'there: {brokers: "IDS", advertise: {PLAIN: there.test}}'
+        section = 'owners: {instance: here, fixed: {here: "1", THERE}}\n'.replace("THERE", there)
+        async with running(tmp_path, one, sections=section.replace("IDS", "2")) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking, client(program.bind) as bootstrap:
+                await asking.ask(list_offsets(1))
+                assert program.port.to_bytes(4, "big") in await bootstrap.ask(METADATA)
+                moved = section.replace('here: "1"', 'here: "2"').replace("IDS", "1")
+                text = program.config.read_text()
+                program.config.write_text(text[: text.index("owners:")] + moved)
+                assert await asking.closed()
+            async with client(program.bind) as bootstrap:
+                assert b"there.test" in await bootstrap.ask(METADATA)
+
+
 async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object) -> int:
         raise ValueError

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
+from config.owners import FixedOwners
 from config.settings import Listener, Mode
 from proxy.control.settings_file import SettingsFile
 from tests.proxy.pki import Pki
@@ -26,6 +27,10 @@ async def no_other_mode(mode: Mode, _: str) -> None:
     assert mode == "enforce"
 
 
+def no_other_owners(fixed: FixedOwners) -> None:
+    raise AssertionError(f"not {fixed}")
+
+
 async def no_other_addresses(listeners: object) -> None:
     pytest.fail(f"addresses of {listeners}")
 
@@ -35,7 +40,7 @@ async def said(folder: Path, text: str) -> list[Any]:
     (folder / "pw").write_text("canary")
     (folder / "pw").chmod(0o600)
     file.write_text(GOOD)
-    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses, no_other_owners)
     file.write_text(text)
     with capture_logs() as logs:
         await running.compare()
@@ -79,7 +84,7 @@ async def test_addresses_are_put_in_force_and_what_else_changed_is_named(tmp_pat
     async def take(listeners: Sequence[Listener]) -> None:
         taken.extend(listeners)
 
-    running = SettingsFile(file, load_settings(file), no_other_mode, take)
+    running = SettingsFile(file, load_settings(file), no_other_mode, take, no_other_owners)
     file.write_text(
         GOOD.replace('{"1": "1001"}', '{"1-2": {bind: "1001-1002", advertise: "31001-31002"}}')
         .replace("a.example", "a.example:31000")
@@ -103,7 +108,7 @@ async def test_a_listener_that_is_to_have_names_instead_of_ports_needs_a_restart
     file.write_text(GOOD)
     old = load_settings(file)
     file.write_text(GOOD.replace('brokers: {"1": "1001"}', names))
-    running = SettingsFile(file, old, no_other_mode, no_other_addresses)
+    running = SettingsFile(file, old, no_other_mode, no_other_addresses, no_other_owners)
     with capture_logs():
         await running._take_addresses(load_settings(file).listeners)
 
@@ -114,7 +119,7 @@ async def test_what_is_wrong_is_told_once_however_often_it_is_read(tmp_path: Pat
     (tmp_path / "pw").write_text("canary")
     (tmp_path / "pw").chmod(0o600)
     file.write_text(GOOD)
-    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses, no_other_owners)
     told = []
     for text in (GOOD + "a: 1\n", GOOD + "a: 1\n", GOOD + "b: 1\n", GOOD, GOOD + "b: 1\n"):
         file.write_text(text)
@@ -133,7 +138,7 @@ async def test_a_certificate_in_use_is_told_where_it_is_loaded_again(tmp_path: P
     pki.key.chmod(0o600)
     file = tmp_path / "sluice.yaml"
     file.write_text(good)
-    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses, no_other_owners)
     pki.key.write_text("nothing")
     with capture_logs() as logs:
         await running.compare()
