@@ -1,6 +1,6 @@
 """Kafka's classic group protocol, as the proxy itself speaks it: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Of each API the last version without tagged fields that has what is needed; brokers know them since 2.2.
+Each API has its last version without tagged fields here; brokers know them since 2.2.
 """
 
 from collections.abc import Mapping

@@ -24,8 +24,10 @@ _BEGIN: Final = Struct(">ih")
 
 FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
 """Produce, Fetch, ShareFetch and ShareAcknowledge: the broker's owner counts what they move."""
-_OF_MEMBERS: Final = frozenset((11, 12, 13, 14))
-"""JoinGroup, Heartbeat, LeaveGroup and SyncGroup, whose first field is the group."""
+_OF_MEMBERS: Final = frozenset((11, 12, 13, 14, 68, 76, 88))
+"""JoinGroup, Heartbeat, LeaveGroup, SyncGroup, and the heartbeats of consumer, share and streams groups: the group is
+their first field.
+"""
 BUT_QUESTIONS: Final = frozenset(NAMES) - {3, 10, 17, 18, 36, 60, 75}
 """All but Metadata, FindCoordinator, SASL, ApiVersions, DescribeCluster and DescribeTopicPartitions."""
 
@@ -116,7 +118,7 @@ class Guard:
         if begin == MORE:
             return MORE
         if is_of_group:
-            group = _first_text(data, begin, flexible=spec.request_header_version > 1)
+            group = _first_text(data, begin, len(self._group or b""), flexible=spec.request_header_version > 1)
             if group is None:
                 return MORE
             if group == self._group:
@@ -135,8 +137,10 @@ class Guard:
                 raise ProtocolError(Cause.PROTECTED_TOPIC, said)
 
 
-def _first_text(data: bytes, begin: int, *, flexible: bool) -> bytes | None:
-    """Return the first field of a body, a string; None if it is not all there. More fields follow in its frame."""
+def _first_text(data: bytes, begin: int, most_bytes: int, *, flexible: bool) -> bytes | None:
+    """Return the first field of a body, a string; None if it is not all there, b"" if it is longer than ``most_bytes``:
+    a client may claim any length.
+    """
     if flexible:
         try:
             length, at = decode_varint(data, begin)
@@ -146,6 +150,8 @@ def _first_text(data: bytes, begin: int, *, flexible: bool) -> bytes | None:
     else:
         at = begin + 2
         length = int.from_bytes(data[begin:at], "big", signed=True)
+    if at <= len(data) and length > most_bytes:
+        return b""
     if at > len(data) or at + length > len(data):
         return None
     return data[at : at + max(length, 0)]

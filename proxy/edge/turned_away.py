@@ -1,7 +1,7 @@
 """Connections for brokers that other instances own: they are held unread for a moment, and then closed.
 
 A client takes that for a broker that has gone away, and asks for Metadata, which names the owner. Closed at once, some
-clients connect again a hundred times before they ask. Nothing is answered: an error would have to be a lie.
+clients connect again a hundred times before they ask. There is no answer to give: any error would be untrue.
 
 Some clients ask only brokers that they know of, and all of their addresses may be old. One connection in four is
 therefore let in: it may ask, and is closed by any other request.

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from config.usage import UsageTopic
 from protocol.errors import Cause, ProtocolError
 from protocol.produce_topics import MOST_VERSION
+from protocol.varint import encode_varint
 from proxy.edge.protected_topics import Guard
 from tests.protocol.test_produce_topics import body_of
 from tests.proxy.playbook import Play, fetch, heartbeat, list_offsets, produce, produce_answer, request
@@ -144,7 +145,10 @@ def of_member(api_key: int, version: int, group: bytes, *, flexible: bool) -> by
     return request(api_key, version, 1, (b"\0" if flexible else b"") + name + bytes(20))
 
 
-MEMBERS = [(11, 5, False), (11, 9, True), (12, 3, False), (12, 4, True), (13, 3, False), (14, 5, True), (14, 3, False)]
+MEMBERS = [
+    *[(11, 5, False), (11, 9, True), (12, 3, False), (12, 4, True), (13, 3, False), (14, 5, True), (14, 3, False)],
+    *[(68, 1, True), (76, 1, True), (88, 0, True)],
+]
 
 
 @pytest.mark.parametrize(("api_key", "version", "flexible"), MEMBERS)
@@ -164,3 +168,15 @@ def test_no_client_may_be_in_the_group_of_the_instances(api_key: int, version: i
                 list(map(guard.write, sent))
             assert refused.value.cause is Cause.PROTECTED_GROUP
             assert len(b"".join(passed)) < len(list_offsets(1) + whole)
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+def test_a_group_of_a_claimed_length_is_not_gathered(flexible: bool) -> None:
+    """A client that claims a name of 30,000 bytes: they pass as they come, and nothing of them is kept."""
+    length = encode_varint(30_001) if flexible else (30_000).to_bytes(2, "big")
+    version = 9 if flexible else 5
+    whole = request(11, version, 1, (b"\0" if flexible else b"") + length + bytes(30_000))
+    guard = Guard((), lambda _: None, lambda: False, (), b"owners")
+    for at in range(0, len(whole), 100):
+        guard.write(whole[at : at + 100])
+        assert len(guard._held) < 100
