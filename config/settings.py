@@ -121,9 +121,10 @@ class Limits(Section):
     )
     connections_per_ip: CountOrZero | None = Field(
         None,
-        description="The maximum number of connections at once from one IP address: `max.connections.per.ip`. "
-        "Default: half of `limits.connections`, with all addresses of an IPv6 network (/64) counted as one. Behind "
-        "`proxy_protocol`, the address is the one in its header.",
+        description="The maximum number of connections at once from one IP address to one broker: "
+        "`max.connections.per.ip`. Default: none but that all brokers together have at most half of "
+        "`limits.connections` from one address, with all addresses of an IPv6 network (/64) counted as one, which "
+        "counts beside a smaller number here, too. Behind `proxy_protocol`, the address is the one in its header.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
         IpNumbers(),

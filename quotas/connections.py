@@ -1,8 +1,8 @@
 """Connection rates as a broker has them (ConnectionQuotas, KIP-612): of the proxy, of each listener, of addresses.
 
 The limits of the proxy and of a listener delay accepting; the limit of an address refuses. An address without a limit
-has no counter. Under the limit of the default ip every address has its own counter, as in Kafka. Clients choose their
-addresses (an IPv6 host has 2^64), so the number of these counters is bounded: see ``_Addresses``.
+has no counter. Under the limit of the default ip every address has its own counter at each broker, as in Kafka. Clients
+choose their addresses (an IPv6 host has 2^64), so the number of these counters is bounded: see ``_Addresses``.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,17 +18,20 @@ KIND: Final = QuotaKind.CONNECTION_CREATION_RATE
 UNLIMITED: Final = 2**31 - 1
 """Int.MaxValue, which Kafka treats as unlimited: connections are not even recorded."""
 MOST_ADDRESSES: Final = 20_000
-"""Addresses with counters of their own under the default limit: 9 MB with one sample each, 36 MB with all."""
+"""Counters of single addresses under the default limit: 9 MB with one sample each, 36 MB with all."""
 MOST_IN_NETWORK: Final = 256
-"""The share of one IPv6 /64 (one host or one site) in MOST_ADDRESSES: as many as an IPv4 /24 has."""
+"""Those of one IPv6 /64 (one host or one site) at one broker: as many as an IPv4 /24 has."""
 MOST_NETWORKS: Final = 2000
-"""Networks whose further addresses share a counter."""
+"""Counters of networks, for their further addresses."""
 OTHERS: Final = "other"
 """The counter shared by all addresses beyond MOST_ADDRESSES and MOST_NETWORKS."""
 BACKLOG: Final = 1024
 """The backlog of a listening socket: connections that may wait to be accepted."""
 
 _BY_DEFAULT: Final = Entity(ip=Default.DEFAULT)
+
+_Key = tuple[str, int | None]
+"""An address, or a network or OTHERS, and the node id of a broker, None if it is not known."""
 
 
 class AcceptRate(NamedTuple):
@@ -40,9 +43,11 @@ class AcceptRate(NamedTuple):
 
 
 class IpRate(NamedTuple):
-    """The state of the counter of one address, of a network that shares one, or of OTHERS."""
+    """The state of the counter of one address, of a network that shares one, or of OTHERS, at one broker."""
 
     ip: str
+    broker: int | None
+    """Node id; None: connections whose broker is not known, and OTHERS."""
     entity: Entity
     """The entity that the limit is configured for."""
     limit: float
@@ -88,12 +93,13 @@ class ConnectionRates:
         wait_ms = _charge(self._listeners[listener], now_ms)
         return wait_ms if listener in self._exempt else max(wait_ms, _charge(self._proxy, now_ms))
 
-    def admit(self, listener: str, ip: str, now_ms: int) -> int:
-        """Record a connection of an address. Returns how many ms to hold it before closing it; 0 accepts it.
+    def admit(self, listener: str, ip: str, broker: int | None, now_ms: int) -> int:
+        """Record a connection of an address to a broker, None while it is not known which. Returns how many ms to hold
+        it before closing it; 0 accepts it.
 
         A refused connection is removed from all rates: only accepted ones count.
         """
-        counter = self._addresses.find(ip, now_ms)
+        counter = self._addresses.find(ip, broker, now_ms)
         if counter is None:
             return 0
         throttle_ms = _charge(counter.rate, now_ms)
@@ -102,6 +108,22 @@ class ConnectionRates:
             self._listeners[listener].record(-1.0, now_ms)
             if listener not in self._exempt:
                 self._proxy.record(-1.0, now_ms)
+        return throttle_ms
+
+    def assign(self, ip: str, broker: int, admitted_ms: int, now_ms: int) -> int:
+        """Record a connection at its broker, which was not known when it was admitted. Returns as ``admit``.
+
+        Accepted, it does not count as one without a known broker any more, unless its sample may have expired. Refused,
+        it does: an address that is over its rate at a broker is refused unseen next.
+        """
+        at_broker, before = self._addresses.find(ip, broker, now_ms), self._addresses.find(ip, None, now_ms)
+        if at_broker is None or before is None or at_broker is before:
+            return 0
+        throttle_ms = _charge(at_broker.rate, now_ms)
+        if throttle_ms > 0:
+            at_broker.rate.record(-1.0, now_ms)
+        elif now_ms - admitted_ms < self._window.keep_ms - self._window.size_ms:
+            before.rate.record(-1.0, now_ms)
         return throttle_ms
 
     def limit_of(self, ip: str) -> tuple[float | None, Entity]:
@@ -162,20 +184,20 @@ class _Counter:
 
     __slots__ = ("entity", "last_ms", "network", "rate")
 
-    def __init__(self, rate: Rate, network: str) -> None:
+    def __init__(self, rate: Rate, network: _Key | None) -> None:
         self.rate = rate
         self.network = network
-        """The /64 whose share (MOST_IN_NETWORK) it uses; "" for all others."""
+        """The /64 whose share of a broker's counters (MOST_IN_NETWORK) it uses; None for all others."""
         self.entity = _BY_DEFAULT
         self.last_ms = 0
 
 
 class _Addresses:
-    """The counters of addresses that have a limit.
+    """The counters of addresses that have a limit, one for each broker that an address connects to.
 
-    An address with a limit by name always has its own counter. Under the default limit, the first MOST_IN_NETWORK of an
-    IPv6 /64 and MOST_ADDRESSES in all have their own; further ones share the counter of their /64 or IPv4 /24, and
-    beyond MOST_NETWORKS the counter OTHERS.
+    An address with a limit by name always has its own counters. Under the default limit, the first MOST_IN_NETWORK of
+    an IPv6 /64 and MOST_ADDRESSES in all are of one address; further addresses share the counter of their /64 or IPv4
+    /24, and beyond MOST_NETWORKS the counter OTHERS.
     """
 
     __slots__ = ("_default", "_in_network", "_limits", "_own", "_shared", "_window")
@@ -185,15 +207,15 @@ class _Addresses:
         self._limits: dict[str, float] = {}
         self._default: float | None = None
         # In both the most recently used counter comes last.
-        self._own: dict[str, _Counter] = {}
-        self._shared: dict[str, _Counter] = {}
-        self._in_network: dict[str, int] = {}
+        self._own: dict[_Key, _Counter] = {}
+        self._shared: dict[_Key, _Counter] = {}
+        self._in_network: dict[_Key, int] = {}
 
     def apply(self, policy: Policy) -> None:
         table = policy.table(KIND)
         self._limits = {name: limit for (name, _), limit in table.items() if isinstance(name, str)}
         self._default = table.get((Default.DEFAULT, None))
-        for ip, counter in self._own.items():
+        for (ip, _), counter in self._own.items():
             limit, counter.entity = self.limit_of(ip)
             counter.rate.set_limit(limit)
         for counter in self._shared.values():
@@ -204,34 +226,35 @@ class _Addresses:
             return _limited(self._limits[ip]), Entity(ip=ip)
         return _limited(self._default), _BY_DEFAULT
 
-    def find(self, ip: str, now_ms: int) -> _Counter | None:
-        """Return the counter of an address, None where it has no limit."""
+    def find(self, ip: str, broker: int | None, now_ms: int) -> _Counter | None:
+        """Return the counter of an address at a broker, None where it has no limit."""
         if not self._limits and self._default is None:
             return None
         limit, entity = self.limit_of(ip)
         if limit is None:
             return None
-        if ip in self._own:
-            counter = self._own.pop(ip)
+        key = ip, broker
+        if key in self._own:
+            counter = self._own.pop(key)
         else:
             by_default = entity is _BY_DEFAULT
-            network = _network(ip) if by_default and ":" in ip else ""
-            crowded = self._in_network.get(network, 0) >= MOST_IN_NETWORK
+            network = (_network(ip), broker) if by_default and ":" in ip else None
+            crowded = network is not None and self._in_network.get(network, 0) >= MOST_IN_NETWORK
             if by_default and (crowded or len(self._own) >= MOST_ADDRESSES):
-                return self._share(ip, limit, now_ms)
+                return self._share(ip, broker, limit, now_ms)
             counter = _Counter(_new(self._window, limit), network)
             counter.entity = entity
-            if network:
+            if network is not None:
                 self._in_network[network] = self._in_network.get(network, 0) + 1
-        self._own[ip] = counter
+        self._own[key] = counter
         counter.last_ms = now_ms
         return counter
 
-    def _share(self, ip: str, limit: float, now_ms: int) -> _Counter:
-        key = _network(ip)
+    def _share(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
+        key: _Key = _network(ip), broker
         if key not in self._shared and len(self._shared) >= MOST_NETWORKS:
-            key = OTHERS
-        counter = self._shared.pop(key, None) or _Counter(_new(self._window, limit), "")
+            key = OTHERS, None
+        counter = self._shared.pop(key, None) or _Counter(_new(self._window, limit), None)
         self._shared[key] = counter
         counter.last_ms = now_ms
         return counter
@@ -247,16 +270,16 @@ class _Addresses:
                 self._leave(counters.pop(name))
 
     def _leave(self, counter: _Counter) -> None:
-        if counter.network:
+        if counter.network is not None:
             self._in_network[counter.network] -= 1
             if not self._in_network[counter.network]:
                 del self._in_network[counter.network]
 
     def usage(self, now_ms: int) -> Iterator[IpRate]:
-        for ip, counter in [*self._own.items(), *self._shared.items()]:
+        for (ip, broker), counter in [*self._own.items(), *self._shared.items()]:
             limit = counter.rate.limit
             if limit is not None:
-                yield IpRate(ip, counter.entity, limit, counter.rate.rate(now_ms))
+                yield IpRate(ip, broker, counter.entity, limit, counter.rate.rate(now_ms))
 
 
 def _limited(limit: float | None) -> float | None:

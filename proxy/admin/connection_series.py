@@ -67,17 +67,29 @@ def _throttles(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _addresses(rates: list[IpRate], max_ips: int) -> Iterator[Metric]:
+    """Yield the busiest counters; those of several workers without a known broker are one series."""
+    merged = dict[tuple[str, int | None], IpRate]()
+    for each in rates:
+        key = each.ip, each.broker
+        merged[key] = each._replace(rate=each.rate + merged[key].rate) if key in merged else each
+    rates = list(merged.values())
     shown = nlargest(max_ips, rates, key=lambda each: (each.entity.ip is not Default.DEFAULT, each.rate))
     yield gauge(
         "sluice_ip_accept_rate",
-        "Connections accepted per second from an address with a connection_creation_rate.",
-        ("ip",),
-        (((each.ip,), each.rate) for each in shown),
+        "Connections to a broker accepted per second from an address with a connection_creation_rate.",
+        ("ip", "broker"),
+        (((each.ip, _broker(each)), each.rate) for each in shown),
     )
     yield gauge(
         "sluice_ip_accept_rate_limit",
         "connection_creation_rate in force, and its rule.",
         ("ip", "rule"),
-        (((each.ip, each.entity.describe()), each.limit) for each in shown),
+        {(each.ip, each.entity.describe()): each.limit for each in shown}.items(),
     )
-    yield number("sluice_ip_accept_rates_left_out", "Addresses with a rate that is not shown.", len(rates) - len(shown))
+    yield number(
+        "sluice_ip_accept_rates_left_out", "Rates of addresses at brokers that are not shown.", len(rates) - len(shown)
+    )
+
+
+def _broker(rate: IpRate) -> str:
+    return "" if rate.broker is None else str(rate.broker)

@@ -198,16 +198,17 @@ class Cluster:
         """The brokers named by an answer since startup."""
         return [broker for broker in self.brokers.values() if broker.named]
 
-    def candidates(self, node_id: int | None) -> list[Broker]:
-        """Return brokers to try for ``node_id``, best first; None: any broker, in turn."""
+    def candidates(self, node_id: int | None, first: int | None = None) -> list[Broker]:
+        """Return brokers to try for ``node_id``, best first; None: any broker, in turn, or ``first`` if it is given."""
         if node_id is not None:
             known = self.brokers.get(node_id)
             return [] if known is None else [known]
         brokers = self.named or self._bootstrap
-        self._turn += 1
+        if first is None:
+            self._turn += 1
         turn = self._turn % len(brokers)
         ordered = brokers[turn:] + brokers[:turn]
-        return sorted(ordered, key=lambda broker: not broker.reachable)
+        return sorted(ordered, key=lambda broker: (not broker.reachable, broker.node_id != first))
 
     async def first_answer(self) -> None:
         """Wait for the first Metadata answer or failure: quotas are per broker, from the first byte on."""

@@ -13,7 +13,7 @@ from quotas.counted import GROUP, PREFIX
 from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import ANONYMOUS, Default, Entity, Group, Name, Prefix
 from quotas.exemptions import Exemptions
-from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind, Whose
+from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
 from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
 from quotas.policy import PLAIN, Key, KindTerms, Policy
@@ -253,8 +253,6 @@ def amount(kind: QuotaKind, limit: float) -> str:
 
 def scope(kind: QuotaKind) -> str:
     """Return the scope of a limit's counter."""
-    if kind.row.whose is Whose.IP:
-        return "at the whole proxy"
     return "in the whole cluster" if kind.row.of_cluster else "at each broker"
 
 

@@ -38,8 +38,10 @@ class Arrival(Handshake):
 
     __slots__ = (
         "_over",
+        "admitted_ms",
         "awaited",
         "connection",
+        "counted_at",
         "deadline_s",
         "is_dismissed",
         "node_id",
@@ -54,13 +56,19 @@ class Arrival(Handshake):
     task: asyncio.Task[None]
     """The task that takes the connection from its socket to its broker."""
 
-    def __init__(self, client: socket.socket, peer: Address, node_id: int | None, deadline_s: float) -> None:
+    def __init__(
+        self, client: socket.socket, peer: Address, node_id: int | None, counted_at: int | None, deadline_s: float
+    ) -> None:
         super().__init__(client)
         self._over: asyncio.Future[None] | None = None
         self.peer = peer
         """The client's address: the socket's peer, or the source in the PROXY header."""
         self.node_id = node_id
         """The broker whose port was connected to; None: any."""
+        self.counted_at = counted_at
+        """The broker for which the connection counts towards limits of addresses; None while it is not known."""
+        self.admitted_ms = 0
+        """When it was counted for its address."""
         self.deadline_s = deadline_s
         """Deadline for the first request and for authentication, on the loop's clock."""
         self.awaited = "PROXY protocol header"

@@ -41,14 +41,22 @@ class BrokerConnector:
         if self._owners is not None:
             self.node_ids.pop(session, None)
 
-    async def connect(self, session: Session, slot: ConnectionSlot, node_id: int | None) -> bool:
-        """Connect ``session`` to its broker, or from the bootstrap address to the first that accepts.
+    def next(self) -> int | None:
+        """Return the broker for the next connection from the bootstrap address; None if no broker is known."""
+        broker = self._candidates(None)[0]
+        return None if broker.node_id == UNKNOWN else broker.node_id
+
+    async def connect(
+        self, session: Session, slot: ConnectionSlot, node_id: int | None, first: int | None = None
+    ) -> bool:
+        """Connect ``session`` to its broker, or from the bootstrap address to the first that accepts: ``first``, if it
+        can be reached.
 
         Returns whether a connection was made.
         """
         if node_id is None:
             await self._cluster.first_answer()
-        for broker in self._candidates(node_id):
+        for broker in self._candidates(node_id, first):
             connection = BrokerWire(session, slot)
             slot.open_descriptors += 1
             try:
@@ -71,9 +79,9 @@ class BrokerConnector:
             return True
         return False
 
-    def _candidates(self, node_id: int | None) -> list[Broker]:
+    def _candidates(self, node_id: int | None, first: int | None = None) -> list[Broker]:
         """Return the brokers to try, best first."""
-        owners, found = self._owners, self._cluster.candidates(node_id)
+        owners, found = self._owners, self._cluster.candidates(node_id, first)
         if owners is None or node_id is not None:
             return found
         return sorted(found, key=lambda broker: not (broker.reachable and owners.owns(broker.node_id)))

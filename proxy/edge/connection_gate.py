@@ -21,7 +21,7 @@ from quotas.rate import Window
 log = structlog.get_logger("sluice.listener")
 
 MOST_HELD: Final = 1000
-"""Limit of sockets held at once: a refused client occupies one at no cost to itself."""
+"""Limit of connections held at once: a refused client occupies one at no cost to itself."""
 
 
 def rates_of(settings: Settings) -> ConnectionRates:
@@ -36,7 +36,7 @@ def rates_of(settings: Settings) -> ConnectionRates:
 
 
 class ConnectionGate:
-    """Applies connection rates to new connections, and holds the sockets of refused ones."""
+    """Applies connection rates to new connections, and holds refused ones."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class ConnectionGate:
         self._addresses = addresses
         self._throttling = throttling
         self._stats = stats
-        self._clock = clock
+        self.clock = clock
         self._counts = mode != "off"
         self._enforces = mode == "enforce"
         self._mode = mode
         self.most_held = MOST_HELD
         """Over this number the oldest is closed."""
         self._simulated: dict[str, SimulatedAcceptor] = {}
-        self._held: dict[_HeldSocket, Alarm] = {}
+        self._held: dict[_HeldConnection, Alarm] = {}
         """In the order of arrival."""
 
     def set_mode(self, mode: str) -> None:
@@ -78,7 +78,7 @@ class ConnectionGate:
         """Count a connection accepted by ``listener``; return how long it, and those behind it, have to wait."""
         if not self._counts:
             return 0
-        now_ms = self._clock()
+        now_ms = self.clock()
         if not self._enforces:
             self._imagine(listener, now_ms)
             return 0
@@ -87,26 +87,52 @@ class ConnectionGate:
             self._note_wait(listener, wait_ms)
         return wait_ms
 
-    def refuses(self, listener: str, ip: str, client: socket.socket, *, exempt: bool = False) -> str | None:
-        """Count a connection of ``ip``. If ``ip`` is over its rate, take ownership of the socket, which is held and
-        then closed, and return the reason. ``exempt``: no rate applies.
+    def refuses(
+        self, listener: str, ip: str, broker: int | None, client: socket.socket, *, exempt: bool = False
+    ) -> str | None:
+        """Count a connection of ``ip`` to a broker, None while it is not known which. If ``ip`` is over its rate there,
+        take ownership of the socket, which is held and then closed, and return the reason. ``exempt``: no rate applies.
         """
-        now_ms = self._clock()
-        throttle_ms = self._rates.admit(listener, ip, now_ms) if self._counts and not exempt else 0
+        now_ms = self.clock()
+        throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._counts and not exempt else 0
+        self._note(listener, ip, now_ms, throttle_ms, exempt=exempt)
+        return self._refused(listener, ip, throttle_ms, client.close)
+
+    def refuses_at(
+        self, listener: str, ip: str, broker: int, admitted_ms: int, close: Callable[[], None], *, exempt: bool = False
+    ) -> str | None:
+        """Count a connection of ``ip`` at its broker, which was not known when it was admitted. If ``ip`` is over its
+        rate there, call ``close`` after the time for which it is held, and return the reason.
+        """
+        if not self._counts or exempt:
+            return None
+        now_ms = self.clock()
+        throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
+        if throttle_ms > 0:
+            self._note(listener, ip, now_ms, throttle_ms, attempts=0)
+        return self._refused(listener, ip, throttle_ms, close)
+
+    def _note(
+        self, listener: str, ip: str, now_ms: int, throttle_ms: int, *, exempt: bool = False, attempts: int = 1
+    ) -> None:
         if self._addresses is not None:
             limit, entity = (None, None) if exempt else self._rates.limit_of(ip)
-            self._addresses.note(listener, ip, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt)
+            self._addresses.note(
+                listener, ip, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
+            )
+
+    def _refused(self, listener: str, ip: str, throttle_ms: int, close: Callable[[], None]) -> str | None:
         if throttle_ms <= 0:
             return None
         self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
         if not self._enforces:
             return None
-        self._hold(client, now_ms + throttle_ms)
+        self._hold(close, self.clock() + throttle_ms)
         limit, entity = self._rates.limit_of(ip)
         return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
 
     def close(self) -> None:
-        """Close all held sockets."""
+        """Close all held connections."""
         for held in list(self._held):
             self._close(held)
 
@@ -119,19 +145,19 @@ class ConnectionGate:
 
     def usage(self) -> list[AcceptRate]:
         """Return the current rates of the proxy and its listeners; none while rates are not counted."""
-        return self._rates.usage(self._clock()) if self._counts else []
+        return self._rates.usage(self.clock()) if self._counts else []
 
     def usage_of_addresses(self) -> Iterator[IpRate]:
         """Yield the current rates of addresses with a limit."""
-        return self._rates.usage_of_addresses(self._clock())
+        return self._rates.usage_of_addresses(self.clock())
 
-    def _hold(self, client: socket.socket, end_ms: int) -> None:
-        held = _HeldSocket(client, self._held)
+    def _hold(self, close: Callable[[], None], end_ms: int) -> None:
+        held = _HeldConnection(close, self._held)
         self._held[held] = self._throttling.mute(KIND, held.throttle_over, held.abort, end_ms)
         if len(self._held) > self.most_held:
             self._close(next(iter(self._held)))
 
-    def _close(self, held: "_HeldSocket") -> None:
+    def _close(self, held: "_HeldConnection") -> None:
         self._held[held].cancel()
         held.abort()
 
@@ -151,13 +177,13 @@ class ConnectionGate:
             self._addresses.note_wait(listener, wait_ms)
 
 
-class _HeldSocket:
-    """A socket in the delay queue of refused connections."""
+class _HeldConnection:
+    """A connection in the delay queue of refused connections."""
 
-    __slots__ = ("_among", "_client")
+    __slots__ = ("_among", "_close")
 
-    def __init__(self, client: socket.socket, among: "dict[_HeldSocket, Alarm]") -> None:
-        self._client = client
+    def __init__(self, close: Callable[[], None], among: "dict[_HeldConnection, Alarm]") -> None:
+        self._close = close
         self._among = among
 
     def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the time does not matter
@@ -165,4 +191,4 @@ class _HeldSocket:
 
     def abort(self) -> None:
         self._among.pop(self, None)
-        self._client.close()
+        self._close()

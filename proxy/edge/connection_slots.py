@@ -5,7 +5,7 @@ one of them: the oldest of the network that has most.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
@@ -19,6 +19,9 @@ _MOST_EVICTED: Final = 4
 """Connections that one newcomer may evict, so that those of a storm are not all closed at once."""
 
 
+_K = TypeVar("_K")
+
+
 class FullError(Exception):
     """All slots are taken and none can be evicted. ``outcome`` is the label under which the connection is counted."""
 
@@ -30,17 +33,20 @@ class FullError(Exception):
 class ConnectionSlot:
     """The slot of one connection, taken until its descriptors are closed."""
 
-    __slots__ = ("_slots", "entered_s", "evict", "host", "listener", "network", "open_descriptors")
+    __slots__ = ("_slots", "broker", "entered_s", "evict", "host", "listener", "network", "open_descriptors")
 
     def __init__(
         self,
         slots: "ConnectionSlots",
         host: str,
+        broker: int | None,
         entered_s: float,
         evict: Callable[[ProtocolError], None],
         listener: str,
     ) -> None:
         self._slots = slots
+        self.broker = broker
+        """The node id of the broker that it counts for; None while it is not known."""
         self.entered_s = entered_s
         self.host = host
         """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
@@ -62,13 +68,11 @@ class ConnectionSlot:
 class _SlotTable:
     """Slots in use under one limit: of one listener, or of the process."""
 
-    __slots__ = ("crowds", "most", "numbers", "numbers_of_networks", "taken")
+    __slots__ = ("crowds", "most", "numbers_of_networks", "taken")
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
-        self.numbers: dict[str, int] = {}
-        """Connections by host."""
         self.numbers_of_networks: dict[str, int] = {}
         self.crowds = Crowds()
 
@@ -76,7 +80,8 @@ class _SlotTable:
 class ConnectionSlots:
     """The connection slots of a process. ``most_of``: limits of single listeners.
 
-    Without a limit per address (``most_of_ip``), one network may have half of all slots, and half of a listener's.
+    The limit of an address (``most_of_ip``) is for each broker, as a broker counts (max.connections.per.ip). With or
+    without it, one network may have half of all slots, and half of a listener's; more if the limit itself is more.
     """
 
     def __init__(
@@ -92,6 +97,8 @@ class ConnectionSlots:
         self._overrides = overrides
         self._most_before_request = most_before_request
         self._all = _SlotTable(most)
+        self._numbers: dict[tuple[str, int | None], int] = {}
+        """Connections by host and broker."""
         self._tables = {listener: _SlotTable(number) for listener, number in (most_of or {}).items()}
         self.grace_s = GRACE_S
 
@@ -111,12 +118,18 @@ class ConnectionSlots:
         return self._all.crowds.number
 
     def enter(
-        self, host: str, now_s: float, evict: Callable[[ProtocolError], None], listener: str = ""
+        self,
+        host: str,
+        broker: int | None,
+        now_s: float,
+        evict: Callable[[ProtocolError], None],
+        listener: str = "",
     ) -> ConnectionSlot:
-        """Take a slot. Raises ProtocolError if ``host`` has too many, FullError if none can be evicted."""
+        """Take a slot at a broker, None while it is not known which. Raises ProtocolError if ``host`` has too many,
+        FullError if none can be evicted.
+        """
         tables = self._tables_of(listener)
-        for table in tables:
-            self._require_slot_for(host, table)
+        self._require_slot_for(host, broker, listener)
         for table in tables:
             if table.taken >= table.most:
                 crowd = table.crowds.largest()
@@ -127,18 +140,25 @@ class ConnectionSlots:
                 break
             if not self._evict_oldest(self._all.crowds.largest(), now_s):
                 break
-        slot = ConnectionSlot(self, host, now_s, evict, listener)
+        slot = ConnectionSlot(self, host, broker, now_s, evict, listener)
         self._add(slot)
         return slot
 
     def name(self, slot: ConnectionSlot, host: str) -> None:
         """Count a slot for ``host``, as a PROXY header names its client. Raises ProtocolError as ``enter``."""
         if slot.open_descriptors:
-            for table in self._tables_of(slot.listener):
-                self._require_slot_for(host, table)
+            self._require_slot_for(host, slot.broker, slot.listener)
             self.remove(slot)
             slot.host, slot.network = host, network_of(host)
             self._add(slot)
+
+    def assign(self, slot: ConnectionSlot, broker: int) -> None:
+        """Count a slot at its broker, which was not known before. Raises ProtocolError if ``host`` has too many."""
+        if slot.open_descriptors:
+            self._require_number(slot.host, broker)
+            _count(self._numbers, (slot.host, slot.broker), -1)
+            slot.broker = broker
+            _count(self._numbers, (slot.host, slot.broker), 1)
 
     def settle(self, slot: ConnectionSlot) -> None:
         """Note a connection's first request: it is not evicted any more."""
@@ -148,10 +168,10 @@ class ConnectionSlots:
 
     def remove(self, slot: ConnectionSlot) -> None:
         """Free a slot; called once."""
+        _count(self._numbers, (slot.host, slot.broker), -1)
         for table in self._tables_of(slot.listener):
             table.crowds.remove(slot)
             table.taken -= 1
-            _count(table.numbers, slot.host, -1)
             _count(table.numbers_of_networks, slot.network, -1)
 
     def _tables_of(self, listener: str) -> tuple[_SlotTable, ...]:
@@ -160,23 +180,27 @@ class ConnectionSlots:
         return (self._all,) if table is None else (table, self._all)
 
     def _add(self, slot: ConnectionSlot) -> None:
+        _count(self._numbers, (slot.host, slot.broker), 1)
         for table in self._tables_of(slot.listener):
             table.taken += 1
-            _count(table.numbers, slot.host, 1)
             _count(table.numbers_of_networks, slot.network, 1)
             table.crowds.add(slot)
 
-    def _require_slot_for(self, host: str, table: _SlotTable) -> None:
-        most = self._overrides.get(host, self._most_of_ip)
-        if most is None:
-            most, taken = max(table.most // 2, 1), table.numbers_of_networks.get(network_of(host), 0)
-        else:
-            taken = table.numbers.get(host, 0)
-        if host and taken >= most:
-            raise ProtocolError(
-                Cause.CONNECTIONS_PER_IP,
-                f"this address has {most} connections already: see limits.connections_per_ip",
-            )
+    def _require_slot_for(self, host: str, broker: int | None, listener: str) -> None:
+        self._require_number(host, broker)
+        network, most = network_of(host), self._most(host)
+        for table in self._tables_of(listener):
+            half = max(table.most // 2, 1 if most is None else most)
+            if host and table.numbers_of_networks.get(network, 0) >= half:
+                raise _too_many(half, "to all brokers together")
+
+    def _require_number(self, host: str, broker: int | None) -> None:
+        most = self._most(host)
+        if host and most is not None and self._numbers.get((host, broker), 0) >= most:
+            raise _too_many(most, "to this broker")
+
+    def _most(self, host: str) -> int | None:
+        return self._overrides.get(host, self._most_of_ip)
 
     def _evict_oldest(self, crowd: dict[ConnectionSlot, None], now_s: float) -> bool:
         """Evict the oldest of ``crowd``, unless it has just connected; return whether it was evicted."""
@@ -196,7 +220,14 @@ class ConnectionSlots:
         return True
 
 
-def _count(numbers: dict[str, int], key: str, change: int) -> None:
+def _too_many(most: int, where: str) -> ProtocolError:
+    return ProtocolError(
+        Cause.CONNECTIONS_PER_IP,
+        f"this address has {most} connections {where} already: see limits.connections_per_ip",
+    )
+
+
+def _count(numbers: dict[_K, int], key: _K, change: int) -> None:
     numbers[key] = numbers.get(key, 0) + change
     if not numbers[key]:
         del numbers[key]

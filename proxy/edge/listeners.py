@@ -190,7 +190,10 @@ class Listener:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         deadline_s = now_s + self._admission.limits.authentication_timeout_s
-        arrival = Arrival(client, peer, node_id, deadline_s)
+        counted_at = node_id
+        if node_id is None and self.settings.broker_host is None:
+            counted_at = self._broker_connector.next()
+        arrival = Arrival(client, peer, node_id, counted_at, deadline_s)
         host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
         if host and self._holds(arrival, host):
             return
@@ -200,7 +203,7 @@ class Listener:
             return
         try:
             arrival.slot = self._admission.slots.enter(
-                host, now_s, lambda error: self._crowd_out(arrival, error), self.name
+                host, counted_at, now_s, lambda error: self._crowd_out(arrival, error), self.name
             )
         except (FullError, ProtocolError) as error:
             self._refuse(arrival, error)
@@ -226,14 +229,43 @@ class Listener:
 
     def _holds(self, arrival: Arrival, host: str) -> bool:
         """Whether a client is refused for the rate of its address: its socket is then held unread, and closed later."""
-        exempt = self._accounts.exemptions.covers_address(host)
-        why = self._admission.gate.refuses(self.name, host, arrival.client, exempt=exempt)
+        gate, exempt = self._admission.gate, self._accounts.exemptions.covers_address(host)
+        arrival.admitted_ms = gate.clock()
+        why = gate.refuses(self.name, host, arrival.counted_at, arrival.client, exempt=exempt)
         if why is None:
             return False
-        arrival.is_dismissed = arrival.taken = True
+        arrival.taken = True
+        self._held(arrival, why)
+        return True
+
+    def _held(self, arrival: Arrival, why: str) -> None:
+        arrival.is_dismissed = True
         self._accounts.refused += 1
         self._reject(arrival, ProtocolError(Cause.CONNECTION_RATE_PER_IP, why))
-        return True
+
+    def _holds_at_broker(self, arrival: Arrival, end: ClientWire) -> bool:
+        """Whether a client is refused for the rate of its address, now that its broker is known. Raises ProtocolError
+        if its address has too many connections there.
+        """
+        if arrival.counted_at is not None:
+            return False
+        broker = self._broker_connector.next() if arrival.node_id is None else arrival.node_id
+        if broker is None:
+            return False
+        gate, host = self._admission.gate, counted_as(arrival.peer.host)
+        exempt = self._accounts.exemptions.covers_address(host)
+        why = gate.refuses_at(self.name, host, broker, arrival.admitted_ms, end.abort, exempt=exempt)
+        if why is not None:
+            end.pause_reading()
+            self._held(arrival, why)
+            return True
+        try:
+            self._admission.slots.assign(arrival.slot, broker)
+        except ProtocolError:
+            self._accounts.refused += 1
+            raise
+        arrival.counted_at = broker
+        return False
 
     def _late(self, arrival: Arrival) -> None:
         within = f"within {self._admission.limits.authentication_timeout_s:g} s"
@@ -253,7 +285,7 @@ class Listener:
             pass
         if arrival.session is not None and not arrival.session.closed:
             session = arrival.session
-            if not await self._broker_connector.connect(session, arrival.slot, arrival.node_id):
+            if not await self._broker_connector.connect(session, arrival.slot, arrival.node_id, arrival.counted_at):
                 self._stats.connections[self.name, "broker_unreachable"] += 1
                 session.close()
 
@@ -310,6 +342,8 @@ class Listener:
             user = user if by_sasl else self.tls.user_of(end.tls)
         if arrival.node_id != node_id and self._is_elsewhere(arrival.node_id) and not is_let_in():
             self._turn_away(arrival, end)
+            return None
+        if self._holds_at_broker(arrival, end):
             return None
         session = Session(
             self._worker,

@@ -90,8 +90,11 @@ class Addresses:
         *,
         throttle_ms: int = 0,
         exempt: bool = False,
+        attempts: int = 1,
     ) -> None:
-        """Count an attempt to connect. With ``throttle_ms`` above 0 it is refused and held for that time."""
+        """Count an attempt to connect. With ``throttle_ms`` above 0 it is refused and held for that time. ``attempts``
+        0: it has been counted, and is refused after all.
+        """
         key = _Key(listener, ip, exempt)
         address = self._addresses.get(key)
         if address is None:
@@ -100,7 +103,7 @@ class Addresses:
                 key = key._replace(ip=OTHERS)
                 limit = rule = None
             address = self._addresses.setdefault(key, _Address())
-        address.attempts += 1
+        address.attempts += attempts
         address.limit, address.rule = limit, None if limit is None else rule
         if throttle_ms > 0:
             if address.throttles is None:

@@ -185,7 +185,7 @@ class Accepting:
     def accept(self, listener: str, ip: str, now_ms: int) -> object:
         wait_ms = self.rates.arrive(listener, now_ms)
         at = now_ms + wait_ms
-        throttle_ms = self.rates.admit(listener, counted_as(ip), at)
+        throttle_ms = self.rates.admit(listener, counted_as(ip), 1, at)
         answer: dict[str, object] = {"result": "accepted", "wait_ms": wait_ms, "at": at}
         if throttle_ms > 0:
             answer |= {"result": "ip_throttled", "ip_throttle_ms": throttle_ms, "close_at": at + throttle_ms}

@@ -48,7 +48,7 @@ def rates(
 
 def attempts(made: ConnectionRates, ip: str, times_ms: Iterable[int]) -> list[int]:
     """Return for how long each connection would be held."""
-    return [made.admit("A", ip, now_ms) for now_ms in times_ms if made.arrive("A", now_ms) == 0]
+    return [made.admit("A", ip, 1, now_ms) for now_ms in times_ms if made.arrive("A", now_ms) == 0]
 
 
 # -------------------------------------------------------------------------------------------------- Kafka's figures
@@ -150,7 +150,7 @@ def test_as_a_broker(
         expected = broker.accept(name, ip, now_ms)
         wait_ms = made.arrive(name, now_ms)
         now_ms += wait_ms
-        throttle_ms = made.admit(name, ip, now_ms)
+        throttle_ms = made.admit(name, ip, 1, now_ms)
         assert wait_ms == expected.wait_ms
         assert throttle_ms == (expected.ip_throttle_ms if isinstance(expected, IpThrottled) else 0)
         made.expire(now_ms)
@@ -172,25 +172,25 @@ def shared(made: ConnectionRates, now_ms: int = 0) -> Mapping[str, float]:
 def test_without_a_limit_nothing_is_kept_of_an_address() -> None:
     made = rates(by_ip=policy(_10_0_0_1=5))
     for number in range(100_000):
-        made.admit("A", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}x", 0)
+        made.admit("A", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}x", 1, 0)
     assert list(made.usage_of_addresses(0)) == []
 
 
 def test_a_host_with_a_64_of_addresses_has_so_many_bursts_and_then_one_for_all_others() -> None:
     made = rates(by_ip=policy(default=1))
-    served = sum(made.admit("A", ipv6(0, number), 0) == 0 for number in range(5000))
+    served = sum(made.admit("A", ipv6(0, number), 1, 0) == 0 for number in range(5000))
     assert served == MOST_IN_NETWORK + 10
     assert shared(made) == {"2001:db8::/64": 1.0}
-    assert made.admit("A", ipv6(1, 1), 0) == 0, "another network notices nothing"
-    assert made.admit("A", "10.0.0.1", 0) == 0
+    assert made.admit("A", ipv6(1, 1), 1, 0) == 0, "another network notices nothing"
+    assert made.admit("A", "10.0.0.1", 1, 0) == 0
 
 
 def test_an_address_with_a_limit_of_its_own_is_never_thrown_together_with_others() -> None:
     known = ipv6(0, 7)
     made = rates(by_ip=Policy({Entity(ip=DEFAULT): {KIND: 1}, Entity(ip=known): {KIND: 3}}))
     for number in range(100, 2000):
-        made.admit("A", ipv6(0, number), 0)
-    assert [made.admit("A", known, 0) > 0 for _ in range(31)] == [False] * 30 + [True]
+        made.admit("A", ipv6(0, number), 1, 0)
+    assert [made.admit("A", known, 1, 0) > 0 for _ in range(31)] == [False] * 30 + [True]
 
 
 def many(number: int) -> Iterator[str]:
@@ -208,15 +208,15 @@ def test_a_million_addresses_take_bounded_memory_and_the_first_ones_keep_their_o
     made = rates(by_ip=policy(default=1))
     tracemalloc.start()
     for ip in many(3000):
-        made.admit("A", ip, 0)
+        made.admit("A", ip, 1, 0)
     full, _ = tracemalloc.get_traced_memory()
     for ip in many(30_000):
-        made.admit("A", ip, 1)
+        made.admit("A", ip, 1, 1)
     grown = tracemalloc.get_traced_memory()[0] - full
     tracemalloc.stop()
     assert len(list(made.usage_of_addresses(1))) == 2000 + 200 + 1
     assert grown < 100_000
-    assert made.admit("A", "1.0.0.1", 2) == 0
+    assert made.admit("A", "1.0.0.1", 1, 2) == 0
     assert OTHERS in shared(made, 2)
 
 
@@ -227,17 +227,55 @@ def test_the_bounds_are_what_the_documentation_says() -> None:
 def test_counters_go_a_window_after_their_last_event_and_leave_room() -> None:
     made = rates(by_ip=policy(default=1))
     for number in range(MOST_IN_NETWORK):
-        made.admit("A", ipv6(0, number), 0)
-    made.admit("A", ipv6(0, 0), 5000)
+        made.admit("A", ipv6(0, number), 1, 0)
+    made.admit("A", ipv6(0, 0), 1, 5000)
     made.expire(10_999)
     assert len(list(made.usage_of_addresses(10_999))) == MOST_IN_NETWORK
     made.expire(11_000)
     assert [each.ip for each in made.usage_of_addresses(11_000)] == [ipv6(0, 0)]
     for number in range(1, MOST_IN_NETWORK):
-        made.admit("A", ipv6(0, number), 11_000)
+        made.admit("A", ipv6(0, number), 1, 11_000)
     assert shared(made, 11_000) == {}
     made.expire(22_000)
     assert list(made.usage_of_addresses(22_000)) == []
+
+
+# ------------------------------------------------------------------------------------------------------------- brokers
+
+
+def test_an_address_has_its_rate_at_each_broker() -> None:
+    made = rates(by_ip=policy(default=1, _10_0_0_2=2))
+    for ip, burst in (("10.0.0.1", 10), ("10.0.0.2", 20)):
+        for broker in (1, 2):
+            held = [made.admit("A", ip, broker, 0) for _ in range(burst + 5)]
+            assert [throttle_ms > 0 for throttle_ms in held] == [False] * burst + [True] * 5
+    assert {(each.ip, each.broker): each.rate for each in made.usage_of_addresses(0)} == {
+        (ip, broker): rate for ip, rate in (("10.0.0.1", 1.0), ("10.0.0.2", 2.0)) for broker in (1, 2)
+    }
+
+
+def test_who_names_his_broker_later_counts_there_alone() -> None:
+    made = rates(by_ip=policy(default=1))
+    for broker in (1, 2, 3):
+        for _ in range(10):
+            assert made.admit("A", "10.0.0.1", None, 0) == 0
+            assert made.assign("10.0.0.1", broker, 0, 500) == 0
+    assert {each.broker: each.rate for each in made.usage_of_addresses(500)} == {None: 0.0, 1: 1.0, 2: 1.0, 3: 1.0}
+
+
+def test_refused_at_his_broker_he_is_refused_unseen_after_a_burst() -> None:
+    made = rates(by_ip=policy(default=1))
+    served = [made.admit("A", "10.0.0.1", None, 0) == 0 and made.assign("10.0.0.1", 1, 0, 0) == 0 for _ in range(100)]
+    assert sum(served) == 10
+    assert {each.broker: each.rate for each in made.usage_of_addresses(0)} == {None: 1.0, 1: 1.0}
+    assert made.admit("A", "10.0.0.1", None, 0) > 0
+
+
+def test_silence_until_the_sample_is_gone_gives_no_credit() -> None:
+    made = rates(by_ip=policy(default=1))
+    assert [made.admit("A", "10.0.0.1", None, 0) for _ in range(10)] == [0] * 10
+    assert [made.assign("10.0.0.1", 1, 0, 11_000) for _ in range(10)] == [0] * 10
+    assert [made.admit("A", "10.0.0.1", None, 11_000) > 0 for _ in range(11)] == [False] * 10 + [True]
 
 
 # -------------------------------------------------------------------------------------------------------------- shadow

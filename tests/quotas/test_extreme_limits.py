@@ -46,7 +46,7 @@ def test_counters(kind: QuotaKind, limit: float) -> None:
 def test_connections(limit: float) -> None:
     rates = ConnectionRates(Window(), None, {"P": None})
     rates.apply(Policy({Entity(ip=Default.DEFAULT): {QuotaKind.CONNECTION_CREATION_RATE: limit}}))
-    refused = [rates.admit("P", "10.0.0.1", 1000 + number) > 0 for number in range(100)]
+    refused = [rates.admit("P", "10.0.0.1", 1, 1000 + number) > 0 for number in range(100)]
     assert any(refused) is (limit < 1)
     rates.expire(FAR)
     list(rates.usage_of_addresses(FAR))

@@ -54,9 +54,10 @@ EVERYTHING = replace(
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
     accept_throttles={"PLAIN": ThrottleTotals(3, 1500)},
     ip_rates=[
-        IpRate("10.0.0.1", Entity(ip=Default.DEFAULT), 5.0, 4.5),
-        IpRate("10.0.0.2", Entity(ip="10.0.0.2"), 50.0, 1.0),
-        IpRate("2001:db8::/64", Entity(ip=Default.DEFAULT), 5.0, 5.0),
+        IpRate("10.0.0.1", 1, Entity(ip=Default.DEFAULT), 5.0, 4.5),
+        IpRate("10.0.0.2", 1, Entity(ip="10.0.0.2"), 50.0, 1.0),
+        IpRate("2001:db8::/64", None, Entity(ip=Default.DEFAULT), 5.0, 2.0),
+        IpRate("2001:db8::/64", None, Entity(ip=Default.DEFAULT), 5.0, 3.0),
     ],
     ip_throttles={"PLAIN": ThrottleTotals(7, 6500)},
     authentications={("SASL", "PLAIN", "failed"): 2},
@@ -371,7 +372,7 @@ def test_connection_rates_of_the_proxy_its_listeners_and_what_they_made_wait() -
 
 def test_of_addresses_those_with_a_quota_by_name_are_shown_and_then_the_busiest() -> None:
     text = render(EVERYTHING, max_entities=2)
-    assert values(text, "sluice_ip_accept_rate") == {("10.0.0.2",): 1.0, ("2001:db8::/64",): 5.0}
+    assert values(text, "sluice_ip_accept_rate") == {("1", "10.0.0.2"): 1.0, ("", "2001:db8::/64"): 5.0}
     assert values(text, "sluice_ip_accept_rate_limit") == {
         ("10.0.0.2", "ip=10.0.0.2"): 50.0,
         ("2001:db8::/64", "ip=<default>"): 5.0,

@@ -5,7 +5,7 @@ Rates go by a clock that stands still; only the wait of an acceptor, which tests
 
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from ipaddress import ip_network
 
@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
+from config.units import AdvertisedAddress
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from proxy.edge.stats import ThrottleTotals
 from proxy.usage.addresses import Addresses
@@ -216,6 +217,81 @@ async def test_who_never_says_who_he_is_has_no_rate_but_the_listener_s() -> None
             await until(lambda: came(proxy) == 3 * BURST)
             assert proxy.gate.usage()[1].rate == 3.0
         assert refused(proxy) == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- brokers
+
+
+@asynccontextmanager
+async def two_brokers(**options: object) -> AsyncIterator[tuple[list[FakeBroker], Front]]:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = two.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one, **options) as proxy:
+            yield [one, two], proxy
+
+
+async def test_an_address_has_its_rate_at_each_broker_and_from_the_bootstrap_port_no_more() -> None:
+    async with two_brokers(policy=ONE_A_SECOND) as (_, proxy):
+        with connected(proxy.port_1, BURST + 3):
+            await until(lambda: refused(proxy) == 3)
+        with connected(proxy.bootstrap_port, 2 * BURST):  # in turn: half of them for the broker that is full
+            await until(lambda: refused(proxy) == 3 + BURST)
+        with connected(proxy.port_2, 3), connected(proxy.bootstrap_port, 4):
+            await until(lambda: refused(proxy) == 3 + BURST + 7)
+        assert came(proxy) == 2 * BURST
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_a_bootstrap_session_gets_the_broker_that_it_was_counted_for(is_down: bool) -> None:
+    async with two_brokers(policy=ONE_A_SECOND) as (brokers, proxy):
+        if is_down:
+            proxy.cluster.brokers[2].reachable = False
+        for number in range(6):
+            async with client(proxy.bootstrap_port) as asking:
+                await asking.ask(list_offsets(number))
+        rates = {each.broker: each.rate * 10 for each in proxy.gate.usage_of_addresses()}
+        assert rates == ({1: 6.0} if is_down else {1: 3.0, 2: 3.0})
+        served = [len([request for request in each.requests if request[:2] == b"\0\2"]) for each in brokers]
+        assert served == [rates.get(1), rates.get(2, 0)]
+
+
+async def test_behind_one_tls_port_a_connection_counts_for_the_broker_that_it_names(pki: Pki) -> None:
+    hosts = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "b{node_id}.kafka.test"}
+    async with two_brokers(policy=ONE_A_SECOND, tls=pki.settings(), **hosts) as (_, proxy):
+        for name in ("b1", "b2"):
+            for number in range(BURST):
+                async with client(proxy.bootstrap_port, pki.client(), f"{name}.kafka.test") as asking:
+                    await asking.ask(list_offsets(number))
+        assert {each.broker: each.rate for each in proxy.gate.usage_of_addresses()} == {None: 0.0, 1: 1.0, 2: 1.0}
+        async with client(proxy.bootstrap_port, pki.client(), "b1.kafka.test") as late:
+            late.writer.write(list_offsets(1))
+            await until(lambda: refused(proxy) == 1)
+            assert proxy.play.throttling.queue_sizes()[KIND] == 1
+            proxy.play.loop.advance(1000)
+            assert await late.closed()
+        await until(lambda: not proxy.slots.taken)
+        assert {each.broker: each.rate for each in proxy.gate.usage_of_addresses()} == {None: 0.1, 1: 1.0, 2: 1.0}
+
+
+async def test_behind_one_tls_port_silent_connections_have_a_rate_too(pki: Pki) -> None:
+    hosts = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "b{node_id}.kafka.test"}
+    async with two_brokers(policy=ONE_A_SECOND, tls=pki.settings(), **hosts) as (_, proxy):
+        with connected(proxy.bootstrap_port, BURST + 3):
+            await until(lambda: refused(proxy) == 3)
+        await until(lambda: not proxy.slots.taken)
+
+
+async def test_behind_one_tls_port_an_address_has_its_number_at_each_broker(pki: Pki) -> None:
+    hosts = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "b{node_id}.kafka.test"}
+    limits = {"connections_per_ip": 1}
+    async with two_brokers(limits=limits, tls=pki.settings(), **hosts) as (_, proxy), AsyncExitStack() as stack:
+        for name in ("b1", "b2"):
+            served = await stack.enter_async_context(client(proxy.bootstrap_port, pki.client(), f"{name}.kafka.test"))
+            await served.ask(list_offsets(1))
+        async with client(proxy.bootstrap_port, pki.client(), "b2.kafka.test") as another:
+            another.writer.write(list_offsets(1))
+            assert await another.closed()
+        await until(lambda: proxy.rejected() == {"connections_per_ip": 1})
 
 
 # ------------------------------------------------------------------------------------------------ listener and proxy

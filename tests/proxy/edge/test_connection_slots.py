@@ -9,9 +9,11 @@ from proxy.edge.connection_slots import GRACE_S, ConnectionSlots, FullError
 
 
 class Guest:
-    def __init__(self, taken: ConnectionSlots, host: str, now_s: float = 0.0, listener: str = "") -> None:
+    def __init__(
+        self, taken: ConnectionSlots, host: str, now_s: float = 0.0, listener: str = "", broker: int | None = 1
+    ) -> None:
         self.why: Cause | None = None
-        self.slot = taken.enter(host, now_s, self.make_room, listener)
+        self.slot = taken.enter(host, broker, now_s, self.make_room, listener)
 
     def make_room(self, error: ProtocolError) -> None:
         self.why = error.cause
@@ -167,7 +169,7 @@ def test_of_a_listener_too_one_address_has_half_unless_it_is_said() -> None:
     )
     for _ in range(2):
         Guest(taken, "10.0.0.1", listener="SMALL")
-    with pytest.raises(ProtocolError, match="2 connections already"):
+    with pytest.raises(ProtocolError, match="2 connections to all"):
         Guest(taken, "10.0.0.1", listener="SMALL")
     Guest(taken, "10.0.0.1", listener="LARGE")
     for _ in range(2):
@@ -230,3 +232,31 @@ def test_a_number_for_one_address_is_for_that_address_alone() -> None:
     enter(taken, "2001:db8::1", "2001:db8::2")
     with pytest.raises(ProtocolError):
         Guest(taken, "2001:db8::1")
+
+
+def test_an_address_has_its_number_at_each_broker_and_half_of_all_at_most() -> None:
+    taken = slots(most=12, most_of_ip=2)
+    for broker in (1, 2, None):
+        Guest(taken, "10.0.0.1", broker=broker)
+        Guest(taken, "10.0.0.1", broker=broker)
+        with pytest.raises(ProtocolError, match="2 connections to this broker"):
+            Guest(taken, "10.0.0.1", broker=broker)
+    with pytest.raises(ProtocolError, match="6 connections to all brokers together"):
+        Guest(taken, "10.0.0.1", broker=3)
+    Guest(taken, "10.0.0.2", broker=3)
+
+
+def test_a_place_counts_at_its_broker_once_that_is_known() -> None:
+    taken = slots(most_of_ip=1)
+    first = Guest(taken, "10.0.0.1", broker=None)
+    taken.assign(first.slot, 1)
+    second = Guest(taken, "10.0.0.1", broker=None)
+    with pytest.raises(ProtocolError, match="to this broker"):
+        taken.assign(second.slot, 1)
+    taken.assign(second.slot, 2)
+    first.slot.descriptor_closed()
+    taken.assign(first.slot, 2)  # it is gone
+    assert taken.taken == 1
+    Guest(taken, "10.0.0.1")
+    second.slot.descriptor_closed()
+    Guest(taken, "10.0.0.1", broker=2)

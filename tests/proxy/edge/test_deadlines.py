@@ -16,7 +16,7 @@ async def test_those_who_are_late_together_are_ended_a_few_in_each_turn_of_the_l
     ended: list[Arrival] = []
     deadlines = Deadlines(ended.append)
     with socket.socket() as client:
-        late = [Arrival(client, Address("127.0.0.1", 1), None, 0.0) for _ in range(500)]
+        late = [Arrival(client, Address("127.0.0.1", 1), None, None, 0.0) for _ in range(500)]
     for arrival in late:
         deadlines.watch(arrival, 0.0)
     before, most = 0, 0

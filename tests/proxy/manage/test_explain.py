@@ -74,7 +74,7 @@ request_percentage: no quota (no level has a limit)
 
 controller_mutation_rate: no quota (no level has a limit)
 
-connection_creation_rate: 10 connections/s at the whole proxy, of ip=<default> (quotas.yaml:10)
+connection_creation_rate: 10 connections/s at each broker, of ip=<default> (quotas.yaml:10)
   why: the default address is the first level with a limit
   counter: one for ip=10.0.0.1, or its network if very many connect (docs/quotas.md)
     ip=10.0.0.1    -
