@@ -4,6 +4,7 @@ worker; it also determines the order in which all parts start and stop.
 
 import asyncio
 import gc
+import os
 import platform
 import signal
 import socket
@@ -28,10 +29,11 @@ from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
 from proxy.control.state_file import StateFile
 from proxy.control.stores import open_quotas, outage_of
-from proxy.edge.listening import bind, bind_bootstrap
+from proxy.edge.listening import bind, bind_bootstrap, unused
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.runtime import faults, logs
 from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.usage.service import UsageService
 from proxy.worker import Worker
@@ -64,7 +66,9 @@ class Supervisor:
         self._cut_off = 0
         self._admin_started = False
         self._finishing: asyncio.Task[None] | None = None
-        self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes)
+        self._manager = ServiceManager(os.environ)
+        self._given = inherited_sockets(os.environ)
+        self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes, given=self._given)
         quotas = settings.quotas
         store = open_quotas(settings)
         self._worker = Worker(settings, self._bind, self._ask if store.answers_clients else None)
@@ -113,6 +117,7 @@ class Supervisor:
     async def _wait_for_quotas(self) -> bool:
         """Serve only the admin port until the quotas are known. Returns False if the proxy is stopped before."""
         await self._open_admin_port()
+        self._manager.started()
         await self._quotas.decided.wait()
         return not self._stopping.is_set()
 
@@ -142,8 +147,11 @@ class Supervisor:
             for listening in [each for sockets in bootstrap.values() for each in sockets]:
                 listening.close()
             raise
+        for address in unused(self._given, settings.listeners):
+            log.warning("a socket of systemd is not used: no listener has its address", address=address)
         if not self._admin_started:
             await self._open_admin_port()
+            self._manager.started()
         if settings.owners is not None and settings.owners.group is not None:
             from proxy.owners.group import OwnersGroup
 
@@ -169,6 +177,7 @@ class Supervisor:
 
     async def _stop(self) -> int:
         """Report not ready for a while, then stop accepting, then drain; the admin port stays up to the end."""
+        self._manager.stopping()
         log.info("stopping", delay_s=self._delay_s, drain_s=self._settings.drain.timeout_s)
         self._finishing = spawn(self._finish(), "finish requests in flight")
         if self._hurried:
@@ -225,8 +234,10 @@ class Supervisor:
     async def _reload(self) -> None:
         async with self._reloading:
             self._reload_waits = False
+            self._manager.reloading()
             for job in (self._quotas.reload, self._worker.reload_certificates, self._file.compare):
                 await attempt("load files again", job)
+            self._manager.reloaded()
 
     def _own(self, fixed: FixedOwners) -> None:
         from proxy.owners.map import fixed_map

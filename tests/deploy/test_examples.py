@@ -265,9 +265,23 @@ def test_alerts_use_metrics_that_exist() -> None:
     assert [name for name in names if f'"{name}"' not in exported] == []
 
 
-@pytest.mark.parametrize("unit", ["sluice.service", "sluice-ingest.service"])
-def test_systemd_has_nothing_to_say_about_the_unit(unit: str) -> None:
-    assert run(tool("systemd-analyze"), "verify", f"deploy/{unit}") == ""
+@pytest.mark.parametrize("units", [("sluice.service", "sluice.socket"), ("sluice-ingest.service",)], ids=" ".join)
+def test_systemd_has_nothing_to_say_about_the_unit(units: Sequence[str]) -> None:
+    assert run(tool("systemd-analyze"), "verify", *(f"deploy/{unit}" for unit in units)) == ""
+
+
+def test_the_unit_is_exposed_as_little_as_systemd_can_make_it() -> None:
+    """The threshold is ten times what is printed, 0 to 10; above it the status is 1."""
+    said = run(tool("systemd-analyze"), "security", "--offline=true", "--threshold=15", "deploy/sluice.service")
+    assert "Overall exposure level for sluice.service: 1." in said
+
+
+def test_the_sockets_of_systemd_are_the_ports_of_the_example() -> None:
+    (listener,) = load_settings(DEPLOY / "sluice.yaml").listeners
+    assert listener.brokers is not None
+    ports = [listener.bind.port, *(port for each in listener.brokers.ranges for port in each.bound)]
+    listened = re.findall(r"^ListenStream=(.*)$", (DEPLOY / "sluice.socket").read_text(), flags=re.MULTILINE)
+    assert listened == [f"{listener.bind.host}:{port}" for port in ports]
 
 
 def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:

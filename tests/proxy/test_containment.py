@@ -212,6 +212,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
     monkeypatch.setattr(quotas, "POLL_S", 0.02)
+    monkeypatch.setenv("WATCHDOG_USEC", "60000")
     sabotage = Sabotage(monkeypatch, *JOBS)
     async with fake_broker() as one, program(tmp_path, one) as running, client(running.port) as neighbour:
 
