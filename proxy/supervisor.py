@@ -39,6 +39,7 @@ from proxy.usage.service import UsageService
 from proxy.worker import Worker
 
 if TYPE_CHECKING:
+    from proxy.owners.exchange import Exchange
     from proxy.owners.group import OwnersGroup
 
 log = structlog.get_logger("sluice")
@@ -80,6 +81,7 @@ class Supervisor:
         state = settings.cluster.state
         self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
         self._owners: OwnersGroup | None = None
+        self._exchange: Exchange | None = None
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress, self._own)
 
     async def run(self) -> int:
@@ -131,6 +133,7 @@ class Supervisor:
             ModePage(self._mode, self._settings.admin.token_file, self._settings.admin.hosts),
             self._quotas.changes.last,
             self._describe_owners,
+            self._tell_demand,
         )
         await self._admin.start()
         self._admin_started = True
@@ -157,6 +160,8 @@ class Supervisor:
 
             self._owners = OwnersGroup(settings, settings.owners, self._worker.node_ids, self._worker.own)
             self._owners.start()
+            self._exchange = self._owners.exchange(self._worker, lambda: self._quotas.policy.has_scopes)
+            self._exchange.start()
         self._usage.start()
         if self._state is not None:
             self._state.watch()
@@ -185,6 +190,8 @@ class Supervisor:
         await asyncio.wait((self._finishing,))
         self._quota_admin.stop()  # in case the drain was cut short
         self._cut_off += await self._worker.stop()
+        if self._exchange is not None:
+            await attempt("end the exchange of demand", self._exchange.stop)
         if self._owners is not None:
             await attempt("leave the group of instances", self._owners.leave)
         if self._state is not None:
@@ -273,6 +280,9 @@ class Supervisor:
             reasons.append(why)
         return reasons + await self._worker.not_ready()
 
+    async def _tell_demand(self) -> bytes | None:
+        return None if self._exchange is None else await self._exchange.tell()
+
     def _describe_owners(self) -> dict[str, Any] | None:
         return None if self._owners is None else self._owners.describe()
 
@@ -294,6 +304,7 @@ class Supervisor:
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
             owners=None if self._owners is None else self._owners.status,
+            instances_unheard=0 if self._exchange is None else self._exchange.unheard,
             state_file=dict(self._state.counts) if self._state is not None else None,
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
             info={

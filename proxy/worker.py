@@ -52,10 +52,11 @@ from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
 from proxy.usage.response_errors import ResponseErrors
-from quotas.engine import Engine, Window
+from quotas.engine import CounterKey, Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange
+from quotas.shares import Demand
 
 if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce, OwnersMap
@@ -169,6 +170,16 @@ class Worker:
         self._costs.on = policy.has(QuotaKind.REQUEST_PERCENTAGE)
         self._throttling.reconsider()
         return change
+
+    async def demands(self) -> list[Mapping[CounterKey, Demand]]:
+        """Return the demand for each counter of the whole cluster: one mapping, for one process."""
+        return [dict(await in_slices(self._engine.demands(now_ms())))]
+
+    async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
+        """Put shares of limits of the whole cluster in force; queues under a changed limit are served again."""
+        for bound in await in_slices(self._engine.share(parts[0], otherwise, now_ms())):
+            if bound.queue:
+                self._throttling.alarm(bound.queue, now_ms())
 
     async def set_mode(self, mode: Mode) -> None:
         """Switch the mode: enforce quotas, or release all throttled clients."""

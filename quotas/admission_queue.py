@@ -94,6 +94,10 @@ class AdmissionQueue:
         """Estimate the cost that is charged before a new request of ``client`` has its turn."""
         return self._queue.cost_before(client)
 
+    def clients(self) -> set[Path]:
+        """Return who waits, by user and address."""
+        return self._queue.parties(2)
+
     def join(
         self,
         waiter: Waiter,

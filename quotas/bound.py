@@ -8,6 +8,7 @@ from quotas.fair_queue import Path
 from quotas.fetches import Fetches
 from quotas.kinds import QuotaKind
 from quotas.rate import AT_ONCE, Sample, Window
+from quotas.shares import Demand
 
 
 class Registry:
@@ -33,6 +34,7 @@ class Bound(Debt):
         "_counters",
         "_fetches",
         "_handed_over",
+        "_held_back",
         "_live",
         "_turn_ms",
         "claims_from_ms",
@@ -45,6 +47,7 @@ class Bound(Debt):
         "shadow_limit",
         "shadow_throttle_ms_total",
         "shadow_throttled_total",
+        "share",
         "streamer",
         "throttle_ms_total",
         "throttled_total",
@@ -57,6 +60,10 @@ class Bound(Debt):
         """The entity whose limit won; None: unlimited. If the rule is in shadow mode, ``limit`` is None."""
         self.shadow_limit: float | None = None
         """A limit that is measured but not enforced, beside ``limit`` or instead of it."""
+        self.share = 1.0
+        """The part of the rule's limit that ``limit`` is (``scope: cluster``)."""
+        self._held_back: dict[Path, int] = {}
+        """The clients, by user and address, that were held back by a share, and until when."""
         self.max_delay_ms: int | None = None
         """The longest throttle that the rule allows; None: no bound of its own."""
         self.shadow_throttled_total = 0
@@ -120,6 +127,20 @@ class Bound(Debt):
         self.is_dropped = True
         self.shut = True
         self.reset()
+
+    # ------------------------------------------------------------------------------------------------- its share
+
+    def hold_back(self, client: Path, until_ms: int) -> None:
+        """Note that a client waits, where the limit is shared with other processes."""
+        if self.share < 1:
+            self._held_back[client[:2]] = until_ms
+
+    def demand(self, now_ms: int) -> Demand:
+        """Return what is used of the whole limit, and how many clients wait for more."""
+        limit = self.shadow_limit if self.limit is None else self.limit
+        self._held_back = {client: until_ms for client, until_ms in self._held_back.items() if until_ms > now_ms}
+        waiting = self._held_back.keys() | (self.queue.clients() if self.queue else set())
+        return Demand(self.rate(now_ms) * self.share / limit if limit else 0.0, len(waiting))
 
     # ------------------------------------------------------------------------------------------ whose turn it is
 
@@ -242,12 +263,12 @@ class Bound(Debt):
             self.key.client_id,
             self.key.broker,
             self.rule,
-            self.limit,
+            self.limit if self.limit is None else self.limit / self.share,
             self.rate(now_ms),
             self.recorded_total,
             self.throttled_total,
             self.throttle_ms_total,
-            shadow_limit=self.shadow_limit,
+            shadow_limit=self.shadow_limit if self.shadow_limit is None else self.shadow_limit / self.share,
             shadow_throttled_total=self.shadow_throttled_total,
             shadow_throttle_ms_total=self.shadow_throttle_ms_total,
         )

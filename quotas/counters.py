@@ -1,6 +1,6 @@
 """The counters of one quota kind: created on first use, dropped when idle."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from quotas.bound import Bound, Inert, Registry
 from quotas.counted import CAP, CLUSTER, FOLDED, PREFIX, Counted, CounterKey, CounterState, Gone
@@ -12,7 +12,10 @@ from quotas.policy import Key, Policy
 from quotas.precedence import Counter
 from quotas.rate import Window
 from quotas.rulebook import Rulebook
+from quotas.shares import Demand
 
+_ALIKE = 0.01
+"""Shares that differ by less, of themselves, are left as they are."""
 MAX_GONE = 10_000
 """Dropped counters whose last totals are kept by name until they are taken; further ones are summed up under FOLDED."""
 
@@ -25,11 +28,13 @@ class Counters(Registry):
         "_brokers",
         "_cap_ms",
         "_crowded",
-        "_elsewhere",
         "_gone",
         "_kind",
         "_names",
         "_newcomers",
+        "_otherwise",
+        "_parts",
+        "_shared",
         "_watched",
         "_window",
         "inert",
@@ -50,7 +55,10 @@ class Counters(Registry):
         self._newcomers: list[Bound] = []
         self._watched: dict[int, list[Bound]] = {}
         """The other counters, by the window (number of Window.size_ms since 0) at whose start they may be idle."""
-        self._elsewhere: dict[CounterKey, float] = {}
+        self._shared: dict[CounterKey, Bound] = {}
+        """The counters of the whole cluster, of each of which other processes may have a share."""
+        self._parts: Mapping[CounterKey, float] = {}
+        self._otherwise = 1.0
         self._gone: dict[CounterKey, Gone] = {}
         self.superseded = False
         """A session charged a counter that was replaced, or shares one that it no longer needs to share."""
@@ -67,9 +75,11 @@ class Counters(Registry):
         return tuple([self._find(counter, broker) for _, counter in self.rules.caps(user, client_id)])
 
     def _find(self, counter: Counter, broker: int) -> Bound:
-        if self._kind.row.of_cluster:
-            broker = CLUSTER
         key = CounterKey(self._kind, counter.user, counter.client_id, broker, counter.several)
+        if self._kind.row.of_cluster or (
+            self.rules.has_scopes and self.rules.terms(self.rules.limiting(key)).of_cluster
+        ):
+            key = key._replace(broker=CLUSTER)
         return self._bounds.get(key) or self._make(key)
 
     def _make(self, key: CounterKey) -> Bound:
@@ -119,7 +129,9 @@ class Counters(Registry):
         self._names.take(key.user, key.client_id)
         self._brokers.add(key.broker)
         self._newcomers.append(bound)
-        bound.set_elsewhere(self._elsewhere.get(key, 0.0))
+        if key.broker == CLUSTER and not self._kind.row.of_cluster:
+            self._shared[key] = bound
+            bound.share = self._parts.get(key, self._otherwise)
         self._limit(bound)
         bound.entered()
         return bound
@@ -167,12 +179,22 @@ class Counters(Registry):
         before = self._gone.get(key)
         self._gone[key] = Gone(key, bound.rule, counted if before is None else before.counted.plus(counted))
 
-    def elsewhere(self, numbers: dict[CounterKey, float]) -> None:
-        for key in self._elsewhere.keys() | numbers.keys():
-            bound = self._bounds.get(key)
-            if bound is not None:
-                bound.set_elsewhere(numbers.get(key, 0.0))
-        self._elsewhere = numbers
+    def demands(self, now_ms: int) -> Iterator[tuple[CounterKey, Demand]]:
+        for key, bound in list(self._shared.items()):
+            if bound.rule is not None and (demand := bound.demand(now_ms)) != Demand():
+                yield key, demand
+
+    def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound]:
+        """Put shares in force; yield the counters whose limit is another one now."""
+        self._parts, self._otherwise = parts, otherwise
+        for key, bound in list(self._shared.items()):
+            part = parts.get(key, otherwise)
+            if abs(part - bound.share) <= _ALIKE * part:
+                continue
+            bound.share = part
+            if self._limit(bound):
+                bound.rejudge(now_ms)
+                yield bound
 
     def expire(self, now_ms: int) -> int:
         for bound in self._newcomers:
@@ -189,6 +211,7 @@ class Counters(Registry):
                     self._watch(bound, now_ms + busy_ms)
                 elif last_ms is None or last_ms + keep_ms <= now_ms:
                     del self._bounds[bound.key]
+                    self._shared.pop(bound.key, None)
                     self._names.give_back(bound.user, bound.client_id)
                     self._keep_totals(bound)
                     bound.dropped()
@@ -230,7 +253,9 @@ class Counters(Registry):
             self._keep_totals(bound)  # usage without a quota is not counted under one
         bound.rule = None if key is None else self.rules.entity(key)
         bound.max_delay_ms = terms.max_delay_ms
-        bound.shadow_limit = terms.proposed
+        bound.shadow_limit = None if terms.proposed is None else terms.proposed * bound.share
+        if limit is not None:
+            limit *= bound.share
         if terms.shadow:
             bound.shadow_limit = limit  # not as a tuple assignment: docs/decisions/0020
             limit = None

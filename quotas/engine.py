@@ -5,7 +5,7 @@ from itertools import product
 from typing import Final
 
 from quotas.bound import Bound
-from quotas.counted import CAP, Counted, CounterKey, CounterState, Gone
+from quotas.counted import Counted, CounterKey, CounterState, Gone
 from quotas.counters import Counters
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
@@ -13,6 +13,7 @@ from quotas.names import NameBudget
 from quotas.policy import Policy, PolicyChange, differences, other_terms
 from quotas.precedence import Walk
 from quotas.rate import Window
+from quotas.shares import Demand
 
 __all__ = ["CLIENT_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
@@ -165,17 +166,18 @@ class Engine:
         """
         return [gone for counters in self._all for gone in counters.take_gone()]
 
-    def elsewhere(self, numbers: Mapping[CounterKey, float]) -> None:
-        """Replace the usage of other workers and instances, per counter, in its current window.
+    def demands(self, now_ms: int) -> Iterator[tuple[CounterKey, Demand]]:
+        """Yield the demand here for each counter of the whole cluster (``scope: cluster``) that is in use."""
+        for counters in self._all:
+            yield from counters.demands(now_ms)
 
-        It is added to the local sum whenever a rate is evaluated and never becomes a local sample, so that it cannot be
-        counted twice. The unit is the counter's unit times seconds (bytes, percent-seconds).
+    def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound]:
+        """Put shares of limits of the whole cluster in force: for each counter its part, or ``otherwise``.
+
+        Yields the counters whose limit is another one now.
         """
         for counters in self._all:
-            of_these = (counters.rules.kind, counters.rules.cap)
-            counters.elsewhere(
-                {key: used for key, used in numbers.items() if (key.kind, bool(key.several & CAP)) == of_these}
-            )
+            yield from counters.share(parts, otherwise, now_ms)
 
     def expire(self, now_ms: int) -> int:
         """Drop idle counters (N windows after their last event) and return how many.

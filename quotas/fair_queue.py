@@ -164,6 +164,18 @@ class FairQueue:
         """Yield the entries in the order in which they will be taken, if no others come."""
         return _in_turn(self._all)
 
+    def parties(self, depth: int) -> set[Path]:
+        """Return the beginnings, ``depth`` names long, of the paths that have entries."""
+        found: list[tuple[Path, Party]] = [((), self._all)]
+        for _ in range(depth):
+            found = [
+                ((*path, name), member)
+                for path, party in found
+                for name, member in party.members.items()
+                if member.waiting
+            ]
+        return {path for path, _ in found}
+
     def owe(self, path: Path, weight: float) -> None:
         """Charge ``weight`` to the parties of a path, because a served entry weighed more than announced."""
         party = self._all

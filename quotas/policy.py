@@ -32,6 +32,7 @@ class Terms:
     ``shadow``: its limits are measured but not enforced. ``proposed``: shadow limits beside the enforced ones, by kind.
     ``burst_ms``: how much of a limit may be used at once, as time. ``max_delay_ms``: the longest throttle. None: the
     default. ``shared``: all client-ids of a prefix share one counter; otherwise each has its own, with the full quota.
+    ``of_cluster``: one counter for all brokers together; otherwise one at each.
     """
 
     shadow: bool = False
@@ -39,6 +40,7 @@ class Terms:
     burst_ms: int | None = None
     max_delay_ms: int | None = None
     shared: bool = True
+    of_cluster: bool = False
     only: tuple[QuotaKind, ...] | None = None
 
 
@@ -50,6 +52,7 @@ class KindTerms(NamedTuple):
     burst_ms: int | None = None
     max_delay_ms: int | None = None
     shared: bool = True
+    of_cluster: bool = False
 
 
 PLAIN: Final = KindTerms()
@@ -71,6 +74,8 @@ class Policy:
     """The terms of rules that have any."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The users of each group. A user is in at most one."""
+    has_scopes: bool = field(init=False, repr=False, compare=False)
+    """Some limits are of the whole cluster."""
     group_of: dict[str, str] = field(init=False, repr=False, compare=False)
     """The group of each user. Read-only."""
     _prefixes: dict[_Book, set[int]] = field(init=False, repr=False, compare=False)
@@ -104,6 +109,7 @@ class Policy:
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
                 tables[kind, cap][key] = max(float(limit), LEAST_LIMIT) if limit else 0.0
         object.__setattr__(self, "group_of", self._groups_by_user())
+        object.__setattr__(self, "has_scopes", any(each.of_cluster for each in self.terms.values()))
         object.__setattr__(self, "_prefixes", prefixes)
         object.__setattr__(self, "_grouped", grouped)
         object.__setattr__(self, "_terms", self._terms_by_kind())
@@ -147,7 +153,12 @@ class Policy:
             said_of = limits if terms.only is None else [kind for kind in limits if kind in terms.only]
             for kind in said_of if terms != _NO_TERMS else ():
                 found[kind, entity.cap][entity.user, entity.client_id] = KindTerms(
-                    terms.shadow, terms.proposed.get(kind), terms.burst_ms, terms.max_delay_ms, terms.shared
+                    terms.shadow,
+                    terms.proposed.get(kind),
+                    terms.burst_ms,
+                    terms.max_delay_ms,
+                    terms.shared,
+                    terms.of_cluster,
                 )
         return found
 

@@ -68,7 +68,6 @@ class Rate:
         "_cap_ms",
         "_current",
         "_due_ms",
-        "_elsewhere",
         "_headroom",
         "_index",
         "_left",
@@ -81,7 +80,6 @@ class Rate:
         self._window = window
         self._limit = limit
         self._cap_ms = cap_ms
-        self._elsewhere = 0.0
         self._samples: list[Sample] = []
         self._index = -1
         self._current = Sample(0)
@@ -128,11 +126,6 @@ class Rate:
         self._samples = (self._samples[begin:] + self._samples[:begin])[-(window.samples + 1) :]
         self._index = len(self._samples) - 1
         self._due_ms = AT_ONCE
-        self._settle()
-
-    def set_elsewhere(self, used: float) -> None:
-        """Set the usage of others under the same limit in the current window: added to the sum, never a sample."""
-        self._elsewhere = used
         self._settle()
 
     def charge(self, value: float, now_ms: int) -> int:
@@ -204,7 +197,7 @@ class Rate:
         if full < window.samples - 1:
             elapsed_ms += (window.samples - 1 - full) * size_ms  # windows before the first sample count, as empty
         window_ms = max(elapsed_ms, 1)
-        return (total + self._elsewhere) / (window_ms / 1000.0), window_ms
+        return total / (window_ms / 1000.0), window_ms
 
     def purge(self, now_ms: int) -> None:
         """Reset expired samples to begin now, as every measurement in Kafka does (SampledStat)."""
@@ -249,7 +242,7 @@ class Rate:
         if not self._samples:
             return
         current = self._current
-        rest = self._elsewhere
+        rest = 0.0
         due_ms = current.start_ms + self._window.size_ms
         keep_ms = self._window.keep_ms
         for sample in self._samples:

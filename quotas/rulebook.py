@@ -20,7 +20,7 @@ from quotas.precedence import (
 class Rulebook:
     """The quotas of one kind, one of which wins per client; or its caps, all of which apply."""
 
-    __slots__ = ("_group_of", "_lengths", "_levels", "_limits", "_policy", "_terms", "cap", "kind")
+    __slots__ = ("_group_of", "_lengths", "_levels", "_limits", "_policy", "_terms", "cap", "has_scopes", "kind")
 
     def __init__(self, kind: QuotaKind, *, cap: bool) -> None:
         self.kind = kind
@@ -31,12 +31,15 @@ class Rulebook:
         self._lengths: tuple[int, ...] = ()
         self._group_of: dict[str, str] = {}
         self._levels = 0
+        self.has_scopes = False
+        """Some limits are of the whole cluster."""
 
     def put_in_force(self, policy: Policy, touched: set[Key]) -> None:
         """Use ``policy``; ``touched`` are the rules that differ from before."""
         self._policy = policy
         self._limits = policy.table(self.kind, cap=self.cap)
         self._terms = policy.terms_of(self.kind, cap=self.cap)
+        self.has_scopes = any(terms.of_cluster for terms in self._terms.values())
         self._lengths = policy.prefix_lengths(self.kind, cap=self.cap)
         self._group_of = policy.groups_of(self.kind, cap=self.cap)
         # A removal sets the bit of its level too, and nothing ever clears one (QuotaTypes).

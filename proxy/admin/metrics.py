@@ -247,6 +247,8 @@ def _owners(snapshot: Snapshot) -> Iterator[Metric]:
     said = "Since the coordinator of the group has last answered."
     yield _number("sluice_owners_heartbeat_age_seconds", said, owners.heartbeat_age_s)
     moves = [(("gained",), owners.gained), (("lost",), owners.lost)]
+    said = "Other instances whose use of limits of the whole cluster (scope: cluster) is not known any more."
+    yield _number("sluice_owners_unheard_instances", said, snapshot.instances_unheard)
     yield _counter("sluice_owners_moves", "Brokers that have come to this instance, or gone.", ("direction",), moves)
 
 

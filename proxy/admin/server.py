@@ -51,7 +51,8 @@ class AdminServer:
     ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
     why the proxy is not ready, none if it is; ``identify`` returns the identity of the client at ``host:port``, None if
     there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
-    of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one.
+    of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and ``demand`` what is
+    used of limits of the whole cluster, signed, for the other instances.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class AdminServer:
         mode: ModePage | None = None,
         changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
         owners: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        demand: Callable[[], Awaitable[bytes | None]] | None = None,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
@@ -72,6 +74,7 @@ class AdminServer:
         self._renderer = renderer
         self._changes = changes
         self._owners = owners
+        self._demand = demand
         self._rendering: asyncio.Task[bytes] | None = None
         self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             "/metrics": self._metrics,
@@ -80,6 +83,7 @@ class AdminServer:
             "/whoami": self._whoami,
             "/quotas/changes": self._quota_changes,
             "/owners": self._who_owns,
+            "/owners/demand": self._tell_demand,
         }
         self._methods = dict.fromkeys(self._paths, METHODS)
         if mode is not None:
@@ -177,6 +181,12 @@ class AdminServer:
         if said is None:
             return _text(404, ["no owners are elected here: see owners.group"])
         return web.Response(text=json.dumps(said) + "\n", content_type="application/json")
+
+    async def _tell_demand(self, _: web.BaseRequest) -> web.Response:
+        said = None if self._demand is None else await self._demand()
+        if said is None:
+            return _text(404, ["there are no other instances: see owners.group"])
+        return web.Response(body=said, content_type="application/octet-stream")
 
 
 def _text(status: int, lines: list[str], **headers: str) -> web.Response:

@@ -61,6 +61,7 @@ class Rule:
             "proposed": self.terms.proposed,
             "burst_ms": self.terms.burst_ms,
             "max_delay_ms": self.terms.max_delay_ms,
+            "scope": scope(self.kind, self.terms),
             "counter": self.counted,
         }
 
@@ -98,7 +99,7 @@ class KindVerdict:
         return {
             "kind": self.kind.value,
             "unit": _UNITS[self.kind.row.unit],
-            "scope": scope(self.kind),
+            "scope": scope(self.kind, PLAIN if self.winner is None else self.winner.terms),
             "winner": None if self.winner is None else self.winner.as_data(),
             "why": self.why,
             "caps": [cap.as_data() for cap in self.caps],
@@ -251,9 +252,9 @@ def amount(kind: QuotaKind, limit: float) -> str:
     return said
 
 
-def scope(kind: QuotaKind) -> str:
+def scope(kind: QuotaKind, terms: KindTerms = PLAIN) -> str:
     """Return the scope of a limit's counter."""
-    return "in the whole cluster" if kind.row.of_cluster else "at each broker"
+    return "in the whole cluster" if kind.row.of_cluster or terms.of_cluster else "at each broker"
 
 
 def _counted(counter: Counter) -> str:

@@ -195,6 +195,8 @@ def _read_quotas(
     report.warnings += _small_limits(quota_file, loaded)
     if settings is not None:
         report.shared = sharing_default(settings.listeners, loaded.policy)
+    if settings is not None and _counts_apart(settings):
+        report.warnings += _scopes_apart(quota_file, loaded)
     if settings is not None and not any(map(_knows_users, settings.listeners)):
         report.warnings += _quotas_of_nobody(quota_file, loaded)
     return loaded
@@ -205,6 +207,26 @@ def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:
     fix = problem.hint or "write it, with `quotas: []` for no quotas"
     wrong = InvalidValue(f"{problem.file}: {problem.message}", fix)
     return read_document(config_path).problem(steps, wrong)
+
+
+def _counts_apart(settings: Settings) -> bool:
+    """Whether several instances serve the cluster and cannot ask each other."""
+    owners = settings.owners
+    if owners is None:
+        return False
+    from proxy.owners.settings import probe_address  # not loaded without the section
+
+    return owners.group is None or not owners.probe or probe_address(settings) is None
+
+
+def _scopes_apart(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
+    """Return one warning for all limits of the whole cluster, where the instances do not count together."""
+    lines = [loaded.lines[entity] for entity, terms in loaded.policy.terms.items() if terms.of_cluster]
+    if not lines:
+        return []
+    message = "scope: cluster, but the instances cannot ask each other what they use: each may count apart"
+    fix = "use owners.group with probe, and an admin.bind that the others reach"
+    return [Problem(str(quota_file), min(lines), 1, "quotas", message, fix)]
 
 
 def _knows_users(listener: Listener) -> bool:

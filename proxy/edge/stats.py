@@ -167,6 +167,8 @@ class Snapshot(WorkerSnapshot):
     """Loads and writes of ``cluster.state``, by outcome; None without it."""
     owners: "Status | None" = None
     """Membership in the group of instances; None without one."""
+    instances_unheard: int = 0
+    """Other instances whose use of limits of the whole cluster is not known any more."""
     shipping: Shipping | None = None
     """Shipping of usage records; None without records."""
     info: dict[str, str] = field(default_factory=dict)

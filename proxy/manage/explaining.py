@@ -31,16 +31,21 @@ def _verdict(verdict: KindVerdict) -> Iterator[str]:
     if winner is None:
         yield f"{kind}: no quota ({verdict.why})"
     else:
-        yield f"{kind}: {amount(kind, winner.limit)} {scope(kind)}, of {_at(winner.entity.describe(), winner.where)}"
+        yield f"{kind}: {_limit(winner)}"
         yield f"  why: {verdict.why}"
         yield f"  counter: one for {winner.counted}"
         yield from _terms(kind, winner)
     if any(each.limit is not None for each in verdict.levels):
         yield from _table(verdict.levels)
     for cap in verdict.caps:
-        yield f"  also: {amount(kind, cap.limit)} {scope(kind)}, of {_at(cap.entity.describe(), cap.where)}"
+        yield f"  also: {_limit(cap)}"
         yield f"    counter: one for {cap.counted}"
         yield from (f"  {line}" for line in _terms(kind, cap))
+
+
+def _limit(rule: Rule) -> str:
+    at = _at(rule.entity.describe(), rule.where)
+    return f"{amount(rule.kind, rule.limit)} {scope(rule.kind, rule.terms)}, of {at}"
 
 
 def _terms(kind: QuotaKind, rule: Rule) -> Iterator[str]:

@@ -27,8 +27,8 @@ class KafkaQuota:
 def for_kafka(policy: Policy, there: Policy) -> tuple[list[KafkaQuota], list[str]]:
     """Return the quotas for a store that now holds ``there``, and messages about parts of the policy that are left out.
 
-    Rules that the store already has are skipped. A rule in shadow is left out entirely, unless the store has the same
-    terms: without its terms it would be enforced.
+    Rules that the store already has are skipped. A rule in shadow or of the whole cluster is left out entirely, unless
+    the store has the same terms: without them it would be enforced, or hold at each broker.
     """
     quotas: list[KafkaQuota] = []
     left_out: list[str] = []
@@ -65,6 +65,8 @@ def _beyond_kafka(entity: Entity, terms: Terms, *, kept: bool) -> str:
         return "Kafka has no prefixes of client-ids"
     if terms.shadow and not kept:
         return "is in shadow (it only measures): elsewhere it would hold clients"
+    if terms.of_cluster and not kept:
+        return "is of the whole cluster (scope: cluster): elsewhere it would hold at each broker"
     if any(isinstance(name, str) and counted_as(name) != name for name in names(entity).values()):
         return "only the beginning of its name is known"
     return ""

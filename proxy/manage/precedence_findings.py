@@ -197,7 +197,7 @@ def idle_caps(of: Witnesses) -> Iterator[Said]:
         for (user, client_id), limit in of.policy.table(kind, cap=True).items():
             if client_id is not None or not isinstance(user, str | Group):
                 continue
-            burst_ms = of.policy.terms_of(kind, cap=True).get((user, None), PLAIN).burst_ms
+            terms = of.policy.terms_of(kind, cap=True).get((user, None), PLAIN)
             together: dict[str, float] = {}
             for name in of.users(user):
                 winner = of.winner(name, of.client_id, kind)
@@ -205,7 +205,8 @@ def idle_caps(of: Witnesses) -> Iterator[Said]:
                 if (
                     winner is None
                     or winner.terms.shadow
-                    or winner.terms.burst_ms != burst_ms
+                    or winner.terms.burst_ms != terms.burst_ms
+                    or winner.terms.of_cluster is not terms.of_cluster
                     or winner.entity.user is None
                     or pairs & {name, Group(group), DEFAULT}
                 ):

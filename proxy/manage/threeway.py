@@ -149,6 +149,7 @@ def _terms(terms: Terms) -> str:
     """Return the names of a rule's terms."""
     said = {
         "mode: shadow": terms.shadow,
+        "scope: cluster": terms.of_cluster,
         "proposed": terms.proposed,
         "burst": terms.burst_ms is not None,
         "max_delay": terms.max_delay_ms is not None,

@@ -60,6 +60,8 @@ def terms_written(terms: Terms) -> dict[str, str | dict[str, str]]:
     written: dict[str, str | dict[str, str]] = {}
     if terms.shadow:
         written["mode"] = "shadow"
+    if terms.of_cluster:
+        written["scope"] = "cluster"
     if terms.proposed:
         written["proposed"] = {str(kind): str(number(limit)) for kind, limit in terms.proposed.items()}
     if terms.burst_ms is not None:

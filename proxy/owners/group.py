@@ -7,6 +7,7 @@ from config.owners import Owners
 from config.settings import Settings
 from proxy.brokers.persistent_connection import access_by
 from proxy.owners.coordinator import Coordinator
+from proxy.owners.exchange import Exchange, Processes
 from proxy.owners.member import GroupMember, Own
 from proxy.owners.membership import Membership, Status
 from proxy.owners.messages import EndpointMessage
@@ -65,6 +66,11 @@ class OwnersGroup:
     @property
     def why_not_ready(self) -> str | None:
         return self._member.why_not_ready
+
+    def exchange(self, processes: Processes, is_needed: Callable[[], bool]) -> Exchange:
+        """Return the exchange of demand with the other instances."""
+        member, status = self._member, self._member.status
+        return Exchange(processes, is_needed, status.instance, status.boot, member.signing, lambda: self._member.peers)
 
     def describe(self) -> dict[str, Any]:
         """Return the membership as JSON data, for ``/owners``."""

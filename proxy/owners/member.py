@@ -132,6 +132,17 @@ class GroupMember:
         return Status(me.instance, me.boot, self.state, epoch, owners, age_s, self._gained, self._lost, self.error)
 
     @property
+    def signing(self) -> Signing:
+        """The secret that signs messages to the others."""
+        return self._signing
+
+    @property
+    def peers(self) -> dict[str, tuple[int, tuple[str, int] | None]]:
+        """The boot and the admin port of each other instance in the map."""
+        known = {} if self.map is None else self.map.members
+        return {name: (each.boot, each.probe) for name, each in known.items() if name != self._me.instance}
+
+    @property
     def why_not_ready(self) -> str | None:
         """Why clients should not come here; None if they may."""
         if self.map is None or self.state is State.FENCED:

@@ -40,35 +40,48 @@ class Signing:
         return hmac.digest(self.secret, self.group.encode() + b"\0" + data, "sha256")
 
 
+def seal(text: bytes, signing: Signing, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return a signed message. Raises MessageError if it is too large."""
+    body = _VERSION + zlib.compress(text)
+    if len(body) + _SIGNATURE_BYTES > most_bytes:
+        raise MessageError(f"too large: {len(body)} bytes, and at most {most_bytes} are taken")
+    return body + signing.of(body)
+
+
+def unseal(
+    data: bytes, signing: Signing, most_bytes: int = MOST_BYTES, most_text_bytes: int = _MOST_TEXT_BYTES
+) -> bytes:
+    """Return the text of a message. Raises MessageError."""
+    if len(data) > most_bytes:
+        raise MessageError(f"too large: {len(data)} bytes, and at most {most_bytes} are taken")
+    body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(signature, signing.of(body)):
+        raise MessageError("not signed with the secret of this instance: is owners.secret_file the same everywhere?")
+    if body[:1] != _VERSION:
+        raise MessageError(f"of another version, {body[:1].hex()}")
+    try:
+        unpacking = zlib.decompressobj()
+        text = unpacking.decompress(body[1:], most_text_bytes)
+    except zlib.error as error:
+        raise MessageError(f"not understood: {error}") from None
+    if not unpacking.eof:
+        raise MessageError(f"larger than {most_text_bytes} bytes")
+    return text
+
+
 class _Message(BaseModel):
     model_config = ConfigDict(frozen=True)  # unknown fields are ignored: a newer version may have more
 
     def pack(self, signing: Signing) -> bytes:
         """Return the signed message. Raises MessageError if it is too large."""
-        body = _VERSION + zlib.compress(self.model_dump_json().encode())
-        if len(body) + _SIGNATURE_BYTES > MOST_BYTES:
-            raise MessageError(f"too large: {len(body)} bytes, and at most {MOST_BYTES} are taken")
-        return body + signing.of(body)
+        return seal(self.model_dump_json().encode(), signing)
 
     @classmethod
     def unpack(cls, data: bytes, signing: Signing) -> Self:
         """Return the message in ``data``. Raises MessageError."""
-        if len(data) > MOST_BYTES:
-            raise MessageError(f"too large: {len(data)} bytes, and at most {MOST_BYTES} are taken")
-        body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
-        if not hmac.compare_digest(signature, signing.of(body)):
-            raise MessageError(
-                "not signed with the secret of this instance: is owners.secret_file the same everywhere?"
-            )
-        if body[:1] != _VERSION:
-            raise MessageError(f"of another version, {body[:1].hex()}")
         try:
-            unpacking = zlib.decompressobj()
-            text = unpacking.decompress(body[1:], _MOST_TEXT_BYTES)
-            if not unpacking.eof:
-                raise MessageError(f"larger than {_MOST_TEXT_BYTES} bytes")
-            return cls.model_validate_json(text)
-        except (zlib.error, ValidationError) as error:
+            return cls.model_validate_json(unseal(data, signing))
+        except ValidationError as error:
             raise MessageError(f"not understood: {error}") from None
 
 

@@ -41,6 +41,7 @@ from proxy.session.throttling import Alarm
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
+from quotas.shares import FRESH_MS
 from quotas.throttle import INT32_MAX
 
 _RESUMED: Final = {Waiting.BODY: MIDWAY, Waiting.ANSWER: OVERSIZED}
@@ -204,6 +205,7 @@ class Session(SessionContext):
         for each in account.bounds(kind):
             if over_ms := each.check(now_ms):
                 each.owe(over_ms, now_ms)
+                each.hold_back(self.identity.path(account), now_ms + FRESH_MS * 2)
                 delay_ms = throttling.allow(max(over_ms, each.owed_ms(now_ms)), each)
                 if delay_ms > longest_ms:
                     counter, longest_ms = each, delay_ms

@@ -9,6 +9,7 @@ from quotas.admission_queue import AdmissionQueue
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
+from quotas.shares import FRESH_MS
 
 _FIRST: Final = 0
 """A moment before that of all alarms."""
@@ -69,6 +70,8 @@ class Throttling:
 
     def allow(self, throttle_ms: int, bound: Bound) -> int:
         """Return the most of ``throttle_ms`` that may be applied at once; the rest stays owed."""
+        if bound.share < 1:
+            throttle_ms = min(throttle_ms, FRESH_MS)
         most_ms = self.most_delay_ms(bound)
         return throttle_ms if most_ms is None else min(throttle_ms, most_ms)
 

@@ -1,4 +1,4 @@
-"""The terms of a quota in a quota file: mode, proposed limits, burst and longest delay."""
+"""The terms of a quota in a quota file: mode, scope, proposed limits, burst and longest delay."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,8 +9,9 @@ from config.units import parse_duration_ms, parse_flag
 from quotas.kinds import QuotaKind
 from quotas.policy import Terms
 
-KEYS: Final = ("mode", "proposed", "burst", "max_delay", "shared")
+KEYS: Final = ("mode", "scope", "proposed", "burst", "max_delay", "shared")
 _MODES: Final = ("enforce", "shadow")
+_SCOPES: Final = ("broker", "cluster")
 _LEAST_BURST_MS: Final = 100
 _MOST_BURST_MS: Final = 3_600_000
 
@@ -27,10 +28,12 @@ def read(
     of_prefix: bool,
 ) -> Terms:
     """Return the terms of a quota; ``read_limit(steps, key, value)`` reads a proposed limit."""
-    shadow, burst_ms, max_delay_ms, shared = False, None, None, True
+    shadow, of_cluster, burst_ms, max_delay_ms, shared = False, False, None, None, True
     proposed: dict[QuotaKind, float] = {}
     with wrong.at(*steps, "mode"):
         shadow = _mode(quota["mode"]) == "shadow" if "mode" in quota else False
+    with wrong.at(*steps, "scope"):
+        of_cluster = _scope(quota["scope"]) == "cluster" if "scope" in quota else False
     with wrong.at(*steps, "burst"):
         burst_ms = _burst_ms(quota["burst"]) if "burst" in quota else None
     with wrong.at(*steps, "max_delay"):
@@ -49,7 +52,7 @@ def read(
                         fix = f"add {kind} to this quota, or use mode: shadow in a quota of its own"
                         raise InvalidValue("is proposed, but the quota has no such limit in force", fix)
                     proposed[kind] = limit
-    return Terms(shadow, proposed, burst_ms, max_delay_ms, shared)
+    return Terms(shadow, proposed, burst_ms, max_delay_ms, shared, of_cluster)
 
 
 def _shared(written: Node, *, of_prefix: bool) -> bool:
@@ -65,6 +68,12 @@ def _mode(written: Node) -> str:
     if not isinstance(written, Scalar) or written not in _MODES:
         fix = "remove the quota, or make it shadow" if written == "off" else suggestion(str(written), _MODES)
         raise InvalidValue(f"{written!r} is not known", fix)
+    return written
+
+
+def _scope(written: Node) -> str:
+    if not isinstance(written, Scalar) or written not in _SCOPES:
+        raise InvalidValue(f"{written!r} is not known", suggestion(str(written), _SCOPES))
     return written
 
 

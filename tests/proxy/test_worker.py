@@ -36,7 +36,9 @@ from proxy.owners.membership import State, Status
 from proxy.runtime.faults import counts
 from proxy.usage.records import Columns
 from proxy.worker import Worker
+from quotas.counted import CounterKey
 from quotas.policy import Policy, PolicyChange
+from quotas.shares import Demand
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.playbook import list_offsets, produce, request
@@ -102,6 +104,12 @@ class Elsewhere(Worker):
 
     async def snapshot(self) -> WorkerSnapshot:
         return across(await super().snapshot())
+
+    async def demands(self) -> list[Mapping[CounterKey, Demand]]:
+        return across(await super().demands())
+
+    async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
+        await super().share(*across((parts, otherwise)))
 
     async def node_ids(self) -> list[int]:
         return across(await super().node_ids())

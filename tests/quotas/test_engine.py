@@ -144,17 +144,6 @@ def test_usage_lists_limited_counters_only() -> None:
     assert (usage.charged_total, usage.throttled_total, usage.throttle_ms_total) == (12_000, 1, 2000)
 
 
-def test_use_elsewhere_is_added_to_counters_old_and_new() -> None:
-    engine = Engine(produce({GREEDY: 1000, EVERYBODY: 1000}))
-    old = engine.resolve("u", "greedy", PRODUCE, 1)
-    engine.elsewhere({CounterKey(PRODUCE, "", name, 1): 12_000 for name in ("greedy", "new")})
-    assert old.check(0) == 2000
-    assert engine.resolve("u", "new", PRODUCE, 1).check(0) == 2000
-    engine.elsewhere({})
-    assert old.check(0) == engine.resolve("u", "new", PRODUCE, 1).check(0) == 0
-    assert old.recorded_total == 0
-
-
 class TestExpiry:
     @pytest.mark.long
     def test_a_counter_goes_when_its_last_event_has_left_the_window(self) -> None:

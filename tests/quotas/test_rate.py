@@ -137,17 +137,6 @@ def test_the_total_is_all_that_was_recorded(window: Window, history: list[Event]
     assert rate.recorded_total == total
 
 
-def test_what_was_used_elsewhere_counts_until_it_is_said_not_to() -> None:
-    rate = Rate(Window(), 100)
-    assert rate.charge(600, 0) == 0
-    rate.set_elsewhere(600)
-    assert rate.rate(0) == 120
-    assert rate.charge(0, 0) == 2000
-    rate.set_elsewhere(0)
-    assert rate.charge(0, 0) == 0
-    assert rate.recorded_total == 600
-
-
 @pytest.mark.parametrize(("now_ms", "window_ms"), [(1000, 9500), (500, 10_000), (-600, 9900), (-9000, 9500)])
 def test_before_its_samples_began_elapsed_windows_truncate_towards_zero(now_ms: int, window_ms: int) -> None:
     rate = Rate(Window())

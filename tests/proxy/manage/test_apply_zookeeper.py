@@ -60,7 +60,7 @@ def test_an_apply_a_conflict_and_a_roll_back(
     for line in (["diff", desired], ["apply", desired, "--force"]):
         done = quotas(*line, *target[: 2 if line[0] == "diff" else 3])
         assert done.exit_code == 2
-        assert "/config/users/alice%2F%C3%A4: is not JSON; it is skipped: mend that" in done.output
+        assert "/config/users/alice%2F%C3%A4: is not JSON; it is skipped: fix or delete it" in done.output
     done = quotas("export", *target[:2], "--strict")
     assert (done.exit_code, done.stdout) == (1, "")
     assert zookeeper.client.get(f"{CHROOT}/config/users/alice%2F%C3%A4")[0] == b"not json"

@@ -130,6 +130,7 @@ def test_for_programs() -> None:
         "proposed": None,
         "burst_ms": 2000,
         "max_delay_ms": None,
+        "scope": "at each broker",
         "counter": "user=alice, whatever the client-id",
     }
     assert [level["limit"] for level in produce["levels"]] == [None] * 5 + [10485760.0, 5242880.0, None]

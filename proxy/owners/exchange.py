@@ -1,0 +1,201 @@
+"""The exchange between processes that count one limit together (``scope: cluster``).
+
+Every half second each instance asks the others, at their admin ports, for the demand of their processes, and computes
+the shares of its own from all of it (``quotas.shares``). An instance that does not answer counts with what it told last
+for as long as it is in the map of owners; if that is nothing, one client is taken to wait there for each counter. So no
+share grows because a network fails.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import aiohttp
+import structlog
+
+from proxy.owners.messages import MessageError, Signing, seal, unseal
+from proxy.runtime.clock import monotonic_s
+from proxy.runtime.tasks import every
+from quotas.counted import CounterKey
+from quotas.kinds import QuotaKind
+from quotas.shares import Demand, shares
+
+log = structlog.get_logger("sluice.owners")
+
+EVERY_S: Final = 0.5
+PATH: Final = "/owners/demand"
+_ANSWER_S: Final = 0.4
+_STALE_S: Final = 3.0
+_MOST_BYTES: Final = 8 * 1024 * 1024
+_NOTHING: Final = Demand()
+_UNKNOWN: Final = Demand(0.0, 1)
+
+Demands = Mapping[CounterKey, Demand]
+Shares = Mapping[CounterKey, float]
+
+
+class Processes(Protocol):
+    """The processes of this instance: ``Worker`` or ``Workers``."""
+
+    async def demands(self) -> list[Demands]:
+        """Return the demand of each process."""
+        ...
+
+    async def share(self, parts: Sequence[Shares], otherwise: float) -> None:
+        """Put shares in force: one mapping for each process, and the part of counters that are not in it."""
+        ...
+
+
+@dataclass(slots=True)
+class Peer:
+    """Another instance, and what it told last."""
+
+    boot: int
+    url: str | None
+    """None: it cannot be asked."""
+    turn: int = -1
+    processes: list[Demands | None] | None = None
+    heard_s: float = 0.0
+
+    @property
+    def nodes(self) -> list[Demands | None]:
+        return [None] if self.processes is None else self.processes
+
+
+class Exchange:
+    """Keeps shares in force between ``start`` and ``stop``.
+
+    ``peers`` returns the other instances by name, with their boot and the address of their admin port, None if that is
+    not known; ``signing`` is None if there is no group. ``is_needed``: whether any limit is of the whole cluster.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        is_needed: Callable[[], bool],
+        instance: str = "",
+        boot: int = 0,
+        signing: Signing | None = None,
+        peers: Callable[[], Mapping[str, tuple[int, tuple[str, int] | None]]] = dict,
+    ) -> None:
+        self._processes = processes
+        self._is_needed = is_needed
+        self._me = {"instance": instance, "boot": boot}
+        self._signing = signing
+        self._find_peers = peers
+        self._peers: dict[str, Peer] = {}
+        self._own: list[Demands] = []
+        self._turn = 0
+        self._said: tuple[int, bytes] | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._job: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
+        self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+        self._job = every(EVERY_S, self._take_turn, "exchange the demand for limits of the cluster")
+
+    async def stop(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def unheard(self) -> int:
+        """The number of instances whose demand is needed and was not heard for some time."""
+        now_s = monotonic_s()
+        return sum(now_s - peer.heard_s > _STALE_S for peer in self._peers.values()) if self._is_needed() else 0
+
+    async def tell(self) -> bytes | None:
+        """Return the demand of this instance, signed, for the others; None without a group."""
+        if self._signing is None:
+            return None
+        if self._said is None or self._said[0] != self._turn:
+            turn = self._turn
+            said = {**self._me, "turn": turn, "processes": [_written(each) for each in self._own]}
+            self._said = (turn, await asyncio.to_thread(_sealed, said, self._signing))
+        return self._said[1]
+
+    async def _take_turn(self) -> None:
+        self._look_up_peers()
+        is_needed = self._is_needed()
+        if is_needed:
+            self._own = await self._processes.demands()
+            self._turn += 1
+            await asyncio.gather(*(self._ask(name, peer) for name, peer in self._peers.items()))
+        elif not self._own:
+            self._own = await self._processes.demands()  # how many processes there are
+        nodes = [*self._own, *(node for peer in self._peers.values() for node in peer.nodes)]
+        parts = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
+        await self._processes.share(parts, 1 / max(len(nodes), 1))
+
+    def _look_up_peers(self) -> None:
+        found: dict[str, Peer] = {}
+        for name, (boot, address) in self._find_peers().items():
+            known = self._peers.get(name)
+            url = None if address is None else f"http://{_host(address[0])}:{address[1]}{PATH}"
+            found[name] = known if known is not None and (known.boot, known.url) == (boot, url) else Peer(boot, url)
+        self._peers = found
+
+    async def _ask(self, name: str, peer: Peer) -> None:
+        assert self._session is not None and self._signing is not None  # noqa: S101, PT018  there are peers
+        if peer.url is None:
+            return
+        try:
+            async with self._session.get(peer.url) as answer:
+                data = await answer.content.read(_MOST_BYTES)
+                if answer.status != 200:
+                    return
+            said = await asyncio.to_thread(_unsealed, data, self._signing)
+            if (said["instance"], said["boot"]) != (name, peer.boot) or said["turn"] < peer.turn:
+                return
+            peer.turn, peer.processes = said["turn"], [_read(each) for each in said["processes"]]
+            peer.heard_s = monotonic_s()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return  # it counts with what it told last
+        except (MessageError, ValueError, KeyError, TypeError) as error:
+            log.warning("the demand of another instance is not understood", instance=name, error=str(error))
+
+
+def divided(nodes: Sequence[Demands | None], number: int) -> list[dict[CounterKey, float]]:
+    """Return the shares of the first ``number`` processes; None: nothing is known of a process."""
+    parts: list[dict[CounterKey, float]] = [{} for _ in range(number)]
+    for key in dict.fromkeys(key for node in nodes if node is not None for key in node):
+        found = shares([_UNKNOWN if node is None else node.get(key, _NOTHING) for node in nodes])
+        for own, part in zip(parts, found, strict=False):
+            own[key] = part
+    return parts
+
+
+def _written(demands: Demands) -> list[list[object]]:
+    return [
+        [str(key.kind), key.user, key.client_id, key.broker, key.several, round(demand.used, 6), demand.waiting]
+        for key, demand in demands.items()
+    ]
+
+
+def _read(rows: list[list[Any]]) -> dict[CounterKey, Demand]:
+    return {
+        CounterKey(QuotaKind(kind), user, client_id, broker, several): Demand(max(used, 0.0), max(waiting, 0))
+        for kind, user, client_id, broker, several, used, waiting in rows
+    }
+
+
+def _sealed(said: Mapping[str, object], signing: Signing) -> bytes:
+    return seal(json.dumps(said).encode(), signing, _MOST_BYTES)
+
+
+def _unsealed(data: bytes, signing: Signing) -> dict[str, Any]:
+    said = json.loads(unseal(data, signing, _MOST_BYTES, 8 * _MOST_BYTES))
+    if not isinstance(said, dict):
+        raise MessageError("not understood: it is no mapping")
+    return said
+
+
+@lru_cache(maxsize=64)
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,166 @@
+"""The exchange of demand: real admin ports, real instances of the exchange, and what fails between them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from proxy.owners import exchange
+from proxy.owners.exchange import PATH, Demands, Exchange, Shares, divided
+from proxy.owners.messages import MessageError, Signing, unseal
+from quotas.counted import CLUSTER, CounterKey
+from quotas.kinds import QuotaKind
+from quotas.shares import Demand
+from tests.harness.ports import LOOPBACK
+
+pytestmark = pytest.mark.asyncio
+
+SIGNING = Signing(b"secret", "group")
+KEY = CounterKey(QuotaKind.PRODUCER_BYTE_RATE, "", "bätch \ud800", CLUSTER)
+OTHER = KEY._replace(client_id="other")
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "EVERY_S", 0.05)
+
+
+class Processes:
+    """The processes of one instance, without any sessions."""
+
+    def __init__(self, *demand: Demands) -> None:
+        self.demand: list[Demands] = list(demand)
+        self.parts: Sequence[Shares] = ()
+        self.otherwise = 0.0
+        self.shared = asyncio.Event()
+
+    async def demands(self) -> list[Demands]:
+        return self.demand
+
+    async def share(self, parts: Sequence[Shares], otherwise: float) -> None:
+        self.parts, self.otherwise = parts, otherwise
+        self.shared.set()
+
+    async def next_share(self) -> float:
+        """Return the share of KEY after an exchange that begins from now on."""
+        for _ in range(2):  # one may be under way
+            self.shared.clear()
+            await asyncio.wait_for(self.shared.wait(), 10)
+        return self.parts[0].get(KEY, self.otherwise)
+
+
+@asynccontextmanager
+async def served(tell: Callable[[], Awaitable[bytes | None]]) -> AsyncIterator[tuple[str, int]]:
+    """Serve what ``tell`` returns as an admin port does; yield the address."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        body = await tell() if request.path == PATH else None
+        return web.Response(status=404) if body is None else web.Response(body=body)
+
+    server = web.Server(answer)
+    listening = await asyncio.get_running_loop().create_server(server, LOOPBACK, 0)
+    try:
+        yield listening.sockets[0].getsockname()[:2]
+    finally:
+        listening.close()
+        await server.shutdown(0)
+
+
+class Group:
+    """Instances that know each other, as the map of owners has them."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self.members: dict[str, tuple[int, tuple[str, int] | None]] = {}
+        self._stack = stack
+
+    async def join(self, name: str, *demand: Demands, boot: int = 1, signing: Signing = SIGNING) -> Processes:
+        processes = Processes(*demand)
+
+        def peers() -> Mapping[str, tuple[int, tuple[str, int] | None]]:
+            return {each: at for each, at in self.members.items() if each != name}
+
+        asking = Exchange(processes, lambda: True, name, boot, signing, peers)
+        self.members[name] = (boot, await self._stack.enter_async_context(served(asking.tell)))
+        asking.start()
+        self._stack.push_async_callback(asking.stop)
+        return processes
+
+
+@pytest_asyncio.fixture
+async def group() -> AsyncIterator[Group]:
+    async with AsyncExitStack() as stack:
+        yield Group(stack)
+
+
+async def test_shares_follow_the_demand_of_all_processes(group: Group) -> None:
+    one = await group.join("edge-1", {KEY: Demand(1.0, 3)}, {})
+    two = await group.join("edge-2", {KEY: Demand(1.0, 1), OTHER: Demand(0.1)})
+    assert await two.next_share() == pytest.approx(0.25, abs=0.02)
+    assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+    assert one.otherwise == pytest.approx(1 / 3)
+    assert one.parts[1][KEY] < 0.01  # a process of edge-1 that uses nothing
+    two.demand = [{}]
+    await two.next_share()
+    assert await one.next_share() > 0.97
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"signing": Signing(b"another secret", "group")},
+        {"boot": 7},  # a process that has ended, and whose port another one has
+    ],
+)
+async def test_one_that_is_not_believed_may_have_one_client_that_waits(group: Group, other: dict[str, object]) -> None:
+    one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
+    await group.join("edge-2", {KEY: Demand(9.0, 1000)}, **other)  # type: ignore[arg-type]
+    group.members["edge-2"] = (1, group.members["edge-2"][1])
+    assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+
+
+async def test_one_that_cannot_be_asked_may_have_one_client_that_waits(group: Group) -> None:
+    one = await group.join("edge-1", {KEY: Demand(1.0, 1)})
+    group.members["edge-2"] = (1, None)
+    assert await one.next_share() == pytest.approx(0.5, abs=0.02)
+
+
+async def test_one_that_falls_silent_keeps_its_share_until_it_is_out_of_the_map() -> None:
+    async with AsyncExitStack() as of_one:
+        group = Group(of_one)
+        one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
+        async with AsyncExitStack() as of_two:
+            there = Group(of_two)
+            there.members = group.members
+            await there.join("edge-2", {KEY: Demand(1.0, 1)})
+            await one.next_share()
+            assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+        assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+        del group.members["edge-2"]
+        assert await one.next_share() == 1
+
+
+async def test_alone_it_has_the_whole_limit(group: Group) -> None:
+    one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
+    assert await one.next_share() == 1
+    assert one.otherwise == 1
+
+
+async def test_what_is_told_is_signed_and_names_are_kept() -> None:
+    processes = Processes({KEY: Demand(0.5, 2)})
+    telling = Exchange(processes, lambda: True, "edge-1", 1, SIGNING)
+    telling.start()
+    await processes.next_share()
+    said = await telling.tell()
+    await telling.stop()
+    assert said is not None
+    assert b"ud800" in unseal(said, SIGNING)
+    with pytest.raises(MessageError):
+        unseal(said, Signing(b"other", "group"))
+
+
+async def test_processes_of_which_nothing_is_known_are_taken_to_want_some() -> None:
+    ((part,), _) = (tuple(each.values()) for each in divided([{KEY: Demand(1.0, 1)}, None, {}], 2))
+    assert part == pytest.approx(0.5, abs=0.02)
