@@ -12,6 +12,7 @@ from config.units import Address
 from proxy.brokers.failures import describe
 from proxy.edge.accepting import Acceptor
 from proxy.edge.listening import Bind
+from proxy.runtime.tasks import later
 
 if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sluice.listener")
 
 _MAX_SHOWN_IDS: Final = 10
+_OWNERS_S: Final = 5.0
+"""How long clients of the bootstrap port wait for owners of brokers: a group of instances forms in three or four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class AdvertisedAddresses:
         """Node id → advertised host and port."""
         self._ports: dict[int, _Port] = {}
         """Node id → bound port; empty with `broker_host`."""
+        self._bootstrap: list[socket.socket] = []
         self._failures: dict[int, str] = {}
         """Node id → why its port could not be bound, as logged."""
 
@@ -85,6 +89,27 @@ class AdvertisedAddresses:
         """Advertise each broker's address at its owner of now."""
         for node_id in list(self.told):
             self._bring(node_id)
+        if self._owners is not None and self._owners.are_known:
+            self.accept_bootstrap()
+
+    def open_bootstrap(self, sockets: Iterable[socket.socket]) -> None:
+        """Accept connections from listening ``sockets`` of the bootstrap address, and own them.
+
+        Until the owners of brokers are known they wait in the kernel, but not for long: the next instance may know.
+        """
+        self._bootstrap = list(sockets)
+        if self._owners is None or self._owners.are_known:
+            self.accept_bootstrap()
+        else:
+            later(_OWNERS_S, "open the bootstrap port", self.accept_bootstrap)
+
+    def accept_bootstrap(self) -> None:
+        """Accept connections that wait, if any may; if the listener has closed, close their sockets."""
+        waiting, self._bootstrap = self._bootstrap, []
+        if self._acceptor.open:
+            self._acceptor.listen(waiting, None)
+        else:
+            self._acceptor.stop_listening(waiting)
 
     @property
     def without_port(self) -> list[int]:

@@ -157,12 +157,13 @@ class Listener:
         return self._advertised.why_not_ready
 
     def open_bootstrap(self, sockets: Iterable[socket.socket]) -> None:
-        """Accept connections to the bootstrap address from listening ``sockets``."""
-        self._acceptor.listen(sockets, None)
+        """Accept connections to the bootstrap address from listening ``sockets``, once clients can be told owners."""
+        self._advertised.open_bootstrap(sockets)
 
     def close(self) -> None:
         """Stop accepting, and cut off connections without a session; sessions go on."""
         self._acceptor.close()
+        self._advertised.accept_bootstrap()
         self._arriving.stop()
         for arrival in list(self._arriving.arriving):
             self._dismiss(arrival)
@@ -197,7 +198,7 @@ class Listener:
         host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
         if host and self._holds(arrival, host):
             return
-        if self._is_elsewhere(node_id) and not is_let_in():
+        if self._is_elsewhere(node_id) and not is_let_in(self._admission.owners):
             self._stats.connections[self.name, "not_owner"] += 1
             self._admission.turned_away.hold(client, peer.host)
             return
@@ -215,9 +216,9 @@ class Listener:
         self._arriving.watch(arrival, deadline_s - now_s)
 
     def _is_elsewhere(self, node_id: int | None) -> bool:
-        """Whether another instance owns the broker of a port or a host name."""
+        """Whether another instance owns the broker of a port or a host name, or nobody knows who owns any broker."""
         owners = self._admission.owners
-        return owners is not None and node_id is not None and not owners.owns(node_id)
+        return owners is not None and not (owners.are_known if node_id is None else owners.owns(node_id))
 
     def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
         arrival.client.close()
@@ -340,7 +341,7 @@ class Listener:
                 arrival.node_id = self._advertised.hosts.get(arrival.server_name.lower(), arrival.node_id)
             # As in Kafka: with SASL the login names the user, and a certificate only lets the client in.
             user = user if by_sasl else self.tls.user_of(end.tls)
-        if arrival.node_id != node_id and self._is_elsewhere(arrival.node_id) and not is_let_in():
+        if arrival.node_id != node_id and self._is_elsewhere(arrival.node_id) and not is_let_in(self._admission.owners):
             self._turn_away(arrival, end)
             return None
         if self._holds_at_broker(arrival, end):

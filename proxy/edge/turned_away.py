@@ -10,9 +10,12 @@ therefore let in: it may ask, and is closed by any other request.
 import random
 import socket
 from asyncio import TimerHandle
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.runtime.tasks import later
+
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
 
 MOST_HELD: Final = 250
 MOST_OF_ADDRESS: Final = 32
@@ -22,9 +25,9 @@ LET_IN: Final = 0.25
 """By chance, and not one after three others: a client's connections may come in a pattern."""
 
 
-def is_let_in() -> bool:
-    """Whether a connection for another instance's broker may ask."""
-    return random.random() < LET_IN
+def is_let_in(owners: "OwnersInForce | None") -> bool:
+    """Whether a connection for another instance's broker may ask; not while nobody could be told the owners."""
+    return owners is not None and owners.are_known and random.random() < LET_IN
 
 
 def hold_s() -> float:

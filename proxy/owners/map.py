@@ -57,6 +57,11 @@ class OwnersInForce:
         self._found: dict[int, str | None] = {}
         """Owners looked up before, by node id."""
 
+    @property
+    def are_known(self) -> bool:
+        """Whether a map was ever in force."""
+        return self._map is not None
+
     def owner(self, node_id: int) -> str | None:
         """Return the instance that owns a broker; None if no map is known."""
         if node_id not in self._found:

@@ -6,9 +6,11 @@ is none, nor is an address that has never answered: it may be a firewall's.
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 from proxy.owners.member import GroupMember
+from proxy.owners.messages import MapMessage
 from proxy.runtime.tasks import every
 
 EVERY_S: Final = 0.4
@@ -37,10 +39,11 @@ class Probe:
 
     async def _look(self) -> None:
         status, known = self._member.status, self._member.map
-        ring = sorted(name for name, each in known.members.items() if each.probe is not None) if known else []
-        if known is None or status.instance not in ring or len(ring) < 2:
+        ring = sorted(_probed(known)) if known is not None else []
+        others = [name for name in ring if name != status.instance]
+        if known is None or not others:
             return
-        name = ring[(ring.index(status.instance) + 1) % len(ring)]
+        name = next((each for each in others if each > status.instance), others[0])
         next_one = known.members[name]
         if self._whom != (name, next_one.boot):
             self._whom, self._has_answered, self._refusals = (name, next_one.boot), False, 0
@@ -64,6 +67,13 @@ class Probe:
             return False
         self._has_answered = self._has_answered or said.get("boot") == boot
         return isinstance(said.get("boot"), int) and said["boot"] > boot
+
+
+def _probed(known: MapMessage) -> Iterator[str]:
+    """Return the instances that are missed if they end: not those that stop, which have given their brokers away."""
+    for name, each in known.members.items():
+        if each.probe is not None and (each.weight > 0 or name in known.owners.values()):
+            yield name
 
 
 async def _owners_of(host: str, port: int) -> dict[str, Any]:

@@ -137,8 +137,9 @@ class SluiceProcess:
             raise
 
     def launch(self) -> None:
-        """Start the process, which may have to wait for something before it serves."""
-        self._folder = Path(tempfile.mkdtemp(prefix="sluice-"))
+        """Start the process, which may have to wait for something before it serves; again after a stop, if at all."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="sluice-"))
         self.write_quotas(self._quotas)
         self.config_path.write_text(yaml.dump(self._configuration(), Dumper=_Written, sort_keys=False), "utf-8")
         command = [_SLUICE, "run", "-c", str(self.config_path)]

@@ -42,6 +42,8 @@ class Instances:
     def __init__(self, cluster: KafkaCluster, folder: Path, stack: ExitStack) -> None:
         self.group = fresh_name("owners")
         self.running: dict[str, SluiceProcess] = {}
+        self.sections: dict[str, Any] = {}
+        """More of their configuration."""
         self._cluster = cluster
         self._stack = stack
         self.secret = folder / "secret"
@@ -49,7 +51,7 @@ class Instances:
 
     def start(self, name: str, *, wait: bool = True, **more: Any) -> SluiceProcess:
         owners = {"instance": name, "group": self.group, "secret_file": str(self.secret), "heartbeat": "500ms", **more}
-        instance = SluiceProcess(self._cluster.bootstrap, NODE_IDS, settings={"owners": owners})
+        instance = SluiceProcess(self._cluster.bootstrap, NODE_IDS, settings={"owners": owners, **self.sections})
         self._stack.callback(instance.close)
         instance.launch()
         if wait:

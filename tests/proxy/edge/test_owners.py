@@ -8,7 +8,7 @@ import pytest
 
 from config.brokers import Endpoint, parse_broker_ports
 from config.units import AdvertisedAddress
-from proxy.edge import turned_away
+from proxy.edge import advertised_addresses, turned_away
 from proxy.edge.turned_away import MOST_OF_ADDRESS, TurnedAway, hold_s
 from proxy.owners.map import OwnersInForce, OwnersMap
 from proxy.runtime.faults import counts
@@ -154,3 +154,35 @@ async def test_a_greedy_address_shortens_its_own_hold_alone() -> None:
         for ours, theirs in pairs:
             ours.close()
             theirs.close()
+
+
+async def test_bootstrap_clients_wait_until_owners_are_known() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        in_force = OwnersInForce("here")
+        async with front(one, owners=in_force) as proxy, client(proxy.bootstrap_port) as asking:
+            answer = asyncio.ensure_future(asking.ask(METADATA))
+            async with client(proxy.port_1) as to_broker:
+                assert await to_broker.closed()
+            assert proxy.stats.connections == {("PLAIN", "not_owner"): 1}
+            in_force.replace(owners(1, 2)._map)
+            proxy.listener.tell_owners()
+            assert b"there.test" + (7002).to_bytes(4, "big") in await answer
+
+
+async def test_who_waited_for_owners_in_vain_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turned_away, "LET_IN", 1.0)
+    monkeypatch.setattr(advertised_addresses, "_OWNERS_S", 0.05)
+    async with fake_broker() as one, front(one, owners=OwnersInForce("here")) as proxy:
+        async with client(proxy.bootstrap_port) as asking:
+            assert await asking.closed()
+        assert proxy.stats.connections == {("PLAIN", "not_owner"): 1}
+
+
+async def test_a_listener_that_closes_while_clients_wait_for_owners_refuses_them() -> None:
+    async with fake_broker() as one, front(one, owners=OwnersInForce("here")) as proxy:
+        async with client(proxy.bootstrap_port) as asking:
+            proxy.listener.close()
+            assert await asking.closed()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", proxy.bootstrap_port)

@@ -305,6 +305,24 @@ async def test_an_instance_is_removed_if_its_process_has_ended(
     assert seen.coordinator.removed == [b"\0\5group\0\3b-1"] * removed
 
 
+async def test_an_instance_that_stops_is_not_asked_whether_it_is_alive(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It owns nothing any more, and leaves by itself: a refusal would be logged as an end that was none."""
+    seen.coordinator.others["b"] = said_by("b", weight=0.0, probe=("b.test", 1))
+    seen.coordinator.others["c"] = said_by("c", probe=("c.test", 1))
+    await seen.member._step()
+    asked = []
+
+    async def answer(host: str, port: int) -> Mapping[str, Any]:
+        asked.append(host)
+        return {}
+
+    monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
+    await Probe(seen.member)._look()
+    assert asked == ["c.test"]
+
+
 def _with_probe(real: Callable[[GroupMember], MemberMessage]) -> Callable[[GroupMember], MemberMessage]:
     return lambda member: real(member).model_copy(update={"probe": ("a.test", 1)})
 
