@@ -118,7 +118,9 @@ class _Worker:
         self._settings = load_settings(config)
         default = Policy({Entity(user=Default.DEFAULT): {QuotaKind.PRODUCER_BYTE_RATE: 1e6}})
         metering = Metering(self._settings.usage, Engine(default))
-        self._service = UsageService(self._settings, metering.take_usage)
+        self._service = UsageService(
+            self._settings, lambda: ((columns, None) async for columns in metering.take_usage())
+        )
         listener = metering.accounts_of("BENCH")
         self._meters = [
             listener.hold(number % BROKERS, f"user-{number % USERS}", f"application-{number}").meter

@@ -34,6 +34,7 @@ from config.units import (
     parse_path,
     parse_reachable,
     parse_whole,
+    parse_workers,
 )
 
 _EXAMPLES: Final = {
@@ -51,6 +52,7 @@ _EXAMPLES: Final = {
     "a size": "10MiB",
     "a duration": "30s",
     "a whole number": "100",
+    "a number of workers": "4",
     "a number": "1.5",
     "true or false": "true",
     "a path": "tls/key.pem",
@@ -113,6 +115,7 @@ SecondsOrZero = Annotated[float, Written("a duration", parse_duration_s)]
 Claim = Annotated[str, Written("a claim", checked_claim)]
 Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
 CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
+WorkerCount = Annotated[int, Written("a number of workers", parse_workers, positive=True)]
 Number = Annotated[float, Written("a number", parse_number)]
 NumbersByIp = Annotated[IpNumbers, Written("IP addresses and numbers", parse_ip_numbers, takes=Mapping)]
 Flag = Annotated[bool, Written("true or false", parse_flag)]

@@ -5,6 +5,7 @@ Every function takes the text and returns the value, or raises InvalidValue with
 
 import contextlib
 import ipaddress
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ BYTE_UNITS: Final = {
 DURATION_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 MAX_PORT: Final = 65535
+MAX_WORKERS: Final = 64
 EVERY_INTERFACE: Final = frozenset(("", "0.0.0.0", "::"))  # noqa: S104  compared only, never bound here
 
 # Without leading zeros, signs and underscores: YAML 1.1 reads 010 as 8, and no quota must depend on that.
@@ -86,6 +88,19 @@ def parse_whole(text: str) -> int:
     if match is None or match[2] or match[3]:
         raise InvalidValue(f"{text!r} is not a whole number", "write digits only, without a leading zero")
     return int(match[1])
+
+
+def parse_workers(text: str) -> int:
+    """Return the number of workers; ``auto``: as many as the process may use cores, less one."""
+    if text == "auto":
+        return min(max(len(os.sched_getaffinity(0)) - 1, 1), MAX_WORKERS)
+    try:
+        number = parse_whole(text)
+    except InvalidValue:
+        raise InvalidValue(f"{text!r} is not a number of workers", "write a whole number, or auto") from None
+    if number > MAX_WORKERS:
+        raise InvalidValue(f"{text} is too large", f"at most {MAX_WORKERS} workers can run")
+    return number
 
 
 def parse_number(text: str) -> float:

@@ -49,3 +49,6 @@ class ProtocolError(Exception):
     def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)
         self.cause = cause
+
+    def __reduce__(self) -> tuple[type["ProtocolError"], tuple[Cause, str]]:
+        return type(self), (self.cause, str(self))  # by default, an exception is made again of its message alone

@@ -30,8 +30,8 @@ from proxy.control.settings_file import SettingsFile
 from proxy.control.state_file import StateFile
 from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, bind_bootstrap, unused
+from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
-from proxy.runtime import faults, logs
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
@@ -41,6 +41,7 @@ from proxy.worker import Worker
 if TYPE_CHECKING:
     from proxy.owners.exchange import Exchange
     from proxy.owners.group import OwnersGroup
+    from proxy.workers.workers import Workers
 
 log = structlog.get_logger("sluice")
 
@@ -51,7 +52,7 @@ _LAST_WORDS_S: Final = 5.0
 
 
 class Supervisor:
-    """Runs a worker on the same loop."""
+    """Runs a worker on the same loop, or several workers in processes of their own."""
 
     def __init__(self, settings: Settings, path: Path, loop_name: str) -> None:
         self._settings = settings
@@ -72,7 +73,7 @@ class Supervisor:
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes, given=self._given)
         quotas = settings.quotas
         store = open_quotas(settings)
-        self._worker = Worker(settings, self._bind, self._ask if store.answers_clients else None)
+        self._worker = self._hire(self._ask if store.answers_clients else None)
         kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
         self._quotas = QuotasInForce(store, self._worker.apply, enabled=quotas.mode != "off", kind=kinds)
         self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
@@ -84,8 +85,21 @@ class Supervisor:
         self._exchange: Exchange | None = None
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress, self._own)
 
+    def _hire(self, ask: Ask | None) -> "Worker | Workers":
+        if self._settings.workers == 1:
+            return Worker(self._settings, self._bind, ask)
+        from proxy.workers.workers import Workers
+
+        return Workers(self._settings, self._bind, ask)
+
     async def run(self) -> int:
         """Start, serve, and stop on a signal; return the exit status."""
+        try:
+            return await self._run()
+        finally:
+            await self._worker.end()
+
+    async def _run(self) -> int:
         asyncio.get_running_loop().set_exception_handler(on_loop_error)
         for number in (signal.SIGTERM, signal.SIGINT):
             on_signal(number, "stop", self.on_stop_signal, number)
@@ -284,7 +298,13 @@ class Supervisor:
         return None if self._exchange is None else await self._exchange.tell()
 
     def _describe_owners(self) -> dict[str, Any] | None:
-        return None if self._owners is None else self._owners.describe()
+        said = None if self._owners is None else self._owners.describe()
+        if isinstance(self._worker, Worker):
+            return said
+        said = {"owners": {}} if said is None else said
+        for node_id, worker in sorted(self._worker.placed.items()):
+            said["owners"].setdefault(str(node_id), {})["worker"] = worker
+        return said
 
     async def _snapshot(self) -> Snapshot:
         taken = await self._worker.snapshot()
@@ -301,8 +321,7 @@ class Supervisor:
             quotas_staleness_s=self._quotas.staleness_s(),
             quotas_stand_in=self._quotas.stand_in,
             ready=not await self._not_ready(),
-            internal_errors=dict(faults.counts),
-            log_dropped=logs.dropped(),
+            workers=() if isinstance(self._worker, Worker) else self._worker.states,
             owners=None if self._owners is None else self._owners.status,
             instances_unheard=0 if self._exchange is None else self._exchange.unheard,
             state_file=dict(self._state.counts) if self._state is not None else None,

@@ -1,7 +1,7 @@
 """The worker: listeners, sessions, the engine, throttling and meters on one event loop.
 
-It exchanges only plain data, which could be pickled, and listening sockets with the supervisor, so it could run in a
-process of its own. It reads no store, serves no HTTP and ships nothing.
+It exchanges only plain data, which can be pickled, and listening sockets with the supervisor: it may run in a process
+of its own (``proxy.workers``). It reads no store, serves no HTTP and ships nothing.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.turned_away import TurnedAway
 from proxy.edge.whoami import Identity, identify
-from proxy.runtime import logs
+from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
@@ -59,7 +59,7 @@ from quotas.policy import Policy, PolicyChange
 from quotas.shares import Demand
 
 if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce, OwnersMap
+    from proxy.owners.map import OwnersInForce, OwnersMap, Share
 
 log = structlog.get_logger("sluice")
 
@@ -70,10 +70,11 @@ _BIND_AGAIN_S: Final = 10.0
 
 class Worker:
     """Serves clients between ``start`` and ``stop``. ``bind`` opens sockets for the ports of brokers as they are found.
-    ``ask`` answers quota requests; without it they are forwarded to the brokers.
+    ``ask`` answers quota requests; without it they are forwarded to the brokers. ``share``: of several workers, the
+    brokers of this one.
     """
 
-    def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None) -> None:
+    def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None, share: "Share | None" = None) -> None:
         self._settings = settings
         self._bind = bind
         self._answerers = (
@@ -112,10 +113,10 @@ class Worker:
         self._costs = RequestCosts(settings.request_costs)
         self._held_requests = HeldRequests()
         self._owners: OwnersInForce | None = None
-        if settings.owners is not None:
+        if settings.owners is not None or share is not None:
             from proxy.owners.map import owners_of
 
-            self._owners = owners_of(settings.owners)
+            self._owners = owners_of(settings.owners, share)
         self._turned_away = TurnedAway()
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
@@ -135,10 +136,7 @@ class Worker:
         self._gate.most_held = held
         self._turned_away.most = turned_away_at_most(held)
         self._open_listeners()
-        for cluster in self._routes.clusters:
-            for each in known:
-                if each.bootstrap == cluster.bootstrap:
-                    cluster.remember(each)
+        self.remember(known)
         for listener in self._listeners:
             listener.open_bootstrap(bootstrap[listener.name])
         for cluster in self._routes.clusters:
@@ -160,6 +158,9 @@ class Worker:
         for session in sessions:
             contained("cut a session off", session.abort)
         return len(sessions)
+
+    async def end(self) -> None:
+        """Do nothing: a worker in the supervisor's process ends with it."""
 
     # ------------------------------------------------------------------------------------ between it and the supervisor
 
@@ -205,17 +206,24 @@ class Worker:
         """Return the node ids of all known brokers."""
         return sorted({node_id for cluster in self._routes.clusters for node_id in cluster.brokers})
 
-    def own(self, in_force: "OwnersMap | None", fenced: bool = False) -> None:
+    def remember(self, known: Sequence[KnownBrokers]) -> None:
+        """Learn brokers that another worker knows, or that were known before the start; their ports open at once."""
+        for cluster in self._routes.clusters:
+            for each in known:
+                if each.bootstrap == cluster.bootstrap:
+                    cluster.remember(each)
+
+    def own(self, in_force: "OwnersMap | None", fenced: bool = False, share: "Share | None" = None) -> None:
         """Put the owners of brokers in force at once; sessions at brokers that have moved away are drained.
 
-        ``fenced``: whatever the map says, nothing is owned here.
+        ``fenced``: whatever the map says, nothing is owned here. ``share``: the brokers of this one of several workers.
         """
         owners = self._owners
         if owners is None:
             return
         known = {node_id for cluster in self._routes.clusters for node_id in cluster.brokers}
         before = {node_id for node_id in known if owners.owns(node_id)}
-        owners.replace(in_force, fenced=fenced)
+        owners.replace(in_force, fenced=fenced, share=share)
         for listener in self._listeners:
             contained("tell the owners of brokers", listener.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}
@@ -245,13 +253,18 @@ class Worker:
         """Return the brokers of each route, if any have been named since startup."""
         return [known for cluster in self._routes.clusters if (known := cluster.known) is not None]
 
+    async def named_brokers(self) -> list[KnownBrokers]:
+        """Return the brokers of each route that have been named since startup."""
+        return [cluster.known_by_name for cluster in self._routes.clusters]
+
     async def alterations(self) -> int:
         """Return the number of AlterClientQuotas since startup: each may have changed the brokers' quotas."""
         return sum(served.requests for served in self._altering)
 
-    def take_usage(self) -> AsyncIterator[Columns]:
-        """Yield the rows of usage records since the last call."""
-        return self._metering.take_usage()
+    async def take_usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
+        """Yield the rows of usage records since the last call, and no worker, as there is one."""
+        async for columns in self._metering.take_usage():
+            yield columns, None
 
     async def snapshot(self) -> WorkerSnapshot:
         """Return the state for metrics, and reset the counters in it."""
@@ -267,7 +280,7 @@ class Worker:
             unseen_users=self._engine.unseen(),
             fetches_answered_empty=self._throttling.answered_empty,
             requests_dropped=self._throttling.dropped,
-            requests=requests_by_api(self._tables),
+            requests=tuple(requests_by_api(self._tables)),
             latencies=self._latencies.snapshot(),
             proxy_latencies=self._latencies.proxy_snapshot(),
             response_errors=self._errors.snapshot(),
@@ -289,8 +302,10 @@ class Worker:
             gathered_bytes=self._held_requests.bytes,
             connections_limit=self._connections_limit,
             exempt_request_us=self._costs.exempt_us,
-            lag_counts=list(stats.lag_counts),
+            lag_counts=tuple(stats.lag_counts),
             lag_sum_s=stats.lag_sum_s,
+            internal_errors=dict(faults.counts),
+            log_dropped=logs.dropped(),
         )
 
     # ------------------------------------------------------------------------------------------------- its parts

@@ -70,6 +70,7 @@ class Renderer:
             _shipping(snapshot),
             _state_file(snapshot),
             _owners(snapshot),
+            _workers(snapshot),
             _program(snapshot),
         )
         return generate_latest(_Families(chain(families, self._process.collect())))
@@ -250,6 +251,18 @@ def _owners(snapshot: Snapshot) -> Iterator[Metric]:
     said = "Other instances whose use of limits of the whole cluster (scope: cluster) is not known any more."
     yield _number("sluice_owners_unheard_instances", said, snapshot.instances_unheard)
     yield _counter("sluice_owners_moves", "Brokers that have come to this instance, or gone.", ("direction",), moves)
+
+
+def _workers(snapshot: Snapshot) -> Iterator[Metric]:
+    if not snapshot.workers:
+        return
+    workers = [((str(number),), each) for number, each in enumerate(snapshot.workers)]
+    up = ((labels, each.up) for labels, each in workers)
+    yield _gauge("sluice_worker_up", "1 if the process of a worker serves clients.", ("worker",), up)
+    restarts = ((labels, each.restarts) for labels, each in workers)
+    yield _counter("sluice_worker_restarts", "Restarts of a worker's process after its end.", ("worker",), restarts)
+    cpu = ((labels, each.cpu_s) for labels, each in workers)
+    yield _counter("sluice_worker_cpu_seconds", "CPU time of a worker.", ("worker",), cpu)
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:

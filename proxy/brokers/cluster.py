@@ -166,19 +166,20 @@ class Cluster:
             return
         self._remembers = False
         for broker in [each for each in self.brokers.values() if not each.named]:
-            log.info("broker of the state file no longer exists", broker=broker.node_id, address=str(broker))
+            log.info("broker known from before no longer exists", broker=broker.node_id, address=str(broker))
             del self.brokers[broker.node_id]
 
     def remember(self, known: KnownBrokers) -> None:
-        """Add brokers from the state file. They serve clients that connect to their own addresses."""
-        for each in known.brokers[:MOST_BROKERS]:
-            if each.node_id not in self.brokers:
-                self.brokers[each.node_id] = Broker(each.node_id, each.host, each.port, named=False)
-                self._on_broker(each.node_id)
-                self._remembers = True
-        log.info(
-            "brokers known from the state file", cluster=self.name, brokers=[each.node_id for each in known.brokers]
-        )
+        """Add brokers from the state file, or from another worker. They serve clients that connect to their own
+        addresses.
+        """
+        new = [each for each in known.brokers[:MOST_BROKERS] if each.node_id not in self.brokers]
+        for each in new:
+            self.brokers[each.node_id] = Broker(each.node_id, each.host, each.port, named=False)
+            self._on_broker(each.node_id)
+            self._remembers = True
+        if new:
+            log.info("brokers known from before", cluster=self.name, brokers=[each.node_id for each in new])
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
@@ -192,6 +193,12 @@ class Cluster:
             return None
         brokers = sorted(KnownBroker(each.node_id, each.host, each.port) for each in self.brokers.values())
         return KnownBrokers(self.bootstrap, self.cluster_id, tuple(each for each in brokers if each.can_be_kept))
+
+    @property
+    def known_by_name(self) -> KnownBrokers:
+        """The brokers named by an answer since startup."""
+        brokers = sorted(KnownBroker(each.node_id, each.host, each.port) for each in self.named)
+        return KnownBrokers(self.bootstrap, self.cluster_id, tuple(brokers))
 
     @property
     def named(self) -> list[Broker]:

@@ -46,6 +46,8 @@ class Acceptor:
         self._delay_ms = delay_ms
         self._listening: set[socket.socket] = set()
         self._delayed: socket.socket | None = None
+        self._left: set[socket.socket] = set()
+        """Listening sockets at which another process accepts."""
         self._paused: dict[socket.socket, int | None] = {}
         """Listening sockets → node id, not watched while a connection is delayed."""
         self._failing = False
@@ -55,13 +57,23 @@ class Acceptor:
         """Accept from listening ``sockets``, and own them from now on."""
         for listening in sockets:
             self._listening.add(listening)
+            self._left.discard(listening)
             self._watch(listening, node_id)
+
+    def leave(self, sockets: Iterable[socket.socket]) -> None:
+        """Own listening ``sockets``, and leave their connections to another process that has them too."""
+        for listening in sockets:
+            self._listening.add(listening)
+            self._left.add(listening)
+            self._paused.pop(listening, None)
+            asyncio.get_running_loop().remove_reader(listening)
 
     def stop_listening(self, sockets: Iterable[socket.socket]) -> None:
         """Stop accepting from ``sockets``, and close them."""
         loop = asyncio.get_running_loop()
         for listening in sockets:
             self._listening.discard(listening)
+            self._left.discard(listening)
             self._paused.pop(listening, None)
             loop.remove_reader(listening)
             listening.close()
@@ -74,9 +86,11 @@ class Acceptor:
             self._delayed.close()
 
     def _watch(self, listening: socket.socket, node_id: int | None) -> None:
+        if listening not in self._listening or listening in self._left:
+            return
         if self._delayed is not None:
             self._paused[listening] = node_id
-        elif listening in self._listening:
+        else:
             on_readable(listening, "accept", self._accept, listening, node_id)
 
     def _accept(self, listening: socket.socket, node_id: int | None) -> None:

@@ -134,7 +134,7 @@ class AdvertisedAddresses:
         """Bind a broker's address according to the settings, and advertise it; or that at its owner.
 
         The port of another instance's broker is bound too: clients with an old address are turned away there, and when
-        the broker comes here, its port is open.
+        the broker comes here, its port is open. Of several workers, each has the port, and one accepts at it.
         """
         settings = self._settings
         told, bound = settings.advertised(node_id), settings.bound(node_id)
@@ -169,6 +169,8 @@ class AdvertisedAddresses:
         """
         has = self._ports.get(node_id)
         if has is not None and has.at == at:
+            if self._acceptor.open:
+                self._accept(node_id, has)
             return True
         if not self._acceptor.open:
             return False
@@ -188,9 +190,16 @@ class AdvertisedAddresses:
             self._failures[node_id] = why
             return False
         self._close(node_id)
-        self._ports[node_id] = _Port(at, sockets)
-        self._acceptor.listen(sockets, node_id)
+        self._ports[node_id] = port = _Port(at, sockets)
+        self._accept(node_id, port)
         return True
+
+    def _accept(self, node_id: int, port: _Port) -> None:
+        """Accept at a port, or leave that to another worker."""
+        if self._owners is None or self._owners.accepts(node_id):
+            self._acceptor.listen(port.sockets, node_id)
+        else:
+            self._acceptor.leave(port.sockets)
 
     def _close(self, node_id: int) -> None:
         self._failures.pop(node_id, None)

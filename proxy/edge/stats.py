@@ -6,7 +6,7 @@ with the loop.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -98,7 +98,7 @@ class WorkerSnapshot:
     """Users that have quotas and that no client has used yet."""
     fetches_answered_empty: int
     requests_dropped: int
-    requests: list[int]
+    requests: tuple[int, ...]
     """Number of requests, by api key."""
     latencies: Mapping[tuple[int, int], Times]
     """Latencies of brokers' answers, by (api key, node id)."""
@@ -133,8 +133,12 @@ class WorkerSnapshot:
     connections_limit: int
     exempt_request_us: int
     """Thread time of requests exempt from request_percentage."""
-    lag_counts: list[int]
+    lag_counts: tuple[int, ...]
     lag_sum_s: float
+    internal_errors: dict[str, int]
+    """Internal errors of the process, by the place in the program."""
+    log_dropped: dict[str, int]
+    """Dropped log lines of the process, by cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +159,14 @@ class Snapshot(WorkerSnapshot):
     quotas_stand_in: str
     """The fallback in force because the store was never read: static, unlimited; else ""."""
     ready: bool
-    internal_errors: dict[str, int]
-    """Internal errors, by the place in the program."""
-    log_dropped: dict[str, int]
-    """Dropped log lines, by cause."""
     mode_changes: int = 0
     """Mode changes since the start."""
     quota_changes: dict[str, int] = field(default_factory=dict)
     """Entities in requests to change quotas, by outcome (``proxy.control.change_log``)."""
     state_file: dict[str, int] | None = None
     """Loads and writes of ``cluster.state``, by outcome; None without it."""
+    workers: "Sequence[WorkerState]" = ()
+    """The processes of several workers."""
     owners: "Status | None" = None
     """Membership in the group of instances; None without one."""
     instances_unheard: int = 0
@@ -173,6 +175,17 @@ class Snapshot(WorkerSnapshot):
     """Shipping of usage records; None without records."""
     info: dict[str, str] = field(default_factory=dict)
     """Labels of ``sluice_build_info``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """The process of one of several workers."""
+
+    up: bool
+    restarts: int
+    """Times that it was started again."""
+    cpu_s: float
+    """CPU time, also of the processes before a restart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,16 @@ def assign(members: Mapping[str, MemberMessage], brokers: Collection[int]) -> di
     for name, each in sorted(members.items(), key=lambda item: (item[1].epoch, item[0])):  # the newest map is right
         claims.update(dict.fromkeys(each.owned, name))
         load.update(each.load)
-    known = sorted({*brokers, *claims})
+    return share_out(weights, claims, load, {*brokers, *claims})
+
+
+def share_out(
+    weights: Mapping[str, float], claims: Mapping[int, str], load: Mapping[int, float], brokers: Collection[int]
+) -> dict[int, str]:
+    """Return the owner of each broker, by name of those in ``weights``: the heaviest brokers are given first, and one
+    that is claimed moves only if that brings enough.
+    """
+    known = sorted(brokers)
     usual = sum(load.values()) / len(load) if load and sum(load.values()) > 0 else 1.0
     costs = {broker: max(load.get(broker, usual), usual * _LEAST_SHARE) for broker in known}
     shares = _Shares(weights, costs)

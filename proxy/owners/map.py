@@ -1,9 +1,10 @@
 """The owners of all brokers, as one instance knows them."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Final
 
 from config.brokers import Endpoint
 from config.owners import FixedOwners, Owners
@@ -22,13 +23,40 @@ class OwnersMap:
     """The instances among which the owner of any other broker is chosen."""
 
     def owner(self, node_id: int) -> str:
-        """Return the owner of a broker. For one that is not in ``owned``, all instances compute the same (rendezvous
-        hashing: if candidates come or go, only their own brokers move).
-        """
+        """Return the owner of a broker."""
         for node_ids, owner in self.owned:
             if node_id in node_ids:
                 return owner
-        return max(self.candidates, key=lambda name: blake2b(f"{node_id} {name}".encode()).digest())
+        return rendezvous(node_id, self.candidates)
+
+
+def rendezvous(node_id: int, names: Iterable[str]) -> str:
+    """Return the owner of a broker that nobody was given: everybody computes the same, and if names come or go, only
+    their own brokers move.
+    """
+    return max(names, key=lambda name: blake2b(f"{node_id} {name}".encode()).digest())
+
+
+EVERYTHING: Final = OwnersMap((), {}, ("",))
+"""The map of an instance without others; its name is ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The brokers of one worker among those of its instance."""
+
+    worker: int
+    workers: int
+    placed: Mapping[int, int] = field(default_factory=dict)
+    """Node id → worker; any other broker has one by rendezvous hashing."""
+
+    def has(self, node_id: int) -> bool:
+        """Whether this worker accepts the connections for a broker."""
+        return self.worker_of(node_id) == self.worker
+
+    def worker_of(self, node_id: int) -> int:
+        worker = self.placed.get(node_id)
+        return int(rendezvous(node_id, map(str, range(self.workers)))) if worker is None else worker
 
 
 def fixed_map(fixed: FixedOwners) -> OwnersMap:
@@ -42,16 +70,26 @@ def fixed_map(fixed: FixedOwners) -> OwnersMap:
 
 
 class OwnersInForce:
-    """The map in force at ``instance``; None: none is known yet, and it owns no broker."""
+    """The map in force at ``instance``; None: none is known yet, and it owns no broker.
 
-    def __init__(self, instance: str, in_force: OwnersMap | None = None, group: str | None = None) -> None:
+    ``share``: of several workers, the brokers of this one. The address told for a broker is the same at all of them.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        in_force: OwnersMap | None = None,
+        group: str | None = None,
+        share: Share | None = None,
+    ) -> None:
         self.instance = instance
         self.group = None if group is None else group.encode()
         """The group in which owners are elected; no client may join it."""
-        self.replace(in_force)
+        self.replace(in_force, share=share)
 
-    def replace(self, in_force: OwnersMap | None, *, fenced: bool = False) -> None:
+    def replace(self, in_force: OwnersMap | None, *, fenced: bool = False, share: Share | None = None) -> None:
         """Put a map in force. ``fenced``: whatever it says, this instance owns no broker."""
+        self.share = share
         self._map = in_force
         self._fenced = fenced
         self._found: dict[int, str | None] = {}
@@ -62,6 +100,10 @@ class OwnersInForce:
         """Whether a map was ever in force."""
         return self._map is not None
 
+    @property
+    def in_force(self) -> OwnersMap | None:
+        return self._map
+
     def owner(self, node_id: int) -> str | None:
         """Return the instance that owns a broker; None if no map is known."""
         if node_id not in self._found:
@@ -70,7 +112,11 @@ class OwnersInForce:
 
     def owns(self, node_id: int) -> bool:
         """Whether clients of the broker are served here; not if its node id is not known (-1)."""
-        return self.owner(node_id) == self.instance and not self._fenced
+        return self.owner(node_id) == self.instance and not self._fenced and self.accepts(node_id)
+
+    def accepts(self, node_id: int) -> bool:
+        """Whether connections to the broker's port are accepted here: by one worker, also to turn them away."""
+        return self.share is None or self.share.has(node_id)
 
     def elsewhere(self, listener: str, node_id: int) -> Address | None:
         """Return the advertised address of a broker at another instance that owns it; None if none is known to."""
@@ -86,9 +132,11 @@ class OwnersInForce:
         return Address(f"node-id-{node_id}-has-no-port-in-sluice-{at[:40]}.invalid", 9092)
 
 
-def owners_of(settings: Owners) -> OwnersInForce:
+def owners_of(settings: Owners | None, share: Share | None = None) -> OwnersInForce:
     """Return the owners in the settings of an instance, as loaded; nobody yet if they are elected."""
+    if settings is None:
+        return OwnersInForce("", EVERYTHING, share=share)
     assert settings.instance is not None  # noqa: S101  for mypy: the loader fills it in
     return OwnersInForce(
-        settings.instance, None if settings.fixed is None else fixed_map(settings.fixed), settings.group
+        settings.instance, None if settings.fixed is None else fixed_map(settings.fixed), settings.group, share
     )

@@ -36,6 +36,7 @@ class _Output:
 
     def __init__(self, stream: TextIO, *, is_debug: bool) -> None:
         self.is_debug = is_debug
+        self.worker: int | None = None
         self.writer = LogWriter(stream, _say_dropped)
         self.limiter = EventLimiter(now_ms)
 
@@ -69,6 +70,12 @@ def configure(
     # Libraries log from warning on: their info is about single requests, for which the proxy has metrics.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_FromLibraries()], force=True)
     logging.captureWarnings(capture=True)
+
+
+def say_worker(number: int) -> None:
+    """Say in each line from now on which of several workers has logged it."""
+    if _current is not None:
+        _current.worker = number
 
 
 def is_debug() -> bool:
@@ -158,6 +165,8 @@ def _stamped(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     del method
     stamp = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"timestamp": stamp, "level": event.pop("level"), "logger": logger.name, "event": event.pop("event")}
+    if _current is not None and _current.worker is not None:
+        event["worker"] = _current.worker
     return {**head, **event}
 
 

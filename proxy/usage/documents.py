@@ -50,8 +50,11 @@ class Documents:
         """Write another mode from the next document on."""
         self._origin = replace(self._origin, mode=mode)
 
-    def document(self, columns: Columns, begin_ms: int, interval_ms: int) -> Document:
-        """Return the next document, for the interval that began at ``begin_ms`` (Unix time)."""
+    def document(self, columns: Columns, begin_ms: int, interval_ms: int, worker: int | None = None) -> Document:
+        """Return the next document, for the interval that began at ``begin_ms`` (Unix time).
+
+        ``worker``: of several workers, the one that counted.
+        """
         origin = self._origin
         dropped_documents, dropped_rows = self._dropped()
         seq = self._seq
@@ -71,6 +74,8 @@ class Documents:
             "dropped_rows": dropped_rows,
             "rows": columns,
         }
+        if worker is not None:
+            document["worker"] = worker
         if origin.controller_window != KAFKAS:
             document["controller_samples"] = origin.controller_window.samples
             document["controller_sample_ms"] = origin.controller_window.size_ms

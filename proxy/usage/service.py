@@ -14,8 +14,8 @@ from proxy.usage.shipping import Shipper, Shipping, Sink
 from proxy.usage.topic_login import Brokers
 from quotas.rate import Window
 
-TakeUsage = Callable[[], AsyncIterator[Columns]]
-"""Yields the rows since the last call (``Metering.take_usage``)."""
+TakeUsage = Callable[[], AsyncIterator[tuple[Columns, int | None]]]
+"""Yields the rows since the last call (``Metering.take_usage``), and of several workers the one that counted them."""
 
 
 class UsageService:
@@ -42,8 +42,8 @@ class UsageService:
         )
 
         async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:
-            async for columns in self._take_usage():
-                yield documents.document(columns, begin_ms, interval_ms)
+            async for columns, worker in self._take_usage():
+                yield documents.document(columns, begin_ms, interval_ms, worker)
 
         self._shipper = Shipper(
             take,

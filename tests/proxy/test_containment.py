@@ -60,6 +60,12 @@ ELSEWHERE = {
     "leave the group of instances": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "tell the owners of brokers": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "drain sessions at brokers that others own": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
+    "look after the workers": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
+    "start a worker again": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
+    "hand a port to a worker": "workers/test_faults.py::test_a_port_that_cannot_be_handed_over_is_asked_for_again",
+    "answer a call": "workers/test_channel.py::test_an_answer_that_cannot_be_sent_is_noted_where_it_is",
+    "serve a worker's calls": "workers/test_faults.py::test_a_worker_whose_calls_cannot_be_served_is_started_again",
+    "start a process": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
     "name the brokers of bootstrap sessions": "edge/test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
     "name the broker of a session": (
@@ -136,6 +142,8 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "look whether the next instance is alive",
     "leave the group",
     "leave the group of instances",
+    "look after the workers",
+    "start a worker again",
 }
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms, state: brokers.json}}

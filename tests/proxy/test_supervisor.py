@@ -52,6 +52,12 @@ class Running:
         self.app = Supervisor(load_settings(self.config), self.config, "asyncio")
         self.task = asyncio.ensure_future(self.app.run())
 
+    @property
+    def worker(self) -> worker.Worker:
+        """The one worker of the program."""
+        assert isinstance(self.app._worker, worker.Worker)
+        return self.app._worker
+
     async def get(self, path: str) -> tuple[int, str]:
         def ask() -> tuple[int, str]:
             connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=TIMEOUT_S)
@@ -276,7 +282,7 @@ async def test_the_admin_port_is_there_while_connections_are_drained(tmp_path: P
                 os.kill(os.getpid(), signal.SIGTERM)
                 await program.until("/readyz", "stopping")
                 async with asyncio.timeout(TIMEOUT_S):
-                    while any(listener._acceptor.open for listener in program.app._worker._listeners):
+                    while any(listener._acceptor.open for listener in program.worker._listeners):
                         await asyncio.sleep(0)
                 assert (await program.get("/readyz"))[0] == 503
 
@@ -427,7 +433,7 @@ async def test_brokers_of_before_have_their_ports_at_the_start(tmp_path: Path) -
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with running(tmp_path, one, more=no_login, text=state) as program:
             await program.until("/readyz", "ready")
-            for listener in program.app._worker._listeners:
+            for listener in program.worker._listeners:
                 listener.advertise([Endpoint(1, b"127.0.0.1", one.port, 0, 0, 0)], "id")
         assert '"cluster_id": "id"' in (tmp_path / "state" / "brokers.json").read_text()
         async with running(tmp_path, one, more=no_login, text=state) as program:

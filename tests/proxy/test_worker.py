@@ -31,7 +31,7 @@ from proxy.brokers.known_brokers import KnownBrokers
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import DrainResult, WorkerSnapshot
 from proxy.edge.whoami import Identity
-from proxy.owners.map import OwnersMap
+from proxy.owners.map import OwnersMap, Share
 from proxy.owners.membership import State, Status
 from proxy.runtime.faults import counts
 from proxy.usage.records import Columns
@@ -74,6 +74,9 @@ class Elsewhere(Worker):
     async def known_brokers(self) -> list[KnownBrokers]:
         return across(await super().known_brokers())
 
+    async def named_brokers(self) -> list[KnownBrokers]:
+        return across(await super().named_brokers())
+
     async def stop(self) -> int:
         return across(await super().stop())
 
@@ -98,9 +101,9 @@ class Elsewhere(Worker):
     async def alterations(self) -> int:
         return across(await super().alterations())
 
-    async def take_usage(self) -> AsyncIterator[Columns]:
-        async for columns in super().take_usage():
-            yield across(columns)
+    async def take_usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
+        async for taken in super().take_usage():
+            yield across(taken)
 
     async def snapshot(self) -> WorkerSnapshot:
         return across(await super().snapshot())
@@ -114,13 +117,16 @@ class Elsewhere(Worker):
     async def node_ids(self) -> list[int]:
         return across(await super().node_ids())
 
-    def own(self, in_force: OwnersMap | None, fenced: bool = False) -> None:
-        super().own(*across((in_force, fenced)))
+    def remember(self, known: Sequence[KnownBrokers]) -> None:
+        super().remember(across(known))
+
+    def own(self, in_force: OwnersMap | None, fenced: bool = False, share: Share | None = None) -> None:
+        super().own(*across((in_force, fenced, share)))
 
 
 async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     public = {name for name, each in vars(Worker).items() if callable(each) and not name.startswith("_")}
-    assert public - vars(Elsewhere).keys() == {"reload_certificates"}  # which takes nothing and gives nothing
+    assert public - vars(Elsewhere).keys() == {"reload_certificates", "end"}  # which take nothing and give nothing
     monkeypatch.setattr(supervisor, "Worker", Elsewhere)
     CROSSED.clear()
     usage = "usage: {interval: 20ms, files: {directory: usage, rotate_after: 50ms}}\n"
@@ -312,6 +318,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
         async with running(tmp_path, one, sections=FIXED) as program:
             await program.until("/readyz", "ready")
             worker = program.app._worker
+            assert isinstance(worker, Worker)
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 monkeypatch.setattr("proxy.worker.drain", fail)

@@ -10,7 +10,7 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals, WorkerState
 from proxy.owners.membership import State, Status
 from proxy.usage.latencies import BOUNDS_MS, Times
 from proxy.usage.latencies import OTHER as OTHER_BROKER
@@ -24,7 +24,7 @@ from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("mechanism", "error", "where", "mode", "ip", "version", "build", "python", "loop", "le"),
+    *("mechanism", "error", "where", "mode", "ip", "version", "build", "python", "loop", "le", "worker"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
@@ -44,6 +44,7 @@ EVERYTHING = replace(
     mode="shadow",
     state_file={"loaded": 1, "written": 2},
     owners=Status("one", 1, State.MEMBER, 7, {1: "one", 2: "two"}, 0.5, 2, 1, None),
+    workers=[WorkerState(up=True, restarts=0, cpu_s=1.5), WorkerState(up=False, restarts=2, cpu_s=0.5)],
     quotas_stand_in="static",
     clients=[
         ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
@@ -203,7 +204,7 @@ def test_a_bootstrap_connection_has_no_node_id() -> None:
 def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
     requests = [0] * 128
     requests[0], requests[1] = 7, 9
-    counts = values(render(replace(EMPTY, requests=requests)), "sluice_requests_total")
+    counts = values(render(replace(EMPTY, requests=tuple(requests))), "sluice_requests_total")
     assert counts["Produce",] == 7.0
     assert counts["Fetch",] == 9.0
     assert counts["Metadata",] == 0.0
@@ -327,7 +328,7 @@ def test_lag_is_a_histogram() -> None:
     stats = Stats()
     for lag_s in (0.0005, 0.0015, 0.04, 60.0):
         stats.observe_lag(lag_s)
-    text = render(replace(EMPTY, lag_counts=list(stats.lag_counts), lag_sum_s=stats.lag_sum_s))
+    text = render(replace(EMPTY, lag_counts=tuple(stats.lag_counts), lag_sum_s=stats.lag_sum_s))
     buckets = values(text, "sluice_event_loop_lag_seconds_bucket")
     assert [buckets[str(bound),] for bound in LAG_BUCKETS_S] == [1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3]
     assert buckets["+Inf",] == 4

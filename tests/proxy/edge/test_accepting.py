@@ -93,6 +93,29 @@ async def test_connections_are_kept_alive_and_have_the_send_buffer_that_was_set(
     taken.close()
 
 
+@pytest.mark.parametrize("delayed", [False, True])
+async def test_a_port_that_is_left_to_another_process_is_open_and_not_accepted_at(delayed: bool) -> None:
+    taken = Taken(delays_ms=[50] if delayed else [])
+    port, other = free_port(), free_port()
+    taken.listen(other, 1)
+    (left,) = bind("127.0.0.1", port)
+    taken.acceptor.listen([left], 7)
+    with socket.create_connection(("127.0.0.1", other)):
+        taken.acceptor.leave([left])
+        with socket.create_connection(("127.0.0.1", port)):
+            await taken.until(1)  # a delayed one lets all others wait, and then go on
+            accepted, _ = left.accept()
+            accepted.close()
+        assert [node_id for _, _, node_id in taken.connections] == [1]
+        taken.acceptor.listen([left], 7)
+        with socket.create_connection(("127.0.0.1", port)):
+            await taken.until(2)
+        taken.acceptor.leave([left])
+    taken.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
 async def test_after_close_nothing_listens() -> None:
     taken = Taken()
     port = free_port()

@@ -1,0 +1,94 @@
+"""The metrics of several workers as those of one: counts add up, over restarts too."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+from proxy.edge.stats import WorkerSnapshot
+
+_OF_NOW: Final = (
+    "usage",
+    "gone",
+    "clients",
+    "delay_queue",
+    "unseen_users",
+    "sessions",
+    "accept_rates",
+    "ip_rates",
+    "certificate_expiry_s",
+    "brokers",
+    "brokers_without_port",
+    "gathered_bytes",
+    "connections_limit",
+)
+"""Fields with the state of now, or with what was counted since the last snapshot; all others are counted since the
+start of the process.
+"""
+
+
+class Sums:
+    """The sum over workers, by number. A count never falls when a process ends: what it had counted by its last
+    snapshot stays in the sum.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, WorkerSnapshot] = {}
+        self._ended: dict[int, WorkerSnapshot] = {}
+
+    def add(self, taken: Mapping[int, WorkerSnapshot], idle: WorkerSnapshot) -> WorkerSnapshot:
+        """Return the sum with new snapshots; a worker that has given none counts with its last one.
+
+        ``idle``: the snapshot of a worker that serves nobody, in the process that adds.
+        """
+        for number, each in taken.items():
+            self._last[number] = replace(each, **{name: type(getattr(each, name))() for name in _OF_NOW})
+        silent = [last for number, last in self._last.items() if number not in taken]
+        return _sum([idle, *self._ended.values(), *silent, *taken.values()], list(taken.values()) or [idle])
+
+    def ended(self, number: int) -> None:
+        """Note that a worker's process has ended."""
+        if (last := self._last.pop(number, None)) is not None:
+            self._ended[number] = _sum([last, *filter(None, [self._ended.get(number)])], [last])
+
+
+def _sum(counted: Sequence[WorkerSnapshot], now: Sequence[WorkerSnapshot]) -> WorkerSnapshot:
+    found: dict[str, Any] = {}
+    for name in (each.name for each in fields(WorkerSnapshot)):
+        combine: Callable[[list[Any]], Any] = _COMBINED.get(name, plus)
+        found[name] = combine([getattr(each, name) for each in (now if name in _OF_NOW else counted)])
+    return WorkerSnapshot(**found)
+
+
+def plus(values: Sequence[Any]) -> Any:
+    """Add up values of one form: numbers; lists, one after the other; mappings and records, each key and field."""
+    values = [each for each in values if each is not None]
+    if not values or isinstance(values[0], str):
+        return values[0] if values else None
+    first = values[0]
+    if isinstance(first, bool):
+        return all(values)
+    if isinstance(first, Mapping):
+        return _by_key(plus, values)
+    if isinstance(first, list):
+        return list(chain(*values))
+    if isinstance(first, tuple):
+        columns = map(plus, zip(*values, strict=True))
+        return type(first)(*columns) if hasattr(first, "_fields") else tuple(columns)
+    if is_dataclass(first) and not isinstance(first, type):
+        names = [each.name for each in fields(first)]
+        return replace(first, **{name: plus([getattr(each, name) for each in values]) for name in names})
+    return sum(values)
+
+
+def _by_key(combine: Callable[[list[Any]], Any], tables: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
+    keys: Iterable[Any] = dict.fromkeys(chain(*tables))
+    return {key: combine([table[key] for table in tables if key in table]) for key in keys}
+
+
+_COMBINED: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "unseen_users": lambda lists: sorted(set(lists[0]).intersection(*lists[1:])),
+    "accept_rates": lambda lists: [plus(rates) for rates in zip(*lists, strict=False)],  # of a listener; none while off
+    "certificate_expiry_s": lambda tables: _by_key(min, tables),
+}
+"""How fields are combined that do not add up."""

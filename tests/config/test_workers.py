@@ -1,0 +1,64 @@
+"""The number of workers."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from config.loader import load_settings
+from tests.config.loading import problems
+from tests.config.test_owners import HOSTS, PORTS
+
+AT_PORTS = PORTS.replace("ADVERTISE", "a.test")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sluice.yaml"
+
+
+def written(workers: str, *listeners: str) -> str:
+    rows = "".join(f"- {each}\n" for each in listeners)
+    return (
+        f'cluster: {{name: c, bootstrap: ["b:9092"]}}\nlisteners:\n{rows}{workers}\n'
+        "quotas: {store: {type: file, path: q.yaml}}\n"
+    )
+
+
+@pytest.mark.parametrize(("cores", "text", "number"), [(8, "", 1), (8, "workers: 4", 4), (1, "workers: auto", 1)])
+def test_as_many_as_are_written(
+    file: Path, monkeypatch: pytest.MonkeyPatch, cores: int, text: str, number: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    file.write_text(written(text, AT_PORTS))
+    assert load_settings(file).workers == number
+
+
+def test_auto_leaves_a_core_and_has_a_bound(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(written("workers: auto", AT_PORTS))
+    for cores, number in ((4, 3), (200, 64)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        assert load_settings(file).workers == number
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("workers: 0", "workers: 0 is too small; it must be more than 0"),
+        ("workers: all", "workers: 'all' is not a number of workers; write a whole number, or auto"),
+        ("workers: 65", "workers: 65 is too large; at most 64 workers can run"),
+        ("workers: [2]", "workers: must be a number of workers; write it like 4"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_fix(file: Path, text: str, said: str) -> None:
+    (problem,) = problems(file, written(text, AT_PORTS))
+    assert said in problem
+
+
+def test_brokers_have_to_have_ports(file: Path) -> None:
+    tls = HOSTS.replace("INSTANCE", "a")
+    (said,) = problems(file, written("workers: 2", AT_PORTS, tls))
+    assert "workers: is 2, but listener TLS has broker_host" in said
+    assert "write workers: 1" in said
+    file.write_text(written("workers: 1", AT_PORTS, tls))
+    assert load_settings(file).workers == 1

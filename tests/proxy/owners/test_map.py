@@ -1,0 +1,67 @@
+"""The owner of a broker: an instance, and of its workers one."""
+
+from collections import Counter
+
+from config.brokers import Endpoint
+from proxy.owners.assignment import share_out
+from proxy.owners.map import EVERYTHING, OwnersInForce, OwnersMap, Share, owners_of
+
+MAP = OwnersMap(
+    ((range(3), "here"), (range(3, 6), "there")), {"there": {"A": Endpoint("there.test", 7000, None)}}, ("here",)
+)
+
+
+def of_workers(number: int, in_force: OwnersMap | None, placed: dict[int, int]) -> list[OwnersInForce]:
+    return [OwnersInForce("here", in_force, share=Share(worker, number, placed)) for worker in range(number)]
+
+
+def test_one_worker_accepts_and_serves_the_brokers_of_its_instance() -> None:
+    workers = of_workers(2, MAP, {0: 0, 1: 1, 2: 0})
+    assert [[each.owns(node_id) for node_id in range(3)] for each in workers] == [
+        [True, False, True],
+        [False, True, False],
+    ]
+
+
+def test_one_worker_accepts_who_comes_for_another_instances_broker_and_none_serves() -> None:
+    workers = of_workers(3, MAP, {})
+    for node_id in range(3, 6):
+        assert [each.accepts(node_id) for each in workers].count(True) == 1
+        assert not any(each.owns(node_id) for each in workers)
+
+
+def test_all_workers_tell_the_same_address() -> None:
+    for node_id in range(6):
+        told = {each.elsewhere("A", node_id) for each in of_workers(2, MAP, {0: 1})}
+        assert len(told) == 1
+        assert (told == {None}) is (node_id < 3)
+
+
+def test_a_broker_that_is_placed_nowhere_has_one_worker_all_the_same() -> None:
+    workers = of_workers(3, EVERYTHING, {})
+    shares = [each.share for each in workers if each.share is not None]
+    owners = Counter(worker for node_id in range(300) for worker, each in enumerate(shares) if each.has(node_id))
+    assert sum(owners.values()) == 300
+    assert min(owners.values()) > 70
+
+
+def test_nothing_is_owned_while_no_map_is_known_or_the_instance_is_fenced() -> None:
+    (worker,) = of_workers(1, None, {})
+    assert not worker.owns(0)
+    worker.replace(MAP, share=Share(0, 1))
+    assert worker.owns(0)
+    worker.replace(MAP, fenced=True, share=Share(0, 1))
+    assert not worker.owns(0)
+
+
+def test_without_the_section_the_instance_owns_all() -> None:
+    assert all(owners_of(None).owns(node_id) for node_id in range(100))
+
+
+def test_brokers_are_shared_out_by_load_the_heaviest_first_and_stay() -> None:
+    workers = {"0": 1.0, "1": 1.0}
+    load = {1: 10.0, 2: 9.0, 3: 8.0, 4: 7.0}
+    placed = share_out(workers, {}, load, load)
+    assert placed == {1: "0", 2: "1", 3: "1", 4: "0"}
+    assert share_out(workers, placed, load, [*load, 5]) == {**placed, 5: "0"}
+    assert Counter(share_out(workers, {}, {}, range(5)).values()) == {"0": 3, "1": 2}

@@ -1,0 +1,81 @@
+"""A fault in the supervisor's part of a worker is noted, and the worker is looked after all the same."""
+
+import asyncio
+import pickle
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.runtime.faults import counts
+from proxy.workers import workers as module
+from proxy.workers.child import Child
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import TIMEOUT_S, client
+from tests.proxy.playbook import list_offsets
+from tests.proxy.workers.test_ports import HOST, Asked, serving
+from tests.proxy.workers.test_workers import two_workers
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.long]
+
+
+def fail(*_: object) -> Any:
+    raise ArithmeticError
+
+
+async def no_process(*_: object) -> None:
+    raise ArithmeticError
+
+
+async def until_counted(where: str) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not counts[where]:
+            await asyncio.sleep(0.01)
+
+
+async def test_faults_are_noted_and_workers_are_looked_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
+        with monkeypatch.context() as broken:
+            broken.setattr(Child, "look", fail)
+            await until_counted("look after the workers")
+        with monkeypatch.context() as broken:
+            broken.setattr(module, "new_process", no_process)
+            if pair.workers._spare is not None:
+                await (await pair.workers._take()).end()
+            await until_counted("start a process")
+            pair.workers._spare = None
+        with monkeypatch.context() as broken:
+            broken.setattr(pair.child_of(1), "_on_end", fail)
+            pair.signal(1, signal.SIGKILL)
+            await until_counted("start a worker again")
+        await pair.until_up(1, restarts=1)
+        async with client(pair.ports[1]) as asking:
+            await asking.ask(list_offsets(1))
+    assert counts.pop("look after the workers") >= 1
+    assert counts.pop("start a process") >= 1
+    assert counts.pop("start a worker again") == 1
+
+
+async def test_a_worker_whose_calls_cannot_be_served_is_started_again(tmp_path: Path) -> None:
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
+        child = pair.child_of(1)
+        assert child.channel is not None
+        child.channel._reader.set_exception(ArithmeticError())
+        await pair.until_up(1, restarts=1)
+        async with client(pair.ports[1]) as asking:
+            await asking.ask(list_offsets(1))
+    assert counts.pop("serve a worker's calls") == 1
+
+
+async def test_a_port_that_cannot_be_handed_over_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked()
+    async with serving(asked, 1) as (_, (worker,)):
+        worker._end.settimeout(0.2)
+        with monkeypatch.context() as broken:
+            broken.setattr(pickle, "loads", fail)
+            with pytest.raises(TimeoutError):
+                await asyncio.to_thread(worker.bind, HOST, 0)
+        for each in await asyncio.to_thread(worker.bind, HOST, 0):
+            each.close()
+    assert counts.pop("hand a port to a worker") == 1
