@@ -174,7 +174,12 @@ class Supervisor:
 
             self._owners = OwnersGroup(settings, settings.owners, self._worker.node_ids, self._worker.own)
             self._owners.start()
-            self._exchange = self._owners.exchange(self._worker, lambda: self._quotas.policy.has_scopes)
+            self._exchange = self._owners.exchange(self._worker, self._has_scopes)
+        elif not isinstance(self._worker, Worker):
+            from proxy.owners.exchange import Exchange
+
+            self._exchange = Exchange(self._worker, self._has_scopes)
+        if self._exchange is not None:
             self._exchange.start()
         self._usage.start()
         if self._state is not None:
@@ -293,6 +298,9 @@ class Supervisor:
         if self._owners is not None and (why := self._owners.why_not_ready) is not None:
             reasons.append(why)
         return reasons + await self._worker.not_ready()
+
+    def _has_scopes(self) -> bool:
+        return self._quotas.policy.has_scopes
 
     async def _tell_demand(self) -> bytes | None:
         return None if self._exchange is None else await self._exchange.tell()

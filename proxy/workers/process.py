@@ -40,6 +40,8 @@ class InForce:
     answers_clients: bool
     """Whether the supervisor answers quota requests."""
     policy: Policy
+    part_otherwise: float
+    """The part of limits of the whole cluster that it has until it is given shares."""
     owners: OwnersMap | None
     fenced: bool
     placed: Mapping[int, int]
@@ -107,6 +109,7 @@ class WorkerProcess:
         self.own(in_force.owners, in_force.fenced, in_force.placed)
         await self._worker.apply(in_force.policy)
         await self._worker.set_mode(in_force.mode)
+        await self._worker.share([{}], in_force.part_otherwise)
         bootstrap = {each.name: bind_bootstrap(each, self._ports.bind) for each in self._settings.listeners}
         limit = await self._worker.start(bootstrap, in_force.known)
         gc.collect()

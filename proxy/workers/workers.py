@@ -1,7 +1,7 @@
 """Several workers as one: the methods of ``Worker``, each of which reaches all of them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -22,7 +22,9 @@ from proxy.workers.child import Child, Process, new_process
 from proxy.workers.ports import Ports
 from proxy.workers.process import InForce, Look
 from proxy.workers.sums import Sums
+from quotas.counted import CounterKey
 from quotas.policy import Policy, PolicyChange
+from quotas.shares import Demand
 
 _LOOK_EVERY_S: Final = 1.0
 
@@ -45,6 +47,7 @@ class Workers:
             settings.quotas.mode,
             answers_clients=ask is not None,
             policy=Policy(),
+            part_otherwise=1 / settings.workers,
             owners=self._owners.in_force,
             fenced=False,
             placed={},
@@ -96,6 +99,21 @@ class Workers:
         change = await self._idle.apply(policy)
         await self._all("apply", policy)
         return change
+
+    async def demands(self) -> list[Mapping[CounterKey, Demand]]:
+        """Return the demand of each worker for limits of the whole cluster."""
+        said = await self._all("demands")
+        return [said[each.number][0] if each.number in said else {} for each in self._children]
+
+    async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
+        """Put the shares of each worker in force, as ``Worker.share``."""
+        if otherwise == self._in_force.part_otherwise and not any(parts):
+            return
+        self._in_force = replace(self._in_force, part_otherwise=otherwise)
+        given = zip(self._children, parts, strict=True)
+        await _answers(
+            [child.channel.call("share", [part], otherwise) for child, part in given if child.channel is not None]
+        )
 
     async def set_mode(self, mode: Mode) -> None:
         self._in_force = replace(self._in_force, mode=mode)
@@ -185,11 +203,8 @@ class Workers:
         asked = {
             each.number: each.channel.call(name, *arguments) for each in self._children if each.channel is not None
         }
-        answers = dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
-        for answer in answers.values():
-            if isinstance(answer, BaseException) and not isinstance(answer, GoneError):
-                raise answer
-        return {number: answer for number, answer in answers.items() if not isinstance(answer, GoneError)}
+        answers = zip(asked, await _answers(asked.values()), strict=True)
+        return {number: answer for number, answer in answers if not isinstance(answer, GoneError)}
 
     def _stop_accepting(self) -> None:
         for each in self._children:
@@ -234,6 +249,15 @@ class Workers:
     def _tell_owners(self) -> None:
         in_force = self._in_force
         spawn(self._all("own", in_force.owners, in_force.fenced, in_force.placed), "tell the owners of brokers")
+
+
+async def _answers(calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Return the answers of workers; GoneError: it has ended."""
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, GoneError):
+            raise answer
+    return answers
 
 
 def merged(lists: Iterable[Iterable[KnownBrokers]]) -> list[KnownBrokers]:

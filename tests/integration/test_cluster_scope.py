@@ -24,9 +24,11 @@ TOLERANCE = 0.08
 NAMES = ("edge-1", "edge-2")
 
 
-@pytest.fixture
-def alone(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
-    with SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=SHORT_WINDOW) as running:
+@pytest.fixture(params=[1, 2])
+def alone(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[SluiceProcess]:
+    """One instance with one worker, or two."""
+    settings = {**SHORT_WINDOW, "workers": request.param}
+    with SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=settings) as running:
         yield running
 
 
@@ -84,7 +86,7 @@ class Greedy:
         return self.meter.series.steady_rate(windows, window_s) / LIMIT_BYTES_PER_S
 
 
-def test_one_process_counts_all_brokers_together(cluster: KafkaCluster, alone: SluiceProcess) -> None:
+def test_one_instance_counts_all_brokers_together(cluster: KafkaCluster, alone: SluiceProcess) -> None:
     with ExitStack() as stack:
         greedy = Greedy(cluster, stack, alone.bootstrap, list(NODE_IDS), 60)
         assert greedy.rate(WINDOWS, SHORT_WINDOW_S) == pytest.approx(1, abs=TOLERANCE)
