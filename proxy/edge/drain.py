@@ -19,6 +19,8 @@ async def drain(sessions: Collection[Session], timeout_s: float) -> int:
     waiting = list(sessions)
     step_s = min(_STEP_S, timeout_s * _SPREAD / max(len(waiting), 1))
     for session in waiting:
+        if session.closed:  # by its client, before its turn
+            continue
         contained("drain a session", session.drain, otherwise=session.abort)
         await asyncio.sleep(step_s)
     while (left := [session for session in waiting if not session.closed]) and monotonic_s() < deadline_s:

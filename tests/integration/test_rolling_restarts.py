@@ -78,4 +78,6 @@ def test_rolling_restarts(group_cluster: KafkaCluster, instances: Instances, res
             with CONFLUENT.run(reading) as consumer:
                 found = consumer.result()
             assert (kind.name, found.records, found.corrupt) == (kind.name, sent.records, 0)
-        assert all(each.metrics().value("sluice_internal_errors_total") == 0 for each in instances.running.values())
+        logged = [line["event"] for each in instances.running.values() for line in each.logs()]
+        assert "internal error" not in logged
+        assert not any("instance removed" in event for event in logged)
