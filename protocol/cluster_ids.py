@@ -21,7 +21,7 @@ def cluster_id_behind(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) 
     if spec.api_version < _FIRST_VERSION or not brokers:
         return ""
     try:
-        _, offset = _string(spec, frame, brokers[-1].port_offset + _PORT_BYTES)  # the rack
+        _, offset = read_string(spec, frame, brokers[-1].port_offset + _PORT_BYTES)  # the rack
         if spec.flexible:
             offset = skip_tags(frame, offset)
     except (IndexError, error, ProtocolError):
@@ -34,7 +34,7 @@ def cluster_id_at(spec: ApiSpec, data: bytes, offset: int) -> str:
     if spec.api_version < _FIRST_VERSION:
         return ""
     try:
-        cluster_id, end = _string(spec, data, offset)
+        cluster_id, end = read_string(spec, data, offset)
     except (IndexError, error, ProtocolError):
         return ""
     if end > len(data) or len(cluster_id) > _MOST_BYTES:
@@ -42,7 +42,7 @@ def cluster_id_at(spec: ApiSpec, data: bytes, offset: int) -> str:
     return cluster_id.decode("ascii") if cluster_id.isascii() and cluster_id.decode("ascii").isprintable() else ""
 
 
-def _string(spec: ApiSpec, data: bytes, offset: int) -> tuple[bytes, int]:
+def read_string(spec: ApiSpec, data: bytes, offset: int) -> tuple[bytes, int]:
     """Return a nullable string (null as empty) and its end."""
     if spec.flexible:
         length, start = decode_varint(data, offset)

@@ -15,6 +15,8 @@ DELETE_TOPICS: Final = 20
 CREATE_PARTITIONS: Final = 37
 DESCRIBE_QUORUM: Final = 55
 DESCRIBE_CLUSTER: Final = 60
+UNREGISTER_BROKER: Final = 64
+"""Offered by brokers without ZooKeeper alone."""
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 

@@ -10,9 +10,11 @@ from typing import Final, TypeVar
 import structlog
 
 from config.cluster import Route
+from protocol.answers import read_versions
 from protocol.compile import SLICE_BYTES
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint, locate
+from protocol.overlay import UNREGISTER_BROKER
 from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
 from proxy.brokers.connection import BrokerConnection, connect, open_transport
 from proxy.brokers.failures import describe
@@ -108,6 +110,8 @@ class Cluster:
         self.cluster_id = ""
         """The id in the last Metadata; "" before that."""
         self._remembers = False
+        self.is_kraft = False
+        """Whether the last broker asked has no ZooKeeper."""
         self.error: str | None = "no broker has answered yet"
         """Why the last refresh failed; None if it succeeded."""
 
@@ -211,8 +215,7 @@ class Cluster:
             known = self.brokers.get(node_id)
             return [] if known is None else [known]
         brokers = self.named or self._bootstrap
-        if first is None:
-            self._turn += 1
+        self._turn += first is None
         turn = self._turn % len(brokers)
         ordered = brokers[turn:] + brokers[:turn]
         return sorted(ordered, key=lambda broker: (not broker.reachable, broker.node_id != first))
@@ -302,7 +305,7 @@ class Cluster:
         context = self._tls.context if self._tls is not None else None
         try:
             async with asyncio.timeout(self._connect_timeout_s), connect(broker.host, broker.port, context) as asking:
-                await _is_there(asking)
+                await self._which_versions(asking)
         except (OSError, TimeoutError, EOFError) as error:
             self._note_own_attempt(broker, error)
         else:
@@ -318,13 +321,13 @@ class Cluster:
     async def _refresh(self) -> None:
         try:
             if self.can_ask:
-                endpoints = await self.ask(which_brokers)
+                endpoints = await self.ask(self._which_brokers)
                 for begin in range(0, len(endpoints), _LEARNED_AT_ONCE):
                     self.learn(endpoints[begin : begin + _LEARNED_AT_ONCE])
                     await asyncio.sleep(0)
                 self.all_named("")
             else:
-                await self.ask(_is_there)
+                await self.ask(self._which_versions)
         except NoAnswerError as error:
             if str(error) != self.error:
                 event = "no broker answers Metadata" if self.can_ask else "no broker answers ApiVersions"
@@ -370,6 +373,15 @@ class Cluster:
                 await self._login.perform(connection)
             yield connection
 
+    async def _which_brokers(self, connection: BrokerConnection) -> Sequence[Endpoint]:
+        await self._which_versions(connection)
+        return await which_brokers(connection)
+
+    async def _which_versions(self, connection: BrokerConnection) -> None:
+        answer = await connection.ask(WHICH_VERSIONS)
+        with suppress(ProtocolError):  # whatever it is, it is there
+            self.is_kraft = UNREGISTER_BROKER in read_versions(answer)
+
     def _note_own_attempt(self, broker: Broker, error: BaseException | None) -> None:
         if broker.node_id != UNKNOWN:
             broker.silent = False
@@ -393,7 +405,3 @@ async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:
     if len(answer) > SLICE_BYTES:
         return (await asyncio.to_thread(locate, WHICH_BROKERS.spec, answer)).endpoints
     return locate(WHICH_BROKERS.spec, answer).endpoints
-
-
-async def _is_there(connection: BrokerConnection) -> None:
-    await connection.ask(WHICH_VERSIONS)

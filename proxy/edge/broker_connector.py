@@ -35,6 +35,12 @@ class BrokerConnector:
         self.node_ids: dict[Session, int] = {}
         """With ``owners``: the brokers of sessions, by node id."""
 
+    def names_one_controller(self) -> bool:
+        """Whether clients are told of one controller, whose owner alone counts what they ask of it: where each broker
+        has an owner, and brokers take requests for the controller (with ZooKeeper, only the controller itself does).
+        """
+        return self._owners is not None and self._cluster.is_kraft
+
     def forget(self, session: Session) -> None:
         """Forget a session that is closed."""
         self.unnamed.pop(session, None)

@@ -357,6 +357,7 @@ class Listener:
             user=user,
             authenticated=not by_sasl,
             exempt=self._accounts.exemptions.covers_address(arrival.peer.host),
+            names_one_controller=self._broker_connector.names_one_controller,
         )
         if by_sasl:
             left_s = arrival.deadline_s - asyncio.get_running_loop().time()

@@ -6,12 +6,13 @@ all others the frame is gathered. A long answer is changed in slices.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from struct import Struct
+from struct import Struct, error
 from typing import Final
 
 from protocol.api_versions import intersect
 from protocol.cluster_ids import cluster_id_at, cluster_id_behind
 from protocol.compile import SLICE_BYTES
+from protocol.controllers import controller_offset, incomplete, is_candidate, name_controller, replace_controller
 from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import MORE
@@ -59,9 +60,17 @@ class SlicedWork:
 
 
 class Responses:
-    __slots__ = ("_advertise", "_policies", "_session", "under_way")
+    __slots__ = ("_advertise", "_names_one_controller", "_policies", "_session", "under_way")
 
-    def __init__(self, session: SessionContext, policies: Policies, advertise: Advertise) -> None:
+    def __init__(
+        self,
+        session: SessionContext,
+        policies: Policies,
+        advertise: Advertise,
+        names_one_controller: Callable[[], bool] | None,
+    ) -> None:
+        """``names_one_controller``: whether all answers name the same controller (``protocol.controllers``)."""
+        self._names_one_controller = names_one_controller
         self._session = session
         self._policies = policies
         self._advertise = advertise
@@ -125,16 +134,36 @@ class Responses:
     def _rewrite(self, exchange: Exchange, frame: bytes, size: int) -> Generator[None, None, Need | Splice]:
         """Change an answer that names brokers. Where it names them in front, the rest is forwarded as it comes."""
         spec, limit = exchange.api.spec, self._session.worker.gathered_limit
-        rewriting = Rewriting(spec, frame, size, exchange.throttle_ms if exchange.actions & TELL else None, self._told)
+        ids: list[int] = []
+        """The node ids among which the controller is chosen."""
+
+        def told(endpoint: Endpoint) -> tuple[bytes, int] | None:
+            if is_candidate(spec, frame, endpoint):
+                ids.append(endpoint.node_id)
+            return self._advertise((endpoint,), None).get(endpoint.node_id)
+
+        rewriting = Rewriting(spec, frame, size, exchange.throttle_ms if exchange.actions & TELL else None, told)
         while not rewriting.advance():
             yield
         if rewriting.needs_more:
             if len(frame) > limit:
                 raise too_long(spec, len(frame), limit)
             return Need(min(4 + size, 2 * len(frame)))
+        end, written = rewriting.end, rewriting.written()
         if spec.api_key == METADATA:
-            self._advertise((), cluster_id_at(spec, frame, rewriting.end))
-        return Splice(0, rewriting.end, rewriting.written())
+            self._advertise((), cluster_id_at(spec, frame, end))
+        if self._names_one_controller is None or not self._names_one_controller() or not ids:
+            return Splice(0, end, written)
+        try:
+            offset = controller_offset(spec, frame, end)
+        except (IndexError, error):
+            if len(frame) < 4 + size:
+                return Need(min(4 + size, len(frame) + SLICE_BYTES))
+            raise incomplete(spec, frame) from None
+        if offset is not None and offset >= end:
+            written += frame[end : offset + INT.size]
+            offset, end = len(written) - INT.size, offset + INT.size
+        return Splice(0, end, replace_controller(written, offset, min(ids)))
 
     def _needed(self, actions: int, spec: ApiSpec, size: int) -> int:
         """Return how many bytes of a long answer must be there before it is looked at; ProtocolError if it is too long.
@@ -190,6 +219,8 @@ class Responses:
         if told_ms is None and not located.endpoints:
             return frame
         cluster_id = cluster_id_behind(spec, frame, located.endpoints) if spec.api_key == METADATA else None
+        if self._names_one_controller is not None and self._names_one_controller():
+            frame = name_controller(spec, frame, located.endpoints)
         return splice(frame, located, told_ms, self._advertise(located.endpoints, cluster_id))
 
     def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
@@ -197,9 +228,6 @@ class Responses:
         with suppress(ProtocolError):  # they are only counted: what cannot be read of them is the client's to find
             for error_code in coordinator_errors(spec, frame):
                 errors.note(spec.api_key, error_code)
-
-    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
-        return self._advertise((endpoint,), None).get(endpoint.node_id)
 
 
 def too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:

@@ -67,6 +67,7 @@ class Session(SessionContext):
         user: str,
         authenticated: bool,
         exempt: bool = False,
+        names_one_controller: Callable[[], bool] | None = None,
     ) -> None:
         super().__init__(worker, client, peer)
         self._on_closed = on_closed
@@ -79,7 +80,7 @@ class Session(SessionContext):
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
         self.requests = self.client_flow = RequestStream(self, policies)
-        self.answers = ResponseStream(self, policies, Responses(self, policies, advertise))
+        self.answers = ResponseStream(self, policies, Responses(self, policies, advertise, names_one_controller))
         if not authenticated:
             policies.restrict()
         self.requests.stop(CONNECTING)

@@ -148,6 +148,7 @@ class Play:
         engine: Engine | None = None,
         answerers: Mapping[int, Answerer] = MappingProxyType({}),
         prices: Prices | None = None,
+        names_one_controller: bool = False,
     ) -> None:
         self.loop = FakeLoop()
         policy = policy or (Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({}))
@@ -213,6 +214,7 @@ class Play:
             peer=peer,
             user="ANONYMOUS",
             authenticated=authenticated,
+            names_one_controller=lambda: names_one_controller,
         )
         if connected:
             self.session.connected(self.broker, 1)

@@ -196,7 +196,7 @@ async def test_brokers_are_asked_after_a_login(sasl: BrokerSasl) -> None:
         cluster = cluster_of(broker.port, sasl=sasl, demands_sasl=True)
         await cluster.refresh()
         assert (cluster.error, list(cluster.brokers)) == (None, [1])
-        assert broker.asked == [HANDSHAKE, AUTHENTICATE, METADATA]
+        assert broker.asked == [HANDSHAKE, AUTHENTICATE, API_VERSIONS, METADATA]
 
 
 async def test_a_changed_password_file_is_read_at_the_next_login(sasl: BrokerSasl) -> None:

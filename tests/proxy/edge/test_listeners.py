@@ -281,7 +281,7 @@ async def test_a_drain_waits_for_what_is_in_flight_and_cuts_off_what_never_comes
             one.silent = True
             stuck.writer.write(list_offsets(2))
             async with asyncio.timeout(TIMEOUT_S):
-                while len(one.requests) < 3:  # Metadata, and one of each client
+                while len(one.requests) < 4:  # ApiVersions, Metadata, and one of each client
                     await asyncio.sleep(0.01)
             assert await drain(list(proxy.listener.sessions), 0.3) == 1
             assert await idle.closed()

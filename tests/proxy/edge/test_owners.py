@@ -48,6 +48,23 @@ async def test_clients_are_told_each_brokers_address_at_its_owner() -> None:
             assert proxy.listener.brokers_without_port == 0
 
 
+def controller(answer: bytes) -> int:
+    """Return the controller id of a Metadata v1 without topics."""
+    return int.from_bytes(answer[-8:-4], "big")
+
+
+async def test_one_controller_is_told_where_brokers_have_owners_and_no_zookeeper() -> None:
+    async with fake_broker() as one:
+        one.brokers = {8: ("127.0.0.1", 1), 7: ("127.0.0.1", one.port)}
+        async with front(one, owners=owners(7, 8)) as proxy, client(proxy.bootstrap_port) as asking:
+            assert controller(await asking.ask(METADATA)) == 1, "as the broker says: it may have a ZooKeeper"
+            proxy.cluster.is_kraft = True
+            assert controller(await asking.ask(METADATA)) == 7
+        async with front(one) as proxy, client(proxy.bootstrap_port) as asking:
+            proxy.cluster.is_kraft = True
+            assert controller(await asking.ask(METADATA)) == 1, "nobody else serves a broker"
+
+
 async def test_a_broker_that_its_owner_has_no_port_for_is_told_under_a_name_that_says_so() -> None:
     async with fake_broker() as one:
         one.brokers = {1: ("127.0.0.1", one.port), 77: ("10.9.9.9", 9092)}
@@ -111,7 +128,10 @@ async def test_a_bootstrap_session_gets_a_broker_of_its_own_instance() -> None:
                 async with client(proxy.bootstrap_port) as asking:
                     await asking.ask(list_offsets(1))
                     await asking.ask(produce(2, 100))
-            assert [len(each.requests) for each in (one, two)] == [1, 8]  # the first: the proxy's own Metadata
+            assert [len(each.requests) for each in (one, two)] == [
+                2,
+                8,
+            ]  # the first: the proxy's own ApiVersions and Metadata
 
 
 async def test_an_instance_without_a_broker_lets_clients_ask_but_not_produce() -> None:

@@ -18,6 +18,7 @@ from tests.protocol.encode import encode_frame
 from tests.proxy.playbook import ADDRESSES, KIB, PRODUCER, Play, frame, list_offsets, list_offsets_answer, request
 
 FIND_COORDINATOR_V4, METADATA_V1, METADATA_V12 = (SPECS[key_version(*each)] for each in ((10, 4), (3, 1), (3, 12)))
+DESCRIBE_CLUSTER_V2 = SPECS[key_version(60, 2)]
 PRODUCE_V7, PRODUCE_V11 = SPECS[key_version(0, 7)], SPECS[key_version(0, 11)]
 CHUNK_BYTES = 64 * KIB
 
@@ -44,6 +45,27 @@ def metadata(topics: int, brokers: int = 3) -> dict[str, Any]:
     partitions = [{"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}] * 20
     named = [{"name": f"topic-{number}", "partitions": partitions} for number in range(topics)]
     return {"brokers": [broker(1 + number % 2) for number in range(brokers)], "topics": named}
+
+
+@pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12, DESCRIBE_CLUSTER_V2], ids=str)
+@pytest.mark.parametrize("cluster_id", ["", "x" * 3000], ids=len)
+@pytest.mark.parametrize("brokers", [3, 51, 600])
+@pytest.mark.parametrize("chunk_bytes", [1000, CHUNK_BYTES])
+def test_one_controller_is_named_in_answers_of_any_length(
+    spec: ApiSpec, cluster_id: str, brokers: int, chunk_bytes: int
+) -> None:
+    values = metadata(40, brokers) | {"cluster_id": cluster_id, "endpoint_type": 1}
+    frame, expected = (answer(spec, values | {"controller_id": controller_id}) for controller_id in (2, 1))
+    play = Play(names_one_controller=True)
+    play.from_client(ask(spec))
+    taken = b""
+    for at in range(0, len(frame), chunk_bytes):
+        taken += play.from_broker(frame[at : at + chunk_bytes])
+        play.loop.advance(0)
+        taken += play.client.take()
+    assert taken == rewrite(spec, expected, None, ADDRESSES)
+    assert not play.session.in_flight
+    assert not play.rejected
 
 
 class TestSlices:

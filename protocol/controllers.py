@@ -1,0 +1,85 @@
+"""The controller that Metadata and DescribeCluster name.
+
+A KRaft broker names any broker, each time another one: all of them pass requests on to the controller. Sluice names one
+instead, the same in all answers, so that what is asked of "the controller" comes to one process and is counted once.
+"""
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import Final
+
+from protocol.cluster_ids import read_string
+from protocol.compile import Endpoint
+from protocol.errors import Cause, ProtocolError
+from protocol.locator import response_body_offset
+from protocol.overlay import DESCRIBE_CLUSTER, METADATA
+from protocol.table import ApiSpec
+from protocol.varint import skip_tags
+
+_INT32: Final = Struct(">i")
+_OF_BROKERS: Final = 1
+"""EndpointType of DescribeCluster: the answer lists brokers, not controllers."""
+
+
+def is_candidate(spec: ApiSpec, frame: bytes, broker: Endpoint) -> bool:
+    """Whether a broker in an answer may be named as the controller: it has an address, and is not fenced."""
+    if broker.node_id < 0 or not broker.host:
+        return False
+    if spec.api_key == METADATA or spec.api_version < 2:
+        return True
+    _, end = read_string(spec, frame, broker.port_offset + _INT32.size)  # the rack
+    return not frame[end]
+
+
+def controller_offset(spec: ApiSpec, frame: bytes, brokers_end: int) -> int | None:
+    """Return the offset of controller_id in an answer whose list of brokers ends at ``brokers_end``; None if it has
+    none. Raises IndexError, struct.error or ProtocolError if the frame ends before it.
+    """
+    if spec.api_key == METADATA:
+        offset = brokers_end
+        if spec.api_version == 0:
+            return None
+        if spec.api_version > 1:
+            _, offset = read_string(spec, frame, offset)  # the cluster id
+    elif spec.api_key == DESCRIBE_CLUSTER:
+        message_offset = response_body_offset(spec, frame, 0) + 6  # after throttle_time_ms and error_code
+        _, offset = read_string(spec, frame, message_offset)
+        if spec.api_version > 0:
+            if frame[offset] != _OF_BROKERS:
+                return None
+            offset += 1
+        _, offset = read_string(spec, frame, offset)  # the cluster id
+    else:
+        return None
+    return offset if _INT32.unpack_from(frame, offset)[0] >= 0 else None
+
+
+def name_controller(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) -> bytes:
+    """Return a whole answer with the lowest node id of its ``brokers`` as that of the controller. Raises ProtocolError
+    if it is incomplete.
+    """
+    ids = [broker.node_id for broker in brokers if is_candidate(spec, frame, broker)]
+    if not ids:
+        return frame
+    end = brokers[-1].port_offset + _INT32.size
+    try:
+        if spec.api_key == METADATA and spec.api_version > 0:
+            _, end = read_string(spec, frame, end)  # the rack
+            if spec.flexible:
+                end = skip_tags(frame, end)
+        offset = controller_offset(spec, frame, end)
+    except (IndexError, error):
+        raise incomplete(spec, frame) from None
+    return replace_controller(frame, offset, min(ids))
+
+
+def incomplete(spec: ApiSpec, frame: bytes) -> ProtocolError:
+    """Return the error of an answer that ends before controller_id."""
+    return ProtocolError(Cause.BAD_BODY, f"{spec} response of {len(frame)} bytes ends before controller_id")
+
+
+def replace_controller(frame: bytes, offset: int | None, node_id: int) -> bytes:
+    """Return ``frame`` with ``node_id`` at ``offset``, None for unchanged."""
+    if offset is None:
+        return frame
+    return frame[:offset] + _INT32.pack(node_id) + frame[offset + _INT32.size :]

@@ -1,0 +1,76 @@
+"""One controller is told for all, in every version of the answers that name one; nothing else changes."""
+
+import pytest
+
+from protocol.controllers import controller_offset, name_controller
+from protocol.errors import ProtocolError
+from protocol.locator import locate
+from protocol.overlay import DESCRIBE_CLUSTER, METADATA
+from protocol.table import SPECS, ApiSpec
+from tests.protocol.encode import encode_frame
+
+NAMING = [
+    spec
+    for spec in SPECS.values()
+    if spec.api_key in (METADATA, DESCRIBE_CLUSTER) and "controller_id" in spec.response_layout
+]
+FENCING = [spec for spec in NAMING if "is_fenced" in spec.response_layout]
+VALUES = {"cluster_id": "MkU3OEVBNTcwNTJENDM2Qk", "error_message": "none", "endpoint_type": 1}
+
+
+def answer(spec: ApiSpec, controller_id: int, ids: tuple[int, ...] = (5, 3, 4), **values: object) -> bytes:
+    brokers = [
+        {"node_id": n, "broker_id": n, "host": f"kafka-{n}", "port": 9092, "rack": "r" * n, "is_fenced": n == 2}
+        for n in ids
+    ]
+    return encode_frame(spec, VALUES | {"brokers": brokers, "controller_id": controller_id} | values)
+
+
+def named(spec: ApiSpec, frame: bytes) -> bytes:
+    return name_controller(spec, frame, locate(spec, frame).endpoints)
+
+
+def test_all_versions_but_the_first_are_covered() -> None:
+    assert {(spec.api_key, spec.api_version) for spec in NAMING} >= {(METADATA, v) for v in range(1, 14)}
+    assert len([spec for spec in NAMING if spec.api_key == DESCRIBE_CLUSTER]) == 3
+
+
+@pytest.mark.parametrize("spec", NAMING, ids=str)
+def test_the_lowest_node_id_is_the_controller_and_nothing_else_changes(spec: ApiSpec) -> None:
+    for cluster_id in ("", VALUES["cluster_id"], None if spec.api_key == METADATA else "x" * 300):
+        frame = answer(spec, 4, cluster_id=cluster_id)
+        assert named(spec, frame) == answer(spec, 3, cluster_id=cluster_id) != frame
+
+
+@pytest.mark.parametrize("spec", NAMING, ids=str)
+def test_without_a_controller_or_brokers_it_stays(spec: ApiSpec) -> None:
+    for frame in (answer(spec, -1), answer(spec, 4, ())):
+        assert named(spec, frame) == frame
+
+
+@pytest.mark.parametrize("spec", FENCING, ids=str)
+def test_a_fenced_broker_is_not_named(spec: ApiSpec) -> None:
+    assert named(spec, answer(spec, 4, (2, 3, 4))) == answer(spec, 3, (2, 3, 4))
+
+
+@pytest.mark.parametrize("spec", [spec for spec in NAMING if "endpoint_type" in spec.response_layout], ids=str)
+def test_an_answer_of_controllers_stays(spec: ApiSpec) -> None:
+    frame = answer(spec, 4, endpoint_type=2)
+    assert named(spec, frame) == frame
+
+
+@pytest.mark.parametrize("spec", [spec for spec in NAMING if spec.api_key == METADATA], ids=str)
+def test_an_answer_that_ends_before_it_is_refused(spec: ApiSpec) -> None:
+    frame = answer(spec, 4)
+    brokers = locate(spec, frame).endpoints
+    for end in range(brokers[-1].port_offset + 4, len(frame)):
+        try:
+            found = name_controller(spec, frame[:end], brokers)
+        except ProtocolError:
+            continue
+        assert found == answer(spec, 3)[:end]
+
+
+def test_the_first_version_and_other_answers_have_none() -> None:
+    assert controller_offset(SPECS[METADATA << 16], bytes(100), 50) is None
+    assert controller_offset(SPECS[10 << 16], bytes(100), 50) is None
