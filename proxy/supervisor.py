@@ -172,7 +172,9 @@ class Supervisor:
         if settings.owners is not None and settings.owners.group is not None:
             from proxy.owners.group import OwnersGroup
 
-            self._owners = OwnersGroup(settings, settings.owners, self._worker.node_ids, self._worker.own)
+            self._owners = OwnersGroup(
+                settings, settings.owners, self._worker.node_ids, lambda: self._worker.load, self._worker.own
+            )
             self._owners.start()
             self._exchange = self._owners.exchange(self._worker, self._has_scopes)
         elif not isinstance(self._worker, Worker):
@@ -307,11 +309,14 @@ class Supervisor:
 
     def _describe_owners(self) -> dict[str, Any] | None:
         said = None if self._owners is None else self._owners.describe()
-        if isinstance(self._worker, Worker):
-            return said
-        said = {"owners": {}} if said is None else said
-        for node_id, worker in sorted(self._worker.placed.items()):
-            said["owners"].setdefault(str(node_id), {})["worker"] = worker
+        if not isinstance(self._worker, Worker):
+            said = {"owners": {}} if said is None else said
+            for node_id, worker in sorted(self._worker.placed.items()):
+                said["owners"].setdefault(str(node_id), {})["worker"] = worker
+        if said is not None:
+            for node_id, load in self._worker.load.items():
+                if str(node_id) in said["owners"]:
+                    said["owners"][str(node_id)]["load"] = round(load, 1)
         return said
 
     async def _snapshot(self) -> Snapshot:

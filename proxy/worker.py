@@ -70,8 +70,7 @@ _BIND_AGAIN_S: Final = 10.0
 
 class Worker:
     """Serves clients between ``start`` and ``stop``. ``bind`` opens sockets for the ports of brokers as they are found.
-    ``ask`` answers quota requests; without it they are forwarded to the brokers. ``share``: of several workers, the
-    brokers of this one.
+    ``ask`` answers quota requests, which else are forwarded. ``share``: the brokers of this one of several workers.
     """
 
     def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None, share: "Share | None" = None) -> None:
@@ -97,9 +96,10 @@ class Worker:
             call_later=_release_later,
             clock=now_ms,
         )
-        exempt = quotas.exempt
-        exemptions = Exemptions(exempt.users, exempt.client_ids, exempt.networks)
+        exemptions = Exemptions(quotas.exempt.users, quotas.exempt.client_ids, quotas.exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
+        self.load: Mapping[int, float] = self._metering.load
+        """CPU ms a second by broker, smoothed over minutes; empty without ``owners`` and other workers."""
         self._latencies = Latencies()
         self._errors = ResponseErrors()
         self._gate = ConnectionGate(
@@ -136,7 +136,7 @@ class Worker:
         self._gate.most_held = held
         self._turned_away.most = turned_away_at_most(held)
         self._open_listeners()
-        self.remember(known)
+        self._routes.remember(known)
         for listener in self._listeners:
             listener.open_bootstrap(bootstrap[listener.name])
         for cluster in self._routes.clusters:
@@ -146,6 +146,8 @@ class Worker:
         every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
         watch_lag(self._stats.observe_lag)
         self._metering.watch()
+        if self._owners is not None:
+            self._metering.watch_load(self._owned)
         for listener in self._listeners:
             if listener.tls is not None:
                 FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
@@ -204,25 +206,20 @@ class Worker:
 
     async def node_ids(self) -> list[int]:
         """Return the node ids of all known brokers."""
-        return sorted({node_id for cluster in self._routes.clusters for node_id in cluster.brokers})
+        return sorted(self._routes.node_ids)
 
     def remember(self, known: Sequence[KnownBrokers]) -> None:
-        """Learn brokers that another worker knows, or that were known before the start; their ports open at once."""
-        for cluster in self._routes.clusters:
-            for each in known:
-                if each.bootstrap == cluster.bootstrap:
-                    cluster.remember(each)
+        """Learn brokers that another worker knows; their ports open at once."""
+        self._routes.remember(known)
 
     def own(self, in_force: "OwnersMap | None", fenced: bool = False, share: "Share | None" = None) -> None:
         """Put the owners of brokers in force at once; sessions at brokers that have moved away are drained.
 
         ``fenced``: whatever the map says, nothing is owned here. ``share``: the brokers of this one of several workers.
         """
-        owners = self._owners
-        if owners is None:
+        if (owners := self._owners) is None:
             return
-        known = {node_id for cluster in self._routes.clusters for node_id in cluster.brokers}
-        before = {node_id for node_id in known if owners.owns(node_id)}
+        before = self._owned()
         owners.replace(in_force, fenced=fenced, share=share)
         for listener in self._listeners:
             contained("tell the owners of brokers", listener.tell_owners)
@@ -309,6 +306,11 @@ class Worker:
         )
 
     # ------------------------------------------------------------------------------------------------- its parts
+
+    def _owned(self) -> set[int]:
+        """Return the brokers that are served here, if there are owners."""
+        owners = self._owners
+        return {node_id for node_id in self._routes.node_ids if owners is not None and owners.owns(node_id)}
 
     def _open_listeners(self) -> None:
         settings, state = self._settings, self._state()

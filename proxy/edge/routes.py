@@ -1,6 +1,6 @@
 """Each listener's view of the cluster: usually one route for all, sometimes a listener has its own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,6 +8,7 @@ from config.cluster import Route
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from proxy.brokers.cluster import Cluster
+from proxy.brokers.known_brokers import KnownBrokers
 from proxy.identity.delegation_tokens import TokenOwners
 from proxy.runtime.faults import contained
 
@@ -49,6 +50,18 @@ class Routes:
     @property
     def clusters(self) -> Iterator[Cluster]:
         return (view.cluster for view in self._views.values())
+
+    @property
+    def node_ids(self) -> set[int]:
+        """The node ids of all known brokers."""
+        return {node_id for cluster in self.clusters for node_id in cluster.brokers}
+
+    def remember(self, known: Iterable[KnownBrokers]) -> None:
+        """Add brokers known from before, or from another worker; their ports open at once."""
+        for cluster in self.clusters:
+            for each in known:
+                if each.bootstrap == cluster.bootstrap:
+                    cluster.remember(each)
 
     def reachable(self) -> dict[int, bool]:
         """Return node id → whether the last connection succeeded, on every route that knows the broker."""

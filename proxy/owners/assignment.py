@@ -1,4 +1,6 @@
-"""Owners of brokers, chosen by load with few moves. Any leader computes the same from the messages of all members."""
+"""Owners of brokers, chosen by load with few moves: by the leader of the instances, which computes the same whoever it
+is, and by the supervisor for its workers.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -7,6 +9,9 @@ from proxy.owners.messages import MemberMessage
 
 HYSTERESIS: Final = 0.25
 """A broker moves only if the busiest instance then has less load by this share of the mean."""
+DRIFT_S: Final = 300.0
+_IDLE_MS: Final = 10.0
+"""CPU ms a second: what is less than a hundredth of a core does not count as a change."""
 _LEAST_SHARE: Final = 0.05
 """The load that an idle broker counts for, as a share of the usual one: else one instance would get all idle ones."""
 
@@ -46,6 +51,26 @@ def share_out(
     while shares.improve():
         pass
     return shares.owners
+
+
+class Drift:
+    """Tells that brokers should be shared out anew, as the load is not the one by which they were."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+
+    def is_due(self, shared_by: Mapping[str, float], loads: Mapping[str, float], now_s: float) -> bool:
+        """Return whether a load has differed for minutes, by more than a part of the mean. To be called now and then.
+
+        ``shared_by``: the loads by which brokers were shared out; ``loads``: those of now; of each instance, or worker.
+        """
+        least = HYSTERESIS * max(sum(loads.values()) / len(loads), _IDLE_MS)
+        if all(abs(load - shared_by.get(name, 0.0)) <= least for name, load in loads.items()):
+            self._since_s = None
+            return False
+        if self._since_s is None:
+            self._since_s = now_s
+        return now_s - self._since_s >= DRIFT_S
 
 
 class _Shares:

@@ -1,6 +1,6 @@
 """The group of instances that elects the owners of brokers, as the supervisor starts and stops it."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from config.owners import Owners
@@ -24,6 +24,7 @@ class OwnersGroup:
         settings: Settings,
         owners: Owners,
         brokers: Callable[[], Awaitable[Collection[int]]],
+        load: Callable[[], Mapping[int, float]],
         own: Own,
     ) -> None:
         if owners.instance is None or owners.group is None or owners.secret_file is None:
@@ -40,7 +41,7 @@ class OwnersGroup:
             probe_address(settings) if owners.probe else None,
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
-        self._member = GroupMember(membership, coordinator, brokers, dict, own)
+        self._member = GroupMember(membership, coordinator, brokers, load, own)
         self._probe = Probe(self._member) if owners.probe else None
 
     def start(self) -> None:
@@ -75,12 +76,19 @@ class OwnersGroup:
     def describe(self) -> dict[str, Any]:
         """Return the membership as JSON data, for ``/owners``."""
         status = self.status
+        owners: dict[str, dict[str, Any]] = {
+            str(node_id): {"instance": owner} for node_id, owner in sorted(status.owners.items())
+        }
+        for member in () if self._member.map is None else self._member.map.members.values():
+            for node_id, load in member.load.items():
+                if status.owners.get(node_id) == member.instance:
+                    owners[str(node_id)]["load"] = load
         return {
             "instance": status.instance,
             "boot": status.boot,
             "state": str(status.state),
             "epoch": status.epoch,
             "age_s": round(status.heartbeat_age_s, 1),
-            "owners": {str(node_id): {"instance": owner} for node_id, owner in sorted(status.owners.items())},
+            "owners": owners,
             "error": status.error,
         }

@@ -6,7 +6,7 @@ that the coordinator does not know any more (``FENCED``) owns nothing until it h
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 import structlog
@@ -22,7 +22,7 @@ from protocol.groups import (
     read_synced,
     sync_group,
 )
-from proxy.owners.assignment import assign, by_instance
+from proxy.owners.assignment import Drift, assign, by_instance
 from proxy.owners.coordinator import ANSWER_S, Coordinator, NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
 from proxy.owners.membership import Membership, State, Status
@@ -42,7 +42,6 @@ _LOOK_S: Final = 0.25
 _PLACE_NEW_S: Final = 60.0
 """How long a new broker is owned by hash before the leader places it by load."""
 
-
 Own = Callable[[OwnersMap | None, bool], None]
 """(map, fenced) → None; puts the map in force at once."""
 
@@ -59,7 +58,7 @@ class GroupMember:
         membership: Membership,
         coordinator: Coordinator,
         brokers: Callable[[], Awaitable[Collection[int]]],
-        load: Callable[[], dict[int, float]],
+        load: Callable[[], Mapping[int, float]],
         own: Own,
     ) -> None:
         self._me = membership
@@ -73,6 +72,7 @@ class GroupMember:
         self._generation = -1
         self._leads = False
         self._unplaced_since_s: float | None = None
+        self._drift = Drift()
         self._answered_s = self._looked_s = monotonic_s()
         self._looked_wall_s = wall_s()
         self._changing = asyncio.Lock()
@@ -193,7 +193,7 @@ class GroupMember:
             case GroupError.NONE:
                 self._answered_s = monotonic_s()
                 self._change(State.MEMBER, None)
-                if await self._has_to_place():
+                if await self._has_to_place() or self._has_other_load():
                     await self._join()
             case GroupError.REBALANCE_IN_PROGRESS:
                 self._answered_s = monotonic_s()
@@ -338,6 +338,14 @@ class GroupMember:
         if self._unplaced_since_s is None:
             self._unplaced_since_s = now_s
         return now_s - self._unplaced_since_s > _PLACE_NEW_S
+
+    def _has_other_load(self) -> bool:
+        """Whether the load of this instance has been another one for minutes than it has said."""
+        if self.map is None:
+            return False
+        said = {name: sum(each.load.values()) for name, each in self.map.members.items()}
+        now = {**said, self._me.instance: sum(self._said().load.values())}
+        return self._drift.is_due(said, now, monotonic_s())
 
     async def _say_goodbye(self) -> None:
         """Leave the group; nothing is known of the answer."""

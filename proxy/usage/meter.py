@@ -189,13 +189,13 @@ class Meter:
 
     def take_traffic(self) -> Traffic:
         """Return the traffic since the last call, independent of when records are taken."""
-        counted = self._counted
+        counted = self.counted
         grown = self.unshown.plus(counted)
         self.unshown = Traffic(*(-each for each in counted))
         return grown
 
     @property
-    def _counted(self) -> Traffic:
+    def counted(self) -> Traffic:
         """The traffic since the last record."""
         bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
         requests = self.produce_requests + self.other_requests
@@ -215,7 +215,7 @@ class Meter:
         reset the counters.
         """
         listener, broker, user, client_id, _ = self.key
-        counted = self._counted
+        counted = self.counted
         self.unshown = self.unshown.plus(counted)
         produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
         row = (

@@ -1,17 +1,18 @@
 """The meters of a worker: raised by its listeners, read by usage records and metrics."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Final
 
 from config.usage import Usage
-from proxy.runtime.clock import now_ms
+from proxy.runtime.clock import monotonic_s, now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
 from proxy.usage.accounts import Accounts
 from proxy.usage.addresses import Addresses
+from proxy.usage.load import Loads
 from proxy.usage.meter import ClientState
-from proxy.usage.meters import Meters
+from proxy.usage.meters import Meters, Totals
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
 from quotas.exemptions import NOBODY, Exemptions
@@ -19,6 +20,7 @@ from quotas.exemptions import NOBODY, Exemptions
 _MAX_CLIENTS: Final = 10_000
 """Limit of clients counted separately without usage records: metrics show fewer."""
 _SWEEP_EVERY_S: Final = 10.0
+_LOAD_EVERY_S: Final = 15.0
 
 
 class Metering:
@@ -29,6 +31,8 @@ class Metering:
         self._engine = engine
         self._exemptions = exemptions
         self._meters = Meters(usage.max_clients if usage is not None else _MAX_CLIENTS)
+        self._loads = Loads()
+        self.load: Mapping[int, float] = self._loads.of_brokers
         self._listeners: list[tuple[str, Accounts]] = []
         self.addresses = Addresses(usage.max_addresses) if usage is not None else None
         """Connections by address; None without usage records."""
@@ -51,6 +55,15 @@ class Metering:
             if columns is not None:
                 yield columns
             await asyncio.sleep(0)
+
+    def watch_load(self, served: Callable[[], Collection[int]]) -> None:
+        """Note the load of the brokers that are ``served`` here."""
+
+        async def note() -> None:
+            totals = await self._meters.totals()
+            self._loads.note({broker: totals.get(broker, Totals()) for broker in served()}, monotonic_s())
+
+        every(_LOAD_EVERY_S, note, "note the load of brokers")
 
     async def take_traffic(self) -> list[ClientState]:
         """Return the traffic since the last call by client; a client may occur more than once."""

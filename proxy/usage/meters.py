@@ -1,8 +1,11 @@
 """The meters of all clients, with or without a quota; read once an interval."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
+from proxy.runtime.slices import SLICE
+from proxy.usage.by_kind import Further
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
 from quotas.counted import FOLDED
 from quotas.names import OTHER, NameBudget
@@ -12,6 +15,14 @@ MAX_GONE = 10_000
 
 _NAME_BYTES_EACH: Final = 512
 """Average memory for the names of one client."""
+
+
+class Totals(NamedTuple):
+    """What was counted at a broker since the start."""
+
+    requests: int = 0
+    bytes: int = 0
+    """In both directions."""
 
 
 class Meters:
@@ -24,6 +35,8 @@ class Meters:
         self._names = NameBudget(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
         self._gone: dict[ClientNames, Traffic] = {}
+        self._taken: dict[int, Totals] = {}
+        """By broker, what is not in the meters any more."""
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client, created on first use."""
@@ -48,6 +61,20 @@ class Meters:
     def __getitem__(self, key: MeterKey) -> Meter:
         return self._meters[key]
 
+    def take(self, meter: Meter, now_ms: int) -> tuple[tuple[object, ...], Further]:
+        """Return a meter's row, as ``Meter.take``."""
+        _add(self._taken, meter)
+        return meter.take(now_ms)
+
+    async def totals(self) -> dict[int, Totals]:
+        """Return what was counted by broker since the start; counts during the iteration may be missing."""
+        totals = dict(self._taken)
+        for number, meter in enumerate(list(self._meters.values()), 1):
+            _add(totals, meter)
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        return totals
+
     def drop_unused(self, keys: Iterable[MeterKey]) -> None:
         """Drop those of the meters that no account holds: nothing can count on them any more.
 
@@ -60,6 +87,7 @@ class Meters:
                 self._names.give_back(key.user, key.client_id)
 
     def _let_go(self, meter: Meter) -> None:
+        _add(self._taken, meter)
         traffic = meter.take_traffic()
         if traffic == NO_TRAFFIC:
             return
@@ -89,7 +117,14 @@ class Meters:
             if self._meters[key].active:
                 self._meters[key].take_shadows(now_ms)
                 self._meters[key].take_caps(now_ms)
-                self._meters[key].take(now_ms)
+                self.take(self._meters[key], now_ms)
             else:
                 self.drop_unused((key,))
             yield None
+
+
+def _add(totals: dict[int, Totals], meter: Meter) -> None:
+    """Add to the totals of a meter's broker what it has counted since its last row."""
+    counted, before = meter.counted, totals.get(meter.key.broker, Totals())
+    moved = counted.bytes_in + counted.bytes_out
+    totals[meter.key.broker] = Totals(before.requests + counted.requests, before.bytes + moved)

@@ -100,7 +100,7 @@ class Recorder:
         if meter.generation != self._engine.generation:
             self._look_up_limits(meter)
         shadows, caps = meter.take_shadows(now_ms), self._named(meter.take_caps(now_ms))
-        row, further = meter.take(now_ms)
+        row, further = self._meters.take(meter, now_ms)
         page.add(row, further, shadows, caps, meter.key.exempt)
         page.name_bytes += meter.name_bytes
         return True

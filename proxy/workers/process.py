@@ -56,6 +56,8 @@ class Look:
     brokers: list[KnownBrokers]
     """The brokers that answers have named."""
     cpu_s: float
+    load: dict[int, float]
+    """As ``Worker.load``."""
 
 
 class WorkerProcess:
@@ -123,7 +125,7 @@ class WorkerProcess:
 
     async def look(self) -> Look:
         """Answer that it is alive."""
-        return Look(await self._worker.named_brokers(), sum(os.times()[:2]))
+        return Look(await self._worker.named_brokers(), sum(os.times()[:2]), dict(self._worker.load))
 
     async def take_usage(self) -> list[Columns]:
         """Return the rows of usage records since the last call."""

@@ -12,8 +12,9 @@ from proxy.edge.listening import Bind
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import DrainResult, WorkerSnapshot, WorkerState
 from proxy.edge.whoami import Identity
-from proxy.owners.assignment import share_out
+from proxy.owners.assignment import Drift, share_out
 from proxy.owners.map import OwnersMap, owners_of
+from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
 from proxy.usage.records import Columns
 from proxy.worker import Worker
@@ -53,6 +54,11 @@ class Workers:
             placed={},
             known=(),
         )
+        self._load: dict[int, float] = {}
+        """CPU ms a second by broker, as its worker says."""
+        self._drift = Drift()
+        self._shared_by: dict[str, float] = {}
+        """The load of each worker, by which brokers were shared out."""
         self._sums = Sums()
         self._looking: asyncio.Task[None] | None = None
         self._spare: asyncio.Task[Process] | None = None
@@ -177,6 +183,11 @@ class Workers:
         return self._in_force.placed
 
     @property
+    def load(self) -> Mapping[int, float]:
+        """CPU ms a second by broker, smoothed over minutes."""
+        return self._load
+
+    @property
     def states(self) -> list[WorkerState]:
         """The state of each process."""
         return [WorkerState(each.up, each.restarts, each.cpu_s) for each in self._children]
@@ -228,6 +239,11 @@ class Workers:
         if known != self._in_force.known:
             self._in_force = replace(self._in_force, known=known)
             await self._all("remember", known)
+        for child, look in zip(self._children, looks, strict=True):
+            if look is not None:
+                self._load.update(
+                    {node: load for node, load in look.load.items() if self.placed.get(node) == child.number}
+                )
         if self._place():
             self._tell_owners()
         if self._spare is None:
@@ -237,14 +253,26 @@ class Workers:
         return sorted({each.node_id for known in self._in_force.known for each in known.brokers})
 
     def _place(self) -> bool:
-        """Share out the brokers of this instance; return whether any has moved."""
-        owned = [node_id for node_id in self._node_ids() if self._owners.owns(node_id)]
+        """Share out the brokers of this instance, if they are others than before or have another load; return whether
+        any has moved.
+        """
+        before, owned = self.placed, {node_id for node_id in self._node_ids() if self._owners.owns(node_id)}
+        is_due = self._drift.is_due(self._shared_by, self._load_of_workers(), monotonic_s())
+        if owned == before.keys() and not is_due:
+            return False
         weights = {str(each.number): 1.0 for each in self._children}
-        claims = {node_id: str(number) for node_id, number in self.placed.items() if node_id in owned}
-        placed = {node_id: int(name) for node_id, name in share_out(weights, claims, {}, owned).items()}
-        has_moved = placed != self.placed
+        claims = {node_id: str(number) for node_id, number in before.items() if node_id in owned}
+        load = {node_id: self._load[node_id] for node_id in owned if node_id in self._load}
+        placed = {node_id: int(name) for node_id, name in share_out(weights, claims, load, owned).items()}
         self._in_force = replace(self._in_force, placed=placed)
-        return has_moved
+        self._shared_by = self._load_of_workers()
+        return placed != before
+
+    def _load_of_workers(self) -> dict[str, float]:
+        loads = {str(each.number): 0.0 for each in self._children}
+        for node_id, number in self.placed.items():
+            loads[str(number)] += self._load.get(node_id, 0.0)
+        return loads
 
     def _tell_owners(self) -> None:
         in_force = self._in_force

@@ -337,15 +337,26 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             assert 'sluice_owners_moves_total{direction="lost"} 1.0' in metrics
             owners.why_not_ready = "owners: no broker"
             assert "owners: no broker" in (await program.get("/readyz"))[1]
+            program.app._exchange = FakeExchange()  # type: ignore[assignment]  # likewise
             program.app.on_stop_signal(signal.SIGTERM)
             assert await program.task == 0
             assert owners.has_stepped_down
-    names = ("drain sessions at brokers that others own", "tell the owners of brokers", "leave the group of instances")
-    assert [counts.pop(name) for name in names] == [1, 1, 1]
+    names = ("drain sessions at brokers that others own", "tell the owners of brokers")
+    ends = ("leave the group of instances", "end the exchange of demand")
+    assert [counts.pop(name) for name in (*names, *ends)] == [1, 1, 1, 1]
 
 
 def fail_at_once() -> None:
     raise ValueError
+
+
+class FakeExchange:
+    """An exchange that cannot be ended."""
+
+    unheard = 0
+
+    async def stop(self) -> None:
+        raise ValueError
 
 
 class FakeOwners:

@@ -206,3 +206,19 @@ async def test_a_listener_that_closes_while_clients_wait_for_owners_refuses_them
             assert await asking.closed()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", proxy.bootstrap_port)
+
+
+async def test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advertised_addresses, "_OWNERS_S", 0.0)
+    async with fake_broker() as one:
+        in_force = OwnersInForce("here")
+        with monkeypatch.context() as broken:
+            broken.setattr(advertised_addresses.AdvertisedAddresses, "accept_bootstrap", lambda self: {}[self])
+            async with front(one, owners=in_force) as proxy:
+                await until(lambda: counts["open the bootstrap port"] == 1)
+                broken.undo()
+                in_force.replace(owners(1, 2)._map)
+                proxy.listener.tell_owners()
+                async with client(proxy.bootstrap_port) as asking:
+                    await asking.ask(list_offsets(1))
+    assert counts.pop("open the bootstrap port") == 1

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.owners.assignment import HYSTERESIS, assign, by_instance
+from proxy.owners.assignment import DRIFT_S, HYSTERESIS, Drift, assign, by_instance
 from proxy.owners.messages import MemberMessage
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -106,3 +106,19 @@ def test_the_newest_claim_wins_and_the_later_of_two_starts_is_the_instance() -> 
     members = {"a": member("a", owned=(1,), epoch=4), "b": member("b", owned=(1,), epoch=5), "c": member("c")}
     assert assign(members, [1])[1] == "b"
     assert by_instance([member("a", boot=2), member("a", boot=1)])["a"].boot == 2
+
+
+def test_loads_are_another_when_one_has_differed_for_long_by_more_than_a_quarter_of_the_mean() -> None:
+    shared_by = {"a": 100.0, "b": 100.0}
+    drift = Drift()
+    for now_s, load in enumerate((140.0, 130.0, 60.0, 140.0)):  # the mean is that of now
+        assert drift.is_due(shared_by, {"a": load, "b": 100.0}, now_s * DRIFT_S / 3) is (now_s == 3)
+    assert not drift.is_due(shared_by, {"a": 124.0, "b": 100.0}, 2 * DRIFT_S)
+    assert not drift.is_due(shared_by, {"a": 140.0, "b": 100.0}, 3 * DRIFT_S)
+    assert drift.is_due(shared_by, {"a": 140.0, "b": 100.0}, 4 * DRIFT_S)
+
+
+def test_next_to_no_load_is_none() -> None:
+    drift = Drift()
+    for now_s in (0.0, DRIFT_S):
+        assert not drift.is_due({}, {"a": 2.0, "b": 0.0}, now_s)

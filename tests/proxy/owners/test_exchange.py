@@ -11,10 +11,12 @@ from aiohttp import web
 from proxy.owners import exchange
 from proxy.owners.exchange import PATH, Demands, Exchange, Shares, divided
 from proxy.owners.messages import MessageError, Signing, unseal
+from proxy.runtime.faults import counts
 from quotas.counted import CLUSTER, CounterKey
 from quotas.kinds import QuotaKind
 from quotas.shares import Demand
 from tests.harness.ports import LOOPBACK
+from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -164,3 +166,16 @@ async def test_what_is_told_is_signed_and_names_are_kept() -> None:
 async def test_processes_of_which_nothing_is_known_are_taken_to_want_some() -> None:
     ((part,), _) = (tuple(each.values()) for each in divided([{KEY: Demand(1.0, 1)}, None, {}], 2))
     assert part == pytest.approx(0.5, abs=0.02)
+
+
+async def test_a_turn_that_fails_is_not_the_last(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = await group.join("edge-1", {KEY: Demand(1.0, 1)})
+
+    async def fail() -> list[Demands]:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(one, "demands", fail)
+        await until(lambda: counts["exchange the demand for limits of the cluster"])
+    await one.next_share()
+    assert counts.pop("exchange the demand for limits of the cluster") == 1

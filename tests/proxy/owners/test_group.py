@@ -58,7 +58,7 @@ def test_what_it_says_of_itself_before_it_has_joined(tmp_path: Path) -> None:
     async def brokers() -> list[int]:
         return []
 
-    group = OwnersGroup(loaded, loaded.owners, brokers, lambda *_: None)
+    group = OwnersGroup(loaded, loaded.owners, brokers, dict, lambda *_: None)
     described = group.describe()
     assert isinstance(described.pop("boot"), int)
     wanted = {"instance": "a", "state": "alone", "epoch": -1, "age_s": 0.0, "owners": {}}

@@ -11,6 +11,7 @@ from protocol import groups
 from protocol.groups import GroupError
 from protocol.requests import Request
 from proxy.owners import member as module
+from proxy.owners.assignment import DRIFT_S
 from proxy.owners.coordinator import NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
 from proxy.owners.member import GroupMember
@@ -93,7 +94,8 @@ class Seen:
         self.coordinator = FakeCoordinator()
         self.maps: list[tuple[OwnersMap | None, bool]] = []
         self.brokers = list(brokers)
-        self.member = GroupMember(ME, self.coordinator, self._known, dict, self._own)  # type: ignore[arg-type]  # a fake
+        self.load: dict[int, float] = {}
+        self.member = GroupMember(ME, self.coordinator, self._known, lambda: self.load, self._own)  # type: ignore[arg-type]  # a fake
 
     async def _known(self) -> list[int]:
         return self.brokers
@@ -234,6 +236,29 @@ async def test_a_new_broker_is_placed_after_a_while(seen: Seen, monkeypatch: pyt
     now_s += 61
     await seen.member._step()
     assert seen.member.status.owners == dict.fromkeys((1, 2, 3, 4), "a")
+
+
+async def test_it_joins_again_when_its_load_has_been_another_for_minutes(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+    seen.coordinator.others["b"] = said_by("b", load={})
+    await seen.member._step()
+    own = sorted(seen.owned)
+    seen.load = {**dict.fromkeys(own, 100.0), 99: 7.0}  # the last one is not its own
+    for _ in range(2):
+        await seen.member._step()
+        assert len(seen.maps) == 1
+        now_s += DRIFT_S / 2
+    await seen.member._step()
+    assert seen.coordinator.said is not None
+    assert seen.coordinator.said.load == dict.fromkeys(own, 100.0)
+    assert len(seen.maps) == 2
+    for _ in range(3):  # as said
+        now_s += DRIFT_S
+        await seen.member._step()
+    assert len(seen.maps) == 2
 
 
 async def sleep(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
