@@ -137,8 +137,8 @@ class SluiceProcess:
             raise
 
     def launch(self) -> None:
-        """Start the process, which may have to wait for something before it serves; again after a stop, if at all."""
-        if self._folder is None:
+        """Start the process, which may have to wait for something before it serves; again, with the same files."""
+        if self._folder is None or not self._folder.exists():
             self._folder = Path(tempfile.mkdtemp(prefix="sluice-"))
         self.write_quotas(self._quotas)
         self.config_path.write_text(yaml.dump(self._configuration(), Dumper=_Written, sort_keys=False), "utf-8")
