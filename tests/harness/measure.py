@@ -63,6 +63,14 @@ class Series:
         """Bytes per second between two moments."""
         return (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
 
+    def longest_pause_s(self, from_s: float, to_s: float) -> float:
+        """The longest time between two moments in which no byte came."""
+        longest_s, since_s, before = 0.0, from_s, self.bytes_at(from_s)
+        for at_s, total in zip(self._at_s, self._bytes, strict=True):
+            if from_s < at_s <= to_s and total > before:
+                longest_s, since_s, before = max(longest_s, at_s - since_s), at_s, total
+        return max(longest_s, to_s - since_s)
+
     def trend(self, from_s: float, to_s: float) -> float:
         """Bytes per second, as the slope of the straight line that fits best between two moments.
 
