@@ -249,8 +249,7 @@ class Settings(Section):
     workers: WorkerCount = Field(
         1,
         description="The number of processes that move bytes, each with brokers of its own; `auto`: one for each core "
-        "but one. With more than one, brokers need ports: `broker_host` is not possible. See "
-        "[scaling.md](scaling.md#several-workers).",
+        "but one. See [scaling.md](scaling.md#several-workers).",
     )
     owners: Given[Owners] = None
     quotas: Quotas
@@ -280,15 +279,6 @@ class Settings(Section):
         find_claimed_twice(_port_claims(listeners), wrong)
         wrong.raise_if_any()
         return listeners
-
-    @field_validator("workers")
-    @classmethod
-    def _at_ports(cls, workers: int, info: ValidationInfo) -> int:
-        for listener in info.data.get("listeners", ()) if workers > 1 else ():
-            if listener.broker_host is not None:
-                said = f"is {workers}, but listener {listener.name} has broker_host: all its brokers share one port"
-                raise InvalidValue(said, "give its brokers ports (brokers instead of broker_host), or write workers: 1")
-        return workers
 
     @field_validator("admin")
     @classmethod

@@ -73,6 +73,9 @@ class Worker:
     ``ask`` answers quota requests, which else are forwarded. ``share``: the brokers of this one of several workers.
     """
 
+    at_hosts: Callable[..., Listener] = Listener
+    """The class of listeners with host names for brokers; of several workers, one that passes connections on."""
+
     def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None, share: "Share | None" = None) -> None:
         self._settings = settings
         self._bind = bind
@@ -102,14 +105,8 @@ class Worker:
         """CPU ms a second by broker, smoothed over minutes; empty without ``owners`` and other workers."""
         self._latencies = Latencies()
         self._errors = ResponseErrors()
-        self._gate = ConnectionGate(
-            rates_of(settings),
-            self._throttling,
-            self._stats,
-            now_ms,
-            mode=quotas.mode,
-            addresses=self._metering.addresses,
-        )
+        rates, addresses = rates_of(settings), self._metering.addresses
+        self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
         self._costs = RequestCosts(settings.request_costs)
         self._held_requests = HeldRequests()
         self._owners: OwnersInForce | None = None
@@ -132,7 +129,7 @@ class Worker:
         Raises OSError and ValueError if TLS files cannot be loaded, or descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit, held = capacity(settings, raise_limit())
+        self._connections_limit, held, _ = capacity(settings, raise_limit())
         self._gate.most_held = held
         self._turned_away.most = turned_away_at_most(held)
         self._open_listeners()
@@ -331,7 +328,8 @@ class Worker:
         for each in settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            listener = Listener(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
+            kind = Listener if each.broker_host is None else self.at_hosts
+            listener = kind(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 

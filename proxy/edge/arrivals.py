@@ -21,6 +21,7 @@ from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.transports import ClientWire
 from proxy.runtime.tasks import later, on_readable
 from proxy.session.session import Session
+from quotas.connections import counted_as
 
 _PEEKED_BYTES: Final = 16
 HANDSHAKES_IN_A_TURN: Final = 8
@@ -40,6 +41,7 @@ class Arrival(Handshake):
         "_over",
         "admitted_ms",
         "awaited",
+        "awaits_header",
         "connection",
         "counted_at",
         "deadline_s",
@@ -72,11 +74,18 @@ class Arrival(Handshake):
         self.deadline_s = deadline_s
         """Deadline for the first request and for authentication, on the loop's clock."""
         self.awaited = "PROXY protocol header"
+        self.awaits_header = False
+        """A load balancer's, whose PROXY header has not come yet."""
         self.is_dismissed = False
         self.taken = False
         """The socket is owned by a transport or by ``ConnectionGate``."""
         self.connection: ClientWire | None = None
         self.session: Session | None = None
+
+    @property
+    def host(self) -> str:
+        """The IP address that it counts for; "" until a load balancer names it."""
+        return "" if self.awaits_header else counted_as(self.peer.host)
 
     async def first_request(self) -> None:
         """Wait until the first request has created the session, or the socket is closed."""
@@ -111,7 +120,7 @@ class Arrivals:
     """The steps that each client of one listener passes.
 
     ``begin`` is given the bytes received so far: it creates the session, returns None if more bytes are needed, or
-    raises ProtocolError. ``named`` is given the client's address from a PROXY header, and may raise to refuse it.
+    raises ProtocolError. ``named`` is called when a PROXY header has named the client, and may raise to refuse it.
     """
 
     def __init__(
@@ -120,7 +129,7 @@ class Arrivals:
         tls: ListenerTls | None,
         receive_buffer_bytes: int,
         begin: Callable[[Arrival, ClientWire, bytes], Session | None],
-        named: Callable[[Arrival, Address], None],
+        named: Callable[[Arrival], None],
     ) -> None:
         self._networks = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
         self._tls = tls
@@ -134,10 +143,9 @@ class Arrivals:
 
         Raises ProtocolError, LeftEarly or OSError if it does not get that far.
         """
-        if self.is_load_balancer(arrival.peer):
-            header = await read_header(arrival.client)
-            arrival.peer = header.source or arrival.peer
-            self._named(arrival, arrival.peer)
+        if arrival.awaits_header:
+            await read_source(arrival)
+            self._named(arrival)
         if self._tls is None:
             arrival.taken = True
             await self._connect(arrival)
@@ -155,7 +163,7 @@ class Arrivals:
         return any(ip in network for network in self._networks)
 
     async def _secure(self, arrival: Arrival, tls: ListenerTls) -> None:
-        first = await _peek(arrival.client, _PEEKED_BYTES)
+        first = await peek(arrival.client, _PEEKED_BYTES)
         if not first:
             raise LeftEarly
         if is_header(first):
@@ -227,11 +235,18 @@ class HandshakePacer:
         later(0.0, "begin TLS handshakes", self._next)
 
 
+async def read_source(arrival: Arrival) -> None:
+    """Take the client's address from the PROXY header. Raises as ``read_header``."""
+    header = await read_header(arrival.client)
+    arrival.peer = header.source or arrival.peer
+    arrival.awaits_header = False
+
+
 async def read_header(client: socket.socket) -> Header:
     """Read the PROXY header and not a byte beyond it. Raises ProtocolError for anything else, or LeftEarly."""
     begun = b""
     while True:
-        peeked = await _peek(client, MAX_HEADER_BYTES)
+        peeked = await peek(client, MAX_HEADER_BYTES)
         if not peeked and begun:
             raise ProtocolError(Cause.PROXY_PROTOCOL_INVALID, "the connection ends within the PROXY protocol header")
         if not peeked:
@@ -244,7 +259,7 @@ async def read_header(client: socket.socket) -> Header:
         begun += peeked
 
 
-async def _peek(client: socket.socket, most_bytes: int) -> bytes:
+async def peek(client: socket.socket, most_bytes: int) -> bytes:
     """Wait for bytes and return them unread, b"" at the end of the stream. Raises LeftEarly if it is reset."""
     loop = asyncio.get_running_loop()
     while True:

@@ -10,7 +10,8 @@ _RESERVED: Final = 128
 """Descriptors for other uses: the admin port (32 connections), files, Metadata."""
 _HELD_SHARE: Final = 16
 """One descriptor in so many may hold a connection that is refused for its rate."""
-
+_UNSORTED_SHARE: Final = 8
+"""One in so many may have a connection whose worker is not known yet."""
 
 _TURNED_AWAY_SHARE: Final = 4
 """Connections for brokers of other instances are held for less than a tenth of that time."""
@@ -22,6 +23,8 @@ class Capacity(NamedTuple):
     connections: int
     held: int
     """Sockets that are held unread until they are closed, for the rate of their address."""
+    unsorted: int
+    """With several workers at one port: connections whose worker is not known yet."""
 
 
 def raise_limit() -> int:
@@ -47,8 +50,10 @@ def capacity(settings: Settings, most_files: int) -> Capacity:
     ports = sum(len(ports.bound) for each in settings.listeners if each.brokers for ports in each.brokers.ranges)
     held = min(MOST_HELD, most_files // _HELD_SHARE)
     turned_away = 0 if settings.owners is None else turned_away_at_most(held)
+    shares_ports = settings.workers > 1 and any(each.broker_host is not None for each in settings.listeners)
+    unsorted = most_files // _UNSORTED_SHARE if shares_ports else 0
     taken = (
-        _RESERVED + turned_away + ports + 2 * len(settings.listeners) + held
+        _RESERVED + turned_away + ports + 2 * len(settings.listeners) + held + unsorted
     )  # a socket each, and a delayed connection
     most = (most_files - taken) // 2
     configured = {"limits.connections": settings.limits.connections}
@@ -63,4 +68,5 @@ def capacity(settings: Settings, most_files: int) -> Capacity:
             )
     if most < 1:
         raise OSError(f"a limit of {most_files} open files leaves no room for connections: raise it (ulimit -n)")
-    return Capacity(settings.limits.connections or most, held)
+    connections = settings.limits.connections or most
+    return Capacity(connections, held, min(unsorted, connections))

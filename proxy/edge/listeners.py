@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,13 +36,14 @@ from proxy.session.flow import CLIENT
 from proxy.session.session import Session
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
-from quotas.connections import counted_as
 from quotas.entities import ANONYMOUS
 
 if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice.listener")
+
+_Serve = Callable[[Arrival], Coroutine[object, object, None]]
 
 
 class _HeldError(Exception):
@@ -188,56 +189,58 @@ class Listener:
     # ------------------------------------------------------------------------------------------------- connections
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
-        deadline_s = now_s + self._admission.limits.authentication_timeout_s
-        counted_at = node_id
-        if node_id is None and self.settings.broker_host is None:
-            counted_at = self._broker_connector.next()
+        deadline_s = asyncio.get_running_loop().time() + self._admission.limits.authentication_timeout_s
+        is_bootstrap = node_id is None and self.settings.broker_host is None
+        counted_at = self._broker_connector.next() if is_bootstrap else node_id
         arrival = Arrival(client, peer, node_id, counted_at, deadline_s)
-        host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
-        if host and self._holds(arrival, host):
+        arrival.awaits_header = self._arrivals.is_load_balancer(peer)
+        self._admit(arrival)
+
+    def _admit(self, arrival: Arrival) -> None:
+        """Serve a connection, unless there are too many, or it is for another instance's broker."""
+        if not arrival.awaits_header and self._holds(arrival):
             return
-        if self._is_elsewhere(node_id) and not is_let_in(self._admission.owners):
+        if self._is_elsewhere(arrival.node_id) and not is_let_in(self._admission.owners):
             self._stats.connections[self.name, "not_owner"] += 1
-            self._admission.turned_away.hold(client, peer.host)
-            return
+            self._admission.turned_away.hold(arrival.client, arrival.peer.host)
+        elif self._keep(arrival, self._admission.slots, self._serve):
+            self._stats.connections[self.name, "accepted"] += 1
+
+    def _keep(self, arrival: Arrival, slots: ConnectionSlots, serve: _Serve) -> bool:
+        """Serve a connection until its deadline, if it gets a slot; return whether it does."""
+        now_s = asyncio.get_running_loop().time()
         try:
-            arrival.slot = self._admission.slots.enter(
-                host, counted_at, now_s, lambda error: self._crowd_out(arrival, error), self.name
+            arrival.slot = slots.enter(
+                arrival.host, arrival.counted_at, now_s, lambda error: self._crowd_out(arrival, error), self.name
             )
         except (FullError, ProtocolError) as error:
-            self._refuse(arrival, error)
-            return
-        self._stats.connections[self.name, "accepted"] += 1
+            arrival.client.close()
+            self._accounts.refused += 1
+            if isinstance(error, ProtocolError):
+                self._reject(arrival, error)
+            else:
+                self._stats.connections[self.name, error.outcome] += 1
+            return False
         self._stats.sessions[self.name] += 1
-        arrival.task = spawn(self._serve(arrival), "receive a client")
+        arrival.task = spawn(serve(arrival), "receive a client")
         arrival.task.add_done_callback(lambda task: self._over(arrival, task))
-        self._arriving.watch(arrival, deadline_s - now_s)
+        self._arriving.watch(arrival, arrival.deadline_s - now_s)
+        return True
 
     def _is_elsewhere(self, node_id: int | None) -> bool:
         """Whether another instance owns the broker of a port or a host name, or nobody knows who owns any broker."""
         owners = self._admission.owners
         return owners is not None and not (owners.are_known if node_id is None else owners.owns(node_id))
 
-    def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
-        arrival.client.close()
-        self._accounts.refused += 1
-        if isinstance(error, ProtocolError):
-            self._reject(arrival, error)
-        else:
-            self._stats.connections[self.name, error.outcome] += 1
-
-    def _holds(self, arrival: Arrival, host: str) -> bool:
+    def _holds(self, arrival: Arrival) -> bool:
         """Whether a client is refused for the rate of its address: its socket is then held unread, and closed later."""
-        gate, exempt = self._admission.gate, self._accounts.exemptions.covers_address(host)
+        gate, host = self._admission.gate, arrival.host
+        exempt = self._accounts.exemptions.covers_address(host)
         arrival.admitted_ms = gate.clock()
-        why = gate.refuses(self.name, host, arrival.counted_at, arrival.client, exempt=exempt)
-        if why is None:
-            return False
-        arrival.taken = True
-        self._held(arrival, why)
-        return True
+        if (why := gate.refuses(self.name, host, arrival.counted_at, arrival.client, exempt=exempt)) is not None:
+            arrival.taken = True
+            self._held(arrival, why)
+        return why is not None
 
     def _held(self, arrival: Arrival, why: str) -> None:
         arrival.is_dismissed = True
@@ -253,10 +256,9 @@ class Listener:
         broker = self._broker_connector.next() if arrival.node_id is None else arrival.node_id
         if broker is None:
             return False
-        gate, host = self._admission.gate, counted_as(arrival.peer.host)
+        gate, host = self._admission.gate, arrival.host
         exempt = self._accounts.exemptions.covers_address(host)
-        why = gate.refuses_at(self.name, host, broker, arrival.admitted_ms, end.abort, exempt=exempt)
-        if why is not None:
+        if (why := gate.refuses_at(self.name, host, broker, arrival.admitted_ms, end.abort, exempt=exempt)) is not None:
             end.pause_reading()
             self._held(arrival, why)
             return True
@@ -284,11 +286,12 @@ class Listener:
             self._reject(arrival, error)
         except (LeftEarly, _HeldError, OSError):
             pass
-        if arrival.session is not None and not arrival.session.closed:
-            session = arrival.session
-            if not await self._broker_connector.connect(session, arrival.slot, arrival.node_id, arrival.counted_at):
-                self._stats.connections[self.name, "broker_unreachable"] += 1
-                session.close()
+        session = arrival.session
+        if session is None or session.closed:
+            return
+        if not await self._broker_connector.connect(session, arrival.slot, arrival.node_id, arrival.counted_at):
+            self._stats.connections[self.name, "broker_unreachable"] += 1
+            session.close()
 
     def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
         """Release a connection whose task has ended, even one cancelled before it began."""
@@ -319,11 +322,10 @@ class Listener:
             self._stats.connections[self.name, "left_early"] += 1
         arrival.slot.descriptor_closed()
 
-    def _named(self, arrival: Arrival, peer: Address) -> None:
-        host = counted_as(peer.host)
-        if self._holds(arrival, host):
+    def _named(self, arrival: Arrival) -> None:
+        if self._holds(arrival):
             raise _HeldError
-        self._admission.slots.name(arrival.slot, host)
+        self._admission.slots.name(arrival.slot, arrival.host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
         if arrival in self._arriving.arriving:
@@ -390,8 +392,7 @@ class Listener:
             self._of_broker.pop(session, None)
             self._stats.sessions[self.name] -= 1
             self._broker_connector.forget(session)
-            deadline = self._deadlines.pop(session, None)
-            if deadline is not None:
+            if (deadline := self._deadlines.pop(session, None)) is not None:
                 deadline.cancel()
 
     def _reject(self, arrival: Arrival, error: ProtocolError) -> None:

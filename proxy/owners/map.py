@@ -118,6 +118,10 @@ class OwnersInForce:
         """Whether connections to the broker's port are accepted here: by one worker, also to turn them away."""
         return self.share is None or self.share.has(node_id)
 
+    def other_worker(self, node_id: int) -> int | None:
+        """Return the worker that accepts the connections for a broker; None if that is this one."""
+        return None if self.share is None or self.share.has(node_id) else self.share.worker_of(node_id)
+
     def elsewhere(self, listener: str, node_id: int) -> Address | None:
         """Return the advertised address of a broker at another instance that owns it; None if none is known to."""
         owner = self.owner(node_id)

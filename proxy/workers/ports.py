@@ -20,7 +20,10 @@ _MOST_SOCKETS: Final = 250
 """The kernel passes at most 253 in one message; a port has one for each address of its host."""
 
 At = tuple[str, int]
-"""Host and port, as in the settings."""
+"""Host and port, as in the settings; or ``TO_WORKER`` and the number of one."""
+
+TO_WORKER: Final = "to worker"
+"""Instead of a host: the two ends of the socket at which a worker receives connections that others accept."""
 
 
 class Ports:
@@ -39,8 +42,9 @@ class Ports:
     def keep(self, wanted: Collection[At]) -> None:
         """Close all other ports here; workers have closed theirs."""
         for at in self._bound.keys() - set(wanted):
-            for each in self._bound.pop(at):
-                each.close()
+            if at[0] != TO_WORKER or self._is_closed:
+                for each in self._bound.pop(at):
+                    each.close()
 
     def close(self) -> None:
         """Close all ports here, and bind no more."""
@@ -77,8 +81,15 @@ class Ports:
         if self._is_closed:
             raise OSError("the proxy is stopping")
         if at not in self._bound:
-            self._bound[at] = self._bind(*at)
+            self._bound[at] = self._bind(*at) if at[0] != TO_WORKER else _pair()
         return self._bound[at]
+
+
+def _pair() -> list[socket.socket]:
+    pair = list(socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    for each in pair:
+        each.setblocking(False)
+    return pair
 
 
 class PortsOfSupervisor:

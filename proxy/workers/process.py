@@ -7,8 +7,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -16,14 +17,19 @@ import structlog
 
 from config.settings import Log, Mode, Settings
 from proxy.brokers.known_brokers import KnownBrokers
+from proxy.edge.connection_slots import slots_of
+from proxy.edge.descriptors import capacity, raise_limit
+from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind_bootstrap
+from proxy.edge.passing import Passing
+from proxy.edge.shared_listener import SharedListener
 from proxy.owners.map import OwnersMap, Share
 from proxy.runtime import logs, loop
 from proxy.runtime.tasks import on_loop_error, on_signal
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import Channel
-from proxy.workers.ports import PortsOfSupervisor
+from proxy.workers.ports import TO_WORKER, PortsOfSupervisor
 from quotas.policy import Policy
 
 log = structlog.get_logger("sluice.worker")
@@ -108,6 +114,7 @@ class WorkerProcess:
         self._number, self._settings = number, share_of_limits(in_force.settings)
         ask = self._ask if in_force.answers_clients else None
         self._worker = Worker(self._settings, self._ports.bind, ask, self._share(in_force.placed))
+        self._worker.at_hosts = self._at_hosts()
         self.own(in_force.owners, in_force.fenced, in_force.placed)
         await self._worker.apply(in_force.policy)
         await self._worker.set_mode(in_force.mode)
@@ -135,6 +142,14 @@ class WorkerProcess:
         """Stop, as ``Worker.stop``; the process ends when the channel is closed."""
         self._begun.clear()
         return await self._worker.stop()
+
+    def _at_hosts(self) -> Callable[..., Listener]:
+        """Return the class of listeners whose port all workers share."""
+        if all(each.broker_host is None for each in self._settings.listeners):
+            return Listener
+        channels = [self._ports.bind(TO_WORKER, number) for number in range(self._settings.workers)]
+        unsorted = slots_of(self._settings, capacity(self._settings, raise_limit()).unsorted)
+        return partial(SharedListener, Passing(self._number, channels), unsorted)
 
     def _share(self, placed: Mapping[int, int]) -> Share:
         return Share(self._number, self._settings.workers, placed)

@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from config.brokers import parse_broker_ports
 from config.cluster import Route
@@ -16,8 +17,10 @@ from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import bind, bind_bootstrap
+from proxy.edge.passing import Passing
 from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
+from proxy.edge.shared_listener import SharedListener
 from proxy.edge.stats import Stats
 from proxy.edge.turned_away import TurnedAway
 from proxy.identity.certificates.distinguished_name import rfc2253
@@ -40,7 +43,8 @@ class Front:
     """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none.
 
     ``limits`` are those of ``Limits`` by their names in Python, ``settings`` further settings of the listener, None for
-    none; with ``broker_host`` brokers have no ports. Connection rates go by the clock of ``play.loop``; those of IP
+    none; with ``broker_host`` brokers have no ports. With ``passing``, other workers share the bootstrap port, and
+    ``unsorted`` connections may have no worker yet. Connection rates go by the clock of ``play.loop``; those of IP
     addresses are set by ``policy``.
     """
 
@@ -58,6 +62,8 @@ class Front:
         policy: Policy = Policy(),  # noqa: B008  frozen
         mode: str = "enforce",
         owners: OwnersInForce | None = None,
+        passing: Passing | None = None,
+        unsorted: int = 10,
         **settings: object,
     ) -> None:
         self.stats = Stats()
@@ -89,7 +95,11 @@ class Front:
             self.slots, self.gate, self.limits, self.stats, rejections, bind, self.turned_away, owners
         )
         self._settings = ListenerSettings.model_validate(fixed | given)
-        self.listener = Listener(
+        self.unsorted = ConnectionSlots(
+            most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}
+        )
+        kind: Callable[..., Listener] = Listener if passing is None else partial(SharedListener, passing, self.unsorted)
+        self.listener = kind(
             self._settings,
             self.cluster,
             self.play.worker,
@@ -120,10 +130,14 @@ class Front:
 
 @asynccontextmanager
 async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]:
-    """Options are those of ``Front``; with ``known=False`` the brokers are not asked who they are."""
+    """Options are those of ``Front``; with ``known=False`` the brokers are not asked who they are, and with
+    ``is_open=False`` the bootstrap port is not open.
+    """
     known = options.pop("known", True)
+    is_open = options.pop("is_open", True)
     front = Front([broker.port for broker in brokers] or [1], **options)  # type: ignore[arg-type]  # see above
-    front.open_bootstrap()
+    if is_open:
+        front.open_bootstrap()
     if known:
         await front.cluster.refresh()
     try:

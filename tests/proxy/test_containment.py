@@ -66,6 +66,9 @@ ELSEWHERE = {
     "look after the workers": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "start a worker again": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "hand a port to a worker": "workers/test_faults.py::test_a_port_that_cannot_be_handed_over_is_asked_for_again",
+    "receive connections of other workers": (
+        "edge/test_shared_listener.py::test_after_a_message_that_cannot_be_read_others_are_received"
+    ),
     "answer a call": "workers/test_channel.py::test_an_answer_that_cannot_be_sent_is_noted_where_it_is",
     "serve a worker's calls": "workers/test_faults.py::test_a_worker_whose_calls_cannot_be_served_is_started_again",
     "start a process": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
@@ -116,8 +119,8 @@ async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -
     loops = ((file, node) for file, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.While))
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
-    # It has a deadline; every error is another try; it is a thread that only writes.
-    assert found == {"edge/drain.py", "usage/shipping.py", "runtime/log_lines.py"}
+    # Two have a deadline; every error is another try; it is a thread that only writes.
+    assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"}
 
 
 async def test_every_place_has_its_fault_here() -> None:

@@ -26,8 +26,20 @@ def settings(folder: Path, limits: str = "{}", of_listener: str = "{}") -> Setti
 
 def test_all_that_fit(tmp_path: Path) -> None:
     """128 for what else there is, ten ports, a bootstrap port, one connection that waits, 64 that are held."""
-    assert capacity(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64)
+    assert capacity(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64, 0)
     assert capacity(settings(tmp_path), 1_000_000).held == MOST_HELD
+
+
+def test_workers_at_one_port_leave_room_for_connections_whose_worker_is_not_known(tmp_path: Path) -> None:
+    two = {"workers": 2}
+    at_port = settings(tmp_path)
+    (listener,) = at_port.listeners
+    hosts = {"listeners": (listener.model_copy(update={"brokers": None, "broker_host": "b{node_id}.test"}),)}
+    assert capacity(at_port.model_copy(update=two), 1024).unsorted == 0
+    assert capacity(at_port.model_copy(update=hosts), 1024).unsorted == 0
+    assert capacity(at_port.model_copy(update=two | hosts), 1024) == ((1024 - 128 - 2 - 64 - 128) // 2, 64, 128)
+    few = {"limits": at_port.limits.model_copy(update={"connections": 20})}
+    assert capacity(at_port.model_copy(update=two | hosts | few), 1024).unsorted == 20
 
 
 def test_what_is_configured_if_it_fits(tmp_path: Path) -> None:
