@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice.listener")
-
 _Serve = Callable[[Arrival], Coroutine[object, object, None]]
 
 
