@@ -103,7 +103,7 @@ def shared(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> I
         "tls": {"certificate": str(server.certificate), "key": str(server.key)},
     }
     listeners = {"NAMES": names, "BALANCED": {**names, "proxy_protocol": {"networks": [f"{BALANCER}/32"]}}}
-    settings = {"workers": 2, "cluster": {"refresh": "1s"}, "limits": {"authentication_timeout": "5s"}}
+    settings = {"workers": 2, "cluster": {"refresh": "1s"}, "limits": {"authentication_timeout": "10s"}}
     with SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=settings, listeners=listeners) as sluice:
 
         def placed() -> dict[int, int]:
@@ -213,7 +213,11 @@ def test_half_hellos_cost_no_one_anything_and_end_at_the_deadline(shared: Shared
     def sessions() -> float:
         return shared.sluice.metrics().value("sluice_sessions", listener="NAMES")
 
+    def late() -> float:
+        return shared.sluice.metrics().value("sluice_frames_rejected_total", cause="authentication_timeout")
+
     wait_until(lambda: sessions() == 0, "earlier sessions ended")
+    before = late()
     with ExitStack() as stack:
         halves = []
         for _ in range(200):
@@ -229,8 +233,7 @@ def test_half_hellos_cost_no_one_anything_and_end_at_the_deadline(shared: Shared
             with suppress(ConnectionError):
                 assert half.recv(1) == b""
     wait_until(lambda: sessions() == 0, "all ended")
-    rejected = shared.sluice.metrics().value("sluice_frames_rejected_total", cause="authentication_timeout")
-    assert rejected == len(halves)
+    assert late() == before + len(halves)
 
 
 def test_while_a_worker_is_killed_its_clients_wait_and_others_are_served(shared: Shared) -> None:
