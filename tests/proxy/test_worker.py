@@ -6,6 +6,7 @@ import pickle
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from inspect import isfunction
 from pathlib import Path
 from typing import TypeVar
 
@@ -125,7 +126,7 @@ class Elsewhere(Worker):
 
 
 async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    public = {name for name, each in vars(Worker).items() if callable(each) and not name.startswith("_")}
+    public = {name for name, each in vars(Worker).items() if isfunction(each) and not name.startswith("_")}
     assert public - vars(Elsewhere).keys() == {"reload_certificates", "end"}  # which take nothing and give nothing
     monkeypatch.setattr(supervisor, "Worker", Elsewhere)
     CROSSED.clear()

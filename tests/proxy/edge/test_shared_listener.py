@@ -4,7 +4,7 @@ import asyncio
 import pickle
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -41,6 +41,12 @@ V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9092\r\n"
 V2 = V2_SIGNATURE + b"\x21\x11\0\x0f" + bytes([192, 0, 2, 7, 198, 51, 100, 1]) + b"\xdc\x04\x23\x84" + b"\x04\0\0"
 HALF = b"\x16\x03\x01\1\0\1"
 ANSWER = b"\0\0\0\7" + bytes(4)
+
+
+@pytest.fixture(autouse=True)
+def _without_faults() -> Iterator[None]:
+    yield
+    assert counts == {}
 
 
 @dataclass
