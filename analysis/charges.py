@@ -2,7 +2,8 @@
 
 No other module of gold has a case for a kind, a cap or an address. The columns are:
 
-    date, hour, time, interval_ms, cluster, instance, broker, listener, user, client_id, ip, mode, exempt
+    date, hour, time, interval_ms, cluster, instance, broker, listener, user, client_id, ip, mode, exempt,
+    owned
     kind         produce, fetch, request, mutation, connection
     role         quota: the one that won; cap: enforced besides it; shadow: measured, not enforced
     rule         as in usage records; null: no limit was in force, or it was in shadow
@@ -11,7 +12,8 @@ No other module of gold has a case for a kind, a cap or an address. The columns 
     per_used     the limit's units times seconds for one of ``used``
     requests, throttled, throttle_ms, muted_ms
     window_ms    the window of enforcement
-    counter      its number; one for each instance, broker and rule, or without a rule for each client
+    counter      its number; one for each instance, broker and rule, or without a rule for each client; if brokers have
+                 owners, one for all instances: a broker's counters are where its owner is
 """
 
 from collections.abc import Collection, Iterable
@@ -27,7 +29,7 @@ Present = tuple[QuotaKind, str]
 KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
 """The kinds with columns in usage records."""
 
-_SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt"
+_SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt, owned"
 BYTES: Final = ", ".join(f"'{kind.row.word}'" for kind in KINDS if kind.row.unit is kinds.BYTES)
 """The kinds that count bytes."""
 MUTED_MS: Final = " + ".join(kind.row.columns.muted_ms for kind in KINDS)
@@ -43,7 +45,7 @@ _NAME: Final = rf"(?:{_QUOTED}|[^,;]*)"
 _TELLS_USER: Final = """(rule IS NULL OR rule LIKE 'user=%' OR rule LIKE 'cap user=%')"""
 _TELLS_CLIENT: Final = f"""(rule IS NULL OR rule LIKE '%client-id%' AND
     rule RLIKE R"^(cap )?(user(-group)?={_NAME}, )?client-id(=|-prefix={_NAME}, shared=false$)")"""
-COUNTER: Final = f"""xxhash64(kind, cluster, instance, broker, rule, IF({_TELLS_USER}, user, NULL),
+COUNTER: Final = f"""xxhash64(kind, cluster, IF(owned = 1, NULL, instance), broker, rule, IF({_TELLS_USER}, user, NULL),
     IF({_TELLS_CLIENT}, client_id, NULL), IF(kind = 'connection', ip, NULL))"""
 UNIT_USER: Final = f"""CASE WHEN kind = 'connection' THEN concat('ip:', ip) WHEN {_TELLS_USER} THEN user
     WHEN rule LIKE '%user-group=%' THEN concat('group:', regexp_extract(rule, R"user-group=({_NAME})", 1)) END"""

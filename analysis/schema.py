@@ -143,6 +143,7 @@ FIELDS: Final = (
     Column("controller_samples", SMALL, missing=11, least=1, most=1000),
     Column("controller_sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
     Column("dropped_documents", COUNT, most=2**53),
+    Column("owned", SMALL, most=1),
 )
 """The head of a document, without TIME_MS, which is repeated in its rows. Fields with ``missing`` None are required."""
 

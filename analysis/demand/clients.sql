@@ -1,13 +1,15 @@
 -- Clients on brokers, with their use by kind, and the counters that measured it; without exempt clients and addresses.
 
--- One proxy at a time had a broker if the times of any two proxies overlap by a moment at most.
+-- One proxy at a time had a broker if the times of any two proxies overlap by a moment at most, or if they are its owners,
+-- one after the other, with one counter: another one may have answered questions meanwhile.
 CREATE OR REPLACE TEMP TABLE held AS
 SELECT cluster, broker, instance, min(begin_ms) AS begin_ms, max(end_ms) AS end_ms, 2 * max(interval_ms) AS moment_ms
 FROM client WHERE "user" IS NOT NULL GROUP BY cluster, broker, instance, begin_ms // 86_400_000;
 
 CREATE OR REPLACE TEMP TABLE several AS
 SELECT DISTINCT cluster, broker FROM held a JOIN held b USING (cluster, broker)
-WHERE a.instance <> b.instance AND least(a.end_ms, b.end_ms) - greatest(a.begin_ms, b.begin_ms) > a.moment_ms;
+WHERE a.instance <> b.instance AND least(a.end_ms, b.end_ms) - greatest(a.begin_ms, b.begin_ms) > a.moment_ms
+EXCEPT SELECT cluster, broker FROM charged WHERE broker >= 0 GROUP BY cluster, broker, counter HAVING count(DISTINCT instance) > 1;
 
 -- Second 0 of a proxy begins with an interval of its own, and within a second of the period's begin.
 CREATE OR REPLACE TEMP TABLE origins AS

@@ -95,7 +95,7 @@ class ConnectionGate:
         """
         now_ms = self.clock()
         throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._counts and not exempt else 0
-        self._note(listener, ip, now_ms, throttle_ms, exempt=exempt)
+        self._note(listener, ip, broker, now_ms, throttle_ms, exempt=exempt)
         return self._refused(listener, ip, throttle_ms, client.close)
 
     def refuses_at(
@@ -109,16 +109,24 @@ class ConnectionGate:
         now_ms = self.clock()
         throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
         if throttle_ms > 0:
-            self._note(listener, ip, now_ms, throttle_ms, attempts=0)
+            self._note(listener, ip, broker, now_ms, throttle_ms, attempts=0)
         return self._refused(listener, ip, throttle_ms, close)
 
     def _note(
-        self, listener: str, ip: str, now_ms: int, throttle_ms: int, *, exempt: bool = False, attempts: int = 1
+        self,
+        listener: str,
+        ip: str,
+        broker: int | None,
+        now_ms: int,
+        throttle_ms: int,
+        *,
+        exempt: bool = False,
+        attempts: int = 1,
     ) -> None:
         if self._addresses is not None:
             limit, entity = (None, None) if exempt else self._rates.limit_of(ip)
             self._addresses.note(
-                listener, ip, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
+                listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
             )
 
     def _refused(self, listener: str, ip: str, throttle_ms: int, close: Callable[[], None]) -> str | None:

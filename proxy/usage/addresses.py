@@ -29,12 +29,14 @@ NOTHING: Final = (0, None, None, 0, 0, 0, 0, 0)
 
 
 class AddressRow(NamedTuple):
-    """A row of usage records: connections of one address (or of all the others) to one listener in an interval, or,
-    without an address, the accept waits of a listener.
+    """A row of usage records: connections of one address (or of all the others) to one broker through one listener in
+    an interval, or, without an address, the accept waits of a listener.
     """
 
     listener: str
     ip: str | None
+    broker: int
+    """Node id; -1: not known when the connection was accepted, and for all the others together."""
     exempt: bool
     figures: tuple[object, ...]
     """In the order of COLUMNS."""
@@ -43,6 +45,7 @@ class AddressRow(NamedTuple):
 class _Key(NamedTuple):
     listener: str
     ip: str
+    broker: int
     exempt: bool
 
 
@@ -84,6 +87,7 @@ class Addresses:
         self,
         listener: str,
         ip: str,
+        broker: int | None,
         now_ms: int,
         limit: float | None = None,
         rule: Entity | None = None,
@@ -95,12 +99,12 @@ class Addresses:
         """Count an attempt to connect. With ``throttle_ms`` above 0 it is refused and held for that time. ``attempts``
         0: it has been counted, and is refused after all.
         """
-        key = _Key(listener, ip, exempt)
+        key = _Key(listener, ip, -1 if broker is None else broker, exempt)
         address = self._addresses.get(key)
         if address is None:
             named = rule is not None and rule.ip is not Default.DEFAULT
             if len(self._addresses) >= MOST_COUNTED and not named:
-                key = key._replace(ip=OTHERS)
+                key = key._replace(ip=OTHERS, broker=-1)
                 limit = rule = None
             address = self._addresses.setdefault(key, _Address())
         address.attempts += attempts
@@ -130,14 +134,14 @@ class Addresses:
                 rule = None if address.rule is None else address.rule.describe()
                 yield AddressRow(*key, (address.attempts, address.limit, rule, *figures, 0, 0))
             else:
-                sums = rest.setdefault(key._replace(ip=OTHERS), [0] * 4)
+                sums = rest.setdefault(key._replace(ip=OTHERS, broker=-1), [0] * 4)
                 for index, figure in enumerate((address.attempts, *figures)):
                     sums[index] += figure
         for key, (attempts, *sums) in rest.items():
             yield AddressRow(*key, (attempts, None, None, *sums, 0, 0))
         waits, self._waits = self._waits, {}
         for listener, sums in waits.items():
-            yield AddressRow(listener, None, False, (*NOTHING[:-2], *sums))
+            yield AddressRow(listener, None, -1, False, (*NOTHING[:-2], *sums))
 
     def _hold_on(self, key: _Key, address: _Address) -> None:
         """Carry a mute that is not over into the next interval, which counts the rest of it."""

@@ -35,6 +35,8 @@ class Origin:
     window: Window
     controller_window: Window = KAFKAS
     """The window of controller mutations; written only if it differs from Kafka's default."""
+    owned: bool = False
+    """Whether each broker has one owner among the instances, which counts for it; written only if so."""
 
 
 class Documents:
@@ -76,6 +78,8 @@ class Documents:
         }
         if worker is not None:
             document["worker"] = worker
+        if origin.owned:
+            document["owned"] = 1
         if origin.controller_window != KAFKAS:
             document["controller_samples"] = origin.controller_window.samples
             document["controller_sample_ms"] = origin.controller_window.size_ms

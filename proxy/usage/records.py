@@ -108,7 +108,7 @@ class Recorder:
     def _refused(self) -> Iterator[Row]:
         for name, listener in self._listeners:
             if listener.refused:
-                yield _of_nobody(name, listener.refused)
+                yield _of_nobody(name, refused=listener.refused)
                 listener.refused = 0
 
     def _look_up_limits(self, meter: Meter) -> None:
@@ -160,10 +160,10 @@ class Recorder:
         }
 
 
-def _of_nobody(listener: str, refused: int = 0) -> Row:
+def _of_nobody(listener: str, broker: int = -1, refused: int = 0) -> Row:
     """Return a row of connections whose client is unknown."""
     row: list[object] = [0] * len(COLUMNS)
-    row[:4] = listener, -1, None, None
+    row[:4] = listener, broker, None, None
     row[_REFUSED] = refused
     for column in _NULL:
         row[column] = None
@@ -206,7 +206,7 @@ class _Page:
         if address.exempt:
             self._exempt.add(len(self.rows))
         self._addresses[len(self.rows)] = address
-        self.rows.append(_of_nobody(address.listener))
+        self.rows.append(_of_nobody(address.listener, address.broker))
         self.name_bytes += sum(
             _json_bytes(name) for name in (address.listener, address.ip, address.figures[2]) if isinstance(name, str)
         )

@@ -38,7 +38,15 @@ class UsageService:
             Window(each.samples, each.size_ms) for each in (settings.quotas.window, settings.quotas.controller_window)
         )
         documents = self._documents = Documents(
-            Origin(settings.cluster.name, instance, settings.quotas.mode, window, controller), self._dropped
+            Origin(
+                settings.cluster.name,
+                instance,
+                settings.quotas.mode,
+                window,
+                controller,
+                owned=settings.owners is not None,
+            ),
+            self._dropped,
         )
 
         async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:

@@ -41,6 +41,7 @@ def document(seq: int, rows: Sequence[Row], *, second: float | None = None, **fi
         "controller_sample_ms": 1000,
         "dropped_documents": 0,
         "dropped_rows": 0,
+        "owned": 0,
         "rows": {column.name: [row[column.name] for row in rows] for column in COLUMNS},
         **fields,
     }

@@ -48,6 +48,17 @@ def moved() -> list[Load]:
     return [Load("alice", "over", first), Load("alice", "over", then, instance="edge-2")]
 
 
+def drained() -> list[Load]:
+    """Two proxies have a broker one after the other, and for twenty seconds both; the first is asked all the time."""
+    first, then = USE.copy(), USE.copy()
+    first[150:], then[:130] = 0, 0
+    return [
+        Load("alice", "over", first),
+        Load("alice", "over", then, instance="edge-2"),
+        Load("alice", "asks", np.full(SECONDS, 100.0)),
+    ]
+
+
 def held_up(limit: float, **fields: Any) -> tuple[Load, Floats, Shape]:
     """What a client recorded that wanted 0.8 MB/s in the mean, and had ``limit``: under 0.9 MB/s it gets all of it."""
     shape = Shape(request_bytes=10_000, peak_bytes_per_s=50e6)
@@ -94,6 +105,8 @@ def recordings() -> dict[str, Iterable[Document]]:
     return {
         "shifted": documents(LOADS, phases_ms={"edge-1": 137, "edge-2": 904}),
         "moved": documents(moved()),
+        "drained": documents(drained()),
+        "drained by owners": documents(drained(), owned=1),
         "held": documents([held_up(0.9 * MB)[0], CLOCK]),
         "changed": changed(),
         "changed in shadow": changed(mode="shadow"),

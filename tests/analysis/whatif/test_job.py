@@ -31,6 +31,7 @@ from tests.analysis.whatif.recorded import (
     MODES,
     SECONDS,
     USE,
+    drained,
     held_up,
     recordings,
     workloads,
@@ -167,6 +168,21 @@ def test_one_proxy_at_a_time_is_one_counter(asked: Asked) -> None:
     whole = replayed(Load("alice", "over", USE).demand, [MB])
     assert row["throttled_s"] == pytest.approx(whole.throttled_s[0, 0], abs=1)
     assert row["recorded_bytes"] == np.floor(USE).sum()
+
+
+def test_owners_one_after_the_other_are_one_counter_and_proxies_beside_each_other_two(asked: Asked) -> None:
+    """A document says whether brokers have owners: the same rows are of one counter, or each proxy has its own."""
+    per_user = Policy({EACH_USER: {PRODUCE: MB}})
+    ((unit, row),) = by_unit(asked("drained by owners", per_user)).items()
+    assert unit == ("", 1, PRODUCE.value, "alice", "")
+    loads = drained()
+    sent = np.floor(loads[0].sent_bytes) + np.floor(loads[1].sent_bytes) + np.floor(loads[2].sent_bytes)
+    whole = replayed(Load("alice", "all", sent).demand, [MB])
+    assert row["recorded_bytes"] == sent.sum()
+    assert row["throttled_s"] == pytest.approx(whole.throttled_s[0, 0], abs=1)
+    assert by_unit(asked("drained", per_user)).keys() == {
+        (instance, 1, PRODUCE.value, "alice", "") for instance in ("edge-1", "edge-2")
+    }
 
 
 def test_what_is_not_replayed_is_left_out_and_said(recorded: str) -> None:
