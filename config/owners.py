@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -179,6 +179,17 @@ class Owners(Section):
         True,
         description="Whether each instance asks the next one on its admin port, and has it replaced at once if its "
         "process is gone; otherwise after `session`. `admin.bind` has to be an address that the other instances reach.",
+    )
+    before_first: Literal["wait", "serve"] = Field(
+        "wait",
+        description="With `group`, before owners are known for the first time, that is if no coordinator answers at "
+        "the start: `wait` serves nobody, `serve` serves all brokers, as every other instance then does too.",
+    )
+    when_cut_off: Literal["serve", "stop"] = Field(
+        "serve",
+        description="With `group`, once the coordinator has not answered for longer than `session`: `serve` goes on "
+        "with the last owners, `stop` owns nothing until it answers again. `stop` rules out two owners of a broker, "
+        "and serves nobody while no instance reaches the coordinator.",
     )
     fixed: Fixed | None = Field(
         None,

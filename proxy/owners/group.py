@@ -39,6 +39,8 @@ class OwnersGroup:
             owners.weight,
             {each.name: EndpointMessage.of(each.endpoint) for each in settings.listeners},
             probe_address(settings) if owners.probe else None,
+            serves_alone=owners.before_first == "serve",
+            stops_cut_off=owners.when_cut_off == "stop",
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
         self._member = GroupMember(membership, coordinator, brokers, load, own)

@@ -137,10 +137,14 @@ class OwnersInForce:
 
 
 def owners_of(settings: Owners | None, share: Share | None = None) -> OwnersInForce:
-    """Return the owners in the settings of an instance, as loaded; nobody yet if they are elected."""
+    """Return the owners in the settings of an instance, as loaded. If they are elected: nobody yet, or all brokers are
+    its own (``before_first``).
+    """
     if settings is None:
         return OwnersInForce("", EVERYTHING, share=share)
-    assert settings.instance is not None  # noqa: S101  for mypy: the loader fills it in
-    return OwnersInForce(
-        settings.instance, None if settings.fixed is None else fixed_map(settings.fixed), settings.group, share
-    )
+    name = settings.instance
+    assert name is not None  # noqa: S101  for mypy: the loader fills it in
+    in_force = None if settings.fixed is None else fixed_map(settings.fixed)
+    if in_force is None and settings.before_first == "serve":
+        in_force = OwnersMap((), {}, (name,))
+    return OwnersInForce(name, in_force, settings.group, share)

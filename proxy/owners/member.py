@@ -78,6 +78,7 @@ class GroupMember:
         self._changing = asyncio.Lock()
         self._jobs: list[asyncio.Task[None]] = []
         self._gained = self._lost = 0
+        self._has_stopped = False  # cut off (Membership.stops_cut_off)
         self._retry_s = _RETRY_S
         self.map: MapMessage | None = None
         self.state = State.ALONE
@@ -145,7 +146,9 @@ class GroupMember:
     @property
     def why_not_ready(self) -> str | None:
         """Why clients should not come here; None if they may."""
-        if self.map is None or self.state is State.FENCED:
+        if self.map is None and self._me.serves_alone:
+            return None
+        if self.map is None or self._has_stopped or self.state is State.FENCED:
             return f"owners: {self.error}"
         more_instances = len(self.map.members) > len(self.map.owners)
         if self._weight == 0 or more_instances or self._me.instance in self.map.owners.values():
@@ -169,6 +172,8 @@ class GroupMember:
             await job()
         except NoCoordinatorError as error:
             self._change(State.ALONE if self.map is None else State.FROZEN, f"no coordinator: {error}")
+            if self._me.stops_cut_off and monotonic_s() - self._answered_s > self._me.session_s:
+                self._stop(stops=True)
         except NotAllowedError as error:
             self._retry_s = _NOT_ALLOWED_S
             self._fence(str(error))
@@ -193,6 +198,7 @@ class GroupMember:
             case GroupError.NONE:
                 self._answered_s = monotonic_s()
                 self._change(State.MEMBER, None)
+                self._stop(stops=False)
                 if await self._has_to_place() or self._has_other_load():
                     await self._join()
             case GroupError.REBALANCE_IN_PROGRESS:
@@ -209,6 +215,12 @@ class GroupMember:
                 await self._coordinator.forget()
                 raise NoCoordinatorError(f"Heartbeat is answered with error {error}")
 
+    def _stop(self, *, stops: bool) -> None:
+        """Own nothing, or again what the map says."""
+        if self.map is not None and stops is not self._has_stopped:
+            self._has_stopped = stops
+            self._own(self.map.owners_map, stops)
+
     def _replaced(self, error: int) -> None:
         """Own nothing from now on: others own the brokers of this instance."""
         if error == GroupError.UNKNOWN_MEMBER_ID:
@@ -222,7 +234,7 @@ class GroupMember:
             self._change(State.ALONE, error)
             return
         self._change(State.FENCED, error)
-        self._own(_owners_map(self.map), True)
+        self._own(self.map.owners_map, True)
 
     async def _join(self) -> None:
         """Join, and take the map. Raises NoCoordinatorError, NotAllowedError, MessageError."""
@@ -271,7 +283,8 @@ class GroupMember:
                 said = "owners.session is not within group.min.session.timeout.ms and group.max.session.timeout.ms"
                 raise NotAllowedError(f"{said} of the brokers: write one that is")
             case GroupError.INCONSISTENT_GROUP_PROTOCOL:
-                raise NotAllowedError(f"group {self._me.group} is in use by others: write a name of its own")
+                said = "is in use by others, or by instances of another version: write a name of its own"
+                raise NotAllowedError(f"group {self._me.group} {said}")
             case GroupError.INVALID_GROUP_ID | GroupError.GROUP_MAX_SIZE_REACHED:
                 raise NotAllowedError(f"group {self._me.group} is refused with error {error}")
             case _:
@@ -316,7 +329,8 @@ class GroupMember:
         if own is None or own.boot != me.boot:
             raise NotAllowedError(f"another instance has the name {me.instance}: give each its own, in owners.instance")
         self._change(State.MEMBER, None)
-        self._own(_owners_map(taken), False)
+        self._has_stopped = False
+        self._own(taken.owners_map, False)
         mine, were = ({n for n, o in m.owners.items() if o == me.instance} if m else set() for m in (taken, before))
         self._gained += len(mine - were)
         self._lost += len(were - mine)
@@ -384,15 +398,3 @@ class GroupMember:
             return read_error(await self._coordinator.ask_apart(asked))
         except NoCoordinatorError:
             return -1
-
-
-def _owners_map(message: MapMessage) -> OwnersMap:
-    able = tuple(name for name, each in message.members.items() if each.weight > 0) or tuple(message.members)
-    return OwnersMap(
-        tuple((range(node_id, node_id + 1), owner) for node_id, owner in sorted(message.owners.items())),
-        {
-            name: {listener: place.endpoint for listener, place in each.endpoints.items()}
-            for name, each in message.members.items()
-        },
-        tuple(sorted(able)),
-    )

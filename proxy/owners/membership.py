@@ -34,6 +34,10 @@ class Membership:
     places: dict[str, EndpointMessage]
     """Its addresses, by listener."""
     probe: Address | None
+    serves_alone: bool = False
+    """Whether all brokers are served here before a map is known."""
+    stops_cut_off: bool = False
+    """Whether nothing is owned once the coordinator has not answered for a session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from config.brokers import BrokerPorts, BrokerRange, Endpoint
+from proxy.owners.map import OwnersMap
 
 _VERSION: Final = b"\1"
 _SIGNATURE_BYTES: Final = 32
@@ -141,3 +142,15 @@ class MapMessage(_Message):
     """By instance."""
     ids: Mapping[Text, Text]
     """Member ids, by instance."""
+
+    @property
+    def owners_map(self) -> OwnersMap:
+        able = tuple(name for name, each in self.members.items() if each.weight > 0) or tuple(self.members)
+        return OwnersMap(
+            tuple((range(node_id, node_id + 1), owner) for node_id, owner in sorted(self.owners.items())),
+            {
+                name: {listener: place.endpoint for listener, place in each.endpoints.items()}
+                for name, each in self.members.items()
+            },
+            tuple(sorted(able)),
+        )

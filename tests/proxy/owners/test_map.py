@@ -3,6 +3,7 @@
 from collections import Counter
 
 from config.brokers import Endpoint
+from config.owners import Owners
 from proxy.owners.assignment import share_out
 from proxy.owners.map import EVERYTHING, OwnersInForce, OwnersMap, Share, owners_of
 
@@ -65,3 +66,12 @@ def test_brokers_are_shared_out_by_load_the_heaviest_first_and_stay() -> None:
     assert placed == {1: "0", 2: "1", 3: "1", 4: "0"}
     assert share_out(workers, placed, load, [*load, 5]) == {**placed, 5: "0"}
     assert Counter(share_out(workers, {}, {}, range(5)).values()) == {"0": 3, "1": 2}
+
+
+def test_before_owners_are_elected_an_instance_has_no_broker_or_all() -> None:
+    group = {"instance": "here", "group": "g", "secret_file": "secret"}
+    waits, serves = (owners_of(Owners.model_validate(group | more)) for more in ({}, {"before_first": "serve"}))
+    assert (waits.owns(1), waits.are_known) == (False, False)
+    assert (serves.owns(1), serves.are_known, serves.elsewhere("A", 1)) == (True, True, None)
+    serves.replace(MAP)
+    assert [serves.owns(node_id) for node_id in (0, 3)] == [True, False]

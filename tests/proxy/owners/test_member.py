@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,12 +91,12 @@ class FakeCoordinator:
 class Seen:
     """What a member has put in force."""
 
-    def __init__(self, brokers: tuple[int, ...] = (1, 2, 3)) -> None:
+    def __init__(self, brokers: tuple[int, ...] = (1, 2, 3), me: Membership = ME) -> None:
         self.coordinator = FakeCoordinator()
         self.maps: list[tuple[OwnersMap | None, bool]] = []
         self.brokers = list(brokers)
         self.load: dict[int, float] = {}
-        self.member = GroupMember(ME, self.coordinator, self._known, lambda: self.load, self._own)  # type: ignore[arg-type]  # a fake
+        self.member = GroupMember(me, self.coordinator, self._known, lambda: self.load, self._own)  # type: ignore[arg-type]  # a fake
 
     async def _known(self) -> list[int]:
         return self.brokers
@@ -136,6 +137,32 @@ async def test_alone_it_owns_all_and_with_another_half(seen: Seen) -> None:
     assert (len(seen.owned), seen.member.status.lost, seen.member.status.gained) == (2, 1, 3)
     assert seen.coordinator.said is not None
     assert (seen.coordinator.said.owned, seen.coordinator.said.epoch) == ((1, 2, 3), 2)
+
+
+async def test_cut_off_for_longer_than_a_session_it_stops_if_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Seen(me=replace(ME, stops_cut_off=True))
+    await seen.member._step()
+    seen.coordinator.silent = True
+    await seen.member._step()
+    assert (seen.member.state, seen.owned) == (State.FROZEN, {1, 2, 3})
+    now_s = monotonic_s()
+    monkeypatch.setattr(module, "monotonic_s", lambda: now_s + 6.1)
+    for _ in range(2):
+        await seen.member._step()
+    assert (seen.member.state, seen.owned, len(seen.maps)) == (State.FROZEN, set(), 2)
+    assert "no coordinator: nobody answers" in str(seen.member.why_not_ready)
+    seen.coordinator.silent = False
+    await seen.member._step()
+    assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (State.MEMBER, {1, 2, 3}, None)
+
+
+async def test_before_the_first_map_it_is_ready_if_it_serves_alone() -> None:
+    seen = Seen(me=replace(ME, serves_alone=True))
+    seen.coordinator.silent = True
+    await seen.member._step()
+    assert (seen.member.state, seen.maps, seen.member.why_not_ready) == (State.ALONE, [], None)
 
 
 @pytest.mark.parametrize("error", [GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION])
