@@ -19,7 +19,9 @@ class Deadlines:
     def __init__(self, overdue: Callable[[Arrival], None]) -> None:
         self._overdue = overdue
         self.arriving: dict[Arrival, None] = {}
-        """In the order of deadlines, which is the order of arrival."""
+        """In the order of arrival, and so of deadlines. One that another worker has passed on may have an earlier
+        deadline; it is closed with those before it.
+        """
         self._next: asyncio.TimerHandle | None = None
 
     def watch(self, arrival: Arrival, left_s: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.edge.listening import bind
-from proxy.workers.ports import Ports, PortsOfSupervisor
+from proxy.workers.ports import TO_WORKER, Ports, PortsOfSupervisor
 from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.asyncio
@@ -70,6 +70,27 @@ async def test_a_port_is_bound_once_and_open_while_anybody_has_it() -> None:
         assert not can_connect(port)
         with pytest.raises(OSError, match="stopping"):
             await asyncio.to_thread(workers[0].bind, HOST, port)
+
+
+async def test_the_way_to_a_worker_is_made_once_and_stays() -> None:
+    """A worker that is started again has the same one, with what was sent meanwhile."""
+    asked = Asked()
+    async with serving(asked, 2) as (ports, workers):
+        ways = [await asyncio.to_thread(each.bind, TO_WORKER, 0) for each in workers]
+        ports.keep(())
+        (receiver, unused), (also_unused, sender) = ways
+        for each in (receiver, unused, also_unused):
+            each.close()
+        sender.send(b"sent to nobody yet")
+        again, own = await asyncio.to_thread(workers[0].bind, TO_WORKER, 0)
+        assert again.recv(100) == b"sent to nobody yet"
+        assert asked.bound == []
+        ports.close()
+        again.close()
+        own.close()
+        with pytest.raises(BrokenPipeError):
+            sender.send(b"to nobody at all")
+        sender.close()
 
 
 async def test_ports_that_are_not_wanted_any_more_are_closed() -> None:

@@ -32,6 +32,7 @@ from proxy.workers.workers import Workers
 from tests.harness.ports import free_port
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, client
+from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets, produce, request
 from tests.proxy.test_supervisor import CONFIG, Running, running
 
@@ -113,6 +114,19 @@ async def test_one_program(tmp_path: Path) -> None:
     assert sum(sum(each["rows"]["requests"]) for each in documents) == 7
     assert {each["worker"] for each in documents if each["rows"]["listener"]} == {0, 1}
     assert len({each["seq"] for each in documents}) == len(documents)
+
+
+async def test_two_workers_at_one_tls_port(tmp_path: Path) -> None:
+    hosts = 'b{{node_id}}.kafka.test", tls: {{certificate: tls.crt, key: tls.key}}'
+    config = CONFIG.replace('brokers: {{"1": "{port}"}}', f'broker_host: "{hosts}')
+    pki = Pki(tmp_path)
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two, config=config) as pair:
+        for number, node_id in enumerate((1, 2) * 4):
+            async with client(pair.program.bind, pki.client(), f"b{node_id}.kafka.test") as asking:
+                await asking.ask(list_offsets(number))
+        metrics = (await pair.program.get("/metrics"))[1]
+        assert 'sluice_connections_total{listener="PLAIN",outcome="accepted"} 8.0' in metrics
+        assert [len([frame for frame in each.requests if frame[:2] == b"\0\2"]) for each in (one, two)] == [4, 4]
 
 
 async def test_a_killed_worker_is_back_with_all_that_is_in_force_and_the_other_goes_on(tmp_path: Path) -> None:
