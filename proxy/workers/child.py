@@ -117,22 +117,27 @@ class Child:
         return limit
 
     async def look(self) -> Look | None:
-        """Ask it whether it is alive; None if it is not. It is killed after the third silence."""
+        """Ask it whether it is alive; None if it is not. It is killed if it has not answered after three seconds."""
         if self.channel is None or not self.up:
             return None
-        for _ in range(_MOST_SILENT):  # and not once for longer: the whole machine may have slept
-            try:
-                async with asyncio.timeout(_ANSWER_S):
-                    look: Look = await self.channel.call("look")
-            except GoneError:
-                return None
-            except TimeoutError:
-                continue
-            self._cpu_s = look.cpu_s
-            return look
+        asking = spawn(self._look(self.channel), "ask a worker whether it is alive")
+        try:
+            for _ in range(_MOST_SILENT):  # and not once for longer: the whole machine may have slept
+                if (await asyncio.wait((asking,), timeout=_ANSWER_S))[0]:
+                    return asking.result()
+        finally:
+            asking.cancel()
         log.error("worker does not answer: killing it", worker=self.number, silent_s=_MOST_SILENT * _ANSWER_S)
         self._process.running.kill()
         return None
+
+    async def _look(self, channel: Channel) -> Look | None:
+        try:
+            look: Look = await channel.call("look")
+        except GoneError:
+            return None
+        self._cpu_s = look.cpu_s
+        return look
 
     def retire(self) -> None:
         """Do not start it again when it ends."""

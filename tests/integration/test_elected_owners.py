@@ -62,13 +62,12 @@ class Instances:
     def agree(self, *names: str) -> bool:
         """Whether exactly these own all brokers, and each says so."""
         maps = [said(self.running[name]) for name in names]
-        first = maps[0].get("owners")
-        owners = {each["instance"] for each in (first or {}).values()}
+        found = [{int(node): each["instance"] for node, each in (one.get("owners") or {}).items()} for one in maps]
         return (
-            first is not None
-            and {int(each) for each in first} == set(NODE_IDS)
-            and all(each.get("owners") == first and each.get("state") == "member" for each in maps)
-            and owners == set(names)
+            found[0].keys() == set(NODE_IDS)
+            and all(each == found[0] for each in found)
+            and all(each.get("state") == "member" for each in maps)
+            and set(found[0].values()) == set(names)
         )
 
     def until_agreed(self, *names: str) -> None:

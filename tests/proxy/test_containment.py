@@ -64,6 +64,7 @@ ELSEWHERE = {
     "tell the owners of brokers": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "drain sessions at brokers that others own": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "look after the workers": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
+    "ask a worker whether it is alive": "workers/test_child.py::test_a_fault_is_noted_and_the_worker_is_not_killed",
     "start a worker again": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "hand a port to a worker": "workers/test_faults.py::test_a_port_that_cannot_be_handed_over_is_asked_for_again",
     "receive connections of other workers": (
