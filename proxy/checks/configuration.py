@@ -52,7 +52,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_token(found, settings.admin)
     _look_for_same_addresses(found, settings.listeners)
     if settings.owners is not None:
-        _look_at_owners(found, settings.owners, settings)
+        _look_at_owners(found, settings.owners, settings, document.root)
     _look_for_variables(found, (), document.root)
     return found.in_order()
 
@@ -214,7 +214,18 @@ def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -
         told.append((listener, own))
 
 
-def _look_at_owners(found: Findings, owners: Owners, settings: Settings) -> None:
+def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
+    """Warn of host names of brokers that are the same at all instances, unless each instance has a file of its own."""
+    listeners = root.get("listeners") if isinstance(root, Mapping) else None
+    for index, listener in enumerate(listeners if isinstance(listeners, Sequence) else ()):
+        host = listener.get("broker_host") if isinstance(listener, Mapping) else None
+        if host is not None and "{instance}" not in str(host):
+            message = "does not name the instance: with one file for all, clients are told the same hosts by all"
+            fix = "write {instance} into it, as in b{node_id}-{instance}.kafka.example.com"
+            found.add(Severity.WARNING, ("listeners", index, "broker_host"), message, fix)
+
+
+def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: Node) -> None:
     from proxy.owners.settings import probe_address, read_secret  # not loaded without the section
 
     if owners.fixed is not None:
@@ -230,6 +241,8 @@ def _look_at_owners(found: Findings, owners: Owners, settings: Settings) -> None
         found.add(
             Severity.WARNING, ("owners",), message, "give admin.bind an address that they reach, or set probe: false"
         )
+    if owners.group is not None:
+        _look_for_hosts_of_all(found, root)
     if owners.group is not None and owners.session_s < _SHORTEST_SESSION_S:
         message = "brokers take no session below 6s unless group.min.session.timeout.ms says so"
         found.add(Severity.WARNING, ("owners", "session"), message, "write 6s")

@@ -16,6 +16,7 @@ from proxy.doctor.client_checks import BEHIND_TLS, ClientChecks
 from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.mechanisms import look_at_mechanisms
+from proxy.doctor.owners import look_at_owners
 from proxy.doctor.quotas import look_at_quotas
 from proxy.owners.map import owners_of
 from proxy.runtime.clock import wall_s
@@ -68,6 +69,8 @@ async def _connect(
     admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
     owners = None if settings.owners is None else owners_of(settings.owners)
     await ClientChecks(found, listener, place, f"http://{admin}", client, wall_s(), owners).examine(look)
+    if settings.owners is not None and settings.owners.group is not None:
+        await look_at_owners(found, f"http://{admin}")
 
 
 def _configuration(found: DoctorFindings, path: Path) -> Settings | None:

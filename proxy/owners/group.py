@@ -5,6 +5,7 @@ from typing import Any
 
 from config.owners import Owners
 from config.settings import Settings
+from config.units import Address
 from proxy.brokers.persistent_connection import access_by
 from proxy.owners.coordinator import Coordinator
 from proxy.owners.exchange import Exchange, Processes
@@ -92,5 +93,8 @@ class OwnersGroup:
             "epoch": status.epoch,
             "age_s": round(status.heartbeat_age_s, 1),
             "owners": owners,
+            "others": {
+                name: None if at is None else str(Address(*at)) for name, (_, at) in sorted(self._member.peers.items())
+            },
             "error": status.error,
         }

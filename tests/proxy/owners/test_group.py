@@ -61,7 +61,7 @@ def test_what_it_says_of_itself_before_it_has_joined(tmp_path: Path) -> None:
     group = OwnersGroup(loaded, loaded.owners, brokers, dict, lambda *_: None)
     described = group.describe()
     assert isinstance(described.pop("boot"), int)
-    wanted = {"instance": "a", "state": "alone", "epoch": -1, "age_s": 0.0, "owners": {}}
+    wanted = {"instance": "a", "state": "alone", "epoch": -1, "age_s": 0.0, "owners": {}, "others": {}}
     assert described == {**wanted, "error": "it has not joined yet"}
     assert group.why_not_ready == "owners: it has not joined yet"
 
@@ -77,6 +77,16 @@ def test_what_check_says(tmp_path: Path, more: str, said: str) -> None:
     assert found(tmp_path, written(tmp_path, section=SECTION.format(more="")).read_text()) == []
     lines = found(tmp_path, written(tmp_path, section=SECTION.format(more=more)).read_text())
     assert [said in line for line in lines] == [True]
+
+
+@pytest.mark.parametrize(("host", "lines"), [("b{node_id}.kafka.test", 1), ("b{node_id}-{instance}.kafka.test", 0)])
+def test_hosts_of_brokers_that_do_not_name_the_instance(tmp_path: Path, host: str, lines: int) -> None:
+    config = written(tmp_path, section=SECTION.format(more="")).read_text()
+    (tmp_path / "chain.pem").touch()
+    ports = 'brokers: {"0-9": "9100-9109"}'
+    assert ports in config
+    looked = found(tmp_path, config.replace(ports, f'broker_host: "{host}", tls: {{certificate: chain.pem, key: k}}'))
+    assert len([line for line in looked if "does not name the instance" in line]) == lines
 
 
 def test_an_admin_port_that_others_do_not_reach(tmp_path: Path) -> None:

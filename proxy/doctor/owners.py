@@ -1,0 +1,51 @@
+"""Compares the owners of brokers as each instance of a group knows them (``/owners`` of its admin port)."""
+
+import asyncio
+import json
+from typing import Any
+
+from proxy.checks import health
+from proxy.doctor.findings import DoctorFindings
+from proxy.owners.membership import State
+
+
+async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
+    """Ask this instance, and each other one that it knows, and say where they differ."""
+    first = await _owners_at(admin_url)
+    if isinstance(first, str):
+        found.warn("owners", f"not known: {first}", "find out where the admin port of that proxy can be reached")
+        return
+    name, owners = first.get("instance"), _by_broker(first)
+    if first.get("state") != State.MEMBER:
+        found.fail("owners", f"{name} is {first.get('state')}: {first.get('error')}", "see its log")
+        return
+    for other, at in (first.get("others") or {}).items():
+        said = await _owners_at(f"http://{at}") if at else "its admin port is not known to the others"
+        if isinstance(said, str):
+            found.warn("owners", f"{other} is not asked: {said}", "run the doctor where it reaches the admin ports")
+        elif said.get("instance") != other:
+            fix = "give admin.bind of each instance an address of its own"
+            found.fail("owners", f"the admin port of {other}, {at}, leads to {said.get('instance')}", fix)
+        elif (said.get("state"), _by_broker(said)) != (State.MEMBER, owners):
+            differ = f"{other} is {said.get('state')} with epoch {said.get('epoch')}, {name} has {first.get('epoch')}"
+            found.fail("owners", f"{differ}: they do not have the same owners", f"see the log of {other}")
+        else:
+            found.ok("owners", f"{other} has the same as {name}")
+    owned = ", ".join(f"{node_id} of {owner}" for node_id, owner in owners.items())
+    found.ok("owners", f"{name} is a member, and knows with epoch {first.get('epoch')}: brokers {owned}")
+
+
+def _by_broker(said: dict[str, Any]) -> dict[str, Any]:
+    return {node_id: each.get("instance") for node_id, each in (said.get("owners") or {}).items()}
+
+
+async def _owners_at(admin_url: str) -> dict[str, Any] | str:
+    """Return what ``/owners`` says, or why not."""
+    known, said = await asyncio.to_thread(health.ask, admin_url, "/owners")
+    if not known:
+        return said
+    try:
+        owners = json.loads(said)
+    except ValueError:
+        owners = None
+    return owners if isinstance(owners, dict) else f"{admin_url} answers with something else"
