@@ -22,8 +22,8 @@ _OF_BROKERS: Final = 1
 
 
 def is_candidate(spec: ApiSpec, frame: bytes, broker: Endpoint) -> bool:
-    """Whether a broker in an answer may be named as the controller: it has an address, and is not fenced."""
-    if broker.node_id < 0 or not broker.host:
+    """Whether a broker in an answer that names a controller may be that: it has an address, and is not fenced."""
+    if broker.node_id < 0 or not broker.host or spec.api_key not in (METADATA, DESCRIBE_CLUSTER):
         return False
     if spec.api_key == METADATA or spec.api_version < 2:
         return True

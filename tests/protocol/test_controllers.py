@@ -5,7 +5,7 @@ import pytest
 from protocol.controllers import controller_offset, name_controller
 from protocol.errors import ProtocolError
 from protocol.locator import locate
-from protocol.overlay import DESCRIBE_CLUSTER, METADATA
+from protocol.overlay import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
 from protocol.table import SPECS, ApiSpec
 from tests.protocol.encode import encode_frame
 
@@ -74,3 +74,18 @@ def test_an_answer_that_ends_before_it_is_refused(spec: ApiSpec) -> None:
 def test_the_first_version_and_other_answers_have_none() -> None:
     assert controller_offset(SPECS[METADATA << 16], bytes(100), 50) is None
     assert controller_offset(SPECS[10 << 16], bytes(100), 50) is None
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS.values() if spec.api_key == FIND_COORDINATOR], ids=str)
+def test_other_answers_with_brokers_are_left_as_they_are(spec: ApiSpec) -> None:
+    coordinator = {
+        "node_id": 5,
+        "host": "kafka-5",
+        "port": 9092,
+        "key": "group",
+        "error_code": 0,
+        "error_message": None,
+    }
+    frame = encode_frame(spec, {**coordinator, "coordinators": [coordinator]})
+    assert locate(spec, frame).endpoints
+    assert named(spec, frame) is frame
