@@ -11,13 +11,26 @@ from typing import Any
 
 import pytest
 
-from protocol.groups import find_coordinator, read_coordinator
+from protocol.groups import (
+    Coordinator,
+    GroupError,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    read_coordinator,
+    read_error,
+    read_joined,
+    sync_group,
+)
+from protocol.requests import Request
 from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 from tests.harness.clients.tasks import Consume, Produce
-from tests.harness.kafka import KafkaCluster
+from tests.harness.gate import Gate
+from tests.harness.kafka import CLUSTER_ID, KafkaCluster
 from tests.harness.measure import wait_until
 from tests.harness.sluice import SluiceProcess
-from tests.harness.wire import Address, Connection
+from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import fresh_name
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -82,6 +95,11 @@ def said(instance: SluiceProcess) -> dict[str, Any]:
     status, text = instance.get("/owners")
     found: dict[str, Any] = json.loads(text) if status == 200 else {}
     return found
+
+
+def owned(instance: SluiceProcess) -> dict[str, str]:
+    """The owner of each broker, without its load."""
+    return {node_id: each["instance"] for node_id, each in said(instance)["owners"].items()}
 
 
 @pytest.fixture
@@ -158,7 +176,7 @@ def test_nothing_moves_when_the_coordinator_dies(group_cluster: KafkaCluster, in
     for name in NAMES[:2]:
         instances.start(name)
     instances.until_agreed(*NAMES[:2])
-    before = said(instances.running["edge-1"])
+    before, owned_before = said(instances.running["edge-1"]), owned(instances.running["edge-1"])
     with Connection(group_cluster.direct(NODE_IDS[0])) as connection:
         found = read_coordinator(connection.exchange(find_coordinator(instances.group).frame("test", 1)))
     at = Address(found.host, found.port)
@@ -167,7 +185,7 @@ def test_nothing_moves_when_the_coordinator_dies(group_cluster: KafkaCluster, in
     try:
         wait_until(lambda: _answered_since(instances), "another coordinator answers", 60.0)
         for each in instances.running.values():
-            assert (said(each)["epoch"], said(each)["owners"]) == (before["epoch"], before["owners"])
+            assert (said(each)["epoch"], owned(each)) == (before["epoch"], owned_before)
     finally:
         group_cluster.start_broker(coordinator)
     assert all(not any("replaced" in line["event"] for line in each.logs()) for each in instances.running.values())
@@ -195,6 +213,163 @@ def test_a_stranger_without_the_secret_is_given_nothing(instances: Instances, tm
     wait_until(lambda: "not signed" in stranger.get("/readyz")[1], "it knows why", 40.0)
     del instances.running["edge-2"]
     wait_until(lambda: instances.agree("edge-1"), "the owner stays", 40.0)
+
+
+class Stranger:
+    """Somebody with READ on the group, and with nothing else that its members have: it speaks the group protocol."""
+
+    def __init__(self, cluster: KafkaCluster, group: str, protocol: str) -> None:
+        asked = find_coordinator(group).frame("stranger", 1)
+        found: list[Coordinator] = []
+
+        def is_there() -> bool:  # the first question of all has the brokers make a topic
+            with Connection(cluster.direct(NODE_IDS[0])) as connection:
+                found.append(read_coordinator(connection.exchange(asked)))
+            return found[-1].error_code == 0
+
+        wait_until(is_there, "the group has a coordinator", 40.0)
+        self._connection = Connection(Address(found[-1].host, found[-1].port), timeout_s=60.0)
+        self._group, self._protocol, self._member_id = group, protocol, ""
+        self.generation = -1
+        self.leads = False
+
+    def _ask(self, request: Request) -> bytes:
+        return self._connection.exchange(request.frame("stranger", 1))
+
+    def join(self) -> None:
+        """Join, and assign junk to all members if it leads."""
+        for _ in range(2):  # it is given a member id first
+            joined = read_joined(
+                self._ask(
+                    join_group(
+                        self._group,
+                        self._member_id,
+                        session_ms=30_000,
+                        protocol_type="sluice",
+                        protocols={self._protocol: b"junk"},
+                    )
+                )
+            )
+            self._member_id = joined.member_id
+        assert joined.error_code == 0
+        self.generation, self.leads = joined.generation, joined.leader == joined.member_id
+        junk = dict.fromkeys(joined.members, b"junk") if self.leads else {}
+        self._ask(sync_group(self._group, self.generation, self._member_id, junk))
+
+    def rejoin_if_asked(self) -> None:
+        if (
+            read_error(self._ask(heartbeat(self._group, self.generation, self._member_id)))
+            == GroupError.REBALANCE_IN_PROGRESS
+        ):
+            self.join()
+
+    def leave(self) -> None:
+        self._ask(leave_group(self._group, self._member_id))
+        self._connection.__exit__(None, None, None)
+
+
+def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, instances: Instances) -> None:
+    stranger = Stranger(group_cluster, instances.group, "owners-1")
+    stranger.join()
+    assert stranger.leads
+    instance = instances.start("edge-1", wait=False)
+
+    def knows() -> bool:
+        stranger.rejoin_if_asked()
+        return "map not taken" in instance.get("/readyz")[1]
+
+    wait_until(knows, "its map is not taken", 60.0)
+    assert (said(instance)["state"], said(instance)["owners"]) == ("alone", {})
+    stranger.leave()
+    instances.until_agreed("edge-1")
+
+
+def test_a_member_of_another_version_says_so(group_cluster: KafkaCluster, instances: Instances) -> None:
+    """The coordinator refuses who has no protocol that all members have."""
+    other = Stranger(group_cluster, instances.group, "owners-2")
+    other.join()
+    instance = instances.start("edge-1", wait=False)
+    wait_until(lambda: "instances of another version" in instance.get("/readyz")[1], "it says so", 40.0)
+    assert said(instance)["state"] == "alone"
+    other.leave()
+    instances.until_agreed("edge-1")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("when_cut_off", ["serve", "stop"])
+def test_who_is_cut_off_from_the_coordinator_alone(
+    group_cluster: KafkaCluster, instances: Instances, when_cut_off: str
+) -> None:
+    """Its clients' way to the brokers is another one, which stays."""
+    with ExitStack() as stack:
+        endpoints = [node.endpoints["PLAIN"] for node in group_cluster.nodes]
+        gates = [stack.enter_context(Gate(each.guarded, each.guarded_listener)) for each in endpoints]
+        for gate in gates:
+            gate.open()
+        instances.start("edge-1")
+        owners = {"instance": "edge-2", "group": instances.group, "secret_file": str(instances.secret)}
+        cut_off = SluiceProcess(
+            group_cluster.guarded_bootstrap,
+            NODE_IDS,
+            settings={"owners": {**owners, "heartbeat": "500ms", "when_cut_off": when_cut_off}},
+            plain={"cluster": {"bootstrap": group_cluster.bootstrap.split(",")}},
+        )
+        instances.running["edge-2"] = stack.enter_context(cut_off)
+        instances.until_agreed("edge-1", "edge-2")
+        mine = next(node_id for node_id, owner in instances.owners().items() if owner == "edge-2")
+        for gate in gates:
+            gate.silence()
+        began_s = time.monotonic()
+        wait_until(lambda: set(owned(instances.running["edge-1"]).values()) == {"edge-1"}, "it is replaced", 40.0)
+        print(f"replaced after {time.monotonic() - began_s:.1f} s")
+        wait_until(lambda: said(cut_off)["state"] == "frozen", "it is frozen", 40.0)
+        if when_cut_off == "serve":
+            assert is_served(cut_off.broker_addresses[mine])
+        else:
+            wait_until(lambda: not cut_off.is_ready(), "it has stopped", 40.0)
+            counted = cut_off.metrics().value("sluice_connections_total", outcome="not_owner")
+            for _ in range(10):  # one in four may ask
+                is_served(cut_off.broker_addresses[mine])
+            assert cut_off.metrics().value("sluice_connections_total", outcome="not_owner") > counted
+        for gate in gates:
+            gate.open()
+        began_s = time.monotonic()
+        instances.until_agreed("edge-1", "edge-2")
+        print(f"an owner again after {time.monotonic() - began_s:.1f} s")
+
+
+def is_served(at: Address) -> bool:
+    with Connection(at) as connection:
+        try:
+            return bool(connection.exchange(frame(API_VERSIONS, 0, 1, "asks", b"")))
+        except ConnectionError:
+            return False
+
+
+@pytest.mark.matrix
+def test_nothing_moves_while_all_brokers_are_down(group_cluster: KafkaCluster, instances: Instances) -> None:
+    for name in NAMES[:2]:
+        instances.start(name)
+    instances.until_agreed(*NAMES[:2])
+    before, owned_before = said(instances.running["edge-1"]), owned(instances.running["edge-1"])
+    for node_id in NODE_IDS:
+        group_cluster.stop_broker(node_id, crash=True)
+    try:
+        wait_until(lambda: all(said(each)["state"] == "frozen" for each in instances.running.values()), "frozen", 40.0)
+        time.sleep(2 * SESSION_S)
+        assert all(owned(each) == owned_before for each in instances.running.values())
+    finally:
+        began_s = time.monotonic()
+        for node_id in NODE_IDS:
+            group_cluster.brokers[node_id].start(CLUSTER_ID)
+        for node_id in NODE_IDS:
+            group_cluster.brokers[node_id].wait_ready()
+    back_s = time.monotonic()
+    wait_until(lambda: all(said(each)["state"] == "member" for each in instances.running.values()), "members", 60.0)
+    print(f"brokers back after {back_s - began_s:.1f} s, members {time.monotonic() - back_s:.1f} s later")
+    for each in instances.running.values():
+        assert (said(each)["epoch"], owned(each)) == (before["epoch"], owned_before)
+        assert not any("replaced" in line["event"] for line in each.logs())
 
 
 def test_no_record_is_lost_or_comes_twice_while_owners_change(

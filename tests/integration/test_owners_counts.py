@@ -1,4 +1,4 @@
-"""What two instances with owners count once: mutations of a client, and connections of an address at each broker."""
+"""Counted once by two instances with owners: mutations of a client, and connections of an address at each broker."""
 
 import asyncio
 import time
