@@ -158,7 +158,8 @@ NOT_WRITTEN = 'instance="one", outcome="not_written"'
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     """What `promtool test rules` makes of half an hour: away from the start, a fault in the tenth minute, quotas that
-    are not known for five minutes and cannot be read later, and a broker without a port for ten minutes.
+    are not known for five minutes and cannot be read later, a broker without a port for ten minutes, and a worker that
+    ends once.
     """
     fault = 'sluice_internal_errors_total{instance="one", where="throttle over"}'
     fires = [("SluiceNotReady", "2m", True), ("SluiceNotReady", "30m", False)]
@@ -167,11 +168,13 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     fires += [("SluiceQuotasStale", f"{at}m", at == 20) for at in (10, 20, 29)]
     fires += [("SluiceStateFileNotWritten", f"{at}m", at == 20) for at in (9, 20)]
     fires += [("SluiceBrokerWithoutPort", f"{at}m", at == 15) for at in (9, 15, 25)]
+    fires += [("SluiceWorkerEnded", f"{at}m", at in (12, 20)) for at in (9, 12, 20, 29)]
     fires += [("SluiceLogNotWritten", f"{at}m", at in (6, 15)) for at in (3, 6, 15, 25)]
     labels = {
         "SluiceStateFileNotWritten": {"severity": "warning", "instance": "one", "outcome": "not_written"},
         "SluiceLogNotWritten": {"severity": "warning", "instance": "one", "cause": "unwritten"},
         "SluiceBrokerWithoutPort": {"severity": "warning", "instance": "one", "listener": "PLAIN"},
+        "SluiceWorkerEnded": {"severity": "warning", "instance": "one", "worker": "1"},
         "SluiceQuotasUnknown": {"severity": "critical", "instance": "one", "mode": "static"},
         "SluiceQuotasStale": {"severity": "warning", "instance": "one"},
         "SluiceNotReady": {"severity": "critical", "instance": "one"},
@@ -195,6 +198,8 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
                     {"series": f"sluice_state_file_operations_total{{{NOT_WRITTEN}}}", "values": "0x14 1x20"},
                     {"series": 'sluice_log_dropped_total{instance="one", cause="unwritten"}', "values": "0x4 7x30"},
                     {"series": 'sluice_log_dropped_total{instance="one", cause="repeated"}', "values": "0+9x30"},
+                    {"series": 'sluice_worker_restarts_total{instance="one", worker="0"}', "values": "0x40"},
+                    {"series": 'sluice_worker_restarts_total{instance="one", worker="1"}', "values": "0x9 1x30"},
                     {"series": fault, "values": "_x9 1x30"},
                     {"series": 'sluice_quota_stand_in{instance="one", mode="static"}', "values": "1x5 stale"},
                     {"series": 'sluice_quota_staleness_seconds{instance="one"}', "values": "0x15 30+60x9 0x10"},
