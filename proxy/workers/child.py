@@ -22,10 +22,11 @@ from proxy.workers.process import Look
 
 log = structlog.get_logger("sluice.workers")
 
-_START_S: Final = 30.0
+_START_S: Final = 90.0
+"""With 100,000 quotas it takes 3 s of CPU, and the machine may be busy."""
 _END_S: Final = 5.0
 _ANSWER_S: Final = 1.0
-_MOST_SILENT: Final = 3
+_SILENT_S: Final = 3.0
 _STEADY_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
@@ -99,6 +100,7 @@ class Child:
         self._on_end = on_end
         self._keeping: asyncio.Task[None] | None = None
         self._pause_s = 0.0
+        self._heard_s = self._looked_s = 0.0
         self._cpu_s = 0.0
         self._cpu_before_s = 0.0
 
@@ -117,24 +119,23 @@ class Child:
         return limit
 
     async def look(self) -> Look | None:
-        """Ask it whether it is alive; None if it is not. It is killed if it has not answered after three seconds."""
+        """Look at it, and kill it if its event loop does not run; None if it does not answer soon."""
         if self.channel is None or not self.up:
             return None
-        asking = spawn(self._look(self.channel), "ask a worker whether it is alive")
+        now_s, looked_s = monotonic_s(), self._looked_s
+        self._looked_s = now_s
+        if now_s - looked_s > _SILENT_S:  # this process has slept, and not heard anybody
+            self._heard_s = now_s
+        if now_s - self._heard_s > _SILENT_S:
+            log.error(
+                "worker does not answer: killing it", worker=self.number, silent_s=round(now_s - self._heard_s, 1)
+            )
+            self._process.running.kill()
+            return None
         try:
-            for _ in range(_MOST_SILENT):  # and not once for longer: the whole machine may have slept
-                if (await asyncio.wait((asking,), timeout=_ANSWER_S))[0]:
-                    return asking.result()
-        finally:
-            asking.cancel()
-        log.error("worker does not answer: killing it", worker=self.number, silent_s=_MOST_SILENT * _ANSWER_S)
-        self._process.running.kill()
-        return None
-
-    async def _look(self, channel: Channel) -> Look | None:
-        try:
-            look: Look = await channel.call("look")
-        except GoneError:
+            async with asyncio.timeout(_ANSWER_S):
+                look: Look = await self.channel.call("look")
+        except (GoneError, TimeoutError):
             return None
         self._cpu_s = look.cpu_s
         return look
@@ -155,7 +156,7 @@ class Child:
         self._process = process = await self._take()
         channel = Channel(self._answer)
         await channel.open(process.calls)
-        self._ports.serve(process.ports)
+        self._ports.serve(process.ports, self._hear)
         self._serving = spawn(channel.serve(), "serve a worker's calls")
         self.channel = channel
         try:
@@ -164,9 +165,12 @@ class Child:
         except BaseException:
             await self._over()
             raise
-        self._began_s = monotonic_s()
+        self._began_s = self._heard_s = monotonic_s()
         self.up = True
         return limit
+
+    def _hear(self) -> None:
+        self._heard_s = monotonic_s()
 
     async def _start_again(self) -> None:
         """Wait until nothing can be asked of the process any more, and start it again."""

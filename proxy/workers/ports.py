@@ -6,9 +6,11 @@ are told of it: that takes the supervisor's next turn of the loop, once for each
 """
 
 import asyncio
+import os
 import pickle
 import socket
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import Final
 
 from proxy.edge.listening import Bind
@@ -18,6 +20,9 @@ _ANSWER_S: Final = 5.0
 _MOST_BYTES: Final = 65536
 _MOST_SOCKETS: Final = 250
 """The kernel passes at most 253 in one message; a port has one for each address of its host."""
+
+_ALIVE: Final = b"\0"
+"""Sent by a worker in place of a question; no pickle begins so."""
 
 At = tuple[str, int]
 """Host and port, as in the settings; or ``TO_WORKER`` and the number of one."""
@@ -51,22 +56,25 @@ class Ports:
         self._is_closed = True
         self.keep(())
 
-    def serve(self, end: socket.socket) -> None:
-        """Answer the worker at the other end of ``end``."""
+    def serve(self, end: socket.socket, on_alive: Callable[[], None]) -> None:
+        """Answer the worker at the other end of ``end``. ``on_alive`` is called now and then, while its loop runs."""
         end.setblocking(False)
-        on_readable(end, "hand a port to a worker", self._answer, end)
+        on_readable(end, "hand a port to a worker", self._answer, end, on_alive)
 
     def leave(self, end: socket.socket) -> None:
         """Answer a worker no more."""
         asyncio.get_running_loop().remove_reader(end)
 
-    def _answer(self, end: socket.socket) -> None:
+    def _answer(self, end: socket.socket, on_alive: Callable[[], None]) -> None:
         try:
             asked = end.recv(_MOST_BYTES)
         except BlockingIOError:
             return
         if not asked:
             self.leave(end)
+            return
+        if asked == _ALIVE:
+            on_alive()
             return
         at = pickle.loads(asked)  # noqa: S301  from our own process
         try:
@@ -98,6 +106,11 @@ class PortsOfSupervisor:
     def __init__(self, end: socket.socket) -> None:
         end.settimeout(_ANSWER_S)
         self._end = end
+
+    def tell_alive(self) -> None:
+        """Tell that the event loop of this worker runs. Calls wait behind large ones, and could not tell it in time."""
+        with suppress(OSError):  # the supervisor has ended, or hangs
+            os.write(self._end.fileno(), _ALIVE)
 
     def bind(self, host: str, port: int) -> list[socket.socket]:
         """Return the listening sockets of a port. Raises OSError."""

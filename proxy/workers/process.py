@@ -25,7 +25,7 @@ from proxy.edge.passing import Passing
 from proxy.edge.shared_listener import SharedListener
 from proxy.owners.map import OwnersMap, Share
 from proxy.runtime import logs, loop
-from proxy.runtime.tasks import on_loop_error, on_signal
+from proxy.runtime.tasks import every, on_loop_error, on_signal
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import Channel
@@ -35,6 +35,7 @@ from quotas.policy import Policy
 log = structlog.get_logger("sluice.worker")
 
 _OF_THE_SUPERVISOR: Final = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_ALIVE_EVERY_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An answer to the question whether a worker is alive."""
+    """What the supervisor looks at every second."""
 
     brokers: list[KnownBrokers]
     """The brokers that answers have named."""
@@ -123,6 +124,7 @@ class WorkerProcess:
         limit = await self._worker.start(bootstrap, in_force.known)
         gc.collect()
         gc.freeze()  # as the supervisor does
+        every(_ALIVE_EVERY_S, self._ports.tell_alive, "tell that a worker is alive")
         self._begun.set()
         return limit
 
@@ -131,7 +133,7 @@ class WorkerProcess:
         self._worker.own(in_force, fenced, self._share(placed))
 
     async def look(self) -> Look:
-        """Answer that it is alive."""
+        """Return what the supervisor looks at every second."""
         return Look(await self._worker.named_brokers(), sum(os.times()[:2]), dict(self._worker.load))
 
     async def take_usage(self) -> list[Columns]:

@@ -64,7 +64,6 @@ ELSEWHERE = {
     "tell the owners of brokers": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "drain sessions at brokers that others own": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "look after the workers": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
-    "ask a worker whether it is alive": "workers/test_child.py::test_a_fault_is_noted_and_the_worker_is_not_killed",
     "start a worker again": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "hand a port to a worker": "workers/test_faults.py::test_a_port_that_cannot_be_handed_over_is_asked_for_again",
     "receive connections of other workers": (
@@ -79,6 +78,7 @@ ELSEWHERE = {
         "edge/test_listeners.py::test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named"
     ),
     "look at a session": "edge/test_reaper.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
+    "tell that a worker is alive": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "note the load of brokers": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
@@ -142,6 +142,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "close the quota store",
     "forget clients that are gone",
     "note the load of brokers",
+    "tell that a worker is alive",
     "exchange the demand for limits of the cluster",
     "end the exchange of demand",
     "ask how many partitions topics have",

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from proxy.runtime.faults import counts
 from proxy.workers import child
 from proxy.workers.child import Child
 from proxy.workers.process import Look
@@ -15,34 +14,79 @@ pytestmark = pytest.mark.asyncio
 LOOK = Look([], 1.5, {})
 
 
-class SlowChannel:
-    """Answers after more than one of the times that a worker has for it, and before three are over."""
+class Running:
+    """A process, and its channel."""
 
     def __init__(self) -> None:
-        self.calls: list[str] = []
+        self.running = self
+        self.is_killed = False
+        self.answers = True
+
+    def kill(self) -> None:
+        self.is_killed = True
 
     async def call(self, name: str) -> Look:
-        self.calls.append(name)
-        await asyncio.sleep(0.03)
+        assert name == "look"
+        if not self.answers:
+            await asyncio.Event().wait()
         return LOOK
 
 
-async def test_a_late_answer_of_a_busy_worker_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_ANSWER_S", 0.02)
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(child, "monotonic_s", clock)
+    monkeypatch.setattr(child, "_ANSWER_S", 0.01)
+    return clock
+
+
+@pytest.fixture
+def process() -> Running:
+    return Running()
+
+
+@pytest.fixture
+def worker(process: Running) -> Child:
     unused: Any = None
-    worker = Child(0, unused, unused, unused, unused, unused)
-    slow: Any = SlowChannel()
-    worker.channel, worker.up = slow, True
+    up: Any = Child(0, unused, unused, unused, unused, unused)
+    up.channel, up._process, up.up = process, process, True
+    found: Child = up
+    return found
+
+
+async def test_a_worker_whose_loop_does_not_run_is_killed(worker: Child, process: Running, clock: Clock) -> None:
+    process.answers = False
+    await worker.look()
+    for _ in range(3):
+        assert not process.is_killed
+        clock.now_s += 1.1
+        assert await worker.look() is None
+    assert process.is_killed
+
+
+async def test_a_busy_worker_is_not(worker: Child, process: Running, clock: Clock) -> None:
+    """Its answer may wait behind large ones."""
+    process.answers = False
+    for _ in range(10):
+        worker._hear()
+        assert await worker.look() is None
+        clock.now_s += 1.1
+    process.answers = True
     assert await worker.look() == LOOK
-    assert (slow.calls, worker.cpu_s) == (["look"], 1.5)
+    assert (process.is_killed, worker.cpu_s) == (False, 1.5)
 
 
-async def test_a_fault_is_noted_and_the_worker_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    unused: Any = None
-    worker = Child(0, unused, unused, unused, unused, unused)
-    broken: Any = SlowChannel()
-    monkeypatch.setattr(broken, "call", lambda _: 1 / 0)
-    worker.channel, worker.up = broken, True
-    with pytest.raises(ZeroDivisionError):
-        await worker.look()
-    assert counts.pop("ask a worker whether it is alive") == 1
+async def test_after_a_sleep_of_the_supervisor_nobody_is(worker: Child, process: Running, clock: Clock) -> None:
+    await worker.look()
+    clock.now_s += 60.0
+    assert await worker.look() == LOOK
+    clock.now_s += 1.1
+    assert await worker.look() == LOOK
+    assert not process.is_killed

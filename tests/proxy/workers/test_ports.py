@@ -21,11 +21,14 @@ class Asked:
     """Counts questions and bound ports."""
 
     def __init__(self) -> None:
-        self.questions = 0
+        self.questions = self.heard = 0
         self.bound: list[int] = []
 
     def ask(self) -> None:
         self.questions += 1
+
+    def hear(self) -> None:
+        self.heard += 1
 
     def bind(self, host: str, port: int) -> list[socket.socket]:
         self.bound.append(port)
@@ -37,7 +40,7 @@ async def serving(asked: Asked, workers: int) -> AsyncIterator[tuple[Ports, list
     ports = Ports(asked.bind, asked.ask)
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(workers)]
     for end, _ in pairs:
-        ports.serve(end)
+        ports.serve(end, asked.hear)
     try:
         yield ports, [PortsOfSupervisor(theirs) for _, theirs in pairs]
     finally:
@@ -91,6 +94,17 @@ async def test_the_way_to_a_worker_is_made_once_and_stays() -> None:
         with pytest.raises(BrokenPipeError):
             sender.send(b"to nobody at all")
         sender.close()
+
+
+async def test_a_worker_tells_that_it_is_alive_and_does_not_wait_for_the_supervisor() -> None:
+    asked = Asked()
+    async with serving(asked, 1) as (_, (worker,)):
+        for _ in range(10_000):  # more than the socket takes while nobody reads
+            worker.tell_alive()
+        assert asked.heard == 0
+        await asyncio.sleep(0.1)
+        assert asked.heard > 1
+        assert asked.questions == 0
 
 
 async def test_ports_that_are_not_wanted_any_more_are_closed() -> None:
