@@ -1,7 +1,6 @@
 """Ids and addresses of the cluster's brokers, learned from answers to clients and from the proxy's own Metadata."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from protocol.errors import ProtocolError
 from protocol.locator import Endpoint, locate
 from protocol.overlay import UNREGISTER_BROKER
 from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
-from proxy.brokers.connection import BrokerConnection, connect, open_transport
+from proxy.brokers.connection import BrokerConnection, connect, ips_of, open_transport
 from proxy.brokers.failures import describe
 from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from proxy.brokers.login import BrokerLogin, LoginError
@@ -238,7 +237,9 @@ class Cluster:
         for broker in brokers:
             if (broker.host.lower(), broker.port) == (bootstrap.host.lower(), bootstrap.port):
                 return broker.node_id
-        found = [broker.node_id for broker in brokers if broker.port == peer[1] and peer[0] in await _ips(broker.host)]
+        found = [
+            broker.node_id for broker in brokers if broker.port == peer[1] and peer[0] in await ips_of(broker.host)
+        ]
         return found[0] if len(found) == 1 else UNKNOWN
 
     def note_attempt(self, broker: Broker, error: BaseException | None) -> None:
@@ -387,14 +388,6 @@ class Cluster:
             broker.silent = False
             self.note_attempt(broker, error)
             broker.silent = isinstance(error, TimeoutError)
-
-
-async def _ips(host: str) -> set[str]:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return set()
-    return {str(where[0]) for *_, where in found}
 
 
 async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:

@@ -1,6 +1,7 @@
 """The proxy's own connection to a broker: one request and answer at a time. Sessions use transports.py instead."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -90,3 +91,12 @@ async def open_transport(
             raise
         raise OSError(f"{host!a} port {port} is no address to connect to: {error}") from error
     return transport
+
+
+async def ips_of(host: str) -> set[str]:
+    """Return the addresses of a host, none if it is not found."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {str(where[0]) for *_, where in found}
