@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from config.cluster import Route
+from config.units import parse_reachable
+from proxy.brokers.cluster import Cluster
 from tests.harness.kafka import KafkaCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, frame
 from tests.integration.conftest import NODE_IDS, SHORT_WINDOW_SAMPLES
+from tests.integration.old_kafka import OldKafka
 from tests.integration.test_mutations import (
     CLIENT_IDS,
     LIMIT,
@@ -127,3 +131,18 @@ def test_an_address_has_its_rate_at_each_broker_whichever_way_it_comes(
     one, all_ = asyncio.run(both())
     assert one < PER_S * (SHORT_WINDOW_SAMPLES + DURATION_S) < 3 * PER_S * DURATION_S
     assert all_ == pytest.approx(3 * one, rel=TOLERANCE)
+
+
+@pytest.mark.matrix
+def test_a_controller_that_is_one_is_left_alone(cluster: KafkaCluster, old_kafka: OldKafka) -> None:
+    """Brokers with a ZooKeeper pass nothing on to the controller."""
+
+    async def is_kraft(bootstrap: str) -> bool:
+        route = Route(bootstrap=tuple(parse_reachable(each) for each in bootstrap.split(",")))
+        found = Cluster("test", route, lambda _: None, refresh_s=30.0, connect_timeout_s=30.0)
+        await found.refresh()
+        assert found.error is None
+        return found.is_kraft
+
+    assert asyncio.run(is_kraft(cluster.bootstrap))
+    assert not asyncio.run(is_kraft(old_kafka.cluster.bootstrap))
