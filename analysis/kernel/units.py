@@ -30,7 +30,8 @@ def not_replayed(terms: Terms) -> list[str]:
     """Return the terms of a rule that the replay does not support, in words of quota files."""
     plain = Terms()
     differ = [each.name for each in fields(terms) if getattr(terms, each.name) != getattr(plain, each.name)]
-    return [name.removesuffix("_ms") for name in differ if name not in _REPLAYED_TERMS]
+    written = {"of_cluster": "scope: cluster"}
+    return [written.get(name, name.removesuffix("_ms")) for name in differ if name not in _REPLAYED_TERMS]
 
 
 class ClientOnBroker(NamedTuple):

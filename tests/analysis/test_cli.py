@@ -101,12 +101,14 @@ def test_a_quota_that_is_not_replayed_is_named(tmp_path: Path, capsys: pytest.Ca
         "quotas:\n- {entity: {user: alice}, producer_byte_rate: 1MB, controller_mutation_rate: 5}\n"
         "- {entity: {user: bob}, producer_byte_rate: 1MB, burst: 2s, max_delay: 5s}\n"
         "- {entity: {user: carol}, producer_byte_rate: 1MB, mode: shadow}\n"
+        "- {entity: {user: dora}, producer_byte_rate: 1MB, scope: cluster}\n"
     )
     scenario = _scenario(path)
-    assert len(scenario.policy.limits) == 3
+    assert len(scenario.policy.limits) == 4
     assert capsys.readouterr().err == (
         f"warning: {path}:2: controller_mutation_rate of user=alice is not replayed, and left out of the answer\n"
         f"warning: {path}:3: burst and max_delay of user=bob are not replayed, and left out of the answer\n"
+        f"warning: {path}:5: scope: cluster of user=dora is not replayed, and left out of the answer\n"
     )
 
 
