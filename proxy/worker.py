@@ -56,7 +56,7 @@ from quotas.engine import CounterKey, Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange
-from quotas.shares import Demand
+from quotas.shares import Demand, told
 
 if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce, OwnersMap, Share
@@ -173,12 +173,12 @@ class Worker:
 
     async def demands(self) -> list[Mapping[CounterKey, Demand]]:
         """Return the demand for each counter of the whole cluster: one mapping, for one process."""
-        return [dict(await in_slices(self._engine.demands(now_ms())))]
+        return [told(await in_slices(self._engine.demands(now_ms())))]
 
     async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
         """Put shares of limits of the whole cluster in force; queues under a changed limit are served again."""
         for bound in await in_slices(self._engine.share(parts[0], otherwise, now_ms())):
-            if bound.queue:
+            if bound is not None and bound.queue:
                 self._throttling.alarm(bound.queue, now_ms())
 
     async def set_mode(self, mode: Mode) -> None:

@@ -181,20 +181,18 @@ class Counters(Registry):
 
     def demands(self, now_ms: int) -> Iterator[tuple[CounterKey, Demand]]:
         for key, bound in list(self._shared.items()):
-            if bound.rule is not None and (demand := bound.demand(now_ms)) != Demand():
-                yield key, demand
+            yield key, Demand() if bound.rule is None else bound.demand(now_ms)
 
-    def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound]:
-        """Put shares in force; yield the counters whose limit is another one now."""
+    def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound | None]:
         self._parts, self._otherwise = parts, otherwise
         for key, bound in list(self._shared.items()):
-            part = parts.get(key, otherwise)
-            if abs(part - bound.share) <= _ALIKE * part:
-                continue
-            bound.share = part
-            if self._limit(bound):
-                bound.rejudge(now_ms)
-                yield bound
+            part, changed = parts.get(key, otherwise), None
+            if abs(part - bound.share) > _ALIKE * part:
+                bound.share = part
+                if self._limit(bound):
+                    bound.rejudge(now_ms)
+                    changed = bound
+            yield changed
 
     def expire(self, now_ms: int) -> int:
         for bound in self._newcomers:

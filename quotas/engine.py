@@ -167,14 +167,14 @@ class Engine:
         return [gone for counters in self._all for gone in counters.take_gone()]
 
     def demands(self, now_ms: int) -> Iterator[tuple[CounterKey, Demand]]:
-        """Yield the demand here for each counter of the whole cluster (``scope: cluster``) that is in use."""
+        """Yield the demand here for each counter of the whole cluster (``scope: cluster``)."""
         for counters in self._all:
             yield from counters.demands(now_ms)
 
-    def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound]:
+    def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound | None]:
         """Put shares of limits of the whole cluster in force: for each counter its part, or ``otherwise``.
 
-        Yields the counters whose limit is another one now.
+        Yields each counter whose limit is another one now, and None for the others.
         """
         for counters in self._all:
             yield from counters.share(parts, otherwise, now_ms)

@@ -6,8 +6,11 @@ hears of the others. Each process computes all shares alone, from the last deman
 (docs/decisions/0039).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
 from typing import Final, NamedTuple
+
+from quotas.counted import CounterKey
 
 _LEAST: Final = 0.02
 """The part of the limit that all processes without use keep together."""
@@ -20,6 +23,11 @@ FRESH_MS: Final = 1000
 """The longest throttle at once under a share: by then another share may be in force. The rest stays owed."""
 
 
+MOST_TOLD: Final = 20_000
+"""The most counters of which a process tells its demand."""
+_WORTH_TELLING: Final = 0.01
+
+
 class Demand(NamedTuple):
     """The demand for one counter in one process."""
 
@@ -27,6 +35,17 @@ class Demand(NamedTuple):
     """The rate, as a part of the whole limit."""
     waiting: int = 0
     """Clients that are held back, by user and address."""
+
+
+def told(demands: Iterable[tuple[CounterKey, Demand]]) -> dict[CounterKey, Demand]:
+    """Return the demand that others have to know: where clients wait, or more than a hundredth of the limit is used.
+
+    Clients can make up names that have counters of their own: of too many, the greatest demand counts.
+    """
+    worth = [each for each in demands if each[1].waiting or each[1].used > _WORTH_TELLING]
+    if len(worth) > MOST_TOLD:
+        worth = nlargest(MOST_TOLD, worth, key=lambda each: (each[1].waiting > 0, each[1].used))
+    return dict(worth)
 
 
 def shares(demands: Sequence[Demand]) -> list[float]:

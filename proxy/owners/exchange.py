@@ -29,6 +29,8 @@ EVERY_S: Final = 0.5
 PATH: Final = "/owners/demand"
 _ANSWER_S: Final = 0.4
 _STALE_S: Final = 3.0
+_MOST_BUSY: Final = 0.2
+"""The part of the time that the exchange may take, where clients have made up many names."""
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _NOTHING: Final = Demand()
 _UNKNOWN: Final = Demand(0.0, 1)
@@ -89,6 +91,7 @@ class Exchange:
         self._peers: dict[str, Peer] = {}
         self._own: list[Demands] = []
         self._turn = 0
+        self._took_s = 0.0
         self._said: tuple[int, bytes] | None = None
         self._session: aiohttp.ClientSession | None = None
         self._job: asyncio.Task[None] | None = None
@@ -96,7 +99,7 @@ class Exchange:
     def start(self) -> None:
         timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
         self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
-        self._job = every(EVERY_S, self._take_turn, "exchange the demand for limits of the cluster")
+        self._job = every(self._pause_s, self._take_turn, "exchange the demand for limits of the cluster")
 
     async def stop(self) -> None:
         if self._job is not None:
@@ -120,7 +123,11 @@ class Exchange:
             self._said = (turn, await asyncio.to_thread(_sealed, said, self._signing))
         return self._said[1]
 
+    def _pause_s(self) -> float:
+        return max(EVERY_S, self._took_s / _MOST_BUSY)
+
     async def _take_turn(self) -> None:
+        began_s = monotonic_s()
         self._look_up_peers()
         is_needed = self._is_needed()
         if is_needed:
@@ -132,6 +139,7 @@ class Exchange:
         nodes = [*self._own, *(node for peer in self._peers.values() for node in peer.nodes)]
         parts = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
         await self._processes.share(parts, 1 / max(len(nodes), 1))
+        self._took_s = monotonic_s() - began_s
 
     def _look_up_peers(self) -> None:
         found: dict[str, Peer] = {}

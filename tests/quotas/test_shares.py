@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.counted import CLUSTER
+from quotas.counted import CLUSTER, CounterKey
 from quotas.engine import Engine
 from quotas.entities import Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
-from quotas.shares import FRESH_MS, Demand, shares
+from quotas.shares import FRESH_MS, MOST_TOLD, Demand, shares, told
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 MUTATIONS = QuotaKind.CONTROLLER_MUTATION_RATE
@@ -101,7 +101,7 @@ class TestCountersOfTheCluster:
         assert bound.limit == LIMIT / 4
         (state,) = of.usage(0)
         assert state.limit == LIMIT
-        assert list(of.share({bound.key: 0.2501}, 0.5, 0)) == []
+        assert list(of.share({bound.key: 0.2501}, 0.5, 0)) == [None]
 
     def test_a_counter_that_is_new_has_the_share_that_was_told_before(self) -> None:
         of = engine()
@@ -125,17 +125,26 @@ class TestCountersOfTheCluster:
         assert (bound.limit, bound.shadow_limit) == (None, LIMIT / 4)
         assert dict(of.demands(0))[bound.key].used == pytest.approx(0.1)
 
-    def test_demand_is_told_of_counters_in_use_alone(self) -> None:
+    def test_demand_is_told_where_it_matters(self) -> None:
         of = engine()
         bound = of.resolve("u", "batch", PRODUCE, 1)
-        assert dict(of.demands(0)) == {}
+        assert told(of.demands(0)) == {}
+        bound.charge(LIMIT / 20, 0)
+        assert told(of.demands(0)) == {}
         list(of.share({bound.key: 0.5}, 0.5, 0))
-        bound.charge(LIMIT * 2, 0)
+        bound.charge(LIMIT * 1.95, 0)
         for client_id in ("a", "b"):  # one address: one client
             bound.hold_back(("u", "10.0.0.1", client_id), 100)
         bound.hold_back(("u", "10.0.0.2", "a"), 200)
-        assert dict(of.demands(0)) == {bound.key: Demand(0.2, 2)}
+        assert told(of.demands(0)) == {bound.key: Demand(0.2, 2)}
         assert dict(of.demands(150))[bound.key].waiting == 1
+
+    def test_of_too_many_names_the_greatest_demand_is_told(self) -> None:
+        made_up = [(CounterKey(PRODUCE, "", f"name-{number}", CLUSTER), Demand(0.02)) for number in range(MOST_TOLD)]
+        waits, uses = (CounterKey(PRODUCE, "", name, CLUSTER) for name in ("waits", "uses"))
+        found = told([*made_up, (waits, Demand(0.0, 1)), (uses, Demand(0.9))])
+        assert len(found) == MOST_TOLD
+        assert {waits, uses} <= found.keys()
 
     def test_mutations_are_of_the_cluster_anyway(self) -> None:
         of = Engine(Policy({BATCH: {MUTATIONS: 5.0}}, {BATCH: Terms(of_cluster=True)}))
