@@ -41,7 +41,8 @@ QUOTAS = "quotas:\n" + "".join(
 WINDOW = {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}
 DURATION_S = 12.0
 REQUEST = frame(API_VERSIONS, 0, 1, "rated", b"")
-TOLERANCE = 0.06
+BURSTS = 0.15
+"""By where the last burst of connections begins."""
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,7 @@ def test_an_address_has_its_rate_at_each_broker_whichever_way_it_comes(
 
     one, all_ = asyncio.run(both())
     assert one < PER_S * (SHORT_WINDOW_SAMPLES + DURATION_S) < 3 * PER_S * DURATION_S
-    assert all_ == pytest.approx(3 * one, rel=TOLERANCE)
+    assert all_ == pytest.approx(3 * one, rel=BURSTS)  # counted once more for bootstrap ports, it would be five times
 
 
 @pytest.mark.matrix

@@ -152,7 +152,8 @@ def test_records_go_and_come(cluster: KafkaCluster, shared: Shared, kind: Client
         assert producer.result().records == RECORDS
     with kind.run(Consume(**common, records=RECORDS, group=topic)) as consumer:  # type: ignore[arg-type]
         consumed = consumer.result()
-    assert (consumed.records, consumed.corrupt) == (RECORDS, 0)
+        said = f"{consumer.stderr()}\n{shared.sluice.log_tail()}"
+    assert (consumed.records, consumed.corrupt) == (RECORDS, 0), said
 
 
 @pytest.mark.alone
