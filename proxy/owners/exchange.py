@@ -155,9 +155,9 @@ class Exchange:
             return
         try:
             async with self._session.get(peer.url) as answer:
-                data = await answer.content.read(_MOST_BYTES)
-                if answer.status != 200:
+                if answer.status != 200 or (answer.content_length or 0) > _MOST_BYTES:
                     return
+                data = await answer.read()
             said = await asyncio.to_thread(_unsealed, data, self._signing)
             if (said["instance"], said["boot"]) != (name, peer.boot) or said["turn"] < peer.turn:
                 return

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from secrets import token_hex
 
 import pytest
 import pytest_asyncio
@@ -142,6 +143,16 @@ async def test_one_that_falls_silent_keeps_its_share_until_it_is_out_of_the_map(
         assert await one.next_share() == pytest.approx(0.75, abs=0.02)
         del group.members["edge-2"]
         assert await one.next_share() == 1
+
+
+async def test_a_demand_for_many_counters_is_read_to_its_end(group: Group) -> None:
+    one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
+    many = {KEY._replace(client_id=token_hex(32)): Demand(0.1) for _ in range(5000)}
+    await group.join("edge-2", {KEY: Demand(1.0, 3)} | many)
+    async with asyncio.timeout(30):
+        while await one.next_share() > 0.52:  # three quarters while nothing is known of edge-2
+            pass
+    assert await one.next_share() == pytest.approx(0.5, abs=0.02)
 
 
 async def test_alone_it_has_the_whole_limit(group: Group) -> None:
