@@ -15,7 +15,7 @@ from quotas.rulebook import Rulebook
 from quotas.shares import Demand
 
 _ALIKE = 0.01
-"""Shares that differ by less, of themselves, are left as they are."""
+"""A share that changes by less than this part of itself is left as it is."""
 MAX_GONE = 10_000
 """Dropped counters whose last totals are kept by name until they are taken; further ones are summed up under FOLDED."""
 

@@ -18,7 +18,7 @@ _NAME_BYTES_EACH: Final = 512
 
 
 class Totals(NamedTuple):
-    """What was counted at a broker since the start."""
+    """The totals of a broker since the start."""
 
     requests: int = 0
     bytes: int = 0

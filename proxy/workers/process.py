@@ -58,7 +58,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the supervisor looks at every second."""
+    """The state of a worker that the supervisor asks for every second."""
 
     brokers: list[KnownBrokers]
     """The brokers that answers have named."""
