@@ -119,8 +119,8 @@ class Exchange:
             return None
         if self._said is None or self._said[0] != self._turn:
             turn = self._turn
-            said = {**self._me, "turn": turn, "processes": [_written(each) for each in self._own]}
-            self._said = (turn, await asyncio.to_thread(_sealed, said, self._signing))
+            said = {**self._me, "turn": turn}
+            self._said = (turn, await asyncio.to_thread(_sealed, said, self._own, self._signing))
         return self._said[1]
 
     def _pause_s(self) -> float:
@@ -158,10 +158,10 @@ class Exchange:
                 if answer.status != 200 or (answer.content_length or 0) > _MOST_BYTES:
                     return
                 data = await answer.read()
-            said = await asyncio.to_thread(_unsealed, data, self._signing)
+            said, processes = await asyncio.to_thread(_unsealed, data, self._signing)
             if (said["instance"], said["boot"]) != (name, peer.boot) or said["turn"] < peer.turn:
                 return
-            peer.turn, peer.processes = said["turn"], [_read(each) for each in said["processes"]]
+            peer.turn, peer.processes = said["turn"], processes
             peer.heard_s = monotonic_s()
         except (aiohttp.ClientError, OSError, TimeoutError):
             return  # it counts with what it told last
@@ -193,15 +193,17 @@ def _read(rows: list[list[Any]]) -> dict[CounterKey, Demand]:
     }
 
 
-def _sealed(said: Mapping[str, object], signing: Signing) -> bytes:
-    return seal(json.dumps(said).encode(), signing, _MOST_BYTES)
+def _sealed(said: Mapping[str, object], own: Sequence[Demands], signing: Signing) -> bytes:
+    whole = {**said, "processes": [_written(each) for each in own]}
+    return seal(json.dumps(whole).encode(), signing, _MOST_BYTES)
 
 
-def _unsealed(data: bytes, signing: Signing) -> dict[str, Any]:
+def _unsealed(data: bytes, signing: Signing) -> tuple[dict[str, Any], list[Demands | None]]:
+    """Return what another instance told, and the demand of its processes."""
     said = json.loads(unseal(data, signing, _MOST_BYTES, 8 * _MOST_BYTES))
     if not isinstance(said, dict):
         raise MessageError("not understood: it is no mapping")
-    return said
+    return said, [_read(each) for each in said["processes"]]
 
 
 @lru_cache(maxsize=64)
