@@ -4,6 +4,7 @@ Connections without a request are free for strangers to open. Few of them are al
 one of them: the oldest of the network that has most.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -202,7 +203,7 @@ class ConnectionSlots:
     def _most(self, host: str) -> int | None:
         return self._overrides.get(host, self._most_of_ip)
 
-    def _evict_oldest(self, crowd: dict[ConnectionSlot, None], now_s: float) -> bool:
+    def _evict_oldest(self, crowd: OrderedDict[ConnectionSlot, None], now_s: float) -> bool:
         """Evict the oldest of ``crowd``, unless it has just connected; return whether it was evicted."""
         oldest = next(iter(crowd))
         if now_s - oldest.entered_s < self.grace_s:

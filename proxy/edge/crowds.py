@@ -4,6 +4,7 @@ A network is one IPv4 address or an IPv6 /64, which providers give to one custom
 address in it.
 """
 
+from collections import OrderedDict
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
@@ -22,21 +23,22 @@ class Crowds:
     """The connections of each network, oldest first, and the networks by number of connections.
 
     Adding, removing and finding the largest take constant time: this runs for each accepted connection, and strangers
-    decide from how many addresses they connect.
+    decide from how many addresses they connect. So the first of an OrderedDict is asked for: that of a dict, from which
+    the first is removed again and again, is found behind all those removed.
     """
 
     __slots__ = ("_by_network", "_by_size", "_largest", "number")
 
     def __init__(self) -> None:
-        self._by_network: dict[str, dict[ConnectionSlot, None]] = {}
-        self._by_size: dict[int, dict[str, None]] = {}
+        self._by_network: dict[str, OrderedDict[ConnectionSlot, None]] = {}
+        self._by_size: dict[int, OrderedDict[str, None]] = {}
         """Number of connections → its networks, in the order in which they reached that number."""
         self._largest = 0
         self.number = 0
 
     def add(self, slot: "ConnectionSlot") -> None:
         """Add a connection."""
-        crowd = self._by_network.setdefault(slot.network, {})
+        crowd = self._by_network.setdefault(slot.network, OrderedDict())
         crowd[slot] = None
         self.number += 1
         self._moved(slot.network, len(crowd) - 1, len(crowd))
@@ -52,10 +54,10 @@ class Crowds:
         if not crowd:
             del self._by_network[slot.network]
 
-    def largest(self) -> "dict[ConnectionSlot, None]":
+    def largest(self) -> "OrderedDict[ConnectionSlot, None]":
         """Return the connections of the network with most of them; empty if there are none."""
         networks = self._by_size.get(self._largest)
-        return self._by_network[next(iter(networks))] if networks else {}
+        return self._by_network[next(iter(networks))] if networks else OrderedDict()
 
     def of(self, network: str) -> int:
         """Return the number of connections of one network."""
@@ -64,7 +66,7 @@ class Crowds:
     def _moved(self, network: str, before: int, now: int) -> None:
         """Move ``network`` from size ``before`` to ``now``, which differs by one."""
         if now:
-            self._by_size.setdefault(now, {})[network] = None
+            self._by_size.setdefault(now, OrderedDict())[network] = None
         if before:
             of_size = self._by_size[before]
             del of_size[network]
