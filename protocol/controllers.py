@@ -21,6 +21,24 @@ _OF_BROKERS: Final = 1
 """EndpointType of DescribeCluster: the answer lists brokers, not controllers."""
 
 
+def name_controller_behind(
+    spec: ApiSpec, frame: bytes, end: int, written: bytes, node_id: int, *, is_whole: bool
+) -> tuple[int, bytes] | None:
+    """Name the controller in an answer whose list of brokers, up to ``end``, has become ``written``: return how far
+    ``frame`` is replaced, and by what. None if more of the frame is needed; ProtocolError if all of it is there.
+    """
+    try:
+        offset = _controller_offset(spec, frame, end)
+    except (IndexError, error):
+        if not is_whole:
+            return None
+        raise _incomplete(spec, frame) from None
+    if offset is not None and offset >= end:
+        written += frame[end : offset + _INT32.size]
+        offset, end = len(written) - _INT32.size, offset + _INT32.size
+    return end, _replace_controller(written, offset, node_id)
+
+
 def is_candidate(spec: ApiSpec, frame: bytes, broker: Endpoint) -> bool:
     """Whether a broker in an answer that names a controller may be that: it has an address, and is not fenced."""
     if broker.node_id < 0 or not broker.host or spec.api_key not in (METADATA, DESCRIBE_CLUSTER):
@@ -31,7 +49,7 @@ def is_candidate(spec: ApiSpec, frame: bytes, broker: Endpoint) -> bool:
     return not frame[end]
 
 
-def controller_offset(spec: ApiSpec, frame: bytes, brokers_end: int) -> int | None:
+def _controller_offset(spec: ApiSpec, frame: bytes, brokers_end: int) -> int | None:
     """Return the offset of controller_id in an answer whose list of brokers ends at ``brokers_end``; None if it has
     none. Raises IndexError, struct.error or ProtocolError if the frame ends before it.
     """
@@ -67,18 +85,18 @@ def name_controller(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) ->
             _, end = read_string(spec, frame, end)  # the rack
             if spec.flexible:
                 end = skip_tags(frame, end)
-        offset = controller_offset(spec, frame, end)
+        offset = _controller_offset(spec, frame, end)
     except (IndexError, error):
-        raise incomplete(spec, frame) from None
-    return replace_controller(frame, offset, min(ids))
+        raise _incomplete(spec, frame) from None
+    return _replace_controller(frame, offset, min(ids))
 
 
-def incomplete(spec: ApiSpec, frame: bytes) -> ProtocolError:
+def _incomplete(spec: ApiSpec, frame: bytes) -> ProtocolError:
     """Return the error of an answer that ends before controller_id."""
     return ProtocolError(Cause.BAD_BODY, f"{spec} response of {len(frame)} bytes ends before controller_id")
 
 
-def replace_controller(frame: bytes, offset: int | None, node_id: int) -> bytes:
+def _replace_controller(frame: bytes, offset: int | None, node_id: int) -> bytes:
     """Return ``frame`` with ``node_id`` at ``offset``, None for unchanged."""
     if offset is None:
         return frame

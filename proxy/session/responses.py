@@ -6,13 +6,13 @@ all others the frame is gathered. A long answer is changed in slices.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from struct import Struct, error
+from struct import Struct
 from typing import Final
 
 from protocol.api_versions import intersect
 from protocol.cluster_ids import cluster_id_at, cluster_id_behind
 from protocol.compile import SLICE_BYTES
-from protocol.controllers import controller_offset, incomplete, is_candidate, name_controller, replace_controller
+from protocol.controllers import is_candidate, name_controller, name_controller_behind
 from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import MORE
@@ -154,16 +154,8 @@ class Responses:
             self._advertise((), cluster_id_at(spec, frame, end))
         if self._names_one_controller is None or not self._names_one_controller() or not ids:
             return Splice(0, end, written)
-        try:
-            offset = controller_offset(spec, frame, end)
-        except (IndexError, error):
-            if len(frame) < 4 + size:
-                return Need(min(4 + size, len(frame) + SLICE_BYTES))
-            raise incomplete(spec, frame) from None
-        if offset is not None and offset >= end:
-            written += frame[end : offset + INT.size]
-            offset, end = len(written) - INT.size, offset + INT.size
-        return Splice(0, end, replace_controller(written, offset, min(ids)))
+        named = name_controller_behind(spec, frame, end, written, min(ids), is_whole=len(frame) >= 4 + size)
+        return Need(min(4 + size, len(frame) + SLICE_BYTES)) if named is None else Splice(0, *named)
 
     def _needed(self, actions: int, spec: ApiSpec, size: int) -> int:
         """Return how many bytes of a long answer must be there before it is looked at; ProtocolError if it is too long.

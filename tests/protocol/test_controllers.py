@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.controllers import controller_offset, name_controller
+from protocol.controllers import name_controller, name_controller_behind
 from protocol.errors import ProtocolError
 from protocol.locator import locate
 from protocol.overlay import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
@@ -72,8 +72,9 @@ def test_an_answer_that_ends_before_it_is_refused(spec: ApiSpec) -> None:
 
 
 def test_the_first_version_and_other_answers_have_none() -> None:
-    assert controller_offset(SPECS[METADATA << 16], bytes(100), 50) is None
-    assert controller_offset(SPECS[10 << 16], bytes(100), 50) is None
+    for key in (METADATA << 16, 10 << 16):
+        named = name_controller_behind(SPECS[key], bytes(100), 50, b"written", 1, is_whole=True)
+        assert named == (50, b"written")
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS.values() if spec.api_key == FIND_COORDINATOR], ids=str)
