@@ -51,7 +51,7 @@ class Processes:
         """Return the share of KEY after an exchange that begins from now on."""
         for _ in range(2):  # one may be under way
             self.shared.clear()
-            await asyncio.wait_for(self.shared.wait(), 10)
+            await asyncio.wait_for(self.shared.wait(), 60)
         return self.parts[0].get(KEY, self.otherwise)
 
 
@@ -147,9 +147,9 @@ async def test_one_that_falls_silent_keeps_its_share_until_it_is_out_of_the_map(
 
 async def test_a_demand_for_many_counters_is_read_to_its_end(group: Group) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
-    many = {KEY._replace(client_id=token_hex(32)): Demand(0.1) for _ in range(5000)}
+    many = {KEY._replace(client_id=token_hex(32)): Demand(0.1) for _ in range(4000)}  # more than comes at once
     await group.join("edge-2", {KEY: Demand(1.0, 3)} | many)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while await one.next_share() > 0.52:  # three quarters while nothing is known of edge-2
             pass
     assert await one.next_share() == pytest.approx(0.5, abs=0.02)
