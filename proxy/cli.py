@@ -176,6 +176,22 @@ def calibrate(config_path: Path, command_config: Path | None, broker: int | None
     sys.exit(measure(settings, command_config, broker))
 
 
+@cli.command(short_help="Show a first throttle, without a Kafka cluster and without Java.")
+@click.option(
+    "--seconds", type=click.IntRange(3, 3600), default=15, show_default=True, help="How long the clients are shown."
+)
+@click.option("--keep", is_flag=True, help="Go on after that, until Ctrl-C.")
+def demo(seconds: int, *, keep: bool) -> None:
+    """Show a first throttle, without a Kafka cluster and without Java: exit 0 if there was one, else 1.
+
+    Runs a stand-in for a broker that drops what producers send, Sluice in front of it, and two producers, one of them
+    over its quota. Uses free ports of 127.0.0.1, and leaves nothing behind.
+    """
+    from proxy.demo.command import run as show
+
+    sys.exit(show(seconds, keep=keep))
+
+
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def quotas(arguments: tuple[str, ...]) -> None:

@@ -1,0 +1,82 @@
+"""``sluice demo``: what it shows, and that nothing of it stays behind."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from proxy.cli import cli
+from proxy.demo import command, running
+
+SLUICE = Path(sys.executable).parent / "sluice"
+
+
+@pytest.mark.long
+def test_it_shows_a_first_throttle_and_leaves_nothing(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [SLUICE, "demo", "--seconds", "200"], env={"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True
+    )
+    with demo:
+        assert demo.stdout is not None
+        said = ""
+        for line in demo.stdout:
+            said += line
+            if "  1 s" in said and "first throttle" in said:
+                break
+        assert "It is not Kafka" in said
+        assert "client-id: greedy" in said
+        (proxy,) = psutil.Process(demo.pid).children()
+        demo.send_signal(signal.SIGINT)
+        assert "Everything is stopped" in demo.stdout.read()
+    assert demo.returncode == 0
+    assert not proxy.is_running()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_proxy_that_does_not_start_is_told_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_CONFIGURATION", "cluster: {{}}\n")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    done = CliRunner().invoke(cli, ["demo"])
+    assert done.exit_code == 1
+    assert "Sluice has not started" in done.stderr
+    assert "sluice.yaml:1" in done.stderr
+
+
+class OfTest:
+    """A proxy and a producer, as far as a demo reads them."""
+
+    def __init__(self, throttled_s: float = 0.0, error: Exception | None = None) -> None:
+        self.client_id = "greedy"
+        self.sent_bytes = 0
+        self.error = error
+        self._throttled_s = throttled_s
+
+    def throttled_s(self, client_id: str) -> float:
+        assert client_id == self.client_id
+        return self._throttled_s
+
+
+@pytest.fixture
+def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "sleep", lambda _: None)
+
+
+@pytest.mark.usefixtures("_no_sleep")
+@pytest.mark.parametrize("throttled_s", [0.0, 0.5])
+def test_whether_a_throttle_was_seen_is_told(throttled_s: float, capsys: pytest.CaptureFixture[str]) -> None:
+    at: Any = OfTest(throttled_s)
+    assert command._watch(at, [at], 3) == bool(throttled_s)
+    assert capsys.readouterr().out.count("The first throttle") == bool(throttled_s)
+
+
+@pytest.mark.usefixtures("_no_sleep")
+def test_a_producer_that_fails_ends_the_demo() -> None:
+    at: Any = OfTest(error=OSError("no route"))
+    with pytest.raises(running.DemoError, match="greedy has failed: OSError"):
+        command._watch(at, [at], 3)
