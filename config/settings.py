@@ -239,6 +239,11 @@ class Log(Section):
     format: Literal["auto", "json", "console"] = Field(
         "auto", description="`auto` writes readable lines on a terminal, and one JSON object a line elsewhere."
     )
+    throttles: Flag = Field(
+        False,
+        description="Whether to log `throttle started` and `throttle ended`, with client, rule and limit. See "
+        "[who-is-throttled.md](who-is-throttled.md#in-the-log).",
+    )
 
 
 class Settings(Section):

@@ -52,6 +52,7 @@ from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
 from proxy.usage.response_errors import ResponseErrors
+from proxy.usage.throttle_events import ThrottleEvents
 from quotas.engine import CounterKey, Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
@@ -98,6 +99,7 @@ class Worker:
             max_hold_ms=quotas.max_hold_ms,
             call_later=_release_later,
             clock=now_ms,
+            events=ThrottleEvents() if settings.log.throttles else None,
         )
         exemptions = Exemptions(quotas.exempt.users, quotas.exempt.client_ids, quotas.exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)

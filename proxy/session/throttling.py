@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from proxy.runtime.faults import contained
 from proxy.usage.throttle_counts import ThrottleCounts
+from proxy.usage.throttle_events import ThrottleEvents
 from quotas.admission_queue import AdmissionQueue
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
@@ -43,8 +44,9 @@ class Throttling:
         max_hold_ms: int,
         call_later: Callable[[float, Callable[[], None]], Timer],
         clock: Callable[[], int],
+        events: ThrottleEvents | None = None,
     ) -> None:
-        self.counts = ThrottleCounts(mode)
+        self.counts = ThrottleCounts(mode, events)
         """Throttles given, and in shadow those that would have been."""
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
@@ -138,9 +140,12 @@ class Throttling:
             self.wake(place.throttle_over, place.abort, _FIRST)
 
     def tidy(self, now_ms: int) -> None:
-        """Forget the queues in which nobody waits, and in shadow count what would have happened until now."""
+        """Forget the queues in which nobody waits, in shadow count what would have happened until now, and log which
+        throttles have started and ended. To be called once a second.
+        """
         self._admission = {queue: alarm for queue, alarm in self._admission.items() if queue or alarm.waiting}
         self.counts.settle(now_ms)
+        self.counts.look(now_ms)
 
     # ------------------------------------------------------------------------------------------------ timers
 

@@ -9,7 +9,7 @@ from collections import Counter
 import structlog
 
 from proxy.usage.accounts import Account
-from quotas.counted import CLUSTER
+from proxy.usage.throttle_events import ThrottleEvents, fields
 from quotas.engine import Bound
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -19,12 +19,13 @@ log = structlog.get_logger("sluice.throttle")
 
 
 class ThrottleCounts:
-    """Counts the throttles of all clients, in their counters and meters."""
+    """Counts the throttles of all clients, in their counters and meters, and as log events if there are ``events``."""
 
-    __slots__ = ("_mode", "_simulated", "waiting")
+    __slots__ = ("_events", "_mode", "_simulated", "waiting")
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, events: ThrottleEvents | None = None) -> None:
         self._mode = mode
+        self._events = events
         self.waiting: Counter[QuotaKind] = Counter()
         """Requests and answers that wait in counters' queues now."""
         self._simulated: dict[tuple[Bound, bool], SimulatedCounter[Account]] = {}
@@ -39,22 +40,14 @@ class ThrottleCounts:
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle under ``bound``."""
         if bound.throttled_total == 0:
-            log.info(
-                "first throttle",
-                kind=bound.kind.value,
-                user=bound.user,
-                client_id=bound.client_id,
-                broker="all" if bound.broker == CLUSTER else bound.broker,
-                rule=bound.rule.describe() if bound.rule else None,
-                limit=bound.limit,
-                throttle_time_ms=throttle_ms,
-                mode=self._mode,
-            )
+            log.info("first throttle", **fields(bound), throttle_time_ms=throttle_ms, mode=self._mode)
         bound.note_throttle(throttle_ms)
 
     def given(self, account: Account, bound: Bound, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle of ``account`` that begins now, or began at ``at_ms``."""
         self.note(bound, throttle_ms)
+        if self._events is not None:
+            self._events.note(bound, throttle_ms, now_ms, (now_ms if at_ms is None else at_ms) + throttle_ms)
         meter = account.live_meter
         meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
         if bound.rule is not None and bound.is_cap:
@@ -68,9 +61,16 @@ class ThrottleCounts:
         """
         self.waiting[bound.kind] += change
         bound.note_wait(waited_ms)
+        if self._events is not None:
+            self._events.note(bound, waited_ms, now_ms, now_ms)
         account.meter.note_wait(bound.kind, change, now_ms, waited_ms)
         if cap is not None:
             account.meter.note_cap_wait(bound.kind, cap, change, now_ms, waited_ms)
+
+    def look(self, now_ms: int) -> None:
+        """Log which throttles have started and ended."""
+        if self._events is not None:
+            self._events.look(now_ms, self._mode)
 
     def simulate(self, account: Account, kind: QuotaKind, size: float, now_ms: int, connection: int = 0) -> None:
         """Count what would have become of ``size`` charged to ``account``, in units of ``kind`` times s."""

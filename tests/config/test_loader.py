@@ -166,7 +166,7 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ":5:55: quotas.mode: must be a single word; one of enforce, shadow, off",
         ":5:77: quotas.window.samples: 0 is too small; it must be more than 0",
         ":5:86: quotas.window.size: '1' has no unit; write it like 500ms, 30s or 2m",
-        ":6:1: log: has no settings; it takes level, format",
+        ":6:1: log: has no settings; it takes level, format, throttles",
         ":7:38: admin.max_entities: '-1' is not a whole number; write digits only, without a leading zero",
         ":8:23: kafka.share_groups: 'yes' is neither true nor false",
         ":9:19: limits.request: '10M' has the unknown unit 'M'; write it like 10MiB, 10MB or 10485760",

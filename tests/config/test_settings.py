@@ -48,7 +48,7 @@ def test_defaults() -> None:
     assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (15, False)
     assert (str(settings.admin.bind), settings.admin.max_entities) == ("127.0.0.1:9404", 2000)
     assert (settings.drain.delay_s, settings.drain.timeout_s) == (3, 30)
-    assert (settings.log.level, settings.log.format) == ("info", "auto")
+    assert (settings.log.level, settings.log.format, settings.log.throttles) == ("info", "auto", False)
 
 
 def test_settings_never_change() -> None:
