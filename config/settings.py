@@ -195,19 +195,20 @@ class Admin(Section):
         description="Values of the Host header accepted for changes, besides IP addresses, `localhost` and the "
         "machine's own name.",
     )
-    max_entities: CountOrZero = Field(
-        2000,
-        description="The maximum number of quota entities, and of clients, with metrics of their own. All others are "
-        "summed as `other`.",
-    )
 
 
 Dialect = Literal["jmx_exporter", "confluent"]
 
 
 class Metrics(Section):
-    """Additional metrics in `/metrics`."""
+    """The series of `/metrics`."""
 
+    max_series: Count = Field(
+        20_000,
+        description="The maximum number of series, however many clients and brokers there are. Series of quotas and "
+        'latencies that do not fit are summed over brokers (`broker="sum"`), those of clients that still do not are '
+        "summed as `other`. Below 10,000, the rest may take more. See [metrics.md](metrics.md#how-many-series).",
+    )
     compat: tuple[Dialect, ...] = Field(
         (),
         description="Kafka's quota metrics under the names of broker exporters, for existing broker dashboards: "

@@ -21,6 +21,7 @@ from config.settings import Mode, Settings
 from proxy import __version__, build
 from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
+from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
 from proxy.control.mode import ModeSwitch
@@ -138,12 +139,13 @@ class Supervisor:
         return not self._stopping.is_set()
 
     async def _open_admin_port(self) -> None:
+        metrics = self._settings.metrics
         self._admin = AdminServer(
             self._settings.admin.bind,
             self._snapshot,
             self._not_ready,
             self._worker.identify,
-            Renderer(self._settings.admin.max_entities, self._settings.metrics.compat),
+            Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
             ModePage(self._mode, self._settings.admin.token_file, self._settings.admin.hosts),
             self._quotas.changes.last,
             self._describe_owners,

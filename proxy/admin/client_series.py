@@ -25,10 +25,10 @@ class ShownClient:
 
 
 class ClientSeries:
-    """The series of all clients, at most ``max_entities`` of them by name: those with the most bytes first."""
+    """The series of all clients, at most ``most`` of them by name: those with the most bytes first."""
 
-    def __init__(self, max_entities: int) -> None:
-        self._series: NamedSeries[ClientNames, ShownClient] = NamedSeries(max_entities, ShownClient, _other_of)
+    def __init__(self, most: int) -> None:
+        self._series: NamedSeries[ClientNames, ShownClient] = NamedSeries(most, ShownClient, _other_of)
 
     @property
     def folded(self) -> int:

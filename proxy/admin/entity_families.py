@@ -78,9 +78,8 @@ def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     )
     for unit in _UNITS:
         yield _charged(entities, unit)
-    yield number(
-        "sluice_quota_entities_folded", "Entities summed up as other, beyond the limit of named ones.", entities.folded
-    )
+    said = "Entities summed up as other, each counted for each of its kinds."
+    yield number("sluice_quota_entities_folded", said, entities.folded)
 
 
 def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:

@@ -5,19 +5,32 @@ hands over its counts, exactly once, also when it is dropped, and totals are kep
 its counter expired, was recreated, or moved between ``other`` and its own name.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from typing import Final, NamedTuple
 
-from proxy.admin.named_series import OTHER, NamedSeries, Names
+from proxy.admin.exposition import SUMMED
+from proxy.admin.named_series import HIGHEST, OTHER, NamedSeries, Names
 from proxy.runtime.names import label
-from quotas.engine import Counted, CounterState, Gone
+from quotas.counted import CLUSTER
+from quotas.engine import Counted, CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 
+_log: Final = logging.getLogger("sluice.admin")
+
+
+class SeriesKey(NamedTuple):
+    """The series of one entity, for one kind of quota at one broker."""
+
+    names: Names
+    kind: QuotaKind
+    broker: int
+
 
 class ShownEntity:
-    """Series of one kind at one broker, of one entity or of ``other``. For ``other``: the sum of rates, the highest
-    ratio, the fewest tokens, no limit.
+    """Series of one key, or of ``other``. Where several counters are summed: the sum of rates, the highest ratio, the
+    fewest tokens; ``other`` has no limit.
     """
 
     __slots__ = ("has_shadow", "limit", "live", "rate", "ratio", "rule", "shadow_limit", "tokens", "totals")
@@ -56,61 +69,88 @@ class ShownEntity:
 
 
 class EntitySeries:
-    """The series of all quota entities, at most ``max_entities`` by name: those with a quota by name, then, of
-    newcomers in one snapshot, the most throttled and the busiest.
+    """The series of all quota entities, for at most ``most`` keys by name.
+
+    As long as all keys fit, each broker has its own. Once they do not, they are summed over brokers from then on. If
+    that is not enough, those with a quota by name come first, then those throttled now, then, of newcomers in one
+    snapshot, the busiest.
     """
 
-    def __init__(self, max_entities: int) -> None:
-        self._series: NamedSeries[Names, dict[tuple[QuotaKind, int], ShownEntity]] = NamedSeries(
-            max_entities, dict, lambda _: OTHER
-        )
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._is_summed = False
+        self._series = self._empty()
+
+    def _empty(self) -> NamedSeries[SeriesKey, ShownEntity]:
+        return NamedSeries(self._most, ShownEntity, lambda key: SeriesKey(OTHER, key.kind, SUMMED))
 
     @property
     def folded(self) -> int:
-        """Entities in the last snapshot that are part of ``other``."""
+        """Keys in the last snapshot that are part of ``other``."""
         return self._series.folded
 
     def update(self, taken: Iterable[tuple[CounterState, Counted]], gone: Iterable[Gone] = ()) -> None:
         """Take the state and new counts of the engine's counters, and the counts of dropped ones."""
-        for _, by_kind in self._series:
-            for series in by_kind.values():
-                series.forget()
-        live = [(_names(usage.user, usage.client_id, usage.entity), usage, counted) for usage, counted in taken]
-        late = [(_names(each.key.user, each.key.client_id, each.entity), each, each.counted) for each in gone]
-        demand: dict[Names, tuple[int, float]] = {}
-        by_name: set[Names] = set()
-        limited = chain(
-            ((names, usage.entity, counted) for names, usage, counted in live),
-            ((names, each.entity, counted) for names, each, counted in late),
-        )
-        for names, entity, counted in limited:
-            throttle_ms, charged = demand.get(names, (0, 0.0))
-            demand[names] = (throttle_ms + counted.throttle_ms, charged + counted.charged)
+        for _, series in self._series:
+            series.forget()
+        counters = [
+            *(_Counter(_key(each, each.entity), each.entity, counted, each) for each, counted in taken),
+            *(_Counter(_key(each.key, each.entity), each.entity, each.counted, None) for each in gone),
+        ]
+        if not self._is_summed and len({each.key for each in counters}) > self._most:
+            self._sum_over_brokers()
+        if self._is_summed:
+            counters = [each._replace(key=_over_brokers(each.key)) for each in counters]
+        demand: dict[SeriesKey, tuple[int, float]] = {}
+        ranks: dict[SeriesKey, int] = {}
+        for key, entity, counted, _ in counters:
+            throttle_ms, charged = demand.get(key, (0, 0.0))
+            demand[key] = (throttle_ms + counted.throttle_ms, charged + counted.charged)
             if Default.DEFAULT not in (entity.user, entity.client_id):
-                by_name.add(names)
-        self._series.assign(demand, by_name)
-        for names, usage, counted in live:
-            self._count(names, usage.kind, usage.broker, counted).show(usage)
-        for names, each, counted in late:
-            self._count(names, each.key.kind, each.key.broker, counted)
+                ranks[key] = HIGHEST
+            elif counted.throttle_ms:
+                ranks.setdefault(key, 1)
+        self._series.assign(demand, ranks)
+        for key, _, counted, state in counters:
+            series = self._series[key]
+            series.totals = series.totals.plus(counted)
+            series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
+            if state is not None:
+                series.show(state)
 
-    def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> ShownEntity:
-        series = self._series[names].setdefault((kind, broker), ShownEntity())
-        series.totals = series.totals.plus(counted)
-        series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
-        return series
+    def _sum_over_brokers(self) -> None:
+        """Begin new series: they grow by what is counted from now on, and the old ones end."""
+        self._is_summed = True
+        self._series = self._empty()
+        _log.warning(
+            "series of quotas are summed over brokers from now on (broker=sum): more than %d do not fit into "
+            "metrics.max_series",
+            self._most,
+        )
 
     def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, ShownEntity]]:
         """Yield every series: entity, quota kind, broker; ``other`` comes last, if it was ever used."""
-        for names, by_kind in self._series:
-            for (kind, broker), series in by_kind.items():
-                yield names, kind, broker, series
+        for key, series in self._series:
+            yield (*key, series)
 
 
-def _names(user: str, client_id: str, rule: Entity) -> Names:
+class _Counter(NamedTuple):
+    key: SeriesKey
+    entity: Entity
+    counted: Counted
+    state: CounterState | None
+    """None if the counter was dropped."""
+
+
+def _key(counter: CounterState | CounterKey, rule: Entity) -> SeriesKey:
     """Return the labels of a counter; a cap has others than a quota for the same clients."""
+    user, client_id = counter.user, counter.client_id
     if rule.cap and user:
         user = f"cap:{user}"
     elif rule.cap:
         client_id = f"cap:{client_id}"
-    return Names(label(user), label(client_id))
+    return SeriesKey(Names(label(user), label(client_id)), counter.kind, counter.broker)
+
+
+def _over_brokers(key: SeriesKey) -> SeriesKey:
+    return key if key.broker == CLUSTER else key._replace(broker=SUMMED)

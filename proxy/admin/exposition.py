@@ -1,10 +1,14 @@
 """Builds metric families from rows."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from quotas.counted import CLUSTER
+
+SUMMED: Final = -3
+"""The ``broker`` of series that sum up all brokers, because there are too many for series of their own."""
 
 Row = tuple[tuple[str, ...], float]
 """A series: its label values, in the order of its family's labels, and its value."""
@@ -32,4 +36,6 @@ def broker_label(node_id: int) -> str:
     """Return a broker's label: bootstrap connections have no node id, and some counters are shared by all brokers."""
     if node_id == CLUSTER:
         return "all"
+    if node_id == SUMMED:
+        return "sum"
     return str(node_id) if node_id >= 0 else "bootstrap"

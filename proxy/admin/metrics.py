@@ -5,6 +5,7 @@ and its snapshot. ``docs/metrics.md`` describes each family.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from itertools import accumulate, chain
 from typing import Final
 
@@ -16,16 +17,18 @@ from prometheus_client.registry import Collector
 from config.settings import Dialect
 from protocol.error_codes import ERROR_NAMES
 from protocol.errors import Cause
+from protocol.overlay import FETCH, PRODUCE
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.connection_series import connection_rates
 from proxy.admin.dialects import Dialects
 from proxy.admin.entity_families import entity_families
 from proxy.admin.entity_series import EntitySeries
-from proxy.admin.exposition import Row, broker_label
+from proxy.admin.exposition import SUMMED, Row, broker_label
 from proxy.admin.exposition import counter as _counter
 from proxy.admin.exposition import gauge as _gauge
 from proxy.admin.exposition import number as _number
+from proxy.admin.series_limits import SeriesLimits
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
@@ -49,10 +52,10 @@ _API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
 class Renderer:
     """Renders snapshots one after the other; to be called by one thread at a time."""
 
-    def __init__(self, max_entities: int, dialects: Sequence[Dialect] = ()) -> None:
-        self._max_entities = max_entities
-        self._entities = EntitySeries(max_entities)
-        self._clients = ClientSeries(max_entities)
+    def __init__(self, limits: SeriesLimits, dialects: Sequence[Dialect] = ()) -> None:
+        self._limits = limits
+        self._entities = EntitySeries(limits.counters)
+        self._clients = ClientSeries(limits.clients)
         self._dialects = Dialects(dialects)
         self._process = ProcessCollector(registry=None)
 
@@ -65,8 +68,8 @@ class Renderer:
             self._dialects.families(self._entities, monotonic_s()),
             _quotas(snapshot),
             _clients(self._clients),
-            _traffic(snapshot),
-            connection_rates(snapshot, self._max_entities),
+            _traffic(snapshot, self._limits),
+            connection_rates(snapshot, self._limits.addresses),
             _shipping(snapshot),
             _state_file(snapshot),
             _owners(snapshot),
@@ -151,7 +154,7 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
     )
 
 
-def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
+def _traffic(snapshot: Snapshot, limits: SeriesLimits) -> Iterator[Metric]:
     sessions = (((listener,), number) for listener, number in snapshot.sessions.items())
     yield _gauge("sluice_sessions", "Client connections open now.", ("listener",), sessions)
     yield _counter(
@@ -167,9 +170,9 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield _counter("sluice_response_errors", "Errors in the responses that are inspected.", ("api", "error"), errors)
     said = "Time that brokers took to answer forwarded requests."
-    yield _latencies("sluice_request_broker_seconds", said, snapshot.latencies)
+    yield _latencies("sluice_request_broker_seconds", said, _fit(snapshot.latencies, limits.latencies))
     said = "Time that forwarded requests and their answers spent in the proxy."
-    yield _latencies("sluice_request_proxy_seconds", said, snapshot.proxy_latencies)
+    yield _latencies("sluice_request_proxy_seconds", said, _fit(snapshot.proxy_latencies, limits.latencies))
     yield _counter(
         "sluice_authentications",
         "SASL authentications that ended.",
@@ -206,7 +209,9 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
             for outcome in _OUTCOMES
         ),
     )
-    reachable = (((broker_label(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
+    # If they do not all fit, the unreachable brokers are shown first.
+    shown = nsmallest(limits.brokers, snapshot.brokers.items(), key=lambda each: (each[1], each[0]))
+    reachable = (((broker_label(node_id),), up) for node_id, up in sorted(shown))
     yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
     yield _gauge(
         "sluice_brokers_without_port",
@@ -277,6 +282,18 @@ def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield _counter("sluice_log_dropped", "Lines of the log that were not written.", ("cause",), lost)
     info = snapshot.info
     yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
+
+
+def _fit(latencies: Mapping[tuple[int, int], Times], most: int) -> Mapping[tuple[int, int], Times]:
+    """Sum times over brokers, if they are more than ``most``: first those of APIs other than Produce and Fetch."""
+    for kept in (_API_NAMES.keys(), (PRODUCE, FETCH), ()):
+        summed: dict[tuple[int, int], Times] = {}
+        for (api_key, node_id), times in latencies.items():
+            key = (api_key, node_id if api_key in kept else SUMMED)
+            summed[key] = times.plus(summed[key]) if key in summed else times
+        if len(summed) <= most:
+            break
+    return summed
 
 
 def _latencies(name: str, said: str, latencies: Mapping[tuple[int, int], Times]) -> Metric:

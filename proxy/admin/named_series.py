@@ -1,19 +1,21 @@
 """Selects the entities that have series by name; all others are summed up as ``other``, and no series ever decreases.
 
 First come, first shown; among simultaneous newcomers the one with the highest demand. A named entity keeps its series
-until it is gone *and* a newcomer needs the slot. Privileged entities may displace others, and only privileged ones may
-displace them.
+until it is gone *and* a newcomer needs the slot, or until a newcomer of a higher rank does.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from quotas.counted import FOLDED
 
+HIGHEST: Final = 2
+"""The highest rank."""
+
 SeriesT = TypeVar("SeriesT")
-NamesT = TypeVar("NamesT", bound=tuple[str, ...])
+NamesT = TypeVar("NamesT", bound=tuple[object, ...])
 
 
 class Names(NamedTuple):
@@ -36,33 +38,34 @@ class NamedSeries(Generic[NamesT, SeriesT]):
         self._other_of = other_of
         self._updates = 0
         self._named: dict[NamesT, SeriesT] = {}
-        self._seen: dict[NamesT, tuple[bool, int]] = {}
-        """Entity → (privileged, number of the update) when it was last seen."""
+        self._seen: dict[NamesT, tuple[int, int]] = {}
+        """Entity → (rank, number of the update) when it was last seen."""
         self._others: dict[NamesT, SeriesT] = {}
         self.folded = 0
         """Entities in the last update that are part of ``other``."""
 
-    def assign(self, demand: Mapping[NamesT, Any], first: AbstractSet[NamesT] = frozenset()) -> None:
-        """Assign slots to the current entities, as far as available: to those in ``first``, then by demand."""
+    def assign(self, demand: Mapping[NamesT, Any], ranks: Mapping[NamesT, int] = MappingProxyType({})) -> None:
+        """Assign slots to the current entities, as far as available: by rank (0 to HIGHEST), then by demand."""
         self._updates += 1
         newcomers = [names for names in demand if names not in self._named and names != self._other_of(names)]
-        newcomers.sort(key=lambda names: (names in first, demand[names]), reverse=True)
+        newcomers.sort(key=lambda names: (ranks.get(names, 0), demand[names]), reverse=True)
         for names in self._named.keys() & demand.keys():
-            self._seen[names] = (names in first, self._updates)
-        urgent = sum(names in first for names in newcomers)
-        for names in newcomers[: self._free(len(newcomers), urgent)]:
+            self._seen[names] = (ranks.get(names, 0), self._updates)
+        for names in newcomers[: self._free([ranks.get(names, 0) for names in newcomers])]:
             self._named[names] = self._make()
-            self._seen[names] = (names in first, self._updates)
+            self._seen[names] = (ranks.get(names, 0), self._updates)
         self.folded = len(demand.keys() - self._named.keys())
 
-    def _free(self, wanted: int, urgent: int) -> int:
-        """Free up to ``wanted`` slots of entities that are gone, longest gone first, and up to ``urgent`` of
-        unprivileged ones, latest first; return the number of free slots.
+    def _free(self, newcomers: Sequence[int]) -> int:
+        """Free slots for newcomers of these ranks: of entities that are gone, longest gone first, then of those of a
+        lower rank, latest first; return the number of free slots. The highest rank gives way only to itself.
         """
         gone = sorted((*seen, names) for names, seen in self._seen.items() if seen[1] != self._updates)
-        self._clear(self._missing(wanted), (names for is_first, _, names in gone if not is_first))
-        self._clear(self._missing(urgent), [names for names in reversed(self._named) if not self._seen[names][0]])
-        self._clear(self._missing(urgent), (names for is_first, _, names in gone if is_first))
+        self._clear(self._missing(len(newcomers)), (names for rank, _, names in gone if rank < HIGHEST))
+        for rank in range(1, HIGHEST + 1):
+            lower = [names for names in reversed(self._named) if self._seen[names][0] < rank]
+            self._clear(self._missing(sum(each >= rank for each in newcomers)), lower)
+        self._clear(self._missing(newcomers.count(HIGHEST)), (names for rank, _, names in gone if rank == HIGHEST))
         return self._most - len(self._named)
 
     def _missing(self, wanted: int) -> int:

@@ -6,6 +6,7 @@ counts as 0 ms.
 """
 
 from collections.abc import Mapping
+from operator import add
 from typing import Final, NamedTuple
 
 BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
@@ -93,6 +94,9 @@ class Times(NamedTuple):
     counts: tuple[int, ...]
     """By bucket, not cumulative; the last one has no upper bound."""
     sum_ms: int
+
+    def plus(self, other: "Times") -> "Times":
+        return Times(tuple(map(add, self.counts, other.counts)), self.sum_ms + other.sum_ms)
 
 
 class Latencies:

@@ -58,7 +58,8 @@ EVERYTHING = dedent(
       socket_receive_buffer: -1
       socket_send_buffer: 64KiB
     kafka: {fetch_max_version: 12, share_groups: true}
-    admin: {bind: "0.0.0.0:9404", max_entities: 0}
+    admin: {bind: "0.0.0.0:9404"}
+    metrics: {max_series: 5000}
     drain: {timeout: 0s}
     log: {level: debug, format: console}
     """
@@ -117,7 +118,7 @@ def test_every_setting_can_be_written(file: Path) -> None:
     assert (limits.idle_s, limits.unread_s) == (3600, 9)
     assert (limits.socket_receive_buffer_bytes, limits.socket_send_buffer_bytes) == (-1, 2**16)
     assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (12, True)
-    assert (str(settings.admin.bind), settings.admin.max_entities) == ("0.0.0.0:9404", 0)
+    assert (str(settings.admin.bind), settings.metrics.max_series) == ("0.0.0.0:9404", 5000)
     assert (settings.drain.timeout_s, settings.log.level, settings.log.format) == (0, "debug", "console")
 
 
@@ -147,7 +148,8 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
           - {name: Q, bind: "127.0.0.1", brokers: []}
         quotas: {store: {typ: file, path: quotas.yaml}, mode: [], window: {samples: 0, size: 1}}
         log:
-        admin: {bind: ":9092", max_entities: -1}
+        admin: {bind: ":9092"}
+        metrics: {max_series: -1}
         kafka: {share_groups: yes}
         limits: {request: 10M, response: 010, connections: }
         drain: 30s
@@ -167,11 +169,11 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ":5:77: quotas.window.samples: 0 is too small; it must be more than 0",
         ":5:86: quotas.window.size: '1' has no unit; write it like 500ms, 30s or 2m",
         ":6:1: log: has no settings; it takes level, format, throttles",
-        ":7:38: admin.max_entities: '-1' is not a whole number; write digits only, without a leading zero",
-        ":8:23: kafka.share_groups: 'yes' is neither true nor false",
-        ":9:19: limits.request: '10M' has the unknown unit 'M'; write it like 10MiB, 10MB or 10485760",
-        ":9:34: limits.response: '010' is not a size; write it like 10MiB, 10MB or 10485760",
-        ":10:8: drain: has no settings; it takes delay, timeout",
+        ":8:23: metrics.max_series: '-1' is not a whole number; write digits only, without a leading zero",
+        ":9:23: kafka.share_groups: 'yes' is neither true nor false",
+        ":10:19: limits.request: '10M' has the unknown unit 'M'; write it like 10MiB, 10MB or 10485760",
+        ":10:34: limits.response: '010' is not a size; write it like 10MiB, 10MB or 10485760",
+        ":11:8: drain: has no settings; it takes delay, timeout",
     ]
 
 

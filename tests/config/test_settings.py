@@ -46,14 +46,14 @@ def test_defaults() -> None:
     assert settings.limits.response_bytes == 256 * 2**20
     assert settings.limits.connections is None
     assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (15, False)
-    assert (str(settings.admin.bind), settings.admin.max_entities) == ("127.0.0.1:9404", 2000)
+    assert (str(settings.admin.bind), settings.metrics.max_series) == ("127.0.0.1:9404", 20_000)
     assert (settings.drain.delay_s, settings.drain.timeout_s) == (3, 30)
     assert (settings.log.level, settings.log.format, settings.log.throttles) == ("info", "auto", False)
 
 
 def test_settings_never_change() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        setattr(SETTINGS.admin, "max_entities", 1)  # noqa: B010  mypy already refuses the plain form
+        setattr(SETTINGS.metrics, "max_series", 1)  # noqa: B010  mypy already refuses the plain form
 
 
 def inner(field: FieldInfo) -> list[type[Section]]:

@@ -60,7 +60,7 @@ def test_what_is_commented_out_says_the_defaults(tmp_path: Path) -> None:
     shown, left_out = re.subn(without_default, "", shown)
     (tmp_path / "sluice.yaml").write_text(shown)
     assert left_out == 3
-    assert len(yaml.safe_load(shown)) == len(yaml.safe_load(text)) + 4
+    assert len(yaml.safe_load(shown)) == len(yaml.safe_load(text)) + 5
     plain, full = load_settings(DEPLOY / "sluice.yaml"), load_settings(tmp_path / "sluice.yaml")
     assert full.model_dump(exclude={"quotas": {"store"}}) == plain.model_dump(exclude={"quotas": {"store"}})
 

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.problems import ConfigError
 from proxy.admin.metrics import Renderer
+from proxy.admin.series_limits import divide
 from proxy.usage.accounts import Accounts
 from proxy.usage.documents import Documents, Origin
 from proxy.usage.meters import Meters
@@ -89,7 +90,7 @@ def test_it_has_counters_and_metrics() -> None:
     throttle_ms = bound.charge(500.0, 1000)
     assert (throttle_ms <= 1000) is KIND.row.capped
     bound.note_throttle(throttle_ms)
-    families = text_string_to_metric_families(Renderer(10).render(shows(*engine.usage(1000))).decode())
+    families = text_string_to_metric_families(Renderer(divide(20_000)).render(shows(*engine.usage(1000))).decode())
     whose = {"kind": KIND.value, "user": "alice", "client_id": "", "broker": "1"}
     samples = [sample for family in families for sample in family.samples if sample.labels.get("user") == "alice"]
     assert {sample.name: sample.value for sample in samples} == {
@@ -101,4 +102,4 @@ def test_it_has_counters_and_metrics() -> None:
         "sluice_quota_throttled_responses_total": 1.0,
     }
     assert all(sample.labels == whose for sample in samples if "rule" not in sample.labels)
-    assert f'sluice_delay_queue_size{{kind="{KIND}"}} 0.0' in Renderer(10).render(EMPTY).decode()
+    assert f'sluice_delay_queue_size{{kind="{KIND}"}} 0.0' in Renderer(divide(20_000)).render(EMPTY).decode()

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.settings import Dialect
 from proxy.admin import metrics
 from proxy.admin.metrics import Renderer
+from proxy.admin.series_limits import divide
 from quotas.engine import CounterState
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -25,7 +26,7 @@ class Scrapes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *dialects: Dialect) -> None:
         self.now_s = 1000.0
-        self._renderer = Renderer(10, dialects)
+        self._renderer = Renderer(divide(20_000), dialects)
         monkeypatch.setattr(metrics, "monotonic_s", lambda: self.now_s)
 
     def look(
@@ -43,7 +44,7 @@ class Scrapes:
 
 def test_nothing_of_it_unless_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Scrapes(monkeypatch).look(PRODUCE) == {}
-    assert b"kafka_server" not in Renderer(10).render(shows(PRODUCE))
+    assert b"kafka_server" not in Renderer(divide(20_000)).render(shows(PRODUCE))
 
 
 def test_the_names_and_labels_of_jmx_exporter(monkeypatch: pytest.MonkeyPatch) -> None:

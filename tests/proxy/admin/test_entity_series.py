@@ -1,7 +1,9 @@
 """What is shown by name, what is summed up, and that no counter goes backwards."""
 
 from proxy.admin.entity_series import EntitySeries, ShownEntity
+from proxy.admin.exposition import SUMMED
 from proxy.admin.named_series import OTHER, Names
+from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -48,15 +50,41 @@ def test_a_client_within_the_places_has_a_series_of_its_own() -> None:
     assert entities.folded == 0
 
 
-def test_one_entity_takes_one_place_whatever_its_kinds_and_brokers() -> None:
-    entities = EntitySeries(1)
+def test_series_are_by_broker_while_all_fit_and_are_summed_from_then_on() -> None:
+    entities = EntitySeries(3)
     fetch = client("a", 7.0)._replace(kind=QuotaKind.CONSUMER_BYTE_RATE)
-    update(entities, [client("a", 1.0), client("a", 2.0, broker=2), fetch])
-    assert [(names.client_id, kind, broker, series.totals.charged) for names, kind, broker, series in entities] == [
-        ("a", QuotaKind.PRODUCER_BYTE_RATE, 1, 1.0),
-        ("a", QuotaKind.PRODUCER_BYTE_RATE, 2, 2.0),
-        ("a", QuotaKind.CONSUMER_BYTE_RATE, 1, 7.0),
-    ]
+    counters = [client("a", 1.0, rate=100.0), client("a", 2.0, rate=300.0, broker=2), fetch]
+    update(entities, counters)
+    assert {(kind, broker, series.totals.charged) for _, kind, broker, series in entities} == {
+        (QuotaKind.CONSUMER_BYTE_RATE, 1, 7.0),
+        (QuotaKind.PRODUCER_BYTE_RATE, 2, 2.0),
+        (QuotaKind.PRODUCER_BYTE_RATE, 1, 1.0),
+    }
+    for counted_before in (0.0, 3.0):
+        update(entities, [*counters, client("a", 0.0, broker=3)])
+        shown = {kind: (broker, series) for _, kind, broker, series in entities}
+        broker, produced = shown[QuotaKind.PRODUCER_BYTE_RATE]
+        assert (broker, produced.totals.charged) == (SUMMED, 3.0 + counted_before)
+        assert (produced.rate, produced.ratio, produced.limit) == (400.0, 0.3, 1000.0)
+    update(entities, [client("a", 1.0)])
+    assert [broker for _, _, broker, _ in entities] == [SUMMED, SUMMED], "it stays so"
+    assert entities.folded == 0
+
+
+def test_a_counter_of_the_whole_cluster_is_not_summed() -> None:
+    entities = EntitySeries(1)
+    update(entities, [client("a", 1.0, broker=CLUSTER), client("b", broker=2)])
+    assert {broker for _, _, broker, _ in entities} == {CLUSTER, SUMMED}
+
+
+def test_who_is_throttled_takes_the_place_of_who_is_not() -> None:
+    entities = EntitySeries(1)
+    others = [client(name, 10.0)._replace(entity=Entity(client_id=Default.DEFAULT)) for name in "ab"]
+    update(entities, others)
+    assert charged(entities) == {"a": 10.0, "other": 10.0}
+    slowed = client("b", 1.0, throttle_ms=1000)._replace(entity=Entity(client_id=Default.DEFAULT))
+    update(entities, [others[0], slowed])
+    assert charged(entities) == {"b": 1.0, "other": 20.0}
 
 
 def test_of_those_that_come_together_the_most_throttled_and_then_the_busiest_are_shown() -> None:
@@ -70,7 +98,7 @@ def test_of_those_that_come_together_the_most_throttled_and_then_the_busiest_are
 
 def test_who_came_first_keeps_the_place_from_a_busier_one() -> None:
     entities = EntitySeries(1)
-    update(entities, [client("first", 1.0)])
+    update(entities, [client("first", 1.0), client("idle")])
     update(entities, [client("busy", 1e9), client("first", 1.0)])
     assert charged(entities) == {"first": 2.0, "other": 1e9}
 
@@ -89,6 +117,17 @@ def test_who_has_a_quota_by_name_is_shown_however_many_others_there_are() -> Non
     assert charged(entities) == {"named": 5.0, "third": 5.0, "other": 120.0}, "they keep their places while they pause"
     update(entities, [client("fourth", 1.0)])
     assert charged(entities) == {"named": 5.0, "fourth": 1.0, "other": 120.0}
+
+
+def test_clients_that_are_throttled_do_not_take_the_place_of_who_has_a_quota_by_name() -> None:
+    entities = EntitySeries(1)
+    flood = [client(f"c{number}", 1.0, throttle_ms=9000) for number in range(3)]
+    flood = [each._replace(entity=Entity(client_id=Default.DEFAULT)) for each in flood]
+    update(entities, [client("named", 1.0), flood[0]])
+    update(entities, [client("named", 1.0), *flood])
+    assert charged(entities) == {"named": 2.0, "other": 4.0}
+    update(entities, flood)
+    assert charged(entities) == {"named": 2.0, "other": 7.0}
 
 
 def test_other_sums_rates_and_keeps_the_highest_ratio() -> None:

@@ -10,6 +10,7 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
+from proxy.admin.series_limits import SeriesLimits, divide
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals, WorkerState
 from proxy.owners.membership import State, Status
 from proxy.usage.latencies import BOUNDS_MS, Times
@@ -77,8 +78,8 @@ EVERYTHING = replace(
 )
 
 
-def render(snapshot: Snapshot, max_entities: int = 2000) -> str:
-    return Renderer(max_entities).render(snapshot).decode()
+def render(snapshot: Snapshot, most: int = 2000) -> str:
+    return Renderer(SeriesLimits(most, most, most, most, 100)).render(snapshot).decode()
 
 
 def samples(text: str) -> list[Sample]:
@@ -137,8 +138,8 @@ def test_a_kind_of_another_unit_has_no_bytes() -> None:
 
 
 def test_others_have_no_limit() -> None:
-    text = render(shows(PRODUCE, PRODUCE._replace(client_id="b", rate=900.0)), max_entities=0)
-    other = ("1", "other", "producer_byte_rate", "other")
+    text = render(shows(PRODUCE, PRODUCE._replace(client_id="b", rate=900.0)), most=0)
+    other = ("sum", "other", "producer_byte_rate", "other")
     assert values(text, "sluice_quota_usage_bytes_per_second") == {other: 1400.0}
     assert values(text, "sluice_quota_usage_ratio") == {other: 0.9}
     assert not values(text, "sluice_quota_limit_bytes_per_second")
@@ -146,7 +147,7 @@ def test_others_have_no_limit() -> None:
 
 
 def test_a_counter_stays_when_its_entity_is_idle_and_its_gauges_go() -> None:
-    renderer = Renderer(10)
+    renderer = Renderer(divide(20_000))
     renderer.render(shows(PRODUCE))
     text = renderer.render(EMPTY).decode()
     assert values(text, "sluice_quota_bytes_total") == {("1", "greedy", "produce", ""): 5000.0}
@@ -191,8 +192,8 @@ def test_series_are_never_there_twice() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_at_most_max_entities_are_labelled() -> None:
-    text = render(shows(*(PRODUCE._replace(client_id=f"c{number}") for number in range(25))), max_entities=20)
+def test_at_most_so_many_are_labelled() -> None:
+    text = render(shows(*(PRODUCE._replace(client_id=f"c{number}") for number in range(25))), most=20)
     assert len(values(text, "sluice_quota_bytes_total")) == 21
     assert values(text, "sluice_quota_entities_folded") == {(): 5.0}
 
@@ -217,7 +218,7 @@ def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
         ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
         ClientState(ClientNames("PLAIN", "", "x" * 256), Traffic()),
     ]
-    text = render(replace(EMPTY, clients=clients), max_entities=1)
+    text = render(replace(EMPTY, clients=clients), most=1)
     assert values(text, "sluice_client_bytes_total") == {
         ("app", "in", "PLAIN", "alice"): 701.0,
         ("app", "out", "PLAIN", "alice"): 301.0,
@@ -274,7 +275,7 @@ def test_a_token_bucket_shows_what_it_has_left_and_how_much_of_it_is_used() -> N
 
 def test_of_several_buckets_that_are_folded_the_emptiest_is_shown() -> None:
     many = [MUTATIONS._replace(client_id=f"admin-{tokens}", tokens=float(tokens)) for tokens in (5, -7, 9)]
-    assert list(values(render(shows(*many), max_entities=0), "sluice_quota_tokens").values()) == [-7.0]
+    assert list(values(render(shows(*many), most=0), "sluice_quota_tokens").values()) == [-7.0]
 
 
 def test_readiness_and_what_went_wrong_inside() -> None:
@@ -372,7 +373,7 @@ def test_connection_rates_of_the_proxy_its_listeners_and_what_they_made_wait() -
 
 
 def test_of_addresses_those_with_a_quota_by_name_are_shown_and_then_the_busiest() -> None:
-    text = render(EVERYTHING, max_entities=2)
+    text = render(EVERYTHING, most=2)
     assert values(text, "sluice_ip_accept_rate") == {("1", "10.0.0.2"): 1.0, ("", "2001:db8::/64"): 5.0}
     assert values(text, "sluice_ip_accept_rate_limit") == {
         ("10.0.0.2", "ip=10.0.0.2"): 50.0,
@@ -435,6 +436,6 @@ def test_limits_in_shadow_have_families_of_their_own() -> None:
 def test_promtool_has_nothing_to_say() -> None:
     promtool = shutil.which("promtool")
     assert promtool is not None, "promtool is missing; on Debian, type: apt-get install prometheus"
-    text = Renderer(1).render(EVERYTHING)
+    text = Renderer(divide(20_000)).render(EVERYTHING)
     done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

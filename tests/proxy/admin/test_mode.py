@@ -13,6 +13,7 @@ from config.settings import Mode
 from config.units import Address
 from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
+from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.control.mode import ModeSwitch
 from tests.harness.ports import free_port
@@ -30,7 +31,7 @@ async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, ai
 
     switch, port = ModeSwitch("enforce", change), free_port()
     page = ModePage(switch, token_file, ("admin.example",))
-    server = AdminServer(Address("127.0.0.1", port), empty, ready, nobody, Renderer(10), page)
+    server = AdminServer(Address("127.0.0.1", port), empty, ready, nobody, Renderer(divide(20_000)), page)
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:

@@ -10,6 +10,7 @@ import pytest
 
 from config.units import Address
 from proxy.admin.metrics import Renderer
+from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.edge.stats import Snapshot
 from proxy.edge.whoami import Identity
@@ -33,7 +34,7 @@ class Served:
             self.snapshot,
             self.not_ready,
             self.identify,
-            Renderer(10),
+            Renderer(divide(20_000)),
             changes=lambda: self.changes,
         )
 
@@ -234,7 +235,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 async def test_a_host_that_is_not_ours_is_named() -> None:
-    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, nobody, Renderer(10))
+    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, nobody, Renderer(divide(20_000)))
     with pytest.raises(
         OSError, match=r"admin\.bind 192\.0\.2\.1:9404: (cannot assign requested address|could not bind)"
     ):

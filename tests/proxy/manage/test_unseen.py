@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.admin.metrics import Renderer
+from proxy.admin.series_limits import divide
 from proxy.edge.stats import Snapshot
 from proxy.manage.unseen import NoAnswerError, ask
 from quotas.engine import Engine, Window
@@ -49,7 +50,7 @@ def admin_port(page: bytes, status: int = 200) -> Iterator[str]:
 
 
 def shown(snapshot: Snapshot) -> bytes:
-    return Renderer(100).render(snapshot)
+    return Renderer(divide(20_000)).render(snapshot)
 
 
 def test_a_user_is_unseen_until_a_client_is_that_user() -> None:
