@@ -68,9 +68,8 @@ class Quotas(Section):
     )
     when_unavailable: Literal["refuse", "static", "unlimited"] = Field(
         "refuse",
-        description="The behaviour if a store cannot be read at the start. `refuse`: no client is accepted until it "
-        "can. `static`: the quotas in the file `static` are in force until then. `unlimited`: no client is limited "
-        "until then. After the start, the quotas that were read last stay in force "
+        description="If a store cannot be read at the start. `refuse`: no client is accepted until it can. `static`: "
+        "the quotas in the file `static` are in force until then. `unlimited`: no client is limited until then "
         "([operations.md](operations.md#when-the-store-of-quotas-is-away)).",
     )
     static: FilePath | None = Field(None, description="A quota file, for `when_unavailable: static`.")
@@ -81,10 +80,8 @@ class Quotas(Section):
     )
     response: Literal["mute", "delay", "auto"] = Field(
         "mute",
-        description="`mute` answers at once and stops reading (KIP-219), as a broker does for all clients. `delay` "
-        "delays the response (KIP-13). Clients older than 2.0 treat throttle_time_ms as time that has already passed, "
-        "and report it correctly with `delay`; they time out where their batches are large relative to the quota. "
-        "`auto` delays only for the API versions of such clients.",
+        description="`mute` answers at once and stops reading (KIP-219), as a broker does. `delay` delays the response "
+        "(KIP-13), as clients older than 2.0 expect it. `auto` delays only for the API versions of such clients.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
     controller_window: Window = Field(
@@ -102,8 +99,8 @@ class Quotas(Section):
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
-        description="The longest throttle. Default: unlimited. The rest stays owed, but a client with many connections "
-        "gets one request through on each, so this setting is a way around the quota.",
+        description="The longest throttle. Default: unlimited. The rest stays owed, but each connection gets one "
+        "request through per throttle: a way around the quota.",
     )
     max_hold_ms: Milliseconds = Field(
         8000,

@@ -25,15 +25,15 @@ def updated(page: str) -> str:
 
 def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str]) -> Iterator[str]:
     """Yield a heading and a table for each section, outer ones first; ``told`` maps models to their first path."""
+    if model in told:
+        yield f"### `{path}`\n\nThe same settings as in `{told[model]}`.\n\n"
+        return
+    told[model] = path
     if path:
         yield f"### `{path}`\n\n{model.__doc__}\n\n"
-        if model in told:
-            yield f"The same settings as in `{told[model]}`.\n\n"
-            return
-        told[model] = path
-        rows = [_row(name, field) for name, field in model.model_fields.items() if not described_by(field)]
-        if rows:
-            yield f"| key | written as | default | meaning |\n|---|---|---|---|\n{''.join(rows)}\n"
+    rows = [_row(name, field) for name, field in model.model_fields.items() if not described_by(field)]
+    if rows:
+        yield f"| key | written as | default | meaning |\n|---|---|---|---|\n{''.join(rows)}\n"
     for name, field in model.model_fields.items():
         several = "[]" if get_origin(field.annotation) is tuple else ""
         for section in (models := described_by(field)):
@@ -57,7 +57,7 @@ def _form(field: FieldInfo) -> str:
     kind = next(mark.kind for mark in marks if isinstance(mark, Written))
     if get_origin(annotation) is tuple:
         return f"a list, each {kind}"
-    return f"{kind}, or `null`" if type(None) in arguments else kind
+    return f"{kind}, or `null`" if type(None) in arguments and field.default is not None else kind
 
 
 def _choices(annotation: object) -> str:

@@ -92,28 +92,25 @@ class Limits(Section):
     gathered_bytes: Bytes = Field(
         8 * 2**20,
         alias="gathered",
-        description="The largest response that is buffered whole because brokers may be anywhere in it: "
-        "FindCoordinator, DescribeCluster, Produce from version 10 on, ShareAcknowledge, and the part of Metadata up "
-        "to its last broker. 8 MiB is enough for some 100,000 coordinators, or 200,000 partitions in one Produce.",
+        description="The largest response that is buffered whole because it may name brokers (FindCoordinator, "
+        "Produce from version 10 on, the part of Metadata up to its last broker …). 8 MiB is enough for some 100,000 "
+        "coordinators, or 200,000 partitions in one Produce.",
     )
     find_coordinator_bytes: Bytes = Field(
         2**20,
         alias="find_coordinator",
-        description="The largest FindCoordinator request. Its response is several times as large. 1 MiB is enough for "
-        "some 20,000 groups at once.",
+        description="The largest FindCoordinator request. 1 MiB is enough for some 20,000 groups at once.",
     )
     connection_rate: Count | None = Field(
         None,
         description="The maximum number of connections accepted a second, over `quotas.window`: "
-        "`max.connection.creation.rate`. Beyond it, accepting waits. A listener may have a rate of its own, or be "
-        "exempt (`listeners[].limits`); rates of IP addresses are quotas. Default: no limit.",
+        "`max.connection.creation.rate`. Beyond it, accepting waits. Default: no limit.",
     )
     mutations_bytes: Bytes = Field(
         256 * 2**10,
         alias="mutations",
         description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
-        "`controller_mutation_rate`: it is buffered whole, and decided topic by topic. 256 KiB is enough for some "
-        "5,000 topics. Requests of other clients are not buffered.",
+        "`controller_mutation_rate`. 256 KiB is enough for some 5,000 topics.",
     )
     connections: Count | None = Field(
         None,
@@ -123,9 +120,8 @@ class Limits(Section):
     connections_per_ip: CountOrZero | None = Field(
         None,
         description="The maximum number of connections at once from one IP address to one broker: "
-        "`max.connections.per.ip`. Default: none but that all brokers together have at most half of "
-        "`limits.connections` from one address, with all addresses of an IPv6 network (/64) counted as one, which "
-        "counts beside a smaller number here, too. Behind `proxy_protocol`, the address is the one in its header.",
+        "`max.connections.per.ip`. In any case all brokers together have at most half of `limits.connections` from "
+        "one address, or one IPv6 /64.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
         IpNumbers(),
@@ -134,9 +130,8 @@ class Limits(Section):
     )
     connections_before_request: Count = Field(
         1000,
-        description="The maximum number of connections at once that have not sent a request yet, including those in "
-        "their TLS handshake. Beyond that, connections older than five seconds are closed: the oldest of the address, "
-        "or IPv6 network (/64), that has the most.",
+        description="The maximum number of connections at once that have not sent a request yet. Beyond that, "
+        "connections older than five seconds are closed.",
     )
     idle_s: Seconds = Field(
         600.0,
