@@ -1,9 +1,18 @@
-FROM python:3.11-slim AS build
+# The digest is that of all platforms together. To take a newer one: docs/install.md, "The base image".
+ARG BASE=python:3.11-slim-bookworm@sha256:528257d48c1da0dcecc2e725d1ae34498d60c965f1241e39cd6a85a8859bdf84
+# hadolint ignore=DL3006
+FROM ${BASE} AS base
+
+FROM base AS build
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
+# The libraries, each file with the hash that it has to have.
+COPY deploy/requirements.txt deploy/
+RUN python -m venv /opt/sluice \
+    && /opt/sluice/bin/pip install --no-cache-dir --require-hashes --requirement deploy/requirements.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/constraints.txt deploy/hatch_build.py deploy/
 COPY deploy/launcher deploy/launcher
@@ -14,13 +23,12 @@ COPY proxy proxy
 COPY quotas quotas
 # The hot modules are compiled, by the version of mypyc that the constraints name.
 ENV PIP_CONSTRAINT=/src/deploy/constraints.txt
-RUN python -m venv /opt/sluice \
-    && /opt/sluice/bin/pip install --no-cache-dir --constraint deploy/constraints.txt . \
+RUN /opt/sluice/bin/pip install --no-cache-dir --no-deps . \
     && /opt/sluice/bin/sluice --version > /tmp/version \
     && grep --fixed-strings '(compiled)' /tmp/version \
     && /opt/sluice/bin/pip uninstall --yes pip setuptools
 
-FROM python:3.11-slim
+FROM base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin sluice
 COPY --from=build /opt/sluice /opt/sluice
 ENV PATH="/opt/sluice/bin:$PATH"

@@ -19,10 +19,14 @@ OF_ANALYSIS := tests/analysis tests/bench
 OF_COMPILED := conformance deploy/test_compiled.py protocol proxy quotas reference
 NOT_OF_COMPILED := proxy/calibrate proxy/checks proxy/doctor proxy/manage proxy/test_cli.py quotas/stores
 PYTHONS := 3.12 3.13
+# Tools of a release alone, in an environment of their own; deploy/constraints.txt pins them too.
+RELEASE := $(VENV)-release
+RELEASE_TOOLS := cibuildwheel cyclonedx-bom pip-audit pip-tools
+LOCK := deploy/requirements.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-fresh test-long test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
-	test-all lint format bench bench-analysis table dist docs clean
+	test-all lint format bench bench-analysis table dist wheels lock sbom audit man docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -118,8 +122,31 @@ dist: $(VENV)/.installed  ## sdist, and the wheel with the hot modules compiled 
 	git archive HEAD | tar -x -C build/commit
 	cd build/commit && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist
 
+$(RELEASE)/.installed: deploy/constraints.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt $(RELEASE_TOOLS)
+	@touch $@
+
+wheels: dist $(RELEASE)/.installed  ## wheels for manylinux, x86-64 and arm64, of the last commit (needs Docker or Podman)
+	$(RELEASE)/bin/cibuildwheel --platform linux --output-dir dist build/commit
+
+lock: $(RELEASE)/.installed  ## rewrite deploy/requirements.txt: the proxy's libraries in the pinned versions, with hashes
+	CUSTOM_COMPILE_COMMAND='make lock' $(RELEASE)/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+		--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		--constraint deploy/constraints.txt --output-file $(LOCK) pyproject.toml
+
+sbom: $(RELEASE)/.installed  ## dist/kafka-sluice.cdx.json: the locked libraries and their licences (CycloneDX)
+	rm -rf build/locked && mkdir -p dist
+	$(PYTHON) -m venv --without-pip build/locked
+	$(RELEASE)/bin/pip --python build/locked install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK)
+	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/kafka-sluice.cdx.json build/locked
+
+audit: $(RELEASE)/.installed  ## known vulnerabilities of the locked libraries; fails too if one cannot be looked up
+	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCK)
+
 docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from the settings
 	$(BIN)/python -m config.reference
 
 clean:  ## what the commands above made, but not the jar cache
-	rm -rf $(VENV) $(COMPILED) $(PYTHONS:%=.venv-%) $(PYTHONS:%=.venv-%-compiled) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(COMPILED) $(RELEASE) $(PYTHONS:%=.venv-%) $(PYTHONS:%=.venv-%-compiled) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

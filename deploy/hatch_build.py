@@ -1,6 +1,6 @@
 """A build hook that compiles the hot modules with mypyc into the wheel (docs/decisions/0020).
 
-hatchling loads it with HATCH_BUILD_HOOK_ENABLE_CUSTOM=true, as in ``make wheel`` and the Dockerfile. The hook's table
+hatchling loads it with HATCH_BUILD_HOOK_ENABLE_CUSTOM=true, as in ``make dist`` and the Dockerfile. The hook's table
 in pyproject.toml names the modules.
 """
 
