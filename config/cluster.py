@@ -18,8 +18,7 @@ class BrokerTls(Section):
     )
     verify_hostname: Flag = Field(
         True,
-        description="Whether a broker's certificate must match its host name: "
-        "`ssl.endpoint.identification.algorithm`. The chain is verified in any case.",
+        description="Whether a broker's certificate must match its host name: `ssl.endpoint.identification.algorithm`.",
     )
     certificate: FilePath | None = Field(
         None, description="PEM chain that the proxy presents to brokers. To them, every client is its subject."
@@ -72,9 +71,9 @@ class Cluster(Route):
     refresh_s: Seconds = Field(30.0, alias="refresh", description="How often the brokers' addresses are refreshed.")
     state: FilePath | None = Field(
         None,
-        description="A file in which the node ids and addresses of the brokers are kept, so that their ports are open "
-        "at once after a restart. It matters where the brokers require SASL and there is no `cluster.sasl`. A missing "
-        "directory is created with mode 0700. Default: none.",
+        description="A file in which the brokers' addresses are kept for the next start. It matters where brokers "
+        "require SASL and there is no `cluster.sasl` "
+        "([operations.md](operations.md#a-restart-without-a-login)).",
     )
     connect_timeout_s: Seconds = Field(
         10.0, alias="connect_timeout", description="How long connecting to a broker may take."

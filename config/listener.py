@@ -141,9 +141,8 @@ class ListenerSasl(Section):
     kerberos: Given[Kerberos] = None
     credentials_per_address: CountOrZero = Field(
         4,
-        description="The number of credentials per address that have a counter of their own, for mechanisms that "
-        "reveal a credential instead of a user (an access key of AWS_MSK_IAM, a bearer token that is not a JWT). "
-        "Further ones share the mechanism's counter, so that a new token per connection gains little. 0: all share it.",
+        description="How many credentials per address have a counter of their own, for mechanisms that reveal a "
+        "credential instead of a user ([security.md](security.md#pseudo-principals)). 0: none.",
     )
 
     @field_validator("oauth")
@@ -180,13 +179,11 @@ class ListenerLimits(Section):
     )
     exempt_from_connection_rate: Flag = Field(
         False,
-        description="`limits.connection_rate` neither delays this listener nor counts what it accepts, so that a storm "
-        "elsewhere does not shut out its clients. At a broker, the inter-broker listener has this.",
+        description="`limits.connection_rate` neither delays this listener nor counts what it accepts.",
     )
     connections: Count | None = Field(
         None,
-        description="The maximum number of connections at once: `max.connections` of a listener. One address "
-        "has at most half of these if `limits.connections_per_ip` is not set. Default: no limit but "
+        description="The most connections at once: `max.connections` of a listener. Default: no limit but "
         "`limits.connections`.",
     )
 
@@ -197,28 +194,25 @@ class Listener(Section):
     name: Name = Field(description="The listener's name, in logs and metrics.")
     bind: BindAddress = Field(description="The address that the listener binds; clients use it as `bootstrap.servers`.")
     advertise: Advertise = Field(
-        description="The address for clients' `bootstrap.servers`, and the host that they get for every broker. It "
-        "must lead to this proxy. The default port is that of `bind`. With `broker_host`, every broker has this port. "
-        "`{instance}` in it is `owners.instance`.",
+        description="The host that clients are told for every broker, and their `bootstrap.servers`. It must lead "
+        "to this proxy. The default port is that of `bind`. `{instance}` in it is `owners.instance`.",
     )
     tls: Given[ClientTls] = None
     brokers: Brokers | None = Field(
         None,
-        description="Ranges of node ids and their ports, of equal length: "
-        '`{"0-9": "9100-9109", "42": "9142"}`. The ports are bound on the host of `bind`. If clients reach them at '
-        'other ports: `{"0-2": {bind: "9100-9102", advertise: "31100-31102"}}`.',
+        description='Ranges of node ids and their ports: `{"0-9": "9100-9109", "42": "9142"}`. If clients reach '
+        'them at other ports: `{"0-2": {bind: "9100-9102", advertise: "31100-31102"}}`.',
     )
     broker_host: HostTemplate | None = Field(
         None,
         validate_default=True,
-        description="Instead of ports: the host name of each broker, as in `b{node_id}.kafka.example.com`, all on the "
-        "port of `bind`. Clients send it in TLS (SNI), so `tls` is required and its certificate must match. With "
-        "`owners` it also names the instance: `b{node_id}-{instance}.kafka.example.com`.",
+        description="Instead of ports: the host name of each broker, as in `b{node_id}.kafka.example.com`, all on "
+        "the port of `bind`. It requires `tls`. With `owners` it also names the instance: "
+        "`b{node_id}-{instance}.kafka.example.com`.",
     )
     authentication: Literal["none", "sasl"] = Field(
         "none",
-        description="`sasl` if the brokers behind it require SASL. Until a client is authenticated, its requests are "
-        "limited to `limits.request_before_authentication` and it has `limits.authentication_timeout` to log in.",
+        description="`sasl` if the brokers behind it require SASL: clients must then log in first.",
     )
     sasl: ListenerSasl = ListenerSasl()
     limits: ListenerLimits = ListenerLimits()

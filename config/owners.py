@@ -152,8 +152,8 @@ class Owners(Section):
     )
     group: Name | None = Field(
         None,
-        description="The Kafka group in which the instances elect owners among themselves. The proxy's own user "
-        "(`cluster.sasl`) needs READ on it; clients cannot use it through the proxy.",
+        description="The Kafka group in which the instances elect owners. The proxy's own user (`cluster.sasl`) "
+        "needs READ on it.",
     )
     secret_file: FilePath | None = Field(
         None,
@@ -177,28 +177,24 @@ class Owners(Section):
     )
     probe: Flag = Field(
         True,
-        description="Whether each instance asks the next one on its admin port, and has it replaced at once if its "
-        "process is gone; otherwise after `session`. `admin.bind` has to be an address that the other instances reach.",
+        description="Whether each instance asks the next one on its admin port, and has it replaced at once if "
+        "its process is gone; otherwise after `session`.",
     )
     before_first: Literal["wait", "serve"] = Field(
         "wait",
-        description="With `group`, before owners are known for the first time, that is if no coordinator answers at "
-        "the start: `wait` serves nobody, `serve` serves all brokers, as every other instance then does too.",
+        description="With `group`, if no coordinator answers at the start: `wait` serves nobody, `serve` serves "
+        "all brokers.",
     )
     when_cut_off: Literal["serve", "stop"] = Field(
         "serve",
-        description="With `group`, once the coordinator has not answered for longer than `session`: `serve` goes on "
-        "with the last owners, `stop` owns nothing until it answers again. `stop` rules out two owners of a broker, "
-        "and serves nobody while no instance reaches the coordinator.",
+        description="With `group`, once the coordinator has not answered for longer than `session`: `serve` goes "
+        "on with the last owners, `stop` owns nothing until it answers again.",
     )
     fixed: Fixed | None = Field(
         None,
         validate_default=True,
-        description='Instead of `group`: the brokers of each instance: `{edge-1: "0-2", edge-2: "3-5, 7"}`. Other '
-        "instances' addresses come from `listeners`, if `advertise` or `broker_host` there contains `{instance}`. "
-        "Otherwise they are written here, by listener: "
-        '`edge-2: {brokers: "3-5", advertise: {INTERNAL: edge-2.example.com}}`, and if their ports differ as well: '
-        '`{INTERNAL: {host: edge-2.example.com, brokers: {"3-5": "9203-9205"}}}`. See [scaling.md](scaling.md).',
+        description='Instead of `group`: the brokers of each instance: `{edge-1: "0-2", edge-2: "3-5, 7"}`. For '
+        "addresses that contain no `{instance}`, see [scaling.md](scaling.md#fixed-owners).",
     )
 
     @field_validator("secret_file")

@@ -93,8 +93,8 @@ class Quotas(Section):
     admins: tuple[Name, ...] = Field(
         (),
         description="Users who may see and change quotas with Kafka's tools through the proxy "
-        "([quotas.md](quotas.md#changing-quotas-with-kafkas-tools)), once they are authenticated. Default: nobody. "
-        "`ANONYMOUS` is any client that does not log in.",
+        "([quotas.md](quotas.md#changing-quotas-with-kafkas-tools)). `ANONYMOUS` is any client that "
+        "does not log in.",
     )
     max_delay_ms: Milliseconds | None = Field(
         None,
@@ -105,8 +105,8 @@ class Quotas(Section):
     max_hold_ms: Milliseconds = Field(
         8000,
         alias="max_hold",
-        description="The longest time that a Fetch waits for its turn. It then gets the empty response that a broker "
-        "sends over quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
+        description="The longest time that a Fetch waits for its turn; it then gets an empty response. Keep it "
+        "below the clients' request timeout: franz-go 10 s, Java 30 s.",
     )
 
     @property

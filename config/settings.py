@@ -85,16 +85,14 @@ class Limits(Section):
     authentication_timeout_s: Seconds = Field(
         30.0,
         alias="authentication_timeout",
-        description="How long a new connection may take for the PROXY protocol, TLS, its first request and, on "
-        "listeners with `authentication: sasl`, SASL together.",
+        description="How long a new connection may take until its first request, login included.",
     )
     response_bytes: Bytes = Field(256 * 2**20, alias="response", description="The largest response from a broker.")
     gathered_bytes: Bytes = Field(
         8 * 2**20,
         alias="gathered",
-        description="The largest response that is buffered whole because it may name brokers (FindCoordinator, "
-        "Produce from version 10 on, the part of Metadata up to its last broker …). 8 MiB is enough for some 100,000 "
-        "coordinators, or 200,000 partitions in one Produce.",
+        description="The largest response that is buffered whole because it may name brokers. 8 MiB is enough for "
+        "some 100,000 coordinators, or 200,000 partitions in one Produce.",
     )
     find_coordinator_bytes: Bytes = Field(
         2**20,
@@ -103,8 +101,8 @@ class Limits(Section):
     )
     connection_rate: Count | None = Field(
         None,
-        description="The maximum number of connections accepted a second, over `quotas.window`: "
-        "`max.connection.creation.rate`. Beyond it, accepting waits. Default: no limit.",
+        description="The most connections accepted a second: `max.connection.creation.rate`. Beyond it, accepting "
+        "waits. Default: no limit.",
     )
     mutations_bytes: Bytes = Field(
         256 * 2**10,
@@ -114,14 +112,13 @@ class Limits(Section):
     )
     connections: Count | None = Field(
         None,
-        description="The maximum number of client connections at once: `max.connections`. Each takes two descriptors; "
-        "Sluice refuses to start if the limit of open files is too low. Default: as many as that limit allows.",
+        description="The most client connections at once: `max.connections`. Each takes two descriptors. Default: "
+        "as many as the limit of open files allows.",
     )
     connections_per_ip: CountOrZero | None = Field(
         None,
-        description="The maximum number of connections at once from one IP address to one broker: "
-        "`max.connections.per.ip`. In any case all brokers together have at most half of `limits.connections` from "
-        "one address, or one IPv6 /64.",
+        description="The most connections at once from one IP address to one broker: `max.connections.per.ip`. In "
+        "any case one address, or IPv6 /64, has at most half of `limits.connections`.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
         IpNumbers(),
@@ -130,31 +127,30 @@ class Limits(Section):
     )
     connections_before_request: Count = Field(
         1000,
-        description="The maximum number of connections at once that have not sent a request yet. Beyond that, "
-        "connections older than five seconds are closed.",
+        description="The most connections at once that have not sent a request yet. Beyond that, those older than "
+        "five seconds are closed.",
     )
     idle_s: Seconds = Field(
         600.0,
         alias="idle",
-        description="How long a connection may be idle before it is closed: `connections.max.idle.ms`. A throttled "
-        "connection is not idle, unless its client has closed its side.",
+        description="How long a connection may be idle before it is closed: `connections.max.idle.ms`. A "
+        "throttled one is not idle.",
     )
     unread_s: Seconds = Field(
         30.0,
         alias="unread",
-        description="How long a client may leave responses unread, without taking a byte, before it is disconnected. "
-        "Ten seconds once the broker has closed the connection.",
+        description="How long a client may leave responses unread before it is disconnected.",
     )
     socket_receive_buffer_bytes: BufferBytes = Field(
         100 * 2**10,
         alias="socket_receive_buffer",
-        description="SO_RCVBUF of a client's connection from its first throttle on: `socket.receive.buffer.bytes`. "
-        "Until then, and with -1 always, the kernel chooses.",
+        description="SO_RCVBUF of a client's connection from its first throttle on: "
+        "`socket.receive.buffer.bytes`. -1: the kernel chooses.",
     )
     socket_send_buffer_bytes: BufferBytes = Field(
         -1,
         alias="socket_send_buffer",
-        description="SO_SNDBUF of clients' connections: `socket.send.buffer.bytes`. With -1 the kernel chooses.",
+        description="SO_SNDBUF of clients' connections: `socket.send.buffer.bytes`. -1: the kernel chooses.",
     )
 
 
@@ -163,8 +159,8 @@ class KafkaCompat(Section):
 
     fetch_max_version: CountOrZero | None = Field(
         15,
-        description="The highest version of Fetch that clients are offered. From version 16 on, responses have "
-        "addresses after their records and are buffered whole, up to `limits.response` per connection.",
+        description="The highest version of Fetch that clients are offered. From version 16 on, responses are "
+        "buffered whole, up to `limits.response` per connection.",
     )
     share_groups: Flag = Field(
         False,
@@ -218,8 +214,8 @@ class Drain(Section):
     delay_s: SecondsOrZero = Field(
         3.0,
         alias="delay",
-        description="How long Sluice keeps serving after SIGTERM while `/readyz` answers 503: the time that load "
-        "balancers and Kubernetes need to stop sending clients here. SIGINT (Ctrl-C) skips it.",
+        description="How long Sluice keeps serving after SIGTERM while `/readyz` answers 503. SIGINT (Ctrl-C) "
+        "skips it.",
     )
     timeout_s: SecondsOrZero = Field(
         30.0,

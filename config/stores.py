@@ -52,8 +52,8 @@ class ZooKeeperStore(Section):
     tls: Given[ZooKeeperTls] = None
     set_acl: Flag = Field(
         False,
-        description="As `zookeeper.set.acl`: only Sluice's own user may change the nodes that Sluice writes, or read "
-        "quotas of users. Set it if the brokers do, and log in as they do.",
+        description="As `zookeeper.set.acl`: only Sluice's own user may change the nodes that Sluice writes, or "
+        "read quotas of users.",
     )
 
     @field_validator("session_timeout_ms")

@@ -26,9 +26,8 @@ class UsageTopic(Section):
     )
     protect: Flag = Field(
         True,
-        description="Whether clients of the proxy are prevented from producing to it: their connection is closed. "
-        "Clients are then offered Produce only up to version 12, because later versions carry no topic names. This "
-        "does not replace ACLs.",
+        description="Whether clients of the proxy are prevented from producing to it "
+        "([security.md](security.md#the-usage-topic)). This does not replace ACLs.",
     )
 
 
@@ -37,8 +36,7 @@ class UsageFiles(Section):
 
     directory: FilePath = Field(
         Path("/var/lib/sluice/usage"),
-        description="The directory. The default fits deploy/sluice.service. A missing directory is created "
-        "with mode 0700. Files have mode 0600, whatever the umask.",
+        description="The directory. A missing one is created with mode 0700. Files have mode 0600.",
     )
     rotate_bytes: Bytes = Field(64 * 2**20, alias="rotate_size", description="The size at which a file is complete.")
     rotate_s: Seconds = Field(
@@ -70,14 +68,13 @@ class Usage(Section):
     )
     max_clients: Count = Field(
         100_000,
-        description="The maximum number of clients (by listener, broker, user and client-id) tracked separately at "
-        "one time. Further clients of a user share the client-id `sluice:other`.",
+        description="The most clients tracked separately at one time. Further clients of a user share the "
+        "client-id `sluice:other`.",
     )
     max_addresses: CountOrZero = Field(
         1000,
-        description="The maximum number of addresses with connection rows of their own per interval: those with their "
-        "own limit first, then the refused, then the busiest. The others of a listener are summed up as `other`. 0: no "
-        "record contains an address.",
+        description="The most addresses with rows of their own per interval. The others of a listener are summed "
+        "up as `other`. 0: no record contains an address.",
     )
 
     @field_validator("interval_ms")
