@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from proxy import __version__, version
+from proxy.live import commands as live
 
 if TYPE_CHECKING:
     from config.document import Document
@@ -199,6 +200,23 @@ def quotas(arguments: tuple[str, ...]) -> None:
     from proxy.manage.cli import quotas as commands
 
     commands.main(list(arguments), prog_name="sluice quotas", help_option_names=_HELP)
+
+
+@cli.command(
+    short_help="Show which limits apply to a client, and why.",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def explain(arguments: tuple[str, ...]) -> None:
+    """Show which limits apply to a client, and why: as `sluice quotas explain`, --live at a running proxy."""
+    from proxy.manage.cli import quotas as commands
+
+    commands.main(["explain", *arguments], prog_name="sluice", help_option_names=_HELP)
+
+
+for _command in (live.throttled, live.clients, live.top):
+    cli.add_command(_command)
 
 
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -17,8 +17,8 @@ def admin_url(bind: Address) -> str:
     return f"http://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
 
 
-def ask(url: str, path: str) -> tuple[bool, str]:
-    """Return whether the proxy is healthy, and its answer; ``path`` is the default for a ``url`` without one.
+def connect(url: str, timeout_s: float = TIMEOUT_S) -> tuple[http.client.HTTPConnection, str]:
+    """Return a connection to the admin port at ``url``, not open yet, and the path in it, if any.
 
     Raises ValueError for an invalid URL.
     """
@@ -29,9 +29,17 @@ def ask(url: str, path: str) -> tuple[bool, str]:
         host = None
     if not host or parts.scheme != "http":
         raise ValueError(f"{without_secrets(url)!r} is not a URL like http://127.0.0.1:9404")
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    return http.client.HTTPConnection(host, port, timeout=timeout_s), parts.path.rstrip("/")
+
+
+def ask(url: str, path: str) -> tuple[bool, str]:
+    """Return whether the proxy is healthy, and its answer; ``path`` is the default for a ``url`` without one.
+
+    Raises ValueError for an invalid URL.
+    """
+    connection, given = connect(url)
     try:
-        connection.request("GET", parts.path.rstrip("/") or path)
+        connection.request("GET", given or path)
         answer = connection.getresponse()
         text = answer.read(_MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
     except (OSError, http.client.HTTPException) as error:

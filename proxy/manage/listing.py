@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from proxy.live.tables import aligned
 from proxy.manage.grammar import Named, QuotaArguments
-from proxy.manage.wording import described, names, plain, shown, terms_described, terms_written
+from proxy.manage.wording import described, names, plain, terms_described, terms_written
+from proxy.runtime.names import shown
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.numbers import java_double
@@ -93,15 +95,7 @@ def as_table(listed: Sequence[ListedRule]) -> Iterator[str]:
         ]
         for each in listed
     ]
-    yield from table([head, *rows], right=frozenset(map(str, kinds)))
-
-
-def table(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield rows as aligned lines; the first is the header, columns named in ``right`` are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(rows[0], row, widths, strict=True)
-        yield "  ".join(text.rjust(w) if name in right else text.ljust(w) for name, text, w in cells).rstrip()
+    yield from aligned([head, *rows], right=frozenset(map(str, kinds)))
 
 
 def _cell(name: Name) -> str:

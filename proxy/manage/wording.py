@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from config.units import BYTE_UNITS
+from proxy.runtime.names import shown
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind, Written
 from quotas.numbers import java_double
@@ -108,11 +109,6 @@ def _named(kind: str, name: Name) -> str:
         case Prefix(prefix):
             return f"client-id-prefix '{shown(prefix)}'"
     return f"{_WHO[kind]} '{shown(str(name))}'"
-
-
-def shown(name: str) -> str:
-    """Return a name with control characters escaped."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
 
 
 def plain(kind: QuotaKind, limit: float | None) -> str:

@@ -17,7 +17,7 @@ from structlog.typing import EventDict, WrappedLogger
 
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.log_lines import EventLimiter, LogWriter
-from proxy.runtime.names import label
+from proxy.runtime.names import label, shown
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -139,9 +139,9 @@ def render_console(logger: WrappedLogger, method: str, event: EventDict) -> str:
     exception = event.pop("exception", None)
     timestamp, level, name, message = head
     fields = "".join(f" {_shown(key)}={_shown(value)}" for key, value in event.items())
-    line = f"{timestamp} {level:7} {name}: {_printable(str(message))}{fields}"
+    line = f"{timestamp} {level:7} {name}: {shown(str(message))}{fields}"
     if exception:
-        line += "".join(_CONTINUED + _printable(below) for below in str(exception).splitlines())
+        line += "".join(_CONTINUED + shown(below) for below in str(exception).splitlines())
     return line
 
 
@@ -174,11 +174,6 @@ def _shown(value: object) -> str:
     text = str(value)
     plain = text.isprintable() and text and not any(character in " =\"'\\" for character in text)
     return text if plain or (text.isprintable() and not isinstance(value, str)) else repr(text)
-
-
-def _printable(text: str) -> str:
-    """Return the text with control characters, line ends and bidirectional controls escaped."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class _Logger:

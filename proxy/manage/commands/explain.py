@@ -1,11 +1,13 @@
 """``sluice quotas explain``: show which limits apply to a client, and why."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
 from proxy.checks.explain import ExplainedClient, Explainer
+from proxy.live.options import admin_option
 from proxy.manage.explaining import pages
 from proxy.manage.target import target_options
 from proxy.manage.target_store import load_target, settings_of
@@ -18,8 +20,19 @@ from quotas.stores.alteration import canonical_ip
 @click.option("--user", metavar="NAME", help=f"The client's user. Default: {ANONYMOUS}.")
 @click.option("--client-id", "--client", metavar="NAME", help="The client's client-id. Default: none.")
 @click.option("--ip", metavar="ADDRESS", help="The client's IP address.")
+@click.option("--live", is_flag=True, help="Ask a running proxy, and show what the client uses now.")
+@admin_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(user: str | None, client_id: str | None, ip: str | None, output: str, **target: Any) -> None:
+def command(
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    output: str,
+    *,
+    live: bool,
+    admin: str | None,
+    **target: Any,
+) -> None:
     """Print which limits apply to a client, and why.
 
     For each kind of quota: every level of precedence in order, its limit and where that is defined,
@@ -27,6 +40,7 @@ def command(user: str | None, client_id: str | None, ip: str | None, output: str
 
     \b
     sluice quotas explain -c sluice.yaml --user alice --client-id web --ip 10.0.0.1
+    sluice explain --live --user alice --client-id web
 
     Exit status: 0, or 1 if the quotas cannot be read, 2 for a wrong command line.
     """  # noqa: D301  \b is click's
@@ -34,6 +48,11 @@ def command(user: str | None, client_id: str | None, ip: str | None, output: str
         raise click.UsageError("name a client: --user, --client-id, --ip, or several of them")
     if user == "":
         raise click.UsageError(f"--user is empty: leave it out for {ANONYMOUS}")
+    if live:
+        _explain_live(user, client_id, ip, output, admin, **target)
+        return
+    if admin is not None:
+        raise click.UsageError("--admin is for --live")
     if ip is not None:
         try:
             ip = canonical_ip(ip)
@@ -49,3 +68,24 @@ def command(user: str | None, client_id: str | None, ip: str | None, output: str
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(pages(explanation, settings)))
+
+
+def _explain_live(
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    output: str,
+    admin: str | None,
+    *,
+    config_path: Path | None,
+    **target: Any,
+) -> None:
+    from proxy.live.api import open_api
+    from proxy.live.explaining import ask
+    from proxy.live.explaining import pages as live_pages
+
+    if ip is not None or any(target.values()):
+        raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
+    api = open_api(config_path=config_path, admin=admin, all_instances=False)
+    answers = ask(api, user or ANONYMOUS, client_id or "")
+    click.echo(json.dumps(answers, indent=2) if output == "json" else "\n".join(live_pages(answers)))

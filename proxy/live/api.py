@@ -1,0 +1,84 @@
+"""Asks the admin port of a running proxy for its state."""
+
+import http.client
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import click
+
+from config.problems import ConfigError, without_secrets
+from proxy.checks.health import admin_url, connect
+from proxy.live.options import DEFAULT_URL
+
+Item = Mapping[str, Any]
+
+_TIMEOUT_S: Final = 10.0
+_EXIT_CONFIG: Final = 2
+
+
+class ApiError(click.ClickException):
+    """The proxy does not answer the question; the message says why, and what to do."""
+
+
+class Api:
+    """The state API of the proxy at ``url``; ``all_instances``: of all instances."""
+
+    def __init__(self, url: str, *, all_instances: bool = False) -> None:
+        self.url = without_secrets(url.rstrip("/"))
+        self.all_instances = all_instances
+        self._url = url
+
+    def get(self, name: str, **parameters: object) -> Any:
+        """Return the answer of ``/api/v1/{name}``; parameters that are None are left out. Raises ApiError."""
+        given = {key: value for key, value in parameters.items() if value is not None}
+        try:
+            connection, path = connect(self._url, _TIMEOUT_S)
+        except ValueError as error:
+            raise ApiError(f"--admin: {error}") from None
+        try:
+            connection.request("GET", f"{path}/api/v1/{name}?{urlencode(given)}")
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            why = str(error) or type(error).__name__
+            raise ApiError(f"{self.url} does not answer: {why}; give --admin URL or --config FILE") from None
+        finally:
+            connection.close()
+        if answer.status == http.client.NOT_FOUND:
+            raise ApiError(f"{self.url} has no /api/v1/{name}: is it the admin port of a Sluice of this version?")
+        try:
+            data = json.loads(body)
+        except ValueError:
+            data = None
+        if answer.status != http.client.OK or data is None:
+            said = data.get("error") if isinstance(data, dict) else None
+            raise ApiError(f"{self.url}: {said or f'/api/v1/{name} answers {answer.status} {answer.reason}'}")
+        return data
+
+    def list(self, name: str, **parameters: object) -> Any:
+        """Return a list, of all instances if that is wanted; otherwise as ``get``."""
+        return self.get(name, **parameters, all=1 if self.all_instances else None)
+
+
+def instance_errors(answer: Item) -> Iterator[str]:
+    """Yield which instances have not answered, and why."""
+    for each in answer.get("instances", ()):
+        if each["error"]:
+            yield f"instance {each['instance']}: {each['error']}"
+
+
+def open_api(*, config_path: Path | None, admin: str | None, all_instances: bool) -> Api:
+    """Return the API at ``admin``, else of the configuration's admin port, else at DEFAULT_URL."""
+    if admin is None and config_path is not None:
+        from config.loader import load_settings
+
+        try:
+            admin = admin_url(load_settings(config_path).admin.bind)
+        except ConfigError as error:
+            click.echo(error, err=True)
+            sys.exit(_EXIT_CONFIG)
+    return Api(admin or DEFAULT_URL, all_instances=all_instances)

@@ -1,0 +1,195 @@
+"""The tables of a running proxy: their columns, and how values are shown to people and to programs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from proxy.live.api import Item
+from proxy.runtime.names import shown
+from quotas.kinds import BYTES, PERCENT, QuotaKind
+
+_KINDS: Final = {kind.value: kind.row for kind in QuotaKind}
+
+
+def plain(value: object) -> str:
+    """Return a value as a program reads it: "-" for none, escaped if it is not printable."""
+    match value:
+        case None | "" | []:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.10g}"
+        case list():
+            return ",".join(map(plain, value))
+    return shown(str(value))
+
+
+def _text(value: object, _: Item) -> str:
+    return plain(value)
+
+
+def _number(value: float | str, _: Item) -> str:
+    return plain(value) if isinstance(value, str) else f"{value:.6g}"
+
+
+def _bytes(value: float, _: Item) -> str:
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{_short(value)}{unit}/s"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _rate(value: float, item: Item) -> str:
+    """A rate in the unit of the item's quota kind."""
+    unit = _KINDS[item["kind"]].unit if item["kind"] in _KINDS else None
+    if unit is BYTES:
+        return _bytes(value, item)
+    return f"{_short(value)}{'%' if unit is PERCENT else '/s'}"
+
+
+def _kind(value: str, _: Item) -> str:
+    return _KINDS[value].word if value in _KINDS else plain(value)
+
+
+def _share(value: float, _: Item) -> str:
+    return f"{value:.0%}"
+
+
+def _seconds(value: float, _: Item) -> str:
+    return f"{value / 1000:.1f}s"
+
+
+def _time(value: str, _: Item) -> str:
+    """The time of day, to the second, in UTC."""
+    return value[11:19]
+
+
+class Column(NamedTuple):
+    """A column: its title, its field in the answers, and how a value is shown to people."""
+
+    title: str
+    field: str
+    show: Callable[[Any, Item], str] = _text
+    width: int = 0
+    """In ``sluice top``; 0: a name, which takes what the others leave."""
+
+    @property
+    def is_right(self) -> bool:
+        return self.show in {_number, _bytes, _rate, _share, _seconds}
+
+    def text(self, item: Item) -> str:
+        """Return the value of a row, for people."""
+        value = item.get(self.field)
+        return plain(value) if value is None else self.show(value, item)
+
+
+class Table(NamedTuple):
+    """What ``/api/v1/{name}`` lists."""
+
+    name: str
+    sort: str
+    """The field that it is sorted by, with - in front for the largest first."""
+    columns: tuple[Column, ...]
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether its rows are of clients, and can be filtered by their names."""
+        return self.name in {"throttled", "clients"}
+
+    def field(self, sort: str) -> str:
+        """Return the parameter ``sort`` for a column's title, with - in front for the largest first."""
+        name = sort.removeprefix("-")
+        field = next((each.field for each in self.columns if each.title == name), name)
+        return f"-{field}" if sort.startswith("-") else field
+
+    def lines(self, items: Sequence[Item], *, for_people: bool) -> Iterator[str]:
+        """Yield a header and a line for each item: aligned for people, else separated by tabs with plain values."""
+        rows = [[each.title for each in self.columns]]
+        if for_people:
+            rows += [[each.text(item) for each in self.columns] for item in items]
+            yield from aligned(rows, right=frozenset(each.title for each in self.columns if each.is_right))
+        else:
+            yield from map("\t".join, [*rows, *(self.values(item) for item in items)])
+
+    def values(self, item: Item) -> list[str]:
+        """Return the values of a row as a program reads them."""
+        return [plain(item.get(each.field)) for each in self.columns]
+
+
+_COLUMNS: Final = {
+    each.field: each
+    for each in (
+        Column("user", "user"),
+        Column("client-id", "client_id"),
+        Column("host", "host"),
+        Column("instance", "instance", width=10),
+        Column("listener", "listener", width=10),
+        Column("rule", "rule", width=24),
+        Column("mode", "mode", width=7),
+        Column("peers", "peers", width=21),
+        Column("owner", "owner", width=12),
+        Column("up", "is_up", width=3),
+        Column("reachable", "is_reachable", width=9),
+        Column("throttled", "is_throttled", width=9),
+        Column("kind", "kind", _kind, 8),
+        Column("until", "until", _time, 8),
+        Column("used", "used", _rate, 9),
+        Column("limit", "limit", _rate, 9),
+        Column("wanted", "wanted", _rate, 9),
+        Column("in", "bytes_in_per_s", _bytes, 9),
+        Column("out", "bytes_out_per_s", _bytes, 9),
+        Column("ratio", "ratio", _share, 5),
+        Column("1m", "throttled_share_1m", _share, 4),
+        Column("5m", "throttled_share_5m", _share, 4),
+        Column("15m", "throttled_share_15m", _share, 4),
+        Column("owed", "owed_ms", _seconds, 6),
+        Column("waiting", "waiting", _number, 7),
+        Column("broker", "broker", _number, 6),
+        Column("broker", "node_id", _number, 6),
+        Column("port", "port", _number, 5),
+        Column("worker", "worker", _number, 6),
+        Column("connections", "connections", _number, 11),
+        Column("load", "load_ms_per_s", _number, 8),
+        Column("restarts", "restarts", _number, 8),
+        Column("cpu_s", "cpu_s", _number, 9),
+    )
+}
+
+
+def _table(name: str, sort: str, fields: str) -> Table:
+    return Table(name, sort, tuple(_COLUMNS[field] for field in fields.split()))
+
+
+THROTTLED: Final = _table(
+    "throttled",
+    "-owed_ms",
+    "user client_id kind broker used limit wanted until owed_ms waiting rule mode listener peers",
+)
+CLIENTS: Final = _table(
+    "clients",
+    "-ratio",
+    "user client_id kind used limit ratio throttled_share_1m throttled_share_5m throttled_share_15m bytes_in_per_s "
+    "bytes_out_per_s is_throttled broker connections rule listener",
+)
+BROKERS: Final = _table("brokers", "node_id", "node_id host port is_reachable owner worker load_ms_per_s connections")
+WORKERS: Final = _table("workers", "worker", "worker is_up restarts cpu_s connections")
+ALL: Final = (THROTTLED, CLIENTS, BROKERS, WORKERS)
+
+
+def of_instances(table: Table) -> Table:
+    """Return the table with the instance in front."""
+    return table._replace(columns=(_COLUMNS["instance"], *table.columns))
+
+
+def aligned(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield rows as aligned lines; the first is the header, columns named in ``right`` are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(rows[0], row, widths, strict=True)
+        yield "  ".join(text.rjust(w) if name in right else text.ljust(w) for name, text, w in cells).rstrip()
