@@ -19,6 +19,8 @@ import structlog
 from config.owners import FixedOwners
 from config.settings import Mode, Settings
 from proxy import __version__, build
+from proxy.admin.api import Api
+from proxy.admin.hosts import Hosts
 from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
 from proxy.admin.series_limits import divide
@@ -36,6 +38,7 @@ from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
+from proxy.state.answers import State
 from proxy.usage.service import UsageService
 from proxy.worker import Worker
 
@@ -84,6 +87,7 @@ class Supervisor:
         self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
+        self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready)
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress, self._own)
 
     def _hire(self, ask: Ask | None) -> "Worker | Workers":
@@ -140,16 +144,18 @@ class Supervisor:
 
     async def _open_admin_port(self) -> None:
         metrics = self._settings.metrics
+        hosts = Hosts(self._settings.admin.hosts)
         self._admin = AdminServer(
             self._settings.admin.bind,
             self._snapshot,
             self._not_ready,
             self._worker.identify,
             Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
-            ModePage(self._mode, self._settings.admin.token_file, self._settings.admin.hosts),
+            ModePage(self._mode, self._settings.admin.token_file, hosts),
             self._quotas.changes.last,
             self._describe_owners,
             self._tell_demand,
+            Api(self._answers, hosts),
         )
         await self._admin.start()
         self._admin_started = True

@@ -47,6 +47,9 @@ from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.session.worker_state import HeldRequests, WorkerState
+from proxy.state.of_worker import StateOfWorker
+from proxy.state.paging import Query
+from proxy.state.rows import Page
 from proxy.usage.latencies import Latencies
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
@@ -122,6 +125,9 @@ class Worker:
         self._altering: list[Served] = []
         self._listeners: list[Listener] = []
         self._routes = Routes(settings)
+        self._rows = StateOfWorker(
+            self._engine, self._throttling, self._metering, self._gate, self._listeners, self._routes, self._owner_of
+        )
 
     async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]], known: Sequence[KnownBrokers] = ()) -> int:
         """Serve each listener on the given sockets of its bootstrap address; return the limit of connections.
@@ -262,6 +268,10 @@ class Worker:
         async for columns in self._metering.take_usage():
             yield columns, None
 
+    async def state(self, resource: str, query: Query) -> Page:
+        """Return the rows of a page of the state API."""
+        return await self._rows.page(resource, query)
+
     async def snapshot(self) -> WorkerSnapshot:
         """Return the state for metrics, and reset the counters in it."""
         usage = await in_slices(self._engine.take(now_ms()))
@@ -310,6 +320,9 @@ class Worker:
         """Return the brokers that are served here, if there are owners."""
         owners = self._owners
         return {node_id for node_id in self._routes.node_ids if owners is not None and owners.owns(node_id)}
+
+    def _owner_of(self, node_id: int) -> str | None:
+        return None if self._owners is None else self._owners.owner(node_id) or None
 
     def _open_listeners(self) -> None:
         settings, state = self._settings, self._state()

@@ -90,6 +90,11 @@ class AdmissionQueue:
             each for each in takewhile(lambda each: each is not place, self._queue.in_turn()) if isinstance(each, Place)
         ]
 
+    @property
+    def cost(self) -> float:
+        """The cost of all waiting requests."""
+        return self._queue.cost
+
     def cost_before(self, client: Path) -> float:
         """Estimate the cost that is charged before a new request of ``client`` has its turn."""
         return self._queue.cost_before(client)

@@ -1,5 +1,6 @@
 """Plain values that the engine returns: the keys, totals and states of counters."""
 
+from math import inf
 from typing import Final, NamedTuple
 
 from quotas.entities import Entity
@@ -85,3 +86,13 @@ class CounterState(NamedTuple):
     """The limit that is measured but not enforced."""
     shadow_throttled_total: int = 0
     shadow_throttle_ms_total: int = 0
+
+    @property
+    def ratio(self) -> float | None:
+        """The used part of the enforced limit; of a token bucket above 1 it is overdrawn, whatever the rate is."""
+        if self.limit is None:
+            return None
+        if self.tokens is not None and self.burst:
+            return 1 - self.tokens / self.burst
+        # A limit of 0 comes from ZooKeeper only; any usage of it is an infinite ratio.
+        return self.rate / self.limit if self.limit else inf if self.rate else 0.0

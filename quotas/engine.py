@@ -147,6 +147,11 @@ class Engine:
             counters.rejudge(now_ms)
         self.generation += 1
 
+    def in_debt(self, now_ms: int) -> Iterator[Bound | None]:
+        """Yield each counter in debt, or in whose queue requests wait, and None for the others."""
+        for counters in self._all:
+            yield from counters.in_debt(now_ms)
+
     def usage(self, now_ms: int) -> list[CounterState]:
         """Return the state of every counter with a limit. Changes nothing."""
         return [usage for counters in self._all for usage in counters.usage(now_ms)]

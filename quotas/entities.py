@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from quotas.names import configured_as
 
@@ -88,6 +88,23 @@ class Entity:
         parts = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
         described = ", ".join(_described(dimension, name) for dimension, name in parts if name is not None)
         return f"{'cap ' if self.cap else ''}{described}{'' if shared else EACH}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as in a quota file: ``{"user": "alice", "client-id": {"default": true}}``."""
+        data: dict[str, Any] = {}
+        for dimension, name in (("user", self.user), ("client-id", self.client_id), ("ip", self.ip)):
+            match name:
+                case None:
+                    pass
+                case Default():
+                    data[dimension] = {"default": True}
+                case Group(group):
+                    data["user-group"] = group
+                case Prefix(prefix):
+                    data[dimension] = {"prefix": prefix}
+                case _:
+                    data[dimension] = str(name)
+        return data
 
 
 def _described(dimension: str, name: str | Default | Prefix | Group) -> str:

@@ -95,6 +95,11 @@ class FairQueue:
     def __bool__(self) -> bool:
         return self._all.waiting > 0
 
+    @property
+    def cost(self) -> float:
+        """The cost of all entries."""
+        return self._all.cost
+
     def add(self, entry: QueueEntry, path: Path) -> None:
         """Add an entry, after those with the same path and a lower number."""
         party = self._all

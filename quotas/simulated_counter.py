@@ -47,6 +47,16 @@ class SimulatedCounter(Generic[W]):
     def window(self) -> Window:
         return self._window
 
+    @property
+    def until_ms(self) -> int:
+        """When the last throttle ends."""
+        return self._until_ms
+
+    @property
+    def waiting(self) -> int:
+        """How many requests would wait."""
+        return len(self._waiting)
+
     def limit(self, limit: float) -> None:
         """Use another limit from now on."""
         if limit != self._rate.limit:

@@ -55,12 +55,9 @@ class ShownEntity:
         """Set the gauges."""
         self.live = True
         self.rate += usage.rate
-        # A limit of 0 comes from ZooKeeper only; any usage of it is an infinite ratio.
-        if usage.limit is not None:
-            ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
-            if usage.tokens is not None:  # a token bucket: above 1 it is overdrawn, whatever the rate is
+        if (ratio := usage.ratio) is not None:
+            if usage.tokens is not None:
                 self.tokens = usage.tokens if self.tokens is None else min(self.tokens, usage.tokens)
-                ratio = 1 - usage.tokens / usage.burst if usage.burst else ratio
             self.ratio = ratio if self.ratio is None else max(self.ratio, ratio)
         self.limit = usage.limit
         self.shadow_limit = usage.shadow_limit

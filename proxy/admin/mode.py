@@ -1,14 +1,11 @@
 """``/mode`` on the admin port: shows and switches the quota mode, the only thing that can be changed here.
 
-It requires a token (``admin.token_file``). Against DNS rebinding, by which a foreign web page makes a browser send
-requests here under the page's own host name, unknown names in Host are refused.
+It requires a token (``admin.token_file``), and a known name in Host.
 """
 
 import asyncio
 import hmac
-import ipaddress
 import json
-import socket
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final, Protocol, get_args
@@ -18,6 +15,7 @@ from aiohttp import web
 
 from config.files import read_file
 from config.settings import Mode
+from proxy.admin.hosts import Hosts
 
 log = structlog.get_logger("sluice.admin")
 
@@ -42,16 +40,14 @@ class _RefusedError(Exception):
 
 
 class ModePage:
-    """Answers GET and POST of ``/mode``. ``hosts``: names of the admin port, besides addresses, localhost and the
-    machine's own name.
-    """
+    """Answers GET and POST of ``/mode``."""
 
     METHODS: Final = ("GET", "HEAD", "POST")
 
-    def __init__(self, switch: Switch, token_file: Path | None, hosts: tuple[str, ...]) -> None:
+    def __init__(self, switch: Switch, token_file: Path | None, hosts: Hosts) -> None:
         self._switch = switch
         self._token_file = token_file
-        self._hosts = frozenset(host.casefold() for host in (*hosts, "localhost", socket.gethostname()))
+        self._hosts = hosts
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Return the mode, or switch it."""
@@ -72,10 +68,8 @@ class ModePage:
             raise _RefusedError(
                 403, "the mode cannot be changed here: set admin.token_file to a file with a token, and restart"
             )
-        if not self._is_ours(request.host):
-            raise _RefusedError(
-                403, f"asked for as {request.host!a}: use an address, or add the name to admin.hosts, and restart"
-            )
+        if (why := self._hosts.why_not(request.host)) is not None:
+            raise _RefusedError(403, why)
         try:
             # Read each time, so that replacing or removing a token takes effect at once.
             token = (await asyncio.to_thread(read_file, self._token_file)).strip()
@@ -86,15 +80,6 @@ class ModePage:
             raise _RefusedError(503, "admin.token_file is empty: write a token into it")
         if scheme.casefold() != "bearer" or not hmac.compare_digest(given.strip().encode(errors="replace"), token):
             raise _RefusedError(401, "write the token of admin.token_file: Authorization: Bearer TOKEN")
-
-    def _is_ours(self, host: str) -> bool:
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
-        name = name.removeprefix("[").removesuffix("]").casefold()
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name in self._hosts
-        return True
 
 
 async def _wanted(request: web.BaseRequest) -> Mode:

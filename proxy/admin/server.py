@@ -1,5 +1,5 @@
-"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami``, ``/mode`` and ``/quotas/changes`` for
-operators.
+"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami``, ``/mode``, ``/quotas/changes`` and the
+state API for operators.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from config.units import Address
+from proxy.admin.api import Api
 from proxy.admin.connections import AdminConnections
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
 from proxy.admin.mode import ModePage
@@ -52,7 +53,7 @@ class AdminServer:
     why the proxy is not ready, none if it is; ``identify`` returns the identity of the client at ``host:port``, None if
     there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
     of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and ``demand`` what is
-    used of limits of the whole cluster, signed, for the other instances.
+    used of limits of the whole cluster, signed, for the other instances. ``api`` answers the state API.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class AdminServer:
         changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
         owners: Callable[[], Mapping[str, Any] | None] = lambda: None,
         demand: Callable[[], Awaitable[bytes | None]] | None = None,
+        api: Api | None = None,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
@@ -84,6 +86,7 @@ class AdminServer:
             "/quotas/changes": self._quota_changes,
             "/owners": self._who_owns,
             "/owners/demand": self._tell_demand,
+            **({} if api is None else api.paths),
         }
         self._methods = dict.fromkeys(self._paths, METHODS)
         if mode is not None:

@@ -24,6 +24,8 @@ class ModeSwitch:
         """The mode in the configuration, as last read."""
         self.mode = configured
         """The mode in force."""
+        self.source = "configuration"
+        """Who has switched it last."""
         self.changes = 0
 
     async def turn(self, mode: Mode, *, who: str, source: str) -> Mode:
@@ -33,6 +35,7 @@ class ModeSwitch:
             if mode != before:
                 await self._change(mode)
                 self.mode = mode
+                self.source = f"{who} ({source})"
                 self.changes += 1
                 log.warning("mode changed", old=before, new=mode, who=who, source=source)
             return before

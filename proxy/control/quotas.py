@@ -17,7 +17,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange, Terms
 from quotas.stores.alteration import Alteration, Altered, Outcome
-from quotas.stores.base import QuotaStore, UnreadableError
+from quotas.stores.base import Loaded, QuotaStore, UnreadableError
 
 log = structlog.get_logger("sluice")
 
@@ -64,6 +64,8 @@ class QuotasInForce:
         """The quotas last read from the store, in force or not; their fallback until the store is ``known``."""
         self.policy = Policy()
         """The quotas in force."""
+        self.loaded: Loaded | None = None
+        """As last read from the store: it knows where each quota is defined."""
         self.loaded_at_s = 0.0
         """Wall time of the last successful load; 0.0 before the first."""
         self.loads: Counter[str] = Counter()
@@ -193,6 +195,7 @@ class QuotasInForce:
             raise
         known, old = self.configured, self.policy
         change = await self._take(loaded.policy)
+        self.loaded = loaded
         self.stand_in = ""
         self.known = True
         self.decided.set()

@@ -96,7 +96,7 @@ class ConnectionGate:
         now_ms = self.clock()
         throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._counts and not exempt else 0
         self._note(listener, ip, broker, now_ms, throttle_ms, exempt=exempt)
-        return self._refused(listener, ip, throttle_ms, client.close)
+        return self._refused(listener, ip, broker, throttle_ms, client.close)
 
     def refuses_at(
         self, listener: str, ip: str, broker: int, admitted_ms: int, close: Callable[[], None], *, exempt: bool = False
@@ -110,7 +110,7 @@ class ConnectionGate:
         throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
         if throttle_ms > 0:
             self._note(listener, ip, broker, now_ms, throttle_ms, attempts=0)
-        return self._refused(listener, ip, throttle_ms, close)
+        return self._refused(listener, ip, broker, throttle_ms, close)
 
     def _note(
         self,
@@ -129,13 +129,15 @@ class ConnectionGate:
                 listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
             )
 
-    def _refused(self, listener: str, ip: str, throttle_ms: int, close: Callable[[], None]) -> str | None:
+    def _refused(
+        self, listener: str, ip: str, broker: int | None, throttle_ms: int, close: Callable[[], None]
+    ) -> str | None:
         if throttle_ms <= 0:
             return None
         self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
         if not self._enforces:
             return None
-        self._hold(close, self.clock() + throttle_ms)
+        self._hold(_HeldConnection(close, self._held, ip, broker), self.clock() + throttle_ms)
         limit, entity = self._rates.limit_of(ip)
         return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
 
@@ -159,8 +161,11 @@ class ConnectionGate:
         """Yield the current rates of addresses with a limit."""
         return self._rates.usage_of_addresses(self.clock())
 
-    def _hold(self, close: Callable[[], None], end_ms: int) -> None:
-        held = _HeldConnection(close, self._held)
+    def held(self) -> list[tuple[str, int | None, int]]:
+        """Return the address, the broker and the end of each held connection."""
+        return [(each.ip, each.broker, alarm.end_ms) for each, alarm in self._held.items()]
+
+    def _hold(self, held: "_HeldConnection", end_ms: int) -> None:
         self._held[held] = self._throttling.mute(KIND, held.throttle_over, held.abort, end_ms)
         if len(self._held) > self.most_held:
             self._close(next(iter(self._held)))
@@ -188,11 +193,15 @@ class ConnectionGate:
 class _HeldConnection:
     """A connection in the delay queue of refused connections."""
 
-    __slots__ = ("_among", "_close")
+    __slots__ = ("_among", "_close", "broker", "ip")
 
-    def __init__(self, close: Callable[[], None], among: "dict[_HeldConnection, Alarm]") -> None:
+    def __init__(
+        self, close: Callable[[], None], among: "dict[_HeldConnection, Alarm]", ip: str, broker: int | None
+    ) -> None:
         self._close = close
         self._among = among
+        self.ip = ip
+        self.broker = broker
 
     def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the time does not matter
         self.abort()

@@ -139,24 +139,8 @@ def as_data(loaded: Loaded, listed: Sequence[ListedRule]) -> dict[str, Any]:
 
 def _datum(each: ListedRule) -> dict[str, Any]:
     limits = {str(kind): _number(as_described(kind, limit)) for kind, limit in each.limits.items()}
-    datum = {"entity": entity_data(each.entity), "limits": limits, **terms_written(each.terms)}
+    datum = {"entity": each.entity.as_data(), "limits": limits, **terms_written(each.terms)}
     return {**datum, "where": each.where} if each.where else datum
-
-
-def entity_data(entity: Entity) -> dict[str, Any]:
-    """Return an entity as in a quota file: ``{"user": "alice", "client-id": {"default": true}}``."""
-    data: dict[str, Any] = {}
-    for kind, name in names(entity).items():
-        match name:
-            case Default():
-                data[kind] = {"default": True}
-            case Group(group):
-                data["user-group"] = group
-            case Prefix(prefix):
-                data[kind] = {"prefix": prefix}
-            case _:
-                data[kind] = str(name)
-    return data
 
 
 def _number(limit: float) -> int | float | str:

@@ -192,6 +192,11 @@ class Ticket:
             latest_ms = min(latest_ms, self._first_ms + throttling.window_ms)  # a broker would hold it for no longer
         return latest_ms
 
+    @property
+    def bound(self) -> Bound | None:
+        """The counter in whose queue it waits."""
+        return None if self._wait is None else self._wait.bound
+
     def describe(self, now_ms: int) -> str | None:
         """Return what waits, for how long and for which quota, for people who ask; None if nothing waits."""
         wait = self._wait

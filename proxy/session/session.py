@@ -40,6 +40,7 @@ from proxy.session.responses import Advertise, Responses
 from proxy.session.throttling import Alarm
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account, Accounts
+from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 from quotas.shares import FRESH_MS
 from quotas.throttle import INT32_MAX
@@ -52,7 +53,17 @@ class Session(SessionContext):
     """The life of one client's connection: connecting, forwarding, finishing."""
 
     __deletable__ = ("answers", "policies", "requests")  # for mypyc
-    __slots__ = ("_is_over", "_mute", "_on_closed", "answers", "broker", "policies", "requests")
+    __slots__ = (
+        "_is_over",
+        "_mute",
+        "_muted_by",
+        "_on_closed",
+        "answers",
+        "broker",
+        "connected_ms",
+        "policies",
+        "requests",
+    )
 
     def __init__(
         self,
@@ -77,6 +88,9 @@ class Session(SessionContext):
         self.sasl = SaslObserver(sasl, peer, self)
         self._mute: Alarm | None = None
         """The end of the throttle: of several, the one that ends last."""
+        self._muted_by: Bound | None = None
+        """The counter that it is for, or was."""
+        self.connected_ms = worker.clock()
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
         self.requests = self.client_flow = RequestStream(self, policies)
@@ -221,6 +235,7 @@ class Session(SessionContext):
             if self._mute is None or end_ms > self._mute.end_ms:
                 self._unmute()
                 self._mute = throttling.mute(kind, self._throttle_over, self.abort, end_ms)
+                self._muted_by = counter
                 self.client.bound_receive_buffer()
                 self.requests.stop(THROTTLED | ANSWERING)
         return told_ms
@@ -309,6 +324,15 @@ class Session(SessionContext):
     def held(self) -> bool:
         """It is the proxy that makes the client wait: such a session is not idle."""
         return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY | LOCAL))
+
+    def holder(self, now_ms: int) -> tuple[Bound, int] | None:
+        """Return the counter that it waits for, or is muted by, and until when at least; None: it is not held."""
+        bound = self.ticket.bound
+        if bound is not None:
+            return bound, now_ms + bound.owed_ms(now_ms)
+        if self._mute is not None and self._muted_by is not None:
+            return self._muted_by, self._mute.end_ms
+        return None
 
     @property
     def waits(self) -> str | None:

@@ -56,6 +56,12 @@ class Account:
                 break
         return found
 
+    @property
+    def counters(self) -> list[Bound]:
+        """The counters with a rule that it has been charged to lately; creates none."""
+        found = [bound for bounds in self._bounds.values() for bound in bounds]
+        return [bound for bound in found if bound.rule is not None and not bound.is_dropped]
+
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return the counters that have a limit in force."""
         if self._generation == self._engine.generation and (limited := self._limited.get(kind)) is not None:
@@ -154,6 +160,10 @@ class Accounts:
 
     def __bool__(self) -> bool:
         return bool(self._accounts)
+
+    def find(self, key: MeterKey) -> Account | None:
+        """Return the account of a client, if it has one now."""
+        return self._accounts.get(key)
 
     def hold(self, broker: int, user: str, client_id: str, *, exempt: bool = False) -> Account:
         """Return a client's account, to be given back (``broker``: node id, -1 if not known yet).

@@ -16,6 +16,8 @@ from proxy.usage.by_kind import (
     KindUsage,
     Shadows,
 )
+from proxy.usage.lately import MINUTES, NO_SHARES, SAMPLE_MS, Lately, Shares
+from proxy.usage.throttles import Throttles
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
@@ -93,13 +95,17 @@ class Meter:
         "generation",
         "holders",
         "key",
+        "lately",
         "limits",
         "name_bytes",
         "other_bytes",
         "other_requests",
+        "past_in",
+        "past_out",
         "produce_bytes",
         "produce_requests",
         "request_time_ms",
+        "throttles",
         "unshown",
     )
 
@@ -119,6 +125,12 @@ class Meter:
         self.request_time_ms = 0
         self.connections = 0
         self.connections_opened = 0
+        self.past_in = self.past_out = 0
+        """Bytes in the records taken before."""
+        self.lately: Lately | None = None
+        """Samples, from the first traffic on."""
+        self.throttles: Throttles | None = None
+        """Throttles of all kinds together since the last sample; None unless there were some lately."""
         self.by_kind: ByKind | None = None
         """Throttles of all kinds, and the figures of kinds without an attribute here; usually None."""
         self.limits: Limits = (None, None, None, None)
@@ -135,6 +147,7 @@ class Meter:
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle of a request of this client; ``at_ms``: when it began, if not now."""
         self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
+        self._throttles().note(throttle_ms, now_ms, at_ms)
 
     def note_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
         """Count a throttle that a limit in shadow would have given from ``at_ms`` on."""
@@ -165,10 +178,16 @@ class Meter:
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Count one more request of this client that waits, or one fewer, which has waited ``waited_ms``."""
         self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
+        self._throttles().wait(change, now_ms, waited_ms)
 
     def use_of(self, kind: QuotaKind) -> KindUsage:
         """Return the counter of charges of a kind without an attribute here: always the same object."""
         return self._by_kind().use_of(kind)
+
+    def _throttles(self) -> Throttles:
+        if self.throttles is None:
+            self.throttles = Throttles()
+        return self.throttles
 
     def _by_kind(self) -> ByKind:
         if self.by_kind is None:
@@ -206,6 +225,49 @@ class Meter:
         """Whether a request of this client waits, or a connection is muted."""
         return self.by_kind is not None and self.by_kind.is_muted(now_ms)
 
+    def sample(self, elapsed_s: float, now_ms: int) -> None:
+        """Take a sample of what was counted since the last one."""
+        lately = self.lately
+        counted = self.counted
+        bytes_in, bytes_out = self.past_in + counted.bytes_in, self.past_out + counted.bytes_out
+        if lately is None:
+            if not (bytes_in or bytes_out or self.throttles is not None):
+                return
+            lately = self.lately = Lately()
+        lately.sample(bytes_in, bytes_out, elapsed_s)
+        throttles = self.throttles
+        if throttles is not None:
+            holds = lately.sample_muted(throttles.take(now_ms)[2])
+            if not holds and throttles.over(now_ms):
+                self.throttles = None
+
+    def rates(self, since_ms: int) -> tuple[float, float]:
+        """Return bytes in and out per second over ten seconds; the last sample was ``since_ms`` ago."""
+        lately = self.lately
+        counted = self.counted
+        bytes_in, bytes_out = self.past_in + counted.bytes_in, self.past_out + counted.bytes_out
+        per_s = 1000 / max(since_ms, SAMPLE_MS)
+        if lately is None:
+            return bytes_in * per_s, bytes_out * per_s
+        rest = max(SAMPLE_MS - since_ms, 0) / SAMPLE_MS
+        return (
+            (bytes_in - lately.bytes_in) * per_s + lately.in_per_s * rest,
+            (bytes_out - lately.bytes_out) * per_s + lately.out_per_s * rest,
+        )
+
+    def throttled_shares(self, now_ms: int) -> Shares:
+        """Return the shares of the last minutes in which it was throttled, as far as they have been counted."""
+        throttles = self.throttles
+        lately = self.lately
+        if throttles is None:
+            return NO_SHARES
+        muted_ms = throttles.muted_ms(now_ms)
+        one, five, fifteen = [
+            min((muted_ms + (0 if lately is None else lately.muted_ms(minutes))) / (minutes * 60_000), 1.0)
+            for minutes in MINUTES
+        ]
+        return one, five, fifteen
+
     def take_shadows(self, now_ms: int) -> Shadows:
         """Return the figures of limits in shadow, and reset the counters. To be called before ``take``."""
         return NO_SHADOWS if self.by_kind is None else self.by_kind.take_shadows(now_ms)
@@ -217,6 +279,8 @@ class Meter:
         listener, broker, user, client_id, _ = self.key
         counted = self.counted
         self.unshown = self.unshown.plus(counted)
+        self.past_in += counted.bytes_in
+        self.past_out += counted.bytes_out
         produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
         row = (
             listener,

@@ -8,10 +8,11 @@ from config.usage import Usage
 from proxy.runtime.clock import monotonic_s, now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
-from proxy.usage.accounts import Accounts
+from proxy.usage.accounts import Account, Accounts
 from proxy.usage.addresses import Addresses
+from proxy.usage.lately import SAMPLE_MS, sample
 from proxy.usage.load import Loads
-from proxy.usage.meter import ClientState
+from proxy.usage.meter import ClientState, Meter, MeterKey
 from proxy.usage.meters import Meters, Totals
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
@@ -21,6 +22,7 @@ _MAX_CLIENTS: Final = 10_000
 """Limit of clients counted separately without usage records: metrics show fewer."""
 _SWEEP_EVERY_S: Final = 10.0
 _LOAD_EVERY_S: Final = 15.0
+_SAMPLE_EVERY_S: Final = SAMPLE_MS / 1000
 
 
 class Metering:
@@ -33,6 +35,7 @@ class Metering:
         self._meters = Meters(usage.max_clients if usage is not None else _MAX_CLIENTS)
         self._loads = Loads()
         self.load: Mapping[int, float] = self._loads.of_brokers
+        self._sampled_ms = now_ms()
         self._listeners: list[tuple[str, Accounts]] = []
         self.addresses = Addresses(usage.max_addresses) if usage is not None else None
         """Connections by address; None without usage records."""
@@ -44,8 +47,24 @@ class Metering:
         self._listeners.append((listener, accounts))
         return accounts
 
+    @property
+    def clients(self) -> list[tuple[MeterKey, Meter]]:
+        """The meters of now, one for each listener, broker and client."""
+        return self._meters.items()
+
+    def account(self, key: MeterKey) -> Account | None:
+        """Return the account of a client, if it has one now."""
+        return next(
+            (found for name, each in self._listeners if name == key.listener and (found := each.find(key))), None
+        )
+
+    def rates(self, meter: Meter, now_ms: int) -> tuple[float, float]:
+        """Return a client's bytes in and out per second over the last ten seconds."""
+        return meter.rates(now_ms - self._sampled_ms)
+
     def watch(self) -> None:
-        """Drop clients that are gone, if no usage records do that."""
+        """Take samples, and drop clients that are gone if no usage records do that."""
+        every(_SAMPLE_EVERY_S, self._sample, "sample what clients do")
         if not self._taken:
             every(_SWEEP_EVERY_S, self._sweep, "forget clients that are gone")
 
@@ -68,6 +87,11 @@ class Metering:
     async def take_traffic(self) -> list[ClientState]:
         """Return the traffic since the last call by client; a client may occur more than once."""
         return await in_slices(self._meters.take_traffic(now_ms()))
+
+    async def _sample(self) -> None:
+        now = now_ms()
+        elapsed_ms, self._sampled_ms = now - self._sampled_ms, now
+        await in_slices(sample((meter for _, meter in self._meters.items()), elapsed_ms, now))
 
     async def _sweep(self) -> None:
         await in_slices(self._meters.sweep(now_ms()))

@@ -58,6 +58,10 @@ class Meters:
     def __iter__(self) -> Iterator[MeterKey]:
         return iter(list(self._meters))
 
+    def items(self) -> list[tuple[MeterKey, Meter]]:
+        """Return the meters of now."""
+        return list(self._meters.items())
+
     def __getitem__(self, key: MeterKey) -> Meter:
         return self._meters[key]
 

@@ -43,6 +43,11 @@ class Throttles:
         self.throttled = self.throttle_ms = self._muted_ms = 0
         return taken
 
+    def muted_ms(self, now_ms: int) -> int:
+        """Return the time muted until now, since the last ``take``."""
+        self._see(now_ms)
+        return self._muted_ms
+
     def over(self, now_ms: int) -> bool:
         """Whether no mute or wait is left to count later."""
         return not self.waiting and self.muted_until_ms <= now_ms

@@ -16,6 +16,8 @@ from proxy.owners.assignment import Drift, share_out
 from proxy.owners.map import OwnersMap, owners_of
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
+from proxy.state.paging import Query, cut
+from proxy.state.rows import BrokerRow, Page, WorkerRow
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import GoneError
@@ -176,6 +178,33 @@ class Workers:
 
     async def snapshot(self) -> WorkerSnapshot:
         return self._sums.add(await self._all("snapshot"), await self._idle.snapshot())
+
+    async def state(self, resource: str, query: Query) -> Page:
+        """Return the rows of a page of the state API; each has its worker."""
+        pages: dict[int, Page] = await self._all("state", resource, query)
+        rows = [row._replace(worker=number) for number, page in pages.items() for row in page.rows]
+        if resource == "brokers":
+            rows = self._brokers(rows)
+        elif resource == "workers":
+            connections = {row.worker: row.connections for row in rows}
+            rows = [
+                WorkerRow(each.number, each.up, each.restarts, each.cpu_s, connections.get(each.number, 0))
+                for each in self._children
+            ]
+        else:
+            return Page(sum(page.total for page in pages.values()), await asyncio.to_thread(cut, rows, query))
+        return Page(len(rows), cut(rows, query))
+
+    def _brokers(self, rows: Iterable[BrokerRow]) -> list[BrokerRow]:
+        """Return one row for each broker: that of its worker, with the connections at all."""
+        found: dict[int, BrokerRow] = {}
+        for row in rows:
+            before = found.get(row.node_id, row)
+            placed = self.placed.get(row.node_id)
+            kept = row if row.worker == placed else before
+            connections = row.connections + (0 if before is row else before.connections)
+            found[row.node_id] = kept._replace(worker=placed, connections=connections)
+        return list(found.values())
 
     @property
     def placed(self) -> Mapping[int, int]:

@@ -35,6 +35,8 @@ from proxy.edge.whoami import Identity
 from proxy.owners.map import OwnersMap, Share
 from proxy.owners.membership import State, Status
 from proxy.runtime.faults import counts
+from proxy.state.paging import Query
+from proxy.state.rows import Page
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from quotas.counted import CounterKey
@@ -109,6 +111,9 @@ class Elsewhere(Worker):
     async def snapshot(self) -> WorkerSnapshot:
         return across(await super().snapshot())
 
+    async def state(self, resource: str, query: Query) -> Page:
+        return across(await super().state(*across((resource, query))))
+
     async def demands(self) -> list[Mapping[CounterKey, Demand]]:
         return across(await super().demands())
 
@@ -140,6 +145,8 @@ async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, m
                 await asking.ask(produce(2, 600))
                 peer = "{}:{}".format(*asking.writer.get_extra_info("sockname"))
                 assert '"listener": "PLAIN"' in (await program.get(f"/whoami?peer={peer}"))[1]
+                for resource in ("throttled", "clients", "connections", "brokers", "workers"):
+                    assert (await program.get(f"/api/v1/{resource}"))[0] == 200
                 metrics = (await program.get("/metrics"))[1]
                 assert 'sluice_requests_total{api="ListOffsets"} 1.0' in metrics
                 assert 'sluice_sessions{listener="PLAIN"} 1.0' in metrics
@@ -153,7 +160,7 @@ async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, m
     rows = [json.loads(line)["rows"] for line in lines]
     assert sum(sum(each["requests"]) for each in rows) == 2
     assert {rule for each in rows for rule in each["produce_rule"]} >= {"client-id=app"}
-    assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "DrainResult", "dict", "list"} <= CROSSED
+    assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "DrainResult", "Page", "dict", "list"} <= CROSSED
 
 
 @pytest.mark.long

@@ -116,6 +116,37 @@ async def test_one_program(tmp_path: Path) -> None:
     assert len({each["seq"] for each in documents}) == len(documents)
 
 
+async def test_the_state_of_all_workers_is_one_list(tmp_path: Path) -> None:
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
+        program, ports = pair.program, pair.ports
+
+        async def items(path: str) -> list[dict[str, object]]:
+            status, text = await program.get(f"/api/v1/{path}")
+            assert status == 200, text
+            answer = json.loads(text)
+            found: list[dict[str, object]] = answer["items"]
+            assert answer["total"] >= len(found)
+            return found
+
+        async with client(ports[1]) as at_one, client(ports[2]) as at_two, client(ports[2]) as again:
+            for number, each in enumerate((at_one, at_two, again)):
+                await each.ask(produce(number, 100 * (number + 1)))
+            found = [(each["worker"], each["connections"]) for each in await items("clients?sort=-connections")]
+            assert found == [(pair.owners[2], 2), (pair.owners[1], 1)]
+            assert len(await items("connections?limit=2")) == 2
+            assert {each["worker"] for each in await items("connections")} == {0, 1}
+            assert [each["worker"] for each in await items("connections?limit=1&offset=2")] == [pair.owners[2]]
+            brokers = [(each["node_id"], each["worker"], each["connections"]) for each in await items("brokers")]
+            assert brokers == [(1, pair.owners[1], 1), (2, pair.owners[2], 2)]
+            workers = await items("workers")
+            assert [(each["worker"], each["is_up"], each["restarts"]) for each in workers] == [
+                (0, True, 0),
+                (1, True, 0),
+            ]
+            assert sum(int(str(each["connections"])) for each in workers) == 3
+            assert len(await items("quotas")) == 1
+
+
 async def test_two_workers_at_one_tls_port(tmp_path: Path) -> None:
     hosts = 'b{{node_id}}.kafka.test", tls: {{certificate: tls.crt, key: tls.key}}'
     config = CONFIG.replace('brokers: {{"1": "{port}"}}', f'broker_host: "{hosts}')

@@ -1,0 +1,54 @@
+"""``/api/v1/…`` on the admin port: the state, as JSON (docs/api.md)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from proxy.admin.hosts import Hosts
+from proxy.state.answers import State
+from proxy.state.paging import BadParameterError
+from proxy.state.resources import RESOURCES
+
+PREFIX: Final = "/api/v1/"
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Api:
+    """Answers the paths of the state API."""
+
+    def __init__(self, state: State, hosts: Hosts) -> None:
+        self._state = state
+        self._hosts = hosts
+        self.paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
+            f"{PREFIX}{name}": partial(self._answer, name) for name in RESOURCES
+        }
+
+    async def _answer(self, resource: str, request: web.BaseRequest) -> web.Response:
+        if (why := self._hosts.why_not(request.host)) is not None:
+            return await _json({"error": why}, 403)
+        try:
+            return await _json(await self._state.ask(resource, _parameters(request)))
+        except BadParameterError as error:
+            return await _json({"error": str(error)}, 400)
+
+
+def _parameters(request: web.BaseRequest) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name in parameters:
+            raise BadParameterError(f"{name[:64]!a} is given twice; give it once")
+        parameters[name] = value
+    return parameters
+
+
+async def _json(data: dict[str, Any], status: int = 200) -> web.Response:
+    body = await asyncio.to_thread(orjson.dumps, data)
+    return web.Response(status=status, body=body, content_type="application/json", headers=HEADERS)

@@ -1,0 +1,218 @@
+"""The answers of the state API: from rows to JSON data."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, Final, Protocol
+
+from config.settings import Exempt, Settings
+from proxy import __version__, build
+from proxy.checks.explain import ExplainedClient, Explainer, Rule
+from proxy.runtime.clock import wall_s
+from proxy.runtime.names import label
+from proxy.state.paging import BadParameterError, Query, first, parse
+from proxy.state.resources import RESOURCES
+from proxy.state.rows import Cap, ChangeRow, ExplainedRow, InstanceRow, Level, Moment, Page, QuotaRow
+from quotas.entities import ANONYMOUS, Entity
+from quotas.policy import PLAIN, Policy
+from quotas.stores.base import Loaded
+
+_OF_WORKERS: Final = ("throttled", "clients", "connections", "brokers", "workers")
+
+
+class Processes(Protocol):
+    """The processes of this instance: ``Worker`` or ``Workers``."""
+
+    def state(self, resource: str, query: Query) -> Awaitable[Page]: ...
+
+
+class Changes(Protocol):
+    def last(self) -> Sequence[Mapping[str, Any]]: ...
+
+
+class Quotas(Protocol):
+    """The part of ``proxy.control.quotas.QuotasInForce`` that is shown."""
+
+    policy: Policy
+    loaded: Loaded | None
+    loaded_at_s: float
+
+    @property
+    def changes(self) -> Changes: ...
+
+
+class Mode(Protocol):
+    """The part of ``proxy.control.mode.ModeSwitch`` that is shown."""
+
+    source: str
+
+    @property
+    def mode(self) -> str: ...
+
+
+class State:
+    """Answers for one instance."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        processes: Processes,
+        quotas: Quotas,
+        mode: Mode,
+        not_ready: Callable[[], Awaitable[list[str]]],
+    ) -> None:
+        self._settings = settings
+        self._instance = None if settings.owners is None else settings.owners.instance
+        self._processes = processes
+        self._quotas = quotas
+        self._mode = mode
+        self._not_ready = not_ready
+        self._started_at = Moment(wall_s())
+        self._explainer: tuple[Policy, Explainer] | None = None
+
+    async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Return the answer of a resource (a key of ``RESOURCES``). Raises BadParameterError."""
+        table = RESOURCES[resource]
+        query = parse(table, parameters)
+        if resource == "instance":
+            return await asyncio.to_thread(as_json, await self._describe())
+        if resource == "explain":
+            page = await self._explain(parameters)
+        elif resource in _OF_WORKERS:
+            page = await self._processes.state(resource, query)
+        else:
+            rows = self._quota_rows if resource == "quotas" else self._change_rows
+            page = await asyncio.to_thread(lambda: first(rows(), query, table.row))
+        return await asyncio.to_thread(self._answer, page, query)
+
+    def _answer(self, page: Page, query: Query) -> dict[str, Any]:
+        items = [as_json(row) for row in page.rows[query.offset : query.most]]
+        for item in items:
+            if "instance" in item:
+                item["instance"] = self._instance
+        return {"as_of": as_json(Moment(wall_s())), "total": page.total, "offset": query.offset, "items": items}
+
+    async def _describe(self) -> InstanceRow:
+        reasons, loaded_at_s = await self._not_ready(), self._quotas.loaded_at_s
+        return InstanceRow(
+            __version__,
+            build(),
+            self._instance,
+            self._settings.cluster.name,
+            self._mode.mode,
+            self._mode.source,
+            self._started_at,
+            not reasons,
+            tuple(reasons),
+            Moment(loaded_at_s) if loaded_at_s else None,
+        )
+
+    # ------------------------------------------------------------------------------------------------- the quotas
+
+    def _quota_rows(self) -> list[QuotaRow]:
+        """Return a row for each limit. For a thread: a policy does not change."""
+        policy, loaded_at = self._quotas.policy, Moment(self._quotas.loaded_at_s)
+        changes = {(each["quota"], each["kind"]): each for each in reversed(self._quotas.changes.last())}
+        rows = []
+        for entity, limits in policy.limits.items():
+            rule, user, client_id = entity.describe(), _name(entity.user), _name(entity.client_id)
+            for kind, limit in limits.items():
+                terms = policy.terms_of(kind, cap=entity.cap).get((entity.user, entity.client_id), PLAIN)
+                change = changes.get((label(rule), kind.value))
+                row = QuotaRow(
+                    entity.as_data(),
+                    rule,
+                    user,
+                    client_id,
+                    kind.value,
+                    limit,
+                    "cluster" if kind.row.of_cluster or terms.of_cluster else "broker",
+                    "shadow" if terms.shadow else "enforce",
+                    terms.proposed,
+                    self._where(entity, kind),
+                    loaded_at,
+                    None if change is None else _parsed(change["at"]),
+                    None if change is None else change["who"],
+                )
+                rows.append(row)
+        return rows
+
+    def _change_rows(self) -> list[ChangeRow]:
+        return [
+            ChangeRow(
+                as_json(_parsed(each["at"])),
+                each["who"],
+                each.get("peer"),
+                each.get("client_id"),
+                *(each[name] for name in ("store", "quota", "kind", "old", "new")),
+            )
+            for each in self._quotas.changes.last()
+        ]
+
+    def _where(self, entity: Entity, kind: Any = None) -> str | None:
+        loaded = self._quotas.loaded
+        return loaded.where(entity, kind) if loaded is not None and entity in loaded.places else None
+
+    async def _explain(self, parameters: Mapping[str, str]) -> Page:
+        client = ExplainedClient(parameters.get("user", ANONYMOUS), parameters.get("client_id", ""))
+        if (peer := parameters.get("peer")) is not None:
+            if len(parameters) > 1:
+                raise BadParameterError("peer: stands for a user and a client-id; leave those out")
+            found = await self._processes.state("connections", Query("", filters={"peer": peer}, limit=1))
+            if not found.rows:
+                raise BadParameterError(
+                    f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"
+                )
+            row = found.rows[0]
+            host = peer.rpartition(":")[0].removeprefix("[").removesuffix("]")
+            client = ExplainedClient(row.user, row.client_id or "", host)
+        if not client.user:
+            raise BadParameterError("user: is empty; leave it out for clients without one")
+        rows = await asyncio.to_thread(self._explained, client, self._quotas.policy)
+        return Page(len(rows), rows)
+
+    def _explained(self, client: ExplainedClient, policy: Policy) -> list[ExplainedRow]:
+        if self._explainer is None or self._explainer[0] is not policy:
+            self._explainer = policy, Explainer(policy, self._exempt, lambda *each: self._where(*each) or "")
+        rows = []
+        for each in self._explainer[1].explain(client).verdicts:
+            winner = each.winner
+            levels = tuple(
+                Level(level.entity.describe(), level.limit, winner is not None and level.entity == winner.entity)
+                for level in each.levels
+            )
+            caps = tuple(Cap(*_said(cap)) for cap in each.caps)
+            rows.append(ExplainedRow(each.kind.value, *_said(winner), each.why, levels, caps))
+        return rows
+
+    @property
+    def _exempt(self) -> Exempt:
+        return self._settings.quotas.exempt
+
+
+def _said(rule: Rule | None) -> tuple[Any, float | None, str | None]:
+    return (None, None, None) if rule is None else (rule.entity.describe(), rule.limit, rule.where or None)
+
+
+def _name(name: object) -> str | None:
+    return name if isinstance(name, str) else None
+
+
+def _parsed(at: str) -> Moment:
+    return Moment(datetime.fromisoformat(at).timestamp())
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of a row as JSON data. A lone surrogate, which UTF-8 has not, becomes its escape."""
+    if isinstance(value, Moment):
+        return f"{datetime.fromtimestamp(value, UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if hasattr(value, "_asdict"):
+        return {name: as_json(each) for name, each in zip(value._fields, value, strict=True)}
+    if isinstance(value, Mapping):
+        return {as_json(name): as_json(each) for name, each in value.items()}
+    return [as_json(each) for each in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,331 @@
+"""The rows of one worker, read from its counters, sessions and meters; nothing of them is changed.
+
+They are read in slices, and put in order by a thread: 100,000 clients never hold the event loop.
+"""
+
+import asyncio
+import gc
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from proxy.edge.connection_gate import ConnectionGate
+from proxy.edge.listeners import Listener
+from proxy.edge.routes import Routes
+from proxy.runtime.clock import now_ms, wall_s
+from proxy.runtime.slices import in_slices
+from proxy.session.session import Session
+from proxy.session.throttling import Throttling
+from proxy.state.paging import Query, first, matching
+from proxy.state.resources import RESOURCES
+from proxy.state.rows import (
+    BrokerRow,
+    ClientRow,
+    ConnectionRow,
+    Moment,
+    NearestQuota,
+    Page,
+    ThrottledRow,
+    WaitsFor,
+    WorkerRow,
+)
+from proxy.usage.lately import Shares
+from proxy.usage.meter import ClientNames, Meter, MeterKey
+from proxy.usage.metering import Metering
+from quotas.connections import KIND as CONNECTIONS
+from quotas.counted import CLUSTER
+from quotas.engine import Bound, Engine
+
+MOST_PEERS: Final = 10
+_MOST_SHARE: Final = 0.99
+"""The throttled share up to which demand is estimated by it."""
+_NO_QUOTA: Final = NearestQuota()
+
+
+class _Held:
+    """A counter that holds clients now, or in shadow would."""
+
+    __slots__ = ("bound", "is_shadow_limit", "listeners", "mode", "others", "peers", "share", "until_ms", "waiting")
+
+    def __init__(self, bound: Bound, until_ms: int, mode: str, waiting: int, *, is_shadow_limit: bool = False) -> None:
+        self.bound = bound
+        self.until_ms = until_ms
+        self.mode = mode
+        self.waiting = waiting
+        self.is_shadow_limit = is_shadow_limit
+        self.listeners: set[str] = set()
+        self.peers: list[str] = []
+        """Connections that are muted, or wait."""
+        self.others: list[str] = []
+        """Other connections of its clients."""
+        self.share = 0.0
+        """The largest part of the last minute that one of them was throttled."""
+
+    def row(self, now_ms: int) -> ThrottledRow | None:
+        """Return its row; None if its limit is gone."""
+        state = self.bound.usage(now_ms)
+        if state is None:
+            return None
+        limit, ratio = state.limit, state.ratio
+        if self.is_shadow_limit:
+            limit = state.shadow_limit
+            ratio = state.rate / limit if limit else None
+        peers = self.peers or self.others
+        return ThrottledRow(
+            state.kind.value,
+            state.user or None,
+            state.client_id or None,
+            state.broker if state.broker >= 0 else None,
+            next(iter(self.listeners)) if len(self.listeners) == 1 else None,
+            state.entity.describe(),
+            limit,
+            state.rate,
+            ratio,
+            self._wanted(state.rate),
+            max(self.until_ms - now_ms, 0),
+            self.waiting,
+            _moment(self.until_ms, now_ms),
+            tuple(peers[:MOST_PEERS]),
+            max(len(peers) - MOST_PEERS, 0),
+            self.mode,
+        )
+
+    def _wanted(self, rate: float) -> float:
+        """Estimate the demand: the rate while it was not throttled, and at least what is used and waits now."""
+        if self.mode == "shadow":
+            return rate
+        queue = self.bound.queue
+        waits = queue.cost / (self.bound.window.keep_ms / 1000) if queue else 0.0
+        return max(rate + waits, rate / (1 - min(self.share, _MOST_SHARE)))
+
+
+class _Client:
+    """A client's meters at one listener, added up over brokers."""
+
+    __slots__ = ("connections", "is_throttled", "quota", "rates", "shares")
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.is_throttled = False
+        self.rates = (0.0, 0.0)
+        self.shares = (0.0, 0.0, 0.0)
+        self.quota = _NO_QUOTA
+
+    def row(self, names: ClientNames) -> ClientRow:
+        client = names.listener, names.user, names.client_id or None, self.connections, self.is_throttled
+        return ClientRow._make((*client, *self.rates, *self.quota, *self.shares, None, None))
+
+
+class StateOfWorker:
+    """Reads the rows of a worker, one request at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        throttling: Throttling,
+        metering: Metering,
+        gate: ConnectionGate,
+        listeners: Sequence[Listener],
+        routes: Routes,
+        owner_of: Callable[[int], str | None],
+    ) -> None:
+        """``owner_of`` returns the instance that owns a broker, if there are several."""
+        self._engine = engine
+        self._throttling = throttling
+        self._metering = metering
+        self._gate = gate
+        self._listeners = listeners
+        self._routes = routes
+        self._owner_of = owner_of
+        self._lock = asyncio.Lock()
+        self._rows: Mapping[str, Callable[[Query], Awaitable[Sequence[object]]]] = {
+            "throttled": self._throttled,
+            "clients": self._clients,
+            "connections": self._connections,
+            "brokers": self._brokers,
+            "workers": self._workers,
+        }
+
+    async def page(self, resource: str, query: Query) -> Page:
+        """Return the first rows of a resource that match, up to the end of the page."""
+        async with self._lock:
+            gc.disable()  # rows are many objects that all live to the end: a collection would stop the loop for nothing
+            try:
+                rows = await self._rows[resource](query)
+                return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+            finally:
+                gc.enable()
+
+    def _sessions(self) -> Iterator[tuple[Listener, Session]]:
+        for listener in self._listeners:
+            for session in list(listener.sessions):
+                if not session.closed:
+                    yield listener, session
+
+    # ------------------------------------------------------------------------------------------ who is throttled
+
+    async def _throttled(self, _: Query) -> list[ThrottledRow]:
+        now = now_ms()
+        held = {(id(each.bound), False): each for each in await in_slices(self._in_debt(now)) if each is not None}
+        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now):
+            each = _Held(bound, until_ms, "shadow", waiting, is_shadow_limit=is_shadow_limit)
+            held[id(bound), is_shadow_limit] = each
+        by_names: dict[tuple[str, str, int], list[_Held]] = {}
+        for each in held.values():
+            by_names.setdefault((each.bound.user, each.bound.client_id, each.bound.broker), []).append(each)
+        await in_slices(self._note(held, by_names, *each, now) for each in self._sessions())
+        rows = await in_slices(chain((each.row(now) for each in held.values()), self._addresses(now)))
+        return [each for each in rows if each is not None]
+
+    def _in_debt(self, now: int) -> Iterator[_Held | None]:
+        for bound in self._engine.in_debt(now) if self._throttling.enforces else ():
+            if bound is None:
+                yield None
+            else:
+                yield _Held(bound, now + bound.owed_ms(now), "enforce", len(bound.queue or ()))
+
+    @staticmethod
+    def _note(
+        held: dict[tuple[int, bool], _Held],
+        by_names: Mapping[tuple[str, str, int], Sequence[_Held]],
+        listener: Listener,
+        session: Session,
+        now: int,
+    ) -> None:
+        """Note the connection at the counter that holds it, or at those that it is charged to by its names."""
+        account = session.identity.account
+        holder = session.holder(now)
+        if holder is not None:
+            bound, until_ms = holder
+            each = held.get((id(bound), False)) or _Held(bound, now, "enforce", len(bound.queue or ()))
+            held[id(bound), False] = each
+            each.until_ms = max(each.until_ms, until_ms)
+            each.peers.append(session.peer)
+            each.listeners.add(listener.name)
+            each.share = max(each.share, account.meter.throttled_shares(now)[0])
+        elif by_names:
+            user, client_id = account.key.user, account.key.client_id
+            for names in {(user, client_id), (user, ""), ("", client_id)}:
+                for broker in (account.key.broker, CLUSTER):
+                    for each in by_names.get((*names, broker), ()):
+                        each.others.append(session.peer)
+                        each.listeners.add(listener.name)
+                        each.share = max(each.share, account.meter.throttled_shares(now)[0])
+
+    def _addresses(self, now: int) -> Iterator[ThrottledRow | None]:
+        ends: dict[tuple[str, int | None], list[int]] = {}
+        for ip, broker, end_ms in self._gate.held():
+            ends.setdefault((ip, broker), []).append(end_ms)
+        for each in self._gate.usage_of_addresses() if self._throttling.judges else ():
+            waiting = ends.get((each.ip, each.broker), ())
+            if not waiting and each.rate <= each.limit:
+                yield None
+                continue
+            until_ms = max(waiting, default=now)
+            yield ThrottledRow(
+                kind=CONNECTIONS.value,
+                user=None,
+                client_id=None,
+                broker=each.broker,
+                listener=None,
+                rule=each.entity.describe(),
+                limit=each.limit,
+                used=each.rate,
+                ratio=each.rate / each.limit if each.limit else None,
+                wanted=each.rate + len(waiting),  # each is held for up to a second
+                owed_ms=max(until_ms - now, 0),
+                waiting=len(waiting),
+                until=_moment(until_ms, now),
+                peers=(each.ip,),
+                more_peers=0,
+                mode="enforce" if self._throttling.enforces else "shadow",
+            )
+
+    # ------------------------------------------------------------------------------------------------- the others
+
+    async def _clients(self, query: Query) -> list[ClientRow]:
+        now = now_ms()
+        accepts = matching(query, ClientNames)
+        clients: dict[ClientNames, _Client] = {}
+        quotas: dict[int, NearestQuota] = {}
+
+        def add() -> Iterator[None]:
+            for key, meter in self._metering.clients:
+                names = ClientNames(key.listener, key.user, key.client_id)
+                if accepts(names):
+                    self._add(clients.setdefault(names, _Client()), key, meter, quotas, now)
+                yield
+
+        await in_slices(add())
+        return await in_slices(each.row(names) for names, each in clients.items())
+
+    def _add(self, client: _Client, key: MeterKey, meter: Meter, quotas: dict[int, NearestQuota], now: int) -> None:
+        client.connections += meter.connections
+        client.is_throttled = client.is_throttled or meter.is_muted(now)
+        client.rates = _sums(client.rates, self._metering.rates(meter, now))
+        client.shares = _highest(client.shares, meter.throttled_shares(now))
+        account = self._metering.account(key)
+        for bound in () if account is None else account.counters:
+            quota = quotas.get(id(bound))
+            if quota is None:
+                quota = quotas[id(bound)] = _quota(bound, now)
+            if quota.ratio is not None and (client.quota.ratio is None or quota.ratio > client.quota.ratio):
+                client.quota = quota
+
+    async def _connections(self, _: Query) -> list[ConnectionRow]:
+        now = now_ms()
+        return await in_slices(self._connection(*each, now) for each in self._sessions())
+
+    @staticmethod
+    def _connection(listener: Listener, session: Session, now: int) -> ConnectionRow:
+        key, holder, waits_for = session.identity.account.key, session.holder(now), None
+        if holder is not None:
+            bound, until_ms = holder
+            rule = None if bound.rule is None else bound.rule.describe()
+            waits_for = WaitsFor(bound.kind.value, rule, max(until_ms - now, 0))
+        return ConnectionRow(
+            session.peer,
+            listener.name,
+            key.broker if key.broker >= 0 else None,
+            session.identity.user,
+            key.client_id or None,
+            _moment(session.connected_ms, now),
+            holder is not None,
+            waits_for,
+        )
+
+    async def _brokers(self, _: Query) -> list[BrokerRow]:
+        brokers = await in_slices(session.identity.account.key.broker for _, session in self._sessions())
+        connections, reachable = Counter(brokers), self._routes.reachable()
+        rows = {}
+        for cluster in self._routes.clusters:
+            for node_id, each in cluster.brokers.items():
+                load = self._metering.load.get(node_id)
+                at = each.host, each.port, reachable[node_id], self._owner_of(node_id), load
+                rows[node_id] = BrokerRow(node_id, *at, connections[node_id])
+        return list(rows.values())
+
+    async def _workers(self, _: Query) -> list[WorkerRow]:
+        return [WorkerRow(None, True, 0, sum(os.times()[:2]), sum(len(each.sessions) for each in self._listeners))]
+
+
+def _quota(bound: Bound, now: int) -> NearestQuota:
+    state = bound.usage(now)
+    if state is None or state.limit is None:
+        return _NO_QUOTA
+    broker = state.broker if state.broker >= 0 else None
+    return NearestQuota(state.kind.value, broker, state.entity.describe(), state.rate, state.limit, state.ratio)
+
+
+def _sums(one: tuple[float, float], two: tuple[float, float]) -> tuple[float, float]:
+    return one[0] + two[0], one[1] + two[1]
+
+
+def _highest(one: Shares, two: Shares) -> Shares:
+    return max(one[0], two[0]), max(one[1], two[1]), max(one[2], two[2])
+
+
+def _moment(at_ms: int, now: int) -> Moment:
+    return Moment(wall_s() + (at_ms - now) / 1000)

@@ -1,0 +1,200 @@
+"""The rows of the state API: plain data, which crosses between processes. Their fields are those of the JSON items."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Moment(float):
+    """Wall time in seconds; in JSON ISO 8601, in UTC."""
+
+    __slots__ = ()
+
+
+class ThrottledRow(NamedTuple):
+    """A counter in debt, and the connections that are muted or wait for it; or an address over its connection rate."""
+
+    kind: str
+    user: str | None
+    client_id: str | None
+    broker: int | None
+    listener: str | None
+    """None: several, or unknown."""
+    rule: str
+    limit: float | None
+    used: float
+    ratio: float | None
+    wanted: float | None
+    owed_ms: int
+    waiting: int
+    until: Moment
+    peers: tuple[str, ...]
+    more_peers: int
+    mode: str
+    worker: int | None = None
+    instance: str | None = None
+
+
+class NearestQuota(NamedTuple):
+    """The quota of a client that is nearest to its limit, or furthest above."""
+
+    kind: str | None = None
+    broker: int | None = None
+    rule: str | None = None
+    used: float | None = None
+    limit: float | None = None
+    ratio: float | None = None
+
+
+class ClientRow(NamedTuple):
+    """A client at one listener; ``kind`` to ``ratio`` as in ``NearestQuota``."""
+
+    listener: str
+    user: str
+    client_id: str | None
+    connections: int
+    is_throttled: bool
+    bytes_in_per_s: float
+    bytes_out_per_s: float
+    kind: str | None
+    broker: int | None
+    rule: str | None
+    used: float | None
+    limit: float | None
+    ratio: float | None
+    throttled_share_1m: float
+    throttled_share_5m: float
+    throttled_share_15m: float
+    worker: int | None = None
+    instance: str | None = None
+
+
+class WaitsFor(NamedTuple):
+    """The reason why a connection is held."""
+
+    kind: str
+    rule: str | None
+    owed_ms: int
+
+
+class ConnectionRow(NamedTuple):
+    """An open connection, from its first request on."""
+
+    peer: str
+    listener: str
+    broker: int | None
+    user: str
+    client_id: str | None
+    connected_at: Moment
+    is_throttled: bool
+    waits_for: WaitsFor | None
+    worker: int | None = None
+    instance: str | None = None
+
+
+class BrokerRow(NamedTuple):
+    """A broker, and who serves it."""
+
+    node_id: int
+    host: str
+    port: int
+    is_reachable: bool
+    owner: str | None
+    load_ms_per_s: float | None
+    connections: int
+    worker: int | None = None
+    instance: str | None = None
+
+
+class QuotaRow(NamedTuple):
+    """A limit in force. ``user`` and ``client_id`` are set if they are plain names."""
+
+    entity: Mapping[str, Any]
+    rule: str
+    user: str | None
+    client_id: str | None
+    kind: str
+    limit: float
+    scope: str
+    mode: str
+    proposed: float | None
+    source: str | None
+    loaded_at: Moment
+    changed_at: Moment | None
+    changed_by: str | None
+    instance: str | None = None
+
+
+class ChangeRow(NamedTuple):
+    """A change of a limit; None is no limit."""
+
+    at: str
+    who: str
+    peer: str | None
+    client_id: str | None
+    store: str
+    quota: str
+    kind: str
+    old: float | str | None
+    new: float | str | None
+    instance: str | None = None
+
+
+class WorkerRow(NamedTuple):
+    """A worker; without several, the process (``worker`` is None)."""
+
+    worker: int | None
+    is_up: bool
+    restarts: int
+    cpu_s: float
+    connections: int
+    instance: str | None = None
+
+
+class Level(NamedTuple):
+    """A level of precedence."""
+
+    rule: str
+    limit: float | None
+    wins: bool
+
+
+class Cap(NamedTuple):
+    """A cap that applies too."""
+
+    rule: str
+    limit: float | None
+    source: str | None
+
+
+class ExplainedRow(NamedTuple):
+    """The limit of one kind, and the walk that led to it."""
+
+    kind: str
+    rule: str | None
+    limit: float | None
+    source: str | None
+    why: str
+    levels: tuple[Level, ...]
+    caps: tuple[Cap, ...]
+
+
+class InstanceRow(NamedTuple):
+    """The instance that answers."""
+
+    version: str
+    build: str
+    instance: str | None
+    cluster: str
+    mode: str
+    mode_source: str
+    started_at: Moment
+    is_ready: bool
+    reasons: tuple[str, ...]
+    quotas_loaded_at: Moment | None
+
+
+class Page(NamedTuple):
+    """The first rows of all that match, in order, and the number of all."""
+
+    total: int
+    rows: Sequence[Any]

@@ -1,0 +1,130 @@
+"""Rows of a worker with very many clients: how much is done at a time, counted and not timed."""
+
+import asyncio
+import gc
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from proxy.runtime import slices
+from proxy.runtime.clock import now_ms
+from proxy.runtime.slices import SLICE
+from proxy.session.throttling import Throttling
+from proxy.state.of_worker import MOST_PEERS, StateOfWorker
+from proxy.state.paging import Query
+from proxy.usage.metering import Metering
+from proxy.usage.meters import Meters
+from quotas.engine import Engine
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from tests.proxy.playbook import FakeLoop
+
+pytestmark = pytest.mark.asyncio
+
+PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
+
+
+class Many:
+    """A worker with clients ``c0``, ``c1``, …, of 1 KiB a second each, without sockets."""
+
+    def __init__(self, clients: int) -> None:
+        policy = Policy({Entity(user=Default.DEFAULT, client_id=Default.DEFAULT): {PRODUCE: 1024}})
+        self.engine = Engine(policy)
+        loop = FakeLoop()
+        throttling = Throttling(
+            mode="enforce",
+            window_ms=1000,
+            max_delay_ms=None,
+            max_hold_ms=8000,
+            call_later=loop.call_later,
+            clock=loop.clock,
+        )
+        metering = Metering(None, self.engine)
+        metering._meters = Meters(2 * clients)  # with room for all names
+        self.accounts = metering.accounts_of("PLAIN")
+        for number in range(clients):
+            account = self.accounts.hold(1, "alice", f"c{number}")
+            account.charge(PRODUCE, number, now_ms())
+            account.meter.connections = 1
+        self.sessions: list[Any] = []
+        listener = SimpleNamespace(name="PLAIN", sessions=self.sessions)
+        gate = SimpleNamespace(held=list, usage_of_addresses=lambda: iter(()))
+        nothing = cast("Any", None)
+        self.state = StateOfWorker(
+            self.engine, throttling, metering, cast("Any", gate), [cast("Any", listener)], nothing, lambda _: None
+        )
+
+    def connect(self, number: int, client: str) -> None:
+        """Add connections that wait for the counter of a client."""
+        account = self.accounts.hold(1, "alice", client)
+        (bound,) = account.bounds(PRODUCE)
+        identity = SimpleNamespace(account=account, user="alice")
+        for port in range(number):
+            self.sessions.append(
+                SimpleNamespace(
+                    identity=identity,
+                    peer=f"10.0.0.1:{port}",
+                    closed=False,
+                    connected_ms=0,
+                    holder=lambda now_ms, bound=bound: (bound, now_ms + 1000),
+                )
+            )
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One item for each turn that others get, with the seconds slept."""
+    found: list[int] = []
+    sleep = asyncio.sleep
+
+    async def counted(delay_s: float) -> None:
+        found.append(int(delay_s))
+        await sleep(delay_s)
+
+    monkeypatch.setattr(slices, "asyncio", SimpleNamespace(sleep=counted))
+    return found
+
+
+@pytest.mark.long
+async def test_a_hundred_thousand_clients(pauses: list[int]) -> None:
+    many = Many(100_000)
+    for filters, total in (({}, 100_000), ({"client_id": "c77"}, 1)):
+        pauses.clear()
+        page = await many.state.page("clients", Query("connections", limit=10, filters=filters))
+        assert (page.total, len(page.rows)) == (total, min(total, 10))
+        assert len(pauses) >= 100_000 // SLICE
+        assert gc.isenabled()
+
+
+async def test_the_nearest_quota_of_each(pauses: list[int]) -> None:
+    page = await Many(10).state.page("clients", Query("used", is_descending=True, limit=2))
+    assert [(row.client_id, row.kind, row.limit) for row in page.rows] == [
+        (f"c{n}", PRODUCE.value, 1024) for n in (9, 8)
+    ]
+    assert not pauses
+
+
+async def test_connections_are_taken_in_slices(pauses: list[int]) -> None:
+    many = Many(1)
+    many.connect(2000, "c0")
+    page = await many.state.page("connections", Query("peer", limit=3))
+    assert (page.total, len(page.rows), len(pauses)) == (2000, 3, 2000 // SLICE)
+
+
+async def test_two_thousand_connections_wait_for_one_counter(pauses: list[int]) -> None:
+    many = Many(10)
+    many.connect(2000, "c7")
+    page = await many.state.page("throttled", Query("owed_ms", is_descending=True))
+    (row,) = page.rows
+    assert (row.user, row.client_id, row.rule) == ("alice", "c7", "user=<default>, client-id=<default>")
+    assert (len(row.peers), row.more_peers) == (MOST_PEERS, 2000 - MOST_PEERS)
+    assert len(pauses) >= 2000 // SLICE
+
+
+async def test_requests_are_answered_one_at_a_time() -> None:
+    many = Many(10)
+    pages = await asyncio.gather(*(many.state.page("clients", Query("client_id")) for _ in range(5)))
+    assert [page.total for page in pages] == [10] * 5
+    assert gc.isenabled()

@@ -1,0 +1,264 @@
+"""The state of a whole program, before stand-ins for brokers, as the admin port tells it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from struct import unpack_from
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from proxy import __version__
+from tests.proxy.fake_broker import FakeBroker, serving
+from tests.proxy.front import TIMEOUT_S, client
+from tests.proxy.playbook import list_offsets, produce, produce_answer
+from tests.proxy.test_supervisor import Running, running
+
+pytestmark = pytest.mark.asyncio
+
+HOSTILE = '"><b>\u202e\u0000 é'
+
+
+class ProduceBroker(FakeBroker):
+    """Its answers to Produce have a throttle time, which can be set."""
+
+    def _answer(self, payload: bytes) -> bytes | None:
+        api_key, _, correlation_id = unpack_from(">hhi", payload)
+        return produce_answer(correlation_id) if api_key == 0 else super()._answer(payload)
+
+
+@asynccontextmanager
+async def ready(folder: Path, mode: str = "enforce") -> AsyncIterator[Running]:
+    async with serving(ProduceBroker()) as broker:
+        broker.brokers = {1: ("127.0.0.1", broker.port)}
+        async with running(folder, broker, mode) as program:
+            await program.until("/readyz", "ready")
+            yield program
+
+
+async def ask(program: Running, resource: str, **parameters: object) -> Any:
+    status, text = await program.get(f"/api/v1/{resource}?{urlencode(parameters)}")
+    assert status == 200, text
+    return json.loads(text)
+
+
+async def until(program: Running, resource: str, is_so: Callable[[Any], bool], **parameters: object) -> Any:
+    """Return an answer once it is as wanted."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while not is_so(answer := await ask(program, resource, **parameters)):
+            await asyncio.sleep(0.02)
+    return answer
+
+
+async def test_who_is_throttled(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program:
+        before = datetime.now(UTC)
+        async with client(program.port) as one, client(program.port) as two:
+            await one.ask(produce(1, 30_000))  # of 10 KiB in ten seconds: owed for some twenty
+            two.writer.write(produce(2, 1000))
+            answer = await until(program, "throttled", lambda answer: answer["total"] and answer["items"][0]["waiting"])
+            (item,) = answer["items"]
+            assert item["kind"] == "producer_byte_rate"
+            assert (item["user"], item["client_id"], item["broker"], item["listener"]) == (None, "app", 1, "PLAIN")
+            assert (item["rule"], item["limit"], item["mode"]) == ("client-id=app", 1024.0, "enforce")
+            assert item["used"] > item["limit"]
+            assert item["ratio"] == item["used"] / item["limit"]
+            assert item["wanted"] >= item["used"]
+            assert 1000 < item["owed_ms"] <= 30_000
+            assert item["waiting"] == 1
+            assert datetime.fromisoformat(item["until"]) > before
+            peers = ["{}:{}".format(*each.writer.get_extra_info("sockname")) for each in (one, two)]
+            assert (sorted(item["peers"]), item["more_peers"]) == (sorted(peers), 0)
+            assert (item["instance"], item["worker"]) == (None, None)
+
+            (item,) = (await ask(program, "clients"))["items"]
+            assert (item["listener"], item["user"], item["client_id"]) == ("PLAIN", "ANONYMOUS", "app")
+            assert (item["connections"], item["is_throttled"]) == (2, True)
+            assert item["bytes_in_per_s"] > 3000
+            assert (item["kind"], item["rule"], item["broker"]) == ("producer_byte_rate", "client-id=app", 1)
+            assert item["ratio"] > 1
+            shares = [item[f"throttled_share_{minutes}m"] for minutes in (1, 5, 15)]
+            assert 0 < shares[2] <= shares[1] <= shares[0] <= 1
+
+            answer = await ask(program, "connections")
+            assert answer["total"] == 2
+            assert {each["peer"] for each in answer["items"]} == set(peers)
+            for each in answer["items"]:
+                assert (each["is_throttled"], each["broker"]) == (True, 1)
+                assert (each["waits_for"]["kind"], each["waits_for"]["rule"]) == ("producer_byte_rate", "client-id=app")
+                assert each["waits_for"]["owed_ms"] > 0
+                assert each["connected_at"].endswith("Z")
+            (item,) = (await ask(program, "connections", peer=peers[1]))["items"]
+            assert item["peer"] == peers[1]
+
+            explained = await ask(program, "explain", peer=peers[0])
+            produced = explained["items"][0]
+            assert (produced["kind"], produced["rule"], produced["limit"]) == (
+                "producer_byte_rate",
+                "client-id=app",
+                1024,
+            )
+            assert produced["source"].endswith("quotas.yaml:2")
+            (won,) = [level for level in produced["levels"] if level["wins"]]
+            assert won == {"rule": "client-id=app", "limit": 1024.0, "wins": True}
+            assert len(produced["levels"]) == 8
+
+            (item,) = (await ask(program, "brokers"))["items"]
+            assert (item["node_id"], item["is_reachable"], item["owner"], item["connections"]) == (1, True, None, 2)
+            (item,) = (await ask(program, "workers"))["items"]
+            assert (item["worker"], item["is_up"], item["connections"]) == (None, True, 2)
+
+
+async def test_a_client_of_a_counter_of_many_is_found(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program:
+        program.quotas.write_text("quotas: [{entity: {user: ANONYMOUS}, producer_byte_rate: 1KiB}]\n")
+        await program.until("/api/v1/quotas", "ANONYMOUS")
+        async with client(program.port) as asking:
+            await asking.ask(produce(1, 30_000))
+            assert (await ask(program, "throttled"))["items"][0]["client_id"] is None
+            assert (await ask(program, "throttled", user="ANONYMOUS", client_id="app"))["total"] == 1
+            assert (await ask(program, "throttled", user="ANONYMOUS", client_id=""))["total"] == 1
+            assert (await ask(program, "throttled", user="ANONYMOUS"))["total"] == 1
+            assert (await ask(program, "throttled", user="bob"))["total"] == 0
+            assert (await ask(program, "throttled", client_id="app"))["total"] == 0
+
+
+async def test_in_shadow(tmp_path: Path) -> None:
+    async with ready(tmp_path, "shadow") as program, client(program.port) as asking:
+        for number in range(3):
+            await asking.ask(produce(number, 30_000))
+        (item,) = (await ask(program, "throttled"))["items"]
+        assert (item["mode"], item["limit"], item["rule"]) == ("shadow", 1024.0, "client-id=app")
+        assert (item["owed_ms"] > 0, item["waiting"], len(item["peers"])) == (True, 2, 1)
+        assert item["wanted"] == item["used"]
+        (item,) = (await ask(program, "connections"))["items"]
+        assert (item["is_throttled"], item["waits_for"]) == (False, None)
+
+
+async def test_a_rule_in_shadow(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program:
+        rule = "{entity: {client-id: app}, producer_byte_rate: 1KiB, mode: shadow}"
+        program.quotas.write_text(f"quotas: [{rule}]\n")
+        await until(program, "quotas", lambda answer: answer["total"] and answer["items"][0]["mode"] == "shadow")
+        async with client(program.port) as asking:
+            await asking.ask(produce(1, 30_000))
+            (item,) = (await ask(program, "throttled"))["items"]
+            assert (item["mode"], item["limit"]) == ("shadow", 1024.0)
+            assert item["ratio"] > 1
+
+
+async def test_an_address_over_its_connection_rate(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program:
+        program.quotas.write_text("quotas: [{entity: {ip: 127.0.0.1}, connection_creation_rate: 1}]\n")
+        await program.until("/api/v1/quotas", "127.0.0.1")
+        held: list[Any] = []
+
+        async def throttled() -> Any:
+            held.append(client(program.port))
+            await held[-1].__aenter__()
+            return (await ask(program, "throttled"))["items"]
+
+        while not (items := await throttled()):
+            pass
+        for each in held:
+            await each.__aexit__(None, None, None)
+        assert (items[0]["kind"], items[0]["rule"]) == ("connection_creation_rate", "ip=127.0.0.1")
+        assert (items[0]["user"], items[0]["client_id"], items[0]["peers"]) == (None, None, ["127.0.0.1"])
+        assert items[0]["waiting"] >= 1
+
+
+async def test_hostile_names(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program, client(program.port) as asking:
+        for name in (HOSTILE.encode(), b"\xff\xfe", b""):
+            await asking.ask(produce(1, 10, client_id=name))
+        found = [each["client_id"] for each in (await ask(program, "clients", sort="client_id"))["items"]]
+        assert found == [HOSTILE, "\ufffd\ufffd", None]
+        assert (await ask(program, "clients", client_id=HOSTILE))["total"] == 1
+        assert (await ask(program, "clients", client_id=""))["total"] == 1
+        assert (await ask(program, "clients", q="\u202e"))["total"] == 1
+
+
+async def test_quotas_and_changes(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program:
+        (item,) = (await ask(program, "quotas"))["items"]
+        assert item["source"].endswith("quotas.yaml:2")
+        assert (item["entity"], item["rule"], item["limit"]) == ({"client-id": "app"}, "client-id=app", 1024.0)
+        assert (item["scope"], item["mode"], item["changed_at"]) == ("broker", "enforce", None)
+        program.quotas.write_text(
+            "quotas:\n"
+            "  - {entity: {client-id: app}, producer_byte_rate: 2KiB}\n"
+            '  - {entity: {user: "\\u202e", client-id: {default: true}}, request_percentage: 5}\n'
+        )
+        answer = await until(program, "changes", lambda answer: answer["total"] == 2)
+        changed = {each["kind"]: each for each in answer["items"]}["producer_byte_rate"]
+        assert (changed["old"], changed["new"], changed["who"], changed["quota"]) == (
+            1024,
+            2048,
+            "file",
+            "client-id=app",
+        )
+        (item,) = (await ask(program, "quotas", client_id="app"))["items"]
+        assert (item["changed_at"], item["changed_by"]) == (changed["at"], "file")
+        (item,) = (await ask(program, "quotas", kind="request_percentage"))["items"]
+        assert item["entity"] == {"user": "\u202e", "client-id": {"default": True}}
+
+
+async def test_the_instance(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        await program.until("/livez", "ok")
+        item = await ask(program, "instance")
+        assert (item["version"], item["cluster"], item["mode"]) == (__version__, "test", "enforce")
+        assert (item["is_ready"], item["mode_source"]) == (False, "configuration")
+        assert "cluster test" in item["reasons"][0]
+        assert item["started_at"] <= item["quotas_loaded_at"]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("clients?limit=0", "limit: '0' is not a whole number from 1 to 1000"),
+        ("clients?limit=1e3", "limit: '1e3' is not a whole number"),
+        ("clients?offset=-1", "offset: '-1' is not a whole number from 0"),
+        ("clients?offset=" + "9" * 1500, "is not a whole number"),
+        ("clients?sort=shoe", "sort: 'shoe' is not a field to sort by; allowed: listener, user"),
+        ("connections?sort=waits_for", "is not a field to sort by"),
+        ("clients?kind=byte_rate", "kind: 'byte_rate' is no quota kind; allowed: producer_byte_rate"),
+        ("throttled?broker=one", "broker: 'one' is not a whole number"),
+        ("clients?peer=1", "'peer' is not a parameter here; allowed: limit, offset, sort, user"),
+        ("clients?limit=1&limit=2", "'limit' is given twice"),
+        ("clients?all=yes", "all: allowed are 1"),
+        ("instance?q=1", "'q' is not a parameter here; allowed: none"),
+        ("explain?peer=1.2.3.4:5", "there is no connection from '1.2.3.4:5'"),
+        ("explain?peer=1.2.3.4:5&user=a", "peer: stands for a user"),
+        ("explain?user=", "user: is empty"),
+    ],
+)
+async def test_bad_parameters(tmp_path: Path, path: str, said: str) -> None:
+    async with running(tmp_path, None) as program:
+        await program.until("/livez", "ok")
+        status, text = await program.get(f"/api/v1/{path}")
+        assert (status, list(json.loads(text))) == (400, ["error"])
+        assert said in json.loads(text)["error"]
+        assert len(text) < 600
+
+
+async def test_pages(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program, client(program.port) as asking:
+        for number in range(5):
+            await asking.ask(list_offsets(number))
+            await asking.ask(produce(number, 1000 * number, client_id=b"c%d" % number))
+
+        async def names(**parameters: object) -> list[str]:
+            answer = await ask(program, "clients", **parameters)
+            assert (answer["total"], answer["offset"]) == (6, parameters.get("offset", 0))
+            return [each["client_id"] for each in answer["items"]]
+
+        assert (await names(sort="-bytes_in_per_s"))[:4] == ["c4", "c3", "c2", "c1"]
+        assert await names(sort="client_id", limit=2, offset=1) == ["c0", "c1"]
+        assert (await names())[0] == "app"  # the only one with a quota: unknown ratios come last
+        assert (await names(sort="ratio"))[0] == "app"
+        assert await names(offset=6) == []
