@@ -18,6 +18,7 @@ class Cause(StrEnum):
     NOT_OWNER = "not_owner"
     CORRELATION_MISMATCH = "correlation_mismatch"
     UNEXPECTED_RESPONSE = "unexpected_response"
+    NOT_KAFKA = "not_kafka"
     TLS_ON_PLAINTEXT = "tls_on_plaintext"
     NOT_TLS = "not_tls"
     TLS_VERSION = "tls_version"

@@ -17,4 +17,6 @@ def foreign(size: int) -> ProtocolError | None:
         return ProtocolError(
             Cause.PROXY_PROTOCOL_NOT_ALLOWED, "a PROXY protocol header, which this listener does not allow"
         )
+    if size.to_bytes(4, "big").strip(b"\r\n").decode("latin-1").isprintable():
+        return ProtocolError(Cause.NOT_KAFKA, "text where Kafka has the size of a frame, as HTTP and SSH begin")
     return None

@@ -141,74 +141,6 @@ def test_the_quotas_are_all_enforced() -> None:
         assert load(folder / "quotas.yaml").warnings == ()
 
 
-def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:
-    promtool = tool("promtool")
-    run(promtool, "check", "config", "deploy/prometheus.yml")
-    run(promtool, "check", "rules", "deploy/alerts.yml")
-
-
-NOT_WRITTEN = 'instance="one", outcome="not_written"'
-
-
-def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
-    """What `promtool test rules` makes of half an hour: away from the start, a fault in the tenth minute, quotas that
-    are not known for five minutes and cannot be read later, a broker without a port for ten minutes, and a worker that
-    ends once.
-    """
-    fault = 'sluice_internal_errors_total{instance="one", where="throttle over"}'
-    fires = [("SluiceNotReady", "2m", True), ("SluiceNotReady", "30m", False)]
-    fires += [("SluiceInternalErrors", f"{at}m", at in (11, 20)) for at in (5, 11, 20, 29)]
-    fires += [("SluiceQuotasUnknown", f"{at}m", at == 4) for at in (0, 4, 8)]
-    fires += [("SluiceQuotasStale", f"{at}m", at == 20) for at in (10, 20, 29)]
-    fires += [("SluiceStateFileNotWritten", f"{at}m", at == 20) for at in (9, 20)]
-    fires += [("SluiceBrokerWithoutPort", f"{at}m", at == 15) for at in (9, 15, 25)]
-    fires += [("SluiceWorkerEnded", f"{at}m", at in (12, 20)) for at in (9, 12, 20, 29)]
-    fires += [("SluiceLogNotWritten", f"{at}m", at in (6, 15)) for at in (3, 6, 15, 25)]
-    labels = {
-        "SluiceStateFileNotWritten": {"severity": "warning", "instance": "one", "outcome": "not_written"},
-        "SluiceLogNotWritten": {"severity": "warning", "instance": "one", "cause": "unwritten"},
-        "SluiceBrokerWithoutPort": {"severity": "warning", "instance": "one", "listener": "PLAIN"},
-        "SluiceWorkerEnded": {"severity": "warning", "instance": "one", "worker": "1"},
-        "SluiceQuotasUnknown": {"severity": "critical", "instance": "one", "mode": "static"},
-        "SluiceQuotasStale": {"severity": "warning", "instance": "one"},
-        "SluiceNotReady": {"severity": "critical", "instance": "one"},
-        "SluiceInternalErrors": {"severity": "warning", "instance": "one", "where": "throttle over"},
-    }
-    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())
-    for rule in rules["groups"][0]["rules"]:
-        del rule["annotations"]
-    (tmp_path / "alerts.yml").write_text(yaml.safe_dump(rules))
-    tests = {
-        "rule_files": ["alerts.yml"],
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [
-                    {"series": 'sluice_ready{instance="one"}', "values": "0x9 1x30"},
-                    {
-                        "series": 'sluice_brokers_without_port{instance="one", listener="PLAIN"}',
-                        "values": "0x9 1x9 0x9",
-                    },
-                    {"series": f"sluice_state_file_operations_total{{{NOT_WRITTEN}}}", "values": "0x14 1x20"},
-                    {"series": 'sluice_log_dropped_total{instance="one", cause="unwritten"}', "values": "0x4 7x30"},
-                    {"series": 'sluice_log_dropped_total{instance="one", cause="repeated"}', "values": "0+9x30"},
-                    {"series": 'sluice_worker_restarts_total{instance="one", worker="0"}', "values": "0x40"},
-                    {"series": 'sluice_worker_restarts_total{instance="one", worker="1"}', "values": "0x9 1x30"},
-                    {"series": fault, "values": "_x9 1x30"},
-                    {"series": 'sluice_quota_stand_in{instance="one", mode="static"}', "values": "1x5 stale"},
-                    {"series": 'sluice_quota_staleness_seconds{instance="one"}', "values": "0x15 30+60x9 0x10"},
-                ],
-                "alert_rule_test": [
-                    {"eval_time": at, "alertname": name, "exp_alerts": [{"exp_labels": labels[name]}] if fired else []}
-                    for name, at, fired in fires
-                ],
-            }
-        ],
-    }
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump(tests))
-    run(tool("promtool"), "test", "rules", tmp_path / "tests.yml")
-
-
 def test_the_unit_has_a_place_for_usage_files_and_an_end_of_every_stop() -> None:
     unit = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "sluice.service").read_text(), flags=re.MULTILINE))
     assert UsageFiles().directory == Path("/var/lib") / unit["StateDirectory"] / "usage"
@@ -254,14 +186,6 @@ def test_the_cron_job_of_ingestion_runs_one_at_a_time() -> None:
     assert str(options["kafka_config"].parent) in places
     assert set(places.values()) == {each["name"] for each in pod["volumes"]}
     assert f"local[{container['resources']['limits']['cpu']}]" == options["master"]
-
-
-def test_alerts_use_metrics_that_exist() -> None:
-    rules = (DEPLOY / "alerts.yml").read_text()
-    exported = (ROOT / "proxy" / "admin" / "metrics.py").read_text()
-    names = {re.sub("_(total|bucket)$", "", name) for name in re.findall(r"\bsluice_\w+", rules)}
-    assert names
-    assert [name for name in names if f'"{name}"' not in exported] == []
 
 
 @pytest.mark.parametrize("units", [("sluice.service", "sluice.socket"), ("sluice-ingest.service",)], ids=" ".join)

@@ -24,7 +24,7 @@ def test_its_head_is_enough(first: bytes) -> None:
     ("first", "cause"),
     [
         (b"\x16\x03\x01\x02", Cause.TLS_ON_PLAINTEXT),
-        (b"GET / HTTP/1.1\r\n", Cause.FRAME_TOO_LARGE),
+        (b"GET / HTTP/1.1\r\n", Cause.NOT_KAFKA),
         (b"\0\0\0\1", Cause.FRAME_TOO_SHORT),
         (request(99, 0, 1), Cause.UNKNOWN_API),
         (request(0, 99, 1), Cause.UNSUPPORTED_VERSION),

@@ -1,0 +1,79 @@
+"""Alerts, recording rules, the dashboard, and docs/alerts.md: they are complete, and fit each other and the metrics."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from protocol.errors import Cause
+
+ROOT: Final = Path(__file__).parents[2]
+DEPLOY: Final = ROOT / "deploy"
+STRANGERS: Final = {
+    *(Cause.NOT_KAFKA, Cause.BAD_HEADER, Cause.FRAME_TOO_SHORT, Cause.UNKNOWN_API),
+    *(Cause.NOT_TLS, Cause.TLS_ON_PLAINTEXT, Cause.TLS_VERSION, Cause.TLS_CIPHER, Cause.TLS_HANDSHAKE),
+    *(Cause.UNKNOWN_SNI, Cause.CLIENT_CERTIFICATE_MISSING, Cause.CLIENT_CERTIFICATE_INVALID),
+    *(Cause.PROXY_PROTOCOL_NOT_ALLOWED, Cause.AUTHENTICATION_TIMEOUT, Cause.NOT_AUTHENTICATED),
+    *(Cause.CONNECTIONS_PER_IP, Cause.CONNECTION_RATE_PER_IP, Cause.CONNECTIONS_BEFORE_REQUEST),
+}
+"""Causes that anybody can make, or that say that an address was refused."""
+REFUSALS: Final = {Cause.PROTECTED_TOPIC, Cause.PROTECTED_GROUP, Cause.NOT_OWNER}
+"""Requests that are refused by design; clients are told where to go."""
+OF_BROKERS: Final = {Cause.CORRELATION_MISMATCH, Cause.UNEXPECTED_RESPONSE}
+"""Causes that only a broker can make: the alert takes every cause of theirs."""
+
+
+def promtool(*words: str | Path) -> None:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed")
+    done = subprocess.run([found, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def rules(name: str) -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load((DEPLOY / name).read_text())["groups"] for rule in group["rules"]]
+
+
+ALERTS: Final = {rule["alert"]: rule for rule in rules("alerts.yml")}
+RECORDED: Final = {rule["record"]: rule["expr"] for rule in rules("recording-rules.yml")}
+
+
+def test_prometheus_takes_the_scrape_configuration_and_the_rules() -> None:
+    promtool("check", "config", "deploy/prometheus.yml")
+    promtool("check", "rules", "deploy/alerts.yml", "deploy/recording-rules.yml")
+
+
+def test_each_alert_and_recording_rule_does_what_it_should() -> None:
+    """Each fires for one instance, not before its time and not for another: tests/deploy/rules says for which."""
+    promtool("test", "rules", "tests/deploy/rules/alerts.yml", "tests/deploy/rules/recording-rules.yml")
+
+
+def test_no_alert_and_no_recording_rule_is_without_a_test() -> None:
+    alerts = yaml.safe_load((ROOT / "tests/deploy/rules/alerts.yml").read_text())["tests"]
+    assert sorted(test["name"] for test in alerts) == sorted(ALERTS)
+    assert all(f'alertname="{test["name"]}"' in str(test["promql_expr_test"]) for test in alerts)
+    recorded = (ROOT / "tests/deploy/rules/recording-rules.yml").read_text()
+    assert [name for name in RECORDED if f"{name}{{" not in recorded] == []
+
+
+def test_each_alert_has_its_section_and_each_section_its_alert() -> None:
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    assert sorted(re.findall(r"^### (.*)$", page, re.MULTILINE)) == sorted(ALERTS)
+    for name, rule in ALERTS.items():
+        assert rule["annotations"]["runbook"] == f"docs/alerts.md#{name.lower()}"
+        assert rule["annotations"]["summary"]
+        assert rule["labels"]["severity"] in ("warning", "critical")
+
+
+def test_strangers_and_refused_addresses_do_not_page() -> None:
+    """A new cause has to be put on one side or the other."""
+    alerting = re.search(r'side="client",\s*cause=~"([\w|]+)"', ALERTS["SluiceFramesRejected"]["expr"])
+    assert alerting is not None
+    causes = set(alerting[1].split("|"))
+    assert causes | STRANGERS | REFUSALS | OF_BROKERS == set(Cause)
+    assert not causes & (STRANGERS | REFUSALS | OF_BROKERS)
