@@ -44,7 +44,7 @@ class Api:
             answer = connection.getresponse()
             body = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            why = str(error) or type(error).__name__
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ApiError(f"{self.url} does not answer: {why}; give --admin URL or --config FILE") from None
         finally:
             connection.close()

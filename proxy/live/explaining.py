@@ -1,27 +1,32 @@
 """What a running proxy says of one client: whether it is throttled, what it uses, and which limits apply."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import click
+
 from proxy.checks.explain import amount, written
-from proxy.live.api import Api
+from proxy.live.api import open_api
 from proxy.live.tables import CLIENTS, THROTTLED, aligned
 from proxy.runtime.names import shown
 from quotas.kinds import QuotaKind
 
 
-def ask(api: Api, user: str, client_id: str) -> dict[str, Any]:
-    """Return the answers about a client. Raises ApiError."""
+def show(config_path: Path | None, admin: str | None, user: str, client_id: str, output: str) -> None:
+    """Print the answers about a client."""
+    api = open_api(config_path=config_path, admin=admin, all_instances=False)
     client = {"user": user, "client_id": client_id}
-    return {
+    answers = {
         "throttled": api.list("throttled", **client)["items"],
         "clients": api.list("clients", **client)["items"],
-        "limits": api.get("explain", **client),
+        "limits": api.get("explain", **client)["items"],
     }
+    click.echo(json.dumps(answers, indent=2) if output == "json" else "\n".join(_lines(answers)))
 
 
-def pages(answers: dict[str, Any]) -> Iterator[str]:
-    """Yield them as lines."""
+def _lines(answers: dict[str, Any]) -> Iterator[str]:
     for table, none in ((THROTTLED, "not throttled now"), (CLIENTS, "not seen lately")):
         items = answers[table.name]
         yield from table.lines(items, for_people=True) if items else [none]
@@ -39,7 +44,8 @@ def pages(answers: dict[str, Any]) -> Iterator[str]:
 
 def _limit(kind: QuotaKind, rule: dict[str, Any]) -> str:
     where = f" ({shown(rule['source'])})" if rule["source"] else ""
-    return f"{amount(kind, rule['limit'])}, of {shown(rule['rule'])}{where}"
+    limit = "no limit" if rule["limit"] is None else amount(kind, rule["limit"])
+    return f"{limit}, of {shown(rule['rule'])}{where}"
 
 
 def _level(level: dict[str, Any]) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from proxy.runtime.clock import now_ms
 from proxy.usage.throttle_events import QUIET_MS
 
 _EVERY_S: Final = 2.0
-_KEY: Final = ("instance", "listener", "kind", "user", "client_id", "broker", "rule")
+_KEY: Final = ("instance", "kind", "user", "client_id", "broker", "rule")
 
 
 class Throttled:

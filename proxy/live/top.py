@@ -46,7 +46,8 @@ class Top(App[None]):
     CSS = """
     Screen { layout: vertical; }
     #about { text-style: bold; }
-    #about, #tables, #status, Input { height: 1; }
+    #about, #tables, Input { height: 1; }
+    #status { height: auto; max-height: 3; }
     Input { display: none; border: none; padding: 0; }
     #rows { height: 1fr; }
     #row { height: 3; color: $text-muted; }

@@ -1,7 +1,6 @@
 """``sluice quotas explain``: show which limits apply to a client, and why."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -49,7 +48,12 @@ def command(
     if user == "":
         raise click.UsageError(f"--user is empty: leave it out for {ANONYMOUS}")
     if live:
-        _explain_live(user, client_id, ip, output, admin, **target)
+        config_path = target.pop("config_path")
+        if ip is not None or any(target.values()):
+            raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
+        from proxy.live import explaining
+
+        explaining.show(config_path, admin, user or ANONYMOUS, client_id or "", output)
         return
     if admin is not None:
         raise click.UsageError("--admin is for --live")
@@ -68,24 +72,3 @@ def command(
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(pages(explanation, settings)))
-
-
-def _explain_live(
-    user: str | None,
-    client_id: str | None,
-    ip: str | None,
-    output: str,
-    admin: str | None,
-    *,
-    config_path: Path | None,
-    **target: Any,
-) -> None:
-    from proxy.live.api import open_api
-    from proxy.live.explaining import ask
-    from proxy.live.explaining import pages as live_pages
-
-    if ip is not None or any(target.values()):
-        raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
-    api = open_api(config_path=config_path, admin=admin, all_instances=False)
-    answers = ask(api, user or ANONYMOUS, client_id or "")
-    click.echo(json.dumps(answers, indent=2) if output == "json" else "\n".join(live_pages(answers)))

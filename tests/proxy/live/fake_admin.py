@@ -122,7 +122,7 @@ class FakeAdmin:
         if self.is_older:
             return 404, None
         if name in ("instance", "explain"):
-            return 200, INSTANCE if name == "instance" else EXPLAINED
+            return 200, INSTANCE if name == "instance" else {"as_of": AS_OF, "items": EXPLAINED}
         rows = self.rows[name]
         field = query.get("sort", "-").removeprefix("-")
         if field and rows and field not in rows[0]:
