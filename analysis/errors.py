@@ -28,8 +28,8 @@ _NEEDED: Final = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On 
 def next_run(error: Exception) -> str:
     """Return what the next run will do after this error."""
     if _LOSS.search(str(error)):
-        return "so will a next run; with --accept-loss it goes on with what there is"
-    return "a next run goes on where this one was"
+        return "the next run will fail too; --accept-loss continues with what is left"
+    return "the next run continues where this one stopped"
 
 
 def of_worker(error: Exception) -> str | None:
@@ -53,11 +53,11 @@ def of_worker(error: Exception) -> str | None:
         )
     if found := _CORRUPT.search(told):
         return (
-            f"partition {found[1]}, offset {found[2]}: {found[3]}: the log is damaged there; delete what is before the "
-            "next offset (kafka-delete-records.sh), and go on with --accept-loss"
+            f"partition {found[1]}, offset {found[2]}: {found[3]}: the log is damaged there; delete the records before "
+            "the next offset (kafka-delete-records.sh), then continue with --accept-loss"
         )
     if _SECOND.search(told):
-        return "another ingest has written to the same checkpoint meanwhile: only one may, and this one ends"
+        return "another ingest wrote to the same checkpoint: only one may run, so this one ends"
     return None
 
 

@@ -131,7 +131,7 @@ def beside(warehouse: str) -> str:
     scheme, colon, path = warehouse.partition("://")
     is_store = colon and scheme != "file"
     if not (path.partition("/")[2].strip("/") if is_store else _absolute(warehouse)):
-        raise AnalysisError(f"--out: say where the report goes: there is no place beside {warehouse}")
+        raise AnalysisError(f"--out is needed: a report cannot be written beside {warehouse}")
     plain = warehouse.rstrip("/")
     return f"{_absolute(warehouse) if posixpath.basename(plain) in ('.', '..') else plain}-reports"
 

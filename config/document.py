@@ -188,7 +188,7 @@ class _Builder:
         if event.anchor is not None:
             self._refuse_at(event, f"anchors (&{event.anchor}) are not supported", _SPELLED_OUT)
         if event.tag is not None:
-            self._refuse_at(event, f"tags ({event.tag}) are not supported", "leave it out; quotes make a text")
+            self._refuse_at(event, f"tags ({event.tag}) are not supported", "leave it out; quotes make it a text")
 
     def _refuse_if_torn(self, plain: ScalarEvent) -> None:
         """Refuse a value at the end that may be truncated: 1048 may be the start of 1048576."""

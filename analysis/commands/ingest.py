@@ -153,7 +153,7 @@ def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[
     def check() -> None:
         if topic.ask(running) != id_:
             raise RunError(
-                f"topic {topic.name} was deleted and made again: a next run reads the new one from its begin"
+                f"topic {topic.name} was deleted and recreated: the next run reads the new one from its beginning"
             )
 
     return check
@@ -165,7 +165,7 @@ def _tell_of_another(running: "SparkSession", checkpoints: str, name: str, topic
     others = set(Folder(running, checkpoints).names(f"kafka-{topic}-" + "?" * 22)) - {name}
     if others and not Folder(running, checkpoints).exists(name):
         to_stderr(
-            f"topic {topic} was deleted and made again since the last run: it is read from its begin; "
+            f"topic {topic} was deleted and recreated since the last run: it is read from its beginning; "
             "documents of the old one that had not been read are missing"
         )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from analysis.recommend.present_file import Present
 
 EXIT_LOW: Final = 1
-_RECORD: Final = "record for a week, or take it with --accept-low-confidence"
+_RECORD: Final = "record for a week, or accept them with --accept-low-confidence"
 
 
 @click.command()
@@ -119,7 +119,7 @@ def command(
         click.echo(text, nl=False)
     else:
         if present is not None and not present.is_unchanged():
-            raise AnalysisError(f"{present.path} has been changed meanwhile: nothing is written; start again")
+            raise AnalysisError(f"{present.path} was changed while this ran: nothing was written; run it again")
         create(out, text)
     if low := sum(verdict.fate is Fate.LOW for verdict in found):
         click.echo(f"warning: {low} left out for low confidence: {_RECORD}", err=True)
@@ -145,7 +145,7 @@ def _present(path: Path | None, per: str | None, *, propose: bool) -> "Present |
             raise click.UsageError("--propose needs the present quotas: give --quotas")
         return None
     if per is not None:
-        raise click.UsageError("--per is for a new file: the present quotas have their entities already")
+        raise click.UsageError("--per is for a new file: with --quotas, the entities are those of that file")
     present = read(path)
     for warning in present.loaded.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="DIR", help="Write all figures (Parquet) and whatif.html there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(0), help="How many counters are printed.")
-@click.option("--fail-if-throttled", is_flag=True, help="Exit with 1 if any client would be, surely or possibly.")
+@click.option("--fail-if-throttled", is_flag=True, help="Exit with 1 if any client would, or might, be throttled.")
 @options.spark_options
 def command(
     warehouse: str,

@@ -59,8 +59,9 @@ def run(ingestion: Ingestion, checkpoint: str, every_s: int | None) -> bool:
         except (Py4JError, ConnectionError):
             if not stop.is_set():
                 raise RunError(
-                    "Java has ended: its reason is above, and a next run goes on where this one was; if it ran out of "
-                    "memory, give it more (--conf spark.driver.memory=4g) or take fewer documents (--max-documents)"
+                    "Java has ended: its reason is above, and the next run continues where this one stopped; if it ran "
+                    "out of memory, give it more (--conf spark.driver.memory=4g) or take fewer documents "
+                    "(--max-documents)"
                 ) from None
     return stop.is_set()
 

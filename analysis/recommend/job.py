@@ -75,7 +75,7 @@ def _needs(sums: Sums, choices: Choices, wanted: QuotaCounters, found: dict[str,
         # The counter that needs most decides.
         decisive = max(numbers.tolist(), key=lambda each: (facts["needed"][each], facts["active_s"][each]))
         answer = Answer(int(facts["answer"][numbers].max()))
-        reasons = [f"{OTHER} hides whose use some was (usage.max_clients)"] if hidden and entity.client_id else []
+        reasons = [f"{OTHER} contains part of the use (usage.max_clients)"] if hidden and entity.client_id else []
         confidence, low_because = confidence_of(answer, sums.circumstances, reasons)
         muted_s, cap_muted_s = facts["muted_s"][numbers].sum(), facts["cap_muted_s"][numbers].sum()
         needed, p99, most, surge = (float(facts[name][decisive]) for name in ("needed", "p99", "most", "surge"))
@@ -104,9 +104,9 @@ def confidence_of(answer: Answer, circumstances: Circumstances, reasons: Sequenc
     missing = circumstances.missing_documents / max(circumstances.missing_documents + circumstances.documents, 1)
     low = []
     if answer is Answer.UNKNOWN:
-        low.append("held up until the recording ended")
+        low.append("throttled until the recording ended")
     elif recorded_s < _DAY_S:
-        low.append(f"recorded for {duration(recorded_s)} alone")
+        low.append(f"recorded for only {duration(recorded_s)}")
     if missing > _MANY_MISSING:
         low.append(f"{percent(missing)} of the records are missing")
     if low := [*low, *reasons]:

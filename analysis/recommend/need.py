@@ -52,9 +52,9 @@ class Need:
 
     def words(self) -> str:
         """Return the need, the recorded rates that it is based on, and the confidence."""
-        doubt = (
-            "" if self.answer is Answer.EXACT else f" (held up while recorded: {self.answer.word}, sized for the most)"
-        )
+        doubt = ""
+        if self.answer is not Answer.EXACT:
+            doubt = f" (throttled while recorded: {self.answer.word}; sized for the upper bound)"
         return f"{self.needed_words()}; confidence {self.confidence}{doubt}{self._words_of_caps()}"
 
     def needed_words(self) -> str:
@@ -70,9 +70,9 @@ class Need:
     def _words_of_caps(self) -> str:
         """Return the influence of caps: a higher quota does not help clients that only a cap held."""
         if self.by_caps:
-            whom = "by these alone, not by a quota" if self.by_caps_alone else "by these among others"
-            return f"; held by caps while recorded, {whom}: a quota above them changes nothing"
-        return "; under caps besides, which held nobody" if self.capped else ""
+            whom = "by caps alone" if self.by_caps_alone else "by caps among others"
+            return f"; throttled while recorded, {whom}: a quota above the caps changes nothing"
+        return "; also under caps, which throttled nobody" if self.capped else ""
 
 
 def _rate(bytes_per_s: float) -> str:

@@ -86,5 +86,5 @@ def by_name(sums: Sums, per: str, choices: Choices) -> Policy:
                 limits.setdefault(entity, {})[kind] = UNLIMITED
     if not limits:
         said = f"matches --entities {' or '.join(choices.entities)}" if choices.entities else "can be named by a quota"
-        raise AnalysisError(f"nobody who used anything {said}: names are of each {per}, as in user=alice")
+        raise AnalysisError(f"no client with usage {said}: names are of each {per}, as in user=alice")
     return Policy(dict(sorted(limits.items(), key=lambda each: each[0].describe())))

@@ -73,11 +73,12 @@ def verdicts(policy: Policy, needs: Mapping[Quota, Need], choices: Choices, *, a
 def _verdict(policy: Policy, entity: Entity, kind: QuotaKind, need: Need | None, *, accept_low: bool) -> LimitVerdict:
     before = float(policy.limits[entity][kind])
     if words := not_replayed(policy.terms.get(entity, _PLAIN)):
-        return LimitVerdict(entity, kind, before, Fate.LEFT, f"{' and '.join(words)} of it is not replayed")
+        are = "is" if len(words) == 1 else "are"
+        return LimitVerdict(entity, kind, before, Fate.LEFT, f"{' and '.join(words)} {are} not replayed")
     if kind not in REPLAYED:
         return LimitVerdict(entity, kind, before, Fate.LEFT, f"{kind} is not replayed")
     if need is None:
-        return LimitVerdict(entity, kind, before, Fate.UNUSED, "nobody used it, and it is left as it is")
+        return LimitVerdict(entity, kind, before, Fate.UNUSED, "unused, left unchanged")
     if need.refused:
         return LimitVerdict(entity, kind, before, Fate.LEFT, need.refused)
     if need.limit == before:
@@ -104,5 +105,5 @@ def summary(of: Sequence[LimitVerdict], policy: Policy, outside: Sequence[str]) 
     numbers = [(sum(each.fate is fate for each in of), words) for fate, words in _SAID.items()]
     said = [f"{count} {words}" for count, words in numbers if count]
     if caps := sum(entity.cap for entity in policy.limits):
-        said.append(f"{counted(caps, 'cap')} left: none is recommended")
+        said.append(f"{counted(caps, 'cap')} left unchanged: none is recommended")
     return ", ".join([*said, *outside]) or "nothing to say"

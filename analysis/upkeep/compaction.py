@@ -122,7 +122,7 @@ class Compaction:
         ).parquet(aside)
         new = self._spark.read.schema(schema).parquet(aside)
         if _proof(old, _TABLES[table]) != _proof(new, _TABLES[table]):
-            raise RunError(f"{table}/{date}: what was compacted is not the same as before; nothing was changed")
+            raise RunError(f"{table}/{date}: the compacted rows differ from the original ones; nothing was changed")
         lock.check()
         journal = {"table": table, "date": date, "old": due, "new": name}
         self._folder.write(_JOURNAL, json.dumps(journal))

@@ -51,7 +51,7 @@ class Lock:
         # The result of ``create`` does not tell: after a lost response, the retry finds its own file.
         *older, last = self._files()
         if (holder := self._said_in(last)).get("id") != self._id:
-            raise AnalysisError(f"{_said(holder)} was faster to begin on this warehouse: try again when it is over")
+            raise AnalysisError(f"{_said(holder)} has just started on this warehouse: try again when it has finished")
         for file in older:
             self._usage.remove(file.path)
         self._renewal.start()
@@ -69,7 +69,7 @@ class Lock:
         last = self._files()[-1:]
         if [file.path for file in last] != [self._name]:
             holder = _said(self._said_in(last[0]) if last else {})
-            raise RunError(f"{holder} has taken over, because this was held up for {_STALE_S // 60} minutes")
+            raise RunError(f"{holder} has taken over: this process made no progress for {_STALE_S // 60} minutes")
 
     def _renew(self) -> None:
         """Renew the lock in a thread: a step of the work may take long."""
@@ -84,7 +84,7 @@ class Lock:
             killed = "" if here else f"; if it was killed, {_STALE_S // 60} minutes after it was seen last"
             raise AnalysisError(
                 f"{_said(holder)} is at work on this warehouse, and was seen {silent_s:.0f} s ago: try again when it "
-                f"is over{killed}"
+                f"has finished{killed}"
             )
 
     def _files(self) -> list[FolderEntry]:

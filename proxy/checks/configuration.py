@@ -220,7 +220,7 @@ def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
     for index, listener in enumerate(listeners if isinstance(listeners, Sequence) else ()):
         host = listener.get("broker_host") if isinstance(listener, Mapping) else None
         if host is not None and "{instance}" not in str(host):
-            message = "does not name the instance: with one file for all, clients are told the same hosts by all"
+            message = "does not name the instance: if all instances have this file, all tell clients the same hosts"
             fix = "write {instance} into it, as in b{node_id}-{instance}.kafka.example.com"
             found.add(Severity.WARNING, ("listeners", index, "broker_host"), message, fix)
 
@@ -244,10 +244,10 @@ def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: N
     if owners.group is not None:
         _look_for_hosts_of_all(found, root)
     if owners.group is not None and owners.session_s < _SHORTEST_SESSION_S:
-        message = "brokers take no session below 6s unless group.min.session.timeout.ms says so"
+        message = "brokers refuse a session below 6s unless group.min.session.timeout.ms allows it"
         found.add(Severity.WARNING, ("owners", "session"), message, "write 6s")
     if owners.session_s < 3 * owners.heartbeat_s:
-        message = "less than three heartbeats: a lost one has this instance replaced"
+        message = "less than three heartbeats: a single lost one gets this instance replaced"
         found.add(Severity.WARNING, ("owners", "session"), message, "write at least three times the heartbeat")
 
 

@@ -75,7 +75,7 @@ def _line(listener: str, rule: str, parse: Callable[[str], User], names: Sequenc
         yield f"listener {listener}: {rule} makes {user!r} of {name!r}{counted}"
         return
     tried = " nor ".join(repr(name[:_MOST_NAME_CHARS]) for name in names)
-    takes = f"does not take {tried}" if len(names) == 1 else f"takes neither {tried}"
+    takes = f"does not match {tried}" if len(names) == 1 else f"matches neither {tried}"
     yield f"listener {listener}: {rule} {takes}; try other names with --name"
 
 
@@ -85,7 +85,7 @@ def look_for_doubled(found: Findings, at: Steps, rules: str) -> None:
     if doubled is None:
         return
     message = f"{doubled[0]} in {_around(rules, doubled)} is a backslash and the letter {doubled[0][-1]}"
-    hint = f"a .properties file takes one of two away, YAML in single quotes does not: write {doubled[0][1:]}"
+    hint = f"a .properties file removes one of two backslashes, YAML in single quotes does not: write {doubled[0][1:]}"
     found.add(Severity.WARNING, at, message, hint)
 
 

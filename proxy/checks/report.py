@@ -51,7 +51,7 @@ class Report:
         if not self.problems:
             listeners = f", {_counted(self.listeners, 'listener')}" if self.listeners else ""
             caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
-            quotas = f"quotas in {self.unseen} not looked at" if self.unseen else _counted(self.quotas, "quota")
+            quotas = f"quotas in {self.unseen} not checked" if self.unseen else _counted(self.quotas, "quota")
             said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
             said += self.addresses + self.mapped + self.shared
         return said
@@ -224,7 +224,7 @@ def _scopes_apart(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
     lines = [loaded.lines[entity] for entity, terms in loaded.policy.terms.items() if terms.of_cluster]
     if not lines:
         return []
-    message = "scope: cluster, but the instances cannot ask each other what they use: each may count apart"
+    message = "scope: cluster, but the instances cannot ask each other for their use: each may count separately"
     fix = "use owners.group with probe, and an admin.bind that the others reach"
     return [Problem(str(quota_file), min(lines), 1, "quotas", message, fix)]
 

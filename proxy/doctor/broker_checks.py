@@ -57,7 +57,7 @@ async def check_brokers(found: DoctorFindings, route: Route, *, demands_sasl: bo
         if not answered[address]:
             silent.append(node_id)
     if blind:
-        fix = "set cluster.sasl or cluster.state: without either, clients' Metadata alone tells the brokers"
+        fix = "set cluster.sasl or cluster.state: without either, the proxy knows brokers only from clients' Metadata"
         found.warn("brokers", "they demand SASL, and the proxy has no login to ask them for their addresses", fix)
     return BrokerState(reached, frozenset(silent))
 

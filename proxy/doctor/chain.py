@@ -32,7 +32,7 @@ async def served_chain(address: Address, unverified: ssl.SSLContext) -> Chain:
     async with connect(address.host, address.port, unverified) as connection:
         tls = connection.tls
         if tls is None:
-            raise ConnectionError("no TLS was made")
+            raise ConnectionError("no TLS connection")
         cipher = tls.cipher()
         return Chain(tls.version() or "", cipher[0] if cipher else "", _certificates(tls))
 

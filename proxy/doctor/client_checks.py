@@ -79,10 +79,10 @@ class ClientChecks:
                 endpoints = await which_brokers(connection)
             await self._advertised(endpoints, context, state)
         except ERRORS as error:
-            fix = "see the proxy's log, and the brokers' of that moment"
+            fix = "see the logs of the proxy and the brokers at that time"
             check, said = "advertised", f"{self.bootstrap} does not answer Metadata"
             if not self.found.seen("versions"):
-                check, said = "versions", f"{self.bootstrap} takes no second connection"
+                check, said = "versions", f"{self.bootstrap} refuses a second connection"
             self.found.broken(check, said, describe(error, OF_CLIENT), fix)
             raise StopError(check) from None
 
@@ -195,10 +195,10 @@ class ClientChecks:
         expected = user if credentials is None or credentials.username is None else credentials.username
         if credentials is not None and user == ANONYMOUS:
             fix = f"write authentication: sasl at {self._name}, and see the proxy's log"
-            self.found.fail("whoami", f"the proxy takes this client for {user} in spite of its login", fix)
+            self.found.fail("whoami", f"the proxy sees this client as {user} despite its login", fix)
         elif user != expected:
             fix = "quotas apply to the user named here"
-            self.found.warn("whoami", f"the proxy takes user {expected} for {user}", fix)
+            self.found.warn("whoami", f"the proxy sees user {expected} as {user}", fix)
         else:
             self.found.ok("whoami", f"user {user} on listener {listener}")
 

@@ -22,7 +22,7 @@ async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
     for other, at in (first.get("others") or {}).items():
         said = await _owners_at(f"http://{at}") if at else "its admin port is not known to the others"
         if isinstance(said, str):
-            found.warn("owners", f"{other} is not asked: {said}", "run the doctor where it reaches the admin ports")
+            found.warn("owners", f"{other} was not asked: {said}", "run the doctor where it reaches the admin ports")
         elif said.get("instance") != other:
             fix = "give admin.bind of each instance an address of its own"
             found.fail("owners", f"the admin port of {other}, {at}, leads to {said.get('instance')}", fix)
@@ -30,9 +30,9 @@ async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
             differ = f"{other} is {said.get('state')} with epoch {said.get('epoch')}, {name} has {first.get('epoch')}"
             found.fail("owners", f"{differ}: they do not have the same owners", f"see the log of {other}")
         else:
-            found.ok("owners", f"{other} has the same as {name}")
+            found.ok("owners", f"{other} has the same owners as {name}")
     owned = ", ".join(f"{node_id} of {owner}" for node_id, owner in owners.items())
-    found.ok("owners", f"{name} is a member, and knows with epoch {first.get('epoch')}: brokers {owned}")
+    found.ok("owners", f"{name} is a member; owners of epoch {first.get('epoch')}: brokers {owned}")
 
 
 def _by_broker(said: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ async def look_at_quotas(found: DoctorFindings, settings: Settings, route: Route
         await asking.close()
     if answer.error_code:
         fix = "let the proxy's user describe the configuration of the cluster"
-        found.warn("quotas", f"the brokers do not tell their quotas (error {answer.error_code})", fix)
+        found.warn("quotas", f"the brokers refuse to describe their quotas (error {answer.error_code})", fix)
         return
     brokers = cluster_quotas.read(answer.entries, "brokers").policy
     problems = double_enforcement.of_address(brokers, "brokers")

@@ -64,9 +64,9 @@ def _beyond_kafka(entity: Entity, terms: Terms, *, kept: bool) -> str:
     if isinstance(entity.client_id, Prefix):
         return "Kafka has no prefixes of client-ids"
     if terms.shadow and not kept:
-        return "is in shadow (it only measures): elsewhere it would hold clients"
+        return "is in shadow: elsewhere it would be enforced"
     if terms.of_cluster and not kept:
-        return "is of the whole cluster (scope: cluster): elsewhere it would hold at each broker"
+        return "is of the whole cluster (scope: cluster): elsewhere it would apply at each broker"
     if any(isinstance(name, str) and counted_as(name) != name for name in names(entity).values()):
         return "only the beginning of its name is known"
     return ""

@@ -69,7 +69,7 @@ def never_matching(of: Witnesses) -> Iterator[Said]:
                 first = first or winner
             else:
                 by = (
-                    "its group has no users"
+                    "the group has no users"
                     if first is None
                     else f"{_said(first)} takes precedence for all of its clients"
                 )

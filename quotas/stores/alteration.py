@@ -112,7 +112,8 @@ def _entity(written: Mapping[str, str | Default]) -> Entity | Refusal:
             said = f"Unhandled client quota entity type: {dimension}"
             return Refusal(dimension or "entity", "is not a kind of entity", fix, said)
         if isinstance(name, str) and not _is_text(name):
-            return Refusal(dimension, "holds half a character, which is no text in UTF-8", "write the name anew")
+            message = "contains an unpaired surrogate, which UTF-8 cannot represent"
+            return Refusal(dimension, message, "write the name again")
     ip = written.get("ip")
     if isinstance(ip, str) and ip and len(written) == 1:
         try:

@@ -68,7 +68,7 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
             f"write {name.strip()!r}",
         )
     if not name.isprintable():
-        yield "invisible-in-name", "holds a character that cannot be seen", "write the name anew, by hand"
+        yield "invisible-in-name", "holds a character that cannot be seen", "write the name again, by hand"
     # The subject of a certificate may contain a wildcard host, CN=*.example.com, and is a valid user.
     if "=" not in name and _PATTERN.search(name):
         yield "glob-is-a-name", "is a name as it stands: Kafka's quotas know no wildcards", _FOR_EACH

@@ -35,13 +35,13 @@ NEEDED = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On a cluste
         (
             "org.apache.kafka.common.KafkaException: Record batch for partition t-0 at offset 2 is invalid, cause: CRC",
             (
-                "partition t-0, offset 2: CRC: the log is damaged there; delete what is before the next offset "
-                "(kafka-delete-records.sh), and go on with --accept-loss"
+                "partition t-0, offset 2: CRC: the log is damaged there; delete the records before the next offset "
+                "(kafka-delete-records.sh), then continue with --accept-loss"
             ),
         ),
         (
             "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Multiple streaming jobs detected for 3.",
-            "another ingest has written to the same checkpoint meanwhile: only one may, and this one ends",
+            "another ingest wrote to the same checkpoint: only one may run, so this one ends",
         ),
     ],
 )
@@ -77,6 +77,6 @@ def test_of_what_java_raised_the_first_cause_is_told(told: str, said: str) -> No
 def test_what_is_lost_stops_the_next_run_too() -> None:
     assert (
         next_run(RuntimeError("[KAFKA_DATA_LOSS.X] set failOnDataLoss to false"))
-        == "so will a next run; with --accept-loss it goes on with what there is"
+        == "the next run will fail too; --accept-loss continues with what is left"
     )
-    assert next_run(RuntimeError("no space left")) == "a next run goes on where this one was"
+    assert next_run(RuntimeError("no space left")) == "the next run continues where this one stopped"

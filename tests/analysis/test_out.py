@@ -73,7 +73,7 @@ def test_the_command_says_so_before_anything_is_read() -> None:
 )
 def test_the_default_is_beside_the_warehouse(warehouse: str, reports: str | None) -> None:
     if reports is None:
-        with pytest.raises(AnalysisError, match=f"--out: say where the report goes.*beside {warehouse}"):
+        with pytest.raises(AnalysisError, match=f"--out is needed.*beside {warehouse}"):
             beside(warehouse)
     else:
         assert beside(warehouse) == reports

@@ -97,7 +97,7 @@ def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) ->
         ("<<: {a: 1}\n", [":1:1: merge keys (<<) are not supported; write the value out where it is used"]),
         (
             "a: !!str 1\n",
-            [":1:4: a: tags (tag:yaml.org,2002:str) are not supported; leave it out; quotes make a text"],
+            [":1:4: a: tags (tag:yaml.org,2002:str) are not supported; leave it out; quotes make it a text"],
         ),
         ("? [a]\n: 1\n", [":1:3: a key must be a text"]),
         ("a: 1\n---\nb: 1\n", [":2:1: a second document; keep one document per file"]),

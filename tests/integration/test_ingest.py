@@ -216,7 +216,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_begin(cluster: KafkaCluste
         status, output = ingest(tmp_path, *place, "--no-gold")
         assert status == 0, output
         outputs.append(output)
-    assert "was deleted and made again since the last run: it is read from its begin" in outputs[1]
+    assert "was deleted and recreated since the last run: it is read from its beginning" in outputs[1]
     assert f"7 documents, {7 * len(ROWS)} rows, 2 missing" in outputs[1]
     assert stored(tmp_path / "warehouse")["edge-1"][:2] == (12, 12 * len(ROWS))
 

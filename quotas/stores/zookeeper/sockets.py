@@ -16,7 +16,7 @@ from config.stores import ZooKeeperTls as Tls
 
 ATTEMPT_S: Final = 2.0
 """How long a host may be silent before the next one is tried: a lost SYN has been repeated by then."""
-SILENT: Final = "took the connection and did not answer: is it a port for TLS, has it a quorum?"
+SILENT: Final = "accepted the connection but did not answer: is the port for TLS, or is there no quorum?"
 _NOT_THE_NAME: Final = {62, 64}  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _OF_OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 
@@ -110,5 +110,5 @@ def _why(error: ssl.SSLError) -> str:
     reason = error.reason or ""
     if "ALERT" in reason and any(word in reason for word in _OF_OUR_CERTIFICATE):
         said = reason.lower().replace("_", " ")
-        return f"does not accept what we show of ourselves ({said}): see quotas.store.tls.certificate and .key"
+        return f"does not accept our certificate ({said}): see quotas.store.tls.certificate and .key"
     return "does not speak TLS there: see the port in quotas.store.connect, and quotas.store.tls"

@@ -175,7 +175,7 @@ class ZooKeeperStore(QuotaStore):
         return [name for name in names if name.startswith(tree.CHANGE)]
 
     def _note_bad_notification(self, path: str, why: str) -> None:
-        self._bad_notifications[path] = self._problem(path, f"is no notification: {why}; it is skipped")
+        self._bad_notifications[path] = self._problem(path, f"is not a notification: {why}; it is skipped")
         while len(self._bad_notifications) > _MOST_BAD_NOTIFICATIONS:
             del self._bad_notifications[next(iter(self._bad_notifications))]
 
@@ -198,7 +198,7 @@ class ZooKeeperStore(QuotaStore):
                 [
                     self._problem(
                         tree.CONFIG,
-                        "there is no tree of Kafka's",
+                        "there is no Kafka tree",
                         "does quotas.store.connect end in the chroot of the brokers' zookeeper.connect?",
                     )
                 ]
@@ -209,7 +209,7 @@ class ZooKeeperStore(QuotaStore):
         if gone := self._top_nodes - there:
             # Brokers create these nodes when they start; if one alone is missing, the tree is being deleted.
             raise UnreadableError(
-                [self._problem(top, "is gone", "restart a broker, which makes it again") for top in sorted(gone)]
+                [self._problem(top, "is gone", "restart a broker, which recreates it") for top in sorted(gone)]
             )
         self._top_nodes = there
         paths = [f"{top}/{name}" for top, names in below.items() if top != tree.CHANGES for name in names or ()]
@@ -239,7 +239,7 @@ class ZooKeeperStore(QuotaStore):
         except Exception as error:  # noqa: BLE001  an error in one node must not affect the others
             wrong = str(error) if isinstance(error, tree.NodeError) else f"cannot be read: {type(error).__name__}"
             limits = {} if before is None else dict(before.limits)
-            became = "what it said before holds" if limits else "it is skipped"
+            became = "its previous limits stay in force" if limits else "it is skipped"
             held[path] = CachedNode(entity, limits, f"{wrong}; {became}", True, digest(path, limits))
             return
         ignored = ", ".join(tree.unknown_properties(entity, properties))

@@ -198,8 +198,8 @@ def test_no_command_of_the_page_touches_what_is_live(
     assert ran.exit_code == 1, ran.output
     assert live.read_text() == made.read_text() == LIVE
     assert "! user=alice producer_byte_rate 2000000 → " in ran.stderr
-    assert "(left, recorded for 5 min alone: needs" in ran.stderr
-    assert "warning: 2 left out for low confidence: record for a week, or take it with" in ran.stderr
+    assert "(left, recorded for only 5 min: needs" in ran.stderr
+    assert "warning: 2 left out for low confidence: record for a week, or accept them with" in ran.stderr
     [proposing] = [command for command in others if "--propose" in command]
     made.unlink()
     ran = CliRunner().invoke(analyze, [*proposing, "--accept-low-confidence"])
@@ -207,8 +207,8 @@ def test_no_command_of_the_page_touches_what_is_live(
     assert live.read_text() == LIVE
     assert load(made).policy.limits == load(live).policy.limits
     assert "~ user=alice producer_byte_rate 2000000 → proposed: " in ran.stderr
-    assert "x client-id=bursts producer_byte_rate 9000000: burst of it is not replayed" in ran.stderr
-    assert "? user=nobody producer_byte_rate 9000000: nobody used it" in ran.stderr
+    assert "x client-id=bursts producer_byte_rate 9000000: burst is not replayed" in ran.stderr
+    assert "? user=nobody producer_byte_rate 9000000: unused" in ran.stderr
     assert f"{live.name}: 2 to change, 1 unused, 1 left as they are" in ran.stderr
     text = made.read_text().splitlines()
     assert text[0] == "# ours"

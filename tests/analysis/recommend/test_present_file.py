@@ -60,7 +60,7 @@ def of(user: Name | None, client_id: Name | None, *needs: Need) -> dict[Quota, N
 
 
 FOUND = {
-    **of("shop", None, need(), need(5e4, FETCH, low_because="recorded for 3 h alone")),
+    **of("shop", None, need(), need(5e4, FETCH, low_because="recorded for only 3 h")),
     **of(Group("analytics"), None, need(9e6, FETCH)),
     **of(None, Prefix("team-a-"), need(7e6)),
     **of(EACH, None, need(6e6)),
@@ -89,20 +89,20 @@ def test_the_difference_says_what_and_why(present: Present) -> None:
     found = verdicts(present.policy, FOUND, CHOICES, accept_low=False)
     recorded = "recorded p99 2.5 MB/s, most 3 MB/s in a second and 900 kB/s over the window"
     because = f"needs 2.7 MB/s (broker 3, edge-1); {recorded}; confidence"
-    low = f"left, recorded for 3 h alone: {because} low"
+    low = f"left, recorded for only 3 h: {because} low"
     assert list(lines(found)) == [
         f"~ user=shop producer_byte_rate 10485760 → 3200000 ({because} high)",
         f"~ client-id-prefix=team-a- producer_byte_rate 20971520 → 7000000 ({because} high)",
         f"~ user=<default> producer_byte_rate 5000000 → 6000000 ({because} high)",
         f"~ user=trial producer_byte_rate 3000000 → 2000000 ({because} high)",
         f"! user=shop consumer_byte_rate 16384 → 50000 ({low})",
-        "? user=old, client-id=<default> producer_byte_rate 1000000: nobody used it, and it is left as it is",
-        "x user-group=analytics consumer_byte_rate 52428800: max_delay of it is not replayed",
+        "? user=old, client-id=<default> producer_byte_rate 1000000: unused, left unchanged",
+        "x user-group=analytics consumer_byte_rate 52428800: max_delay is not replayed",
         "x ip=10.0.0.1 connection_creation_rate 7: connection_creation_rate is not replayed",
     ]
     assert summary(found, present.policy, ["2 clients producing under no quota"]) == (
         "4 to change, 1 as recommended, 1 left for low confidence, 1 unused, 2 left as they are, "
-        "1 cap left: none is recommended, 2 clients producing under no quota"
+        "1 cap left unchanged: none is recommended, 2 clients producing under no quota"
     )
 
 
@@ -214,8 +214,8 @@ def test_a_file_that_changes_meanwhile_is_noticed(present: Present) -> None:
 def test_what_caps_did_is_said(present: Present) -> None:
     alone, among, idle = (replace(need(), capped=True, by_caps=share) for share in (1.0, 0.5, 0.0))
     for mine, said in (
-        (alone, "; held by caps while recorded, by these alone, not by a quota: a quota above them changes nothing)"),
-        (among, "; held by caps while recorded, by these among others: a quota above them changes nothing)"),
-        (idle, "; under caps besides, which held nobody)"),
+        (alone, "; throttled while recorded, by caps alone: a quota above the caps changes nothing)"),
+        (among, "; held by caps while recorded, by caps among others: a quota above them changes nothing)"),
+        (idle, "; also under caps, which throttled nobody)"),
     ):
         assert next(lines(verdicts(present.policy, of("shop", None, mine), CHOICES, accept_low=False))).endswith(said)

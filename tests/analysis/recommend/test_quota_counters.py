@@ -71,7 +71,7 @@ def test_a_new_file_is_for_whom_a_quota_can_name() -> None:
     assert names("client-id") == ["client-id=app", "client-id=x"]
     assert names("user,client-id") == ["user=alice, client-id=app"]
     assert names("user", "user=b*") == ["user=bob"]
-    with pytest.raises(AnalysisError, match=r"nobody who used anything matches --entities zoe: .* as in user=alice"):
+    with pytest.raises(AnalysisError, match=r"no client with usage matches --entities zoe: .* as in user=alice"):
         names("user", "zoe")
     wanted = by_rules(recorded, by_name(recorded, "user", CHOICES), CHOICES)
     assert holders(wanted) == [Entity("alice"), Entity("alice"), Entity("bob"), None]

@@ -59,7 +59,7 @@ def test_layers_of_files_are_each_looked_at(folder: Path) -> None:
 def test_what_is_elsewhere_is_asked_only_when_that_is_wanted(folder: Path) -> None:
     layers = "{stores: [{path: top.yaml}, {type: cluster}]}"
     found = check(folder, layers)
-    assert found.lines("it") == ["it: ok (quotas in cluster not looked at, 1 listener)"]
+    assert found.lines("it") == ["it: ok (quotas in cluster not checked, 1 listener)"]
     found = check(folder, "{store: {type: cluster}}", load)
     assert "it: ok (2 quotas, 1 listener)" in found.lines("it")
 
@@ -109,7 +109,7 @@ def test_what_is_wrong_with_the_file_that_stands_in_is_told(folder: Path, text: 
 def test_the_file_that_stands_in_is_not_counted_but_doubted(folder: Path) -> None:
     (folder / "static.yaml").write_text("quotas: [{entity: {user: alice}, producer_byte_rate: 5}]\n")
     found = check(folder, STATIC)
-    assert found.lines("it")[-1].startswith("it: ok (quotas in cluster not looked at")
+    assert found.lines("it")[-1].startswith("it: ok (quotas in cluster not checked")
     assert any("static.yaml:1" in str(warning) for warning in found.warnings)
     found = check(folder, "{store: {path: base.yaml}, when_unavailable: static, static: static.yaml}")
     assert "it: ok (1 quota, 1 listener)" in found.lines("it")

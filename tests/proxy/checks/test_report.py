@@ -424,7 +424,7 @@ def test_quotas_that_are_elsewhere_are_not_called_none(folder: Path) -> None:
         'quotas: {store: {type: zookeeper, connect: "127.0.0.1:1"}}\n'
     )
     report = check(folder / "sluice.yaml", NOW_S)
-    assert report.lines("it") == ["it: ok (quotas in zookeeper not looked at, 1 listener)"]
+    assert report.lines("it") == ["it: ok (quotas in zookeeper not checked, 1 listener)"]
 
 
 def test_a_broker_with_a_port_and_no_owner(folder: Path) -> None:

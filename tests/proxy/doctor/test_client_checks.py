@@ -128,8 +128,8 @@ async def test_all_is_well() -> None:
     ("status", "body", "expected", "said"),
     [
         (200, '{"user": "sluice", "listener": "TEST"}', "ok", "user sluice on listener TEST"),
-        (200, '{"user": "ANONYMOUS", "listener": "TEST"}', "FAIL", "in spite of its login: write authentication: sasl"),
-        (200, '{"user": "other", "listener": "TEST"}', "warn", "takes user sluice for other"),
+        (200, '{"user": "ANONYMOUS", "listener": "TEST"}', "FAIL", "despite its login: write authentication: sasl"),
+        (200, '{"user": "other", "listener": "TEST"}', "warn", "sees user sluice as other"),
         (
             404,
             "no client connection",

@@ -45,8 +45,8 @@ async def looked(answers: list[Mapping[str, Any] | str]) -> list[str]:
 async def test_the_same_everywhere() -> None:
     load = {"1": {"instance": "a"}, "2": {"instance": "b", "worker": 1, "load": 3.5}}
     assert await looked([said("a"), said("i1", owners=load)]) == [
-        "ok    owners       i1 has the same as a",
-        "ok    owners       a is a member, and knows with epoch 3: brokers 1 of a, 2 of b",
+        "ok    owners       i1 has the same owners as a",
+        "ok    owners       a is a member; owners of epoch 3: brokers 1 of a, 2 of b",
     ]
 
 
@@ -56,7 +56,7 @@ async def test_the_same_everywhere() -> None:
         (said("i1", epoch=2, owners={}), "FAIL  owners       i1 is member with epoch 2, a has 3: they do not have the"),
         (said("i1", state="frozen"), "FAIL  owners       i1 is frozen with epoch 3, a has 3: they do not have the"),
         (said("x"), "FAIL  owners       the admin port of i1, 127.0.0.1:"),
-        ("no JSON", "warn  owners       i1 is not asked: http://127.0.0.1:"),
+        ("no JSON", "warn  owners       i1 was not asked: http://127.0.0.1:"),
     ],
 )
 async def test_another_that_differs(other: Mapping[str, Any] | str, line: str) -> None:

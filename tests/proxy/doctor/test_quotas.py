@@ -58,6 +58,6 @@ async def test_a_rate_of_all_addresses_is_one_of_the_proxy_s(tmp_path: Path) -> 
 async def test_brokers_that_do_not_tell_are_not_taken_for_such_without_quotas(tmp_path: Path) -> None:
     async with quota_broker() as broker:
         broker.error = 31
-        assert await said(tmp_path, broker) == ["the brokers do not tell their quotas (error 31)"]
+        assert await said(tmp_path, broker) == ["the brokers refuse to describe their quotas (error 31)"]
         broker.apis = []
         assert await said(tmp_path, broker) == []

@@ -121,7 +121,7 @@ def test_what_kafka_does_not_have_is_named() -> None:
     assert [line.partition(":")[::2] for line in left_out if "nnn" not in line] == [
         ("user-group=g", " Kafka has no caps and no groups"),
         ("cap user=a", " Kafka has no caps and no groups"),
-        ("user=s", " is in shadow (it only measures): elsewhere it would hold clients"),
+        ("user=s", " is in shadow: elsewhere it would be enforced"),
         ("user=b", " burst: only its limits are imported"),
         ("client-id-prefix=x", " Kafka has no prefixes of client-ids"),
         ("user=z", " producer_byte_rate: must be above 0; remove it for no limit"),

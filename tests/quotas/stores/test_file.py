@@ -160,7 +160,7 @@ WITH_BLANK = "begins or ends with whitespace, which is part of the name; write '
         ("app ", WITH_BLANK),
         ("app\t", WITH_BLANK),
         ("\u00a0app", WITH_BLANK),
-        ("a\u200bb", "holds a character that cannot be seen; write the name anew, by hand"),
+        ("a\u200bb", "holds a character that cannot be seen; write the name again, by hand"),
         ("${TEAM}", NO_VARIABLES),
         ("team-${ID}-x", NO_VARIABLES),
         ("$TEAM", NO_VARIABLES),

@@ -210,7 +210,7 @@ def test_a_broken_node_says_what_it_said_before(store: ZooKeeperHarness, broken:
         assert loaded.policy.limits == {ALICE: {RATE: 1.0}, Entity(user="bob"): {RATE: 2.0}}
         [warning] = loaded.warnings
         assert warning.path == "/config/users/alice"
-        assert "what it said before holds" in warning.message
+        assert "its previous limits stay in force" in warning.message
         assert [(each.problem, each.entity) for each in loaded.unread] == [(warning, ALICE)]
     [outcome] = store.store.alter(Alteration([change(ALICE, {RATE: 5.0})], "test"))
     assert outcome.refused is not None
@@ -309,9 +309,7 @@ def test_no_tree_is_not_no_quotas(server: ZooKeeper, store: ZooKeeperHarness) ->
     elsewhere = ZooKeeperStore(Settings(connect=f"{server.connect}/nowhere"))
     try:
         for ask in (lambda: elsewhere.load(0), lambda: elsewhere.alter(Alteration([change(ALICE, {RATE: 1.0})], "t"))):
-            with pytest.raises(
-                UnreadableError, match=r"/config: there is no tree of Kafka's; does quotas\.store\.connect"
-            ):
+            with pytest.raises(UnreadableError, match=r"/config: there is no Kafka tree; does quotas\.store\.connect"):
                 ask()
     finally:
         elsewhere.close()
@@ -333,7 +331,7 @@ def test_a_tree_that_is_deleted_is_not_no_quotas(store: ZooKeeperHarness, order:
     for top in order:
         store.client.delete(f"{store.chroot}/config/{top}".rstrip("/"), recursive=True)
         if store.noticed() or top == "":
-            with pytest.raises(UnreadableError, match=r"/config/\w+: is gone|/config: there is no tree"):
+            with pytest.raises(UnreadableError, match=r"/config/\w+: is gone|/config: there is no Kafka tree"):
                 store.load()
     for top in ("users", "clients", "ips", "changes"):
         store.client.ensure_path(f"{store.chroot}/config/{top}")

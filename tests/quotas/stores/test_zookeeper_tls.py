@@ -85,7 +85,7 @@ def test_with_a_client_certificate(strict: Secured, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SSL_CERT_FILE", str(strict.authority.certificate))  # where OpenSSL looks for them
     there, elsewhere = f"localhost:{strict.port}", f"{LOOPBACK}:{strict.port}"
     ca, own = {"ca": strict.authority.certificate}, strict.own(strict.authority)
-    not_accepted = f"{there} does not accept what we show of ourselves"
+    not_accepted = f"{there} does not accept our certificate"
     chain = "self-signed certificate in certificate chain"
     not_trusted = f"{there} shows a certificate that is not trusted ({chain}): see quotas.store.tls.ca"
     not_pem = "is not in PEM form, or the key is not that of the certificate"
@@ -96,7 +96,7 @@ def test_with_a_client_certificate(strict: Secured, monkeypatch: pytest.MonkeyPa
         of_a_stranger=(there, {**ca, **strict.own(strict.stranger)}, not_accepted),
         wrong_authority=(there, {"ca": strict.stranger.certificate, **own}, not_trusted),
         wrong_name=(elsewhere, {**ca, **own}, f"{elsewhere} shows a certificate for another name"),
-        plaintext=(there, {}, f"{there} took the connection and did not answer: is it a port for TLS"),
+        plaintext=(there, {}, f"{there} accepted the connection but did not answer: is the port for TLS"),
         tls_to_plaintext=(strict.plain, ca, f"{strict.plain} does not speak TLS there: see the port in"),
         no_file=(
             there,
