@@ -14,7 +14,7 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.m
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _NAMED = re.compile(r"\b(docs/[\w/-]+\.md)(?:#([\w-]+)|, \"([^\"]+)\")?")
-LATER = {"alerts.md"}
+LATER = {"sluice.json"}
 TEXTS = {".md", ".py", ".yml", ".yaml", ".toml", ".service", ".socket", ".txt", ".j2", ".json", ""}
 
 

@@ -215,7 +215,7 @@ def test_what_caps_did_is_said(present: Present) -> None:
     alone, among, idle = (replace(need(), capped=True, by_caps=share) for share in (1.0, 0.5, 0.0))
     for mine, said in (
         (alone, "; throttled while recorded, by caps alone: a quota above the caps changes nothing)"),
-        (among, "; held by caps while recorded, by caps among others: a quota above them changes nothing)"),
+        (among, "; throttled while recorded, by caps among others: a quota above the caps changes nothing)"),
         (idle, "; also under caps, which throttled nobody)"),
     ):
         assert next(lines(verdicts(present.policy, of("shop", None, mine), CHOICES, accept_low=False))).endswith(said)
