@@ -34,7 +34,7 @@ from proxy.edge.routes import Routes
 from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.turned_away import TurnedAway
-from proxy.edge.whoami import Identity, identify
+from proxy.edge.whoami import Identity, find, identify
 from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sluice")
 
 _TIDY_EVERY_S: Final = 1.0
+_CLOSE_S: Final = 5.0
+"""How long connections that an operator closes have for their last answers."""
 _BIND_AGAIN_S: Final = 10.0
 """Interval between attempts to bind ports that were in use."""
 
@@ -250,6 +252,14 @@ class Worker:
     async def identify(self, peer: str) -> Identity | None:
         """Return the identity of the client at ``host:port``, None if there is no such connection."""
         return await identify(self._listeners, peer)
+
+    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
+        """Close the connections of a user, client-id and peer (None: of any) after their last answers; return how many.
+        Their clients may connect again.
+        """
+        found = await find(self._listeners, user, client_id, peer)
+        spawn(drain(found, _CLOSE_S), "close connections")
+        return len(found)
 
     async def known_brokers(self) -> list[KnownBrokers]:
         """Return the brokers of each route, if any have been named since startup."""

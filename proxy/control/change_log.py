@@ -30,14 +30,14 @@ class ChangeLog:
     def count(self, outcome: str, entities: int = 1) -> None:
         self.counts[outcome] += entities
 
-    def note(self, altered: Sequence[Altered], by: Alteration | None) -> None:
-        """Keep the changed limits; ``by`` is None if the store was changed by other means."""
+    def note(self, altered: Sequence[Altered], by: Alteration | None, store: str | None = None) -> None:
+        """Keep the changed limits; ``by`` is None if the store was changed by other means. ``store``: another one."""
         at = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds")
         for each in altered[-KEPT:]:
             change = {
                 "at": at,
                 **self.origin(by),
-                "store": self.store,
+                "store": store or self.store,
                 "quota": label(each.entity.describe()),
                 "kind": each.kind.value,
                 "old": shown(each.kind, each.old),

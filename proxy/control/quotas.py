@@ -4,12 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 import structlog
 
 from config.problems import Problem
 from proxy.control.change_log import KEPT, ChangeLog, shown
+from proxy.control.temporary_limits import STORE as TEMPORARY
+from proxy.control.temporary_limits import TemporaryLimits
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.names import label
 from proxy.runtime.tasks import every
@@ -60,6 +63,7 @@ class QuotasInForce:
         self._apply = apply
         self._enabled = enabled
         self.changes = ChangeLog(kind)
+        self.temporary = TemporaryLimits(self._renew, partial(self._tell, store=TEMPORARY))
         self.configured = Policy()
         """The quotas last read from the store, in force or not; their fallback until the store is ``known``."""
         self.policy = Policy()
@@ -126,9 +130,15 @@ class QuotasInForce:
     async def _take(self, policy: Policy) -> PolicyChange:
         """Record ``policy`` and put it in force, if quotas are enabled."""
         self.configured = policy
-        if self._enabled:
-            self.policy = policy
+        self.policy = await asyncio.to_thread(self.temporary.over, policy) if self._enabled else Policy()
         return await self._apply(self.policy)
+
+    async def _renew(self) -> tuple[Policy, Policy]:
+        """Put the quotas in force again, with the temporary limits of now; return those before, and the new ones."""
+        async with self._in_use:
+            old = self.policy
+            await self._take(self.configured)
+            return old, self.policy
 
     async def reload(self) -> None:
         """Load the quotas again."""
@@ -138,8 +148,7 @@ class QuotasInForce:
         """Put the last loaded quotas in force, or none."""
         async with self._in_use:
             self._enabled = enabled
-            self.policy = self.configured if enabled else Policy()
-            await self._apply(self.policy)
+            await self._take(self.configured)
 
     def watch(self, alterations: Callable[[], Awaitable[int]]) -> None:
         """Load the quotas whenever the store changes.
@@ -234,9 +243,12 @@ class QuotasInForce:
         for entity in terms[:_MAX_LOGGED_CHANGES]:
             log.info("terms of quota changed", quota=label(entity.describe()), new=_said(new.terms.get(entity)))
 
-    def _tell(self, altered: Sequence[Altered], by: Alteration | None, *, aloud: bool = True) -> None:
+    def _tell(
+        self, altered: Sequence[Altered], by: Alteration | None, *, aloud: bool = True, store: str | None = None
+    ) -> None:
         """Record each changed limit, and log old and new values; of very many, only the first ones."""
-        self.changes.note(altered, by)
+        store = store or self.changes.store
+        self.changes.note(altered, by, store)
         if not aloud:
             return
         most = _MAX_LOGGED_CHANGES if by is None else KEPT
@@ -247,7 +259,7 @@ class QuotasInForce:
                 kind=each.kind.value,
                 old=shown(each.kind, each.old),
                 new=shown(each.kind, each.new),
-                store=self.changes.store,
+                store=store,
                 **self.changes.origin(by),
             )
         if len(altered) > most:

@@ -162,6 +162,9 @@ class Workers:
     async def identify(self, peer: str) -> Identity | None:
         return next((each for each in (await self._all("identify", peer)).values() if each is not None), None)
 
+    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
+        return int(sum((await self._all("close_connections", user, client_id, peer)).values()))
+
     async def node_ids(self) -> list[int]:
         return self._node_ids()
 

@@ -101,6 +101,9 @@ class Elsewhere(Worker):
     async def identify(self, peer: str) -> Identity | None:
         return across(await super().identify(across(peer)))
 
+    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
+        return across(await super().close_connections(across(user), across(client_id), across(peer)))
+
     async def alterations(self) -> int:
         return across(await super().alterations())
 

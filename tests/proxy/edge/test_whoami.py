@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from proxy.edge.listeners import Listener
-from proxy.edge.whoami import identify
+from proxy.edge.whoami import find, identify
 from proxy.runtime.slices import SLICE
 from quotas.entities import ANONYMOUS
 
@@ -66,3 +66,24 @@ async def test_others_have_their_turn_while_many_are_looked_at() -> None:
     assert turns > 3
     many.sessions[7].closed = True  # what is left of it is nobody's
     assert await identify([cast("Listener", many)], "10.0.0.1:7") is None
+
+
+async def test_all_connections_of_a_client_are_found() -> None:
+    def of(user: str, client_id: str, peer: str, *, closed: bool = False) -> SimpleNamespace:
+        account = SimpleNamespace(key=SimpleNamespace(client_id=client_id))
+        return SimpleNamespace(peer=peer, identity=SimpleNamespace(user=user, account=account), closed=closed)
+
+    one, two, other = of("alice", "app", "[::1]:1"), of("alice", "", "10.0.0.1:2"), of("bob", "app", "10.0.0.1:3")
+    closed = of("alice", "app", "10.0.0.1:4", closed=True)
+    listeners = cast(
+        "list[Listener]", [SimpleNamespace(sessions=[one, closed]), SimpleNamespace(sessions=[two, other])]
+    )
+    for wanted, found in (
+        ({"user": "alice"}, [one, two]),
+        ({"user": "alice", "client_id": "app"}, [one]),
+        ({"user": "alice", "client_id": ""}, [two]),
+        ({"client_id": "app"}, [one, other]),
+        ({"peer": "::1:1"}, [one]),
+        ({"user": "bob", "peer": "[::1]:1"}, []),
+    ):
+        assert await find(listeners, **wanted) == found

@@ -1,0 +1,94 @@
+"""Limits for a time, on top of a quota file."""
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy.control.temporary_limits import LONGEST_MS, MOST, TemporaryLimits
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from tests.proxy.control.test_quotas import OLD, in_force
+
+pytestmark = pytest.mark.asyncio
+
+ALICE = Entity("alice")
+KIND = QuotaKind.PRODUCER_BYTE_RATE
+FETCH = QuotaKind.CONSUMER_BYTE_RATE
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def test_it_is_in_force_beside_the_quotas_of_the_file_until_its_time_is_over(path: Path) -> None:
+    quotas = in_force(path)
+    await quotas.load()
+    limits, now = quotas.temporary, 0
+    limits._clock = lambda: now
+    with capture_logs() as logs:
+        await limits.set(ALICE, KIND, 1024.0, 60_000, "admin token", "127.0.0.1")
+        assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
+        assert quotas.policy.limits[Entity(None, "app")] == {KIND: 1 << 20, FETCH: 5 << 20}
+        write(path, OLD.replace("7MiB", "8MiB"))
+        await quotas.reload()
+        assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
+        await quotas.enable(False)
+        assert quotas.policy.limits == {}
+        await quotas.enable(True)
+        assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
+        now = 59_999
+        await limits.end_overdue()
+        assert limits.limits
+        now = 60_000
+        await limits.end_overdue()
+        assert quotas.policy.limits[ALICE] == {KIND: 8 << 20}
+    told = [(line["old"], line["new"], line["who"], line["store"]) for line in logs if line["event"] == "quota changed"]
+    assert told == [
+        (7 << 20, 1024.0, "admin token", "temporary"),
+        (7 << 20, 8 << 20, "file", "file"),
+        (1024.0, 8 << 20, "its end", "temporary"),
+    ]
+    assert [each["store"] for each in quotas.changes.last()] == ["temporary", "file", "temporary"]
+
+
+async def test_an_entity_without_a_quota_has_none_again_afterwards(path: Path) -> None:
+    quotas = in_force(path)
+    await quotas.load()
+    pair = Entity("bob", "app")
+    await quotas.temporary.set(pair, FETCH, 1.0, 1000, "admin token", "")
+    assert quotas.policy.limits[pair] == {FETCH: 1.0}
+    assert await quotas.temporary.end(pair, FETCH, "admin token", "")
+    assert pair not in quotas.policy.limits
+    assert not await quotas.temporary.end(pair, FETCH, "admin token", "")
+
+
+async def test_there_are_few_and_each_has_an_end(path: Path) -> None:
+    quotas = in_force(path)
+    for wrong in (0, LONGEST_MS + 1):
+        with pytest.raises(ValueError, match="at most 168h"):
+            await quotas.temporary.set(ALICE, KIND, 1.0, wrong, "", "")
+    for number in range(MOST):
+        await quotas.temporary.set(Entity(f"user-{number}"), KIND, 1.0, 1000, "", "")
+    with pytest.raises(ValueError, match="100 temporary limits"):
+        await quotas.temporary.set(ALICE, KIND, 1.0, 1000, "", "")
+    await quotas.temporary.set(Entity("user-1"), KIND, 2.0, 1000, "", "")
+    assert len(quotas.temporary.limits) == MOST
+
+
+async def test_one_that_cannot_be_put_in_force_is_not_kept() -> None:
+    async def renew() -> tuple[Policy, Policy]:
+        raise OSError
+
+    limits = TemporaryLimits(renew, lambda *_: None)
+    with pytest.raises(OSError):  # noqa: PT011
+        await limits.set(ALICE, KIND, 1.0, 1000, "", "")
+    assert limits.limits == {}
