@@ -178,13 +178,13 @@ class Admin(Section):
     )
     token_file: FilePath | None = Field(
         None,
-        description="A file with the token that `POST /mode` requires. It is read at each call. Default: no changes "
-        "are allowed.",
+        description="A file with the token for changes ([page.md](page.md)). It is read at each call. Default: no "
+        "changes are allowed.",
     )
     hosts: tuple[Host, ...] = Field(
         (),
-        description="Values of the Host header accepted for changes, besides IP addresses, `localhost` and the "
-        "machine's own name.",
+        description="Values of the Host header accepted for the page and for changes, besides IP addresses, "
+        "`localhost` and the machine's own name.",
     )
 
 

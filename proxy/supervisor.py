@@ -8,7 +8,6 @@ import os
 import platform
 import signal
 import socket
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
 from functools import partial
@@ -20,6 +19,7 @@ import structlog
 from config.owners import FixedOwners
 from config.settings import Mode, Settings
 from proxy import __version__, build
+from proxy.admin.access import Access
 from proxy.admin.api import Api
 from proxy.admin.hosts import Hosts
 from proxy.admin.metrics import Renderer
@@ -36,6 +36,8 @@ from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, bind_bootstrap, unused
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
+from proxy.page.actions import Controls
+from proxy.page.pages import Pages
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
@@ -88,7 +90,7 @@ class Supervisor:
         self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
-        self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready, self._other_instances)
+        self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready)
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress, self._own)
 
     def _hire(self, ask: Ask | None) -> "Worker | Workers":
@@ -145,18 +147,23 @@ class Supervisor:
 
     async def _open_admin_port(self) -> None:
         metrics = self._settings.metrics
-        hosts = Hosts(self._settings.admin.hosts)
+        admin = self._settings.admin
+        hosts = Hosts(admin.hosts)
+        access = Access(admin.token_file, hosts)
+        mode = ModePage(self._mode, access)
+        controls = Controls(access, mode, self._quotas.temporary, self._worker.close_connections)
         self._admin = AdminServer(
             self._settings.admin.bind,
             self._snapshot,
             self._not_ready,
             self._worker.identify,
             Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
-            ModePage(self._mode, self._settings.admin.token_file, hosts),
+            mode,
             self._quotas.changes.last,
             self._describe_owners,
             self._tell_demand,
             Api(self._answers, hosts),
+            Pages(self._answers.ask, controls).routes(),
         )
         await self._admin.start()
         self._admin_started = True
@@ -315,14 +322,6 @@ class Supervisor:
 
     async def _tell_demand(self) -> bytes | None:
         return None if self._exchange is None else await self._exchange.tell()
-
-    def _other_instances(self) -> Mapping[str, tuple[str, int] | None]:
-        """Return the other instances, and the admin ports of those in a group."""
-        owners = self._settings.owners
-        if self._owners is not None or owners is None:
-            return {} if self._owners is None else self._owners.others
-        instances = () if owners.fixed is None else owners.fixed.instances
-        return {name: None for name in instances if name != owners.instance}
 
     def _describe_owners(self) -> dict[str, Any] | None:
         said = None if self._owners is None else self._owners.describe()

@@ -1,5 +1,5 @@
-"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami``, ``/mode``, ``/quotas/changes`` and the
-state API for operators.
+"""The admin port: plain HTTP for Prometheus and orchestrators; ``/whoami``, ``/mode``, ``/quotas/changes``, the state
+API and the page for operators.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -27,8 +27,8 @@ from proxy.runtime.tasks import spawn
 
 METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
 
-# A scrape has a few short headers, the state API a line with names; only ``/mode`` reads a body, of one word.
-_MAX_LINE_BYTES: Final = 8190
+# A scrape has a short line and a few short headers; only ``/mode`` reads a body, of one word.
+_MAX_LINE_BYTES: Final = 2048
 _MAX_HEADER_BYTES: Final = 8190
 _STOP_TIMEOUT_S: Final = 1.0
 
@@ -46,6 +46,16 @@ _log: Final = logging.getLogger("sluice.admin")
 _log.addFilter(_without_requests)
 
 
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Route(NamedTuple):
+    """Who answers a path, and the methods that are allowed."""
+
+    handler: Handler
+    methods: tuple[str, ...] = METHODS
+
+
 class AdminServer:
     """Serves on ``bind`` between ``start`` and ``stop``.
 
@@ -53,7 +63,8 @@ class AdminServer:
     why the proxy is not ready, none if it is; ``identify`` returns the identity of the client at ``host:port``, None if
     there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
     of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and ``demand`` what is
-    used of limits of the whole cluster, signed, for the other instances. ``api`` answers the state API.
+    used of limits of the whole cluster, signed, for the other instances. ``api`` answers the state API, and ``pages``
+    have more paths (``proxy.page``).
     """
 
     def __init__(
@@ -68,6 +79,7 @@ class AdminServer:
         owners: Callable[[], Mapping[str, Any] | None] = lambda: None,
         demand: Callable[[], Awaitable[bytes | None]] | None = None,
         api: Api | None = None,
+        pages: Mapping[str, Route] | None = None,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
@@ -78,7 +90,7 @@ class AdminServer:
         self._owners = owners
         self._demand = demand
         self._rendering: asyncio.Task[bytes] | None = None
-        self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
+        handlers: dict[str, Handler] = {
             "/metrics": self._metrics,
             "/livez": self._livez,
             "/readyz": self._readyz,
@@ -88,10 +100,10 @@ class AdminServer:
             "/owners/demand": self._tell_demand,
             **({} if api is None else api.paths),
         }
-        self._methods = dict.fromkeys(self._paths, METHODS)
+        self._routes = {path: Route(handler) for path, handler in handlers.items()}
         if mode is not None:
-            self._paths["/mode"] = mode.answer
-            self._methods["/mode"] = ModePage.METHODS
+            self._routes["/mode"] = Route(mode.answer, ModePage.METHODS)
+        self._routes.update(pages or {})
 
     async def start(self) -> None:
         """Listen. Raises OSError that names the setting and the address."""
@@ -126,14 +138,14 @@ class AdminServer:
                 await answer.write_eof()
         return answer
 
-    async def _answered(self, request: web.BaseRequest) -> web.Response:
-        answer = self._paths.get(request.path)
-        if answer is None:
-            return _text(404, ["not found; valid paths:", *self._paths])
-        if request.method not in (methods := self._methods[request.path]):
-            return _text(405, [f"{request.method} is not allowed for {request.path}"], Allow=", ".join(methods))
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+        route = self._routes.get(request.path)
+        if route is None:
+            return _text(404, ["not found; valid paths:", *self._routes])
+        if request.method not in route.methods:
+            return _text(405, [f"{request.method} is not allowed for {request.path}"], Allow=", ".join(route.methods))
         try:
-            return await answer(request)
+            return await route.handler(request)
         except Exception as error:  # noqa: BLE001  one broken page must not affect the others
             note(f"admin {request.path}", error)
             return _text(500, ["internal error: see the log"])

@@ -63,6 +63,7 @@ def main(arguments: list[str]) -> int:
         fetch_jars(sets)
         if programs is ALL_PROGRAMS:
             install_gssapi()
+            install_axe()
             object_store.install()
     except (SetupError, JarError) as error:
         print(error, file=sys.stderr)
@@ -101,6 +102,14 @@ def install_gssapi() -> None:
         return
     print("building gssapi", flush=True)
     _run([sys.executable, "-m", "pip", "install", "-q", "--constraint", str(CONSTRAINTS), "gssapi"], PIP_TIMEOUT_S)
+
+
+def install_axe() -> None:
+    """The script that checks pages for accessibility: without the package's dependency, a browser that drives it."""
+    if importlib.util.find_spec("axe_playwright_python") is None:
+        print("installing axe-core", flush=True)
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
+        _run([*pip, "--constraint", str(CONSTRAINTS), "axe-playwright-python"], PIP_TIMEOUT_S)
 
 
 def is_installed(program: Program) -> bool:

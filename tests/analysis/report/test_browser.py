@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.cli import analyze
-from tests.analysis.report import browser, by_hand
+from tests.analysis.report import by_hand
 from tests.analysis.report.by_hand import HOUR, busy, quiet
+from tests.harness import browser
 
 pytestmark = [
     pytest.mark.spark,  # not that it needs Spark: it needs what `make setup` installs

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from config.settings import Mode
 from config.units import Address
+from proxy.admin.access import Access
 from proxy.admin.hosts import Hosts
 from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
@@ -31,7 +32,7 @@ async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, ai
         pass
 
     switch, port = ModeSwitch("enforce", change), free_port()
-    page = ModePage(switch, token_file, Hosts(("admin.example",)))
+    page = ModePage(switch, Access(token_file, Hosts(("admin.example",))))
     server = AdminServer(Address("127.0.0.1", port), empty, ready, nobody, Renderer(divide(20_000)), page)
     await server.start()
     try:

@@ -219,7 +219,7 @@ async def test_a_request_without_host_asks_no_dns(monkeypatch: pytest.MonkeyPatc
     asked: list[str] = []
     monkeypatch.setattr(socket, "getfqdn", asked.append)
     async with serving() as (served, _):
-        for path in served.server._paths:
+        for path in served.server._routes:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
             writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
             assert (await reader.read()).startswith(b"HTTP/1.0 ")

@@ -1,4 +1,4 @@
-"""Chromium without a window and without a network, through its DevTools protocol."""
+"""Chromium without a window, through its DevTools protocol; files are shown without a network."""
 
 import asyncio
 import base64
@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +20,14 @@ ANSWER_TIMEOUT_S = 60
 
 def installed() -> str | None:
     return shutil.which("chromium")
+
+
+def axe() -> Path:
+    """Return axe-core's script (``tests.harness.setup`` installs it)."""
+    spec = find_spec("axe_playwright_python")
+    assert spec is not None, "axe-core is not installed: run `make setup`"
+    assert spec.submodule_search_locations is not None
+    return Path(spec.submodule_search_locations[0]) / "axe.min.js"
 
 
 class Page:
@@ -35,17 +44,40 @@ class Page:
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         return await self._until(lambda message: message.get("id") == self._number)
 
-    async def open(self, path: Path, *, width: int, dark: bool = False) -> None:
-        """Show a file, in a window as wide as a phone or a wall."""
+    async def open(self, where: Path | str, *, width: int, dark: bool = False, javascript: bool = True) -> None:
+        """Show a file or a URL, in a window as wide as a phone or a wall."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
-        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-        await self.call("Network.emulateNetworkConditions", **offline)
+        network = {"offline": isinstance(where, Path), "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        await self.call("Network.emulateNetworkConditions", **network)
+        await self.call("Emulation.setScriptExecutionDisabled", value=not javascript)
         await self.resize(width, 900)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
-        await self.call("Page.navigate", url=path.as_uri())
+        await self.go(where.as_uri() if isinstance(where, Path) else where)
+
+    async def go(self, url: str) -> None:
+        """Show another URL in the same window."""
+        await self.call("Page.navigate", url=url)
+        await self.loaded()
+
+    async def loaded(self) -> None:
+        """Wait for a page that something has begun to load."""
         await self._until(lambda message: message.get("method") == "Page.loadEventFired")
+
+    async def press(self, key: str, text: str = "") -> None:
+        """Press a key: ``Tab``, ``Enter``."""
+        code = {"Tab": 9, "Enter": 13, " ": 32}.get(key, 0)
+        down = {"type": "keyDown", "key": key, "windowsVirtualKeyCode": code} | ({"text": text} if text else {})
+        await self.call("Input.dispatchKeyEvent", **down)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    async def until(self, expression: str) -> Any:
+        """Wait until a JavaScript expression is true, and return its value."""
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            while not (value := await self.evaluate(expression)):
+                await asyncio.sleep(0.05)
+        return value
 
     async def resize(self, width: int, height: int) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -57,6 +89,15 @@ class Page:
         answer = await self.call("Runtime.evaluate", **asked)
         assert "exceptionDetails" not in answer["result"], answer
         return answer["result"]["result"].get("value")
+
+    async def violations(self) -> list[str]:
+        """Return what axe-core complains of: rule and element."""
+        await self.evaluate(axe().read_text(encoding="utf-8"))
+        said = "each.id + ': ' + each.nodes.map(node => node.html.slice(0, 200)).join(', ')"
+        found: list[str] = await self.evaluate(
+            f"axe.run().then(result => result.violations.map(each => {said}))", wait=True
+        )
+        return found
 
     async def screenshot(self) -> bytes:
         """Take a picture of the whole page, a PNG."""

@@ -1,0 +1,77 @@
+"""Templates as HTML, and the headers of each answer."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import jinja2
+from aiohttp import web
+
+from proxy.page import draw, words
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with "Origin: null"
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def query(**parameters: object) -> str:
+    """Return a query string without what is empty. A client-id may be empty: it is left out too."""
+    said = {key: str(value) for key, value in parameters.items() if value}
+    return "?" + urlencode(said, errors="backslashreplace") if said else ""
+
+
+def _environment() -> jinja2.Environment:
+    folder = files("proxy.page") / "templates"
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        plain=words.plain,
+        short=words.short,
+        kind=words.kind,
+        rate=words.rate,
+        amount=words.amount,
+        percent=words.percent,
+        duration=words.duration,
+        moment=words.moment,
+        away=words.away,
+    )
+    environment.globals.update(query=query, bar=draw.bar, hour=draw.hour)
+    return environment
+
+
+_TEMPLATES: Final = _environment()
+
+
+def fragment(name: str, data: Mapping[str, Any]) -> str:
+    """Return the part of a page that is live."""
+    return _TEMPLATES.get_template(f"{name}.html.j2").render(data)
+
+
+def page(name: str, data: Mapping[str, Any], *, status: int = 200) -> web.Response:
+    """Return a whole page."""
+    text = _TEMPLATES.get_template("shell.html.j2").render({**data, "name": name})
+    return web.Response(status=status, body=encoded(text), headers=HEADERS, content_type="text/html", charset="utf-8")
+
+
+def static(name: str, content_type: str) -> web.Response:
+    """Return a file that lies beside the templates."""
+    text = (files("proxy.page") / "templates" / name).read_text(encoding="utf-8")
+    return web.Response(text=text, headers=HEADERS | {"Cache-Control": "no-cache"}, content_type=content_type)
+
+
+def encoded(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")

@@ -1,0 +1,83 @@
+"""An admin port with the page over a state by hand, and everything that can be changed, by hand too."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from config.settings import Mode
+from config.units import Address
+from proxy.admin.access import Access
+from proxy.admin.hosts import Hosts
+from proxy.admin.metrics import Renderer
+from proxy.admin.mode import ModePage
+from proxy.admin.series_limits import divide
+from proxy.admin.server import AdminServer
+from proxy.control.mode import ModeSwitch
+from proxy.control.temporary_limits import TemporaryLimits
+from proxy.page.actions import Controls
+from proxy.page.pages import Pages
+from proxy.page.stream import Streams
+from quotas.policy import Policy
+from quotas.stores.alteration import Alteration, Altered
+from tests.harness.ports import free_port
+from tests.proxy.admin.test_server import empty, nobody, ready
+from tests.proxy.page.fake_state import FakeState
+
+TOKEN = "0123456789abcdef"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Served:
+    """The page on a port, and what it has changed."""
+
+    def __init__(self, token_file: Path | None = None, streams: Streams | None = None) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.state = FakeState()
+        self.switch = ModeSwitch("enforce", self._change_mode)
+        self.now_ms = 1000
+        self.policy = Policy()
+        self.temporary = TemporaryLimits(self._renew, self._tell, lambda: self.now_ms)
+        self.told: list[tuple[Altered, Alteration]] = []
+        self.closed: list[tuple[str | None, ...]] = []
+        access = Access(token_file, Hosts(("admin.example",)))
+        controls = Controls(access, ModePage(self.switch, access), self.temporary, self._close)
+        self.server = AdminServer(
+            Address("127.0.0.1", self.port),
+            empty,
+            ready,
+            nobody,
+            Renderer(divide(20_000)),
+            pages=Pages(self.state.ask, controls, streams).routes(),
+        )
+
+    async def _change_mode(self, mode: Mode) -> None:
+        self.state.instance["mode"] = mode
+
+    async def _renew(self) -> tuple[Policy, Policy]:
+        old, self.policy = self.policy, self.temporary.over(Policy())
+        return old, self.policy
+
+    def _tell(self, altered: Any, by: Alteration) -> None:
+        self.told += [(each, by) for each in altered]
+
+    async def _close(self, *wanted: str | None) -> int:
+        self.closed.append(wanted)
+        return 12
+
+
+@asynccontextmanager
+async def serving(
+    token_file: Path | None = None, streams: Streams | None = None
+) -> AsyncIterator[tuple[Served, aiohttp.ClientSession]]:
+    served = Served(token_file, streams)
+    await served.server.start()
+    try:
+        jar = aiohttp.CookieJar(unsafe=True)  # cookies of an address, too
+        async with aiohttp.ClientSession(served.url, cookie_jar=jar) as client:
+            yield served, client
+    finally:
+        await served.server.stop()

@@ -1,0 +1,185 @@
+"""Changes by POST: who may, what they do, and what is logged."""
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from tests.proxy.page.serving import BEARER, TOKEN, serving
+
+pytestmark = pytest.mark.asyncio
+
+LIMIT = {"user": "greedy", "client_id": "app", "kind": "producer_byte_rate", "limit": "1MiB", "for": "1h"}
+FORMS = {"/limits": LIMIT, "/connections/close": {"user": "greedy"}, "/mode": {"mode": "shadow"}}
+HTML = {"Accept": "text/html,*/*"}
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+async def log_in(client: aiohttp.ClientSession, **headers: str) -> aiohttp.ClientResponse:
+    said = {"Origin": str(client._base_url).rstrip("/")} | headers
+    return await client.post("/login", data={"token": TOKEN}, headers=said, allow_redirects=False)
+
+
+async def test_a_temporary_limit_is_set_and_told_with_who_and_ends(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        async with client.post("/limits", data=LIMIT, headers=BEARER) as answer:
+            [said] = (await answer.json())["limits"]
+        assert (said["rule"], said["limit"], said["who"]) == ("user=greedy, client-id=app", 1048576, "admin token")
+        assert served.policy.limits == {Entity("greedy", "app"): {QuotaKind.PRODUCER_BYTE_RATE: 1048576}}
+        [(altered, by)] = served.told
+        assert (altered.old, altered.new, by.who, by.peer) == (None, 1048576, "admin token", "127.0.0.1")
+        served.now_ms += 3_600_000
+        await served.temporary.end_overdue()
+        async with client.get("/limits") as answer:
+            assert await answer.json() == {"limits": []}
+        assert served.told[-1][1].who == "its end"
+
+
+async def test_it_is_ended_before_its_time(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        for minutes, left in (("5m", 1), ("0s", 0)):
+            async with client.post("/limits", data=LIMIT | {"for": minutes}, headers=BEARER) as answer:
+                assert len((await answer.json())["limits"]) == left
+        assert served.policy.limits == {}
+        async with client.post("/limits", data=LIMIT | {"for": "0s"}, headers=BEARER) as answer:
+            assert answer.status == 404
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"for": "1"}, "for: "), ({"for": "169h"}, "lasts at most 168h"), ({"kind": ""}, "kind: "),
+        ({"kind": "connection_creation_rate", "limit": "5"}, "connection_creation_rate: is no quota of user=greedy"),
+        ({"limit": "much"}, "limit: "), ({"limit": "0"}, "producer_byte_rate"),
+        ({"user": "", "client_id": ""}, "entity"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_is_refused_and_named(token_file: Path, changed: dict[str, str], said: str) -> None:
+    async with serving(token_file) as (served, client):
+        async with client.post("/limits", data=LIMIT | changed, headers=BEARER) as answer:
+            assert answer.status == 400
+            assert said in await answer.text()
+        assert served.told == []
+
+
+async def test_connections_are_closed_and_that_is_logged(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        with capture_logs() as logs:
+            async with client.post("/connections/close", data={"user": "greedy"}, headers=BEARER) as answer:
+                assert await answer.json() == {"closed": 12}
+        assert served.closed == [("greedy", None, None)]
+        [line] = logs
+        assert (line["connections"], line["of"], line["who"]) == (12, {"user": "greedy"}, "admin token")
+        async with client.post("/connections/close", data={"client_id": "app"}, headers=BEARER) as answer:
+            assert answer.status == 400
+        assert len(served.closed) == 1
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_nobody_else_changes_anything(token_file: Path, path: str) -> None:
+    async with serving(token_file) as (served, client):
+        await log_in(client)
+        for headers, status in (
+            ({"Authorization": "Bearer wrong", "Origin": served.url}, 401),
+            ({}, 403),  # a cookie that came without a word about the page that sent it
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Origin": served.url}, 403),
+            ({"Sec-Fetch-Site": "same-site"}, 403),
+            ({**BEARER, "Origin": "http://evil.example"}, 403),
+            ({**BEARER, "Host": "evil.example"}, 403),
+        ):
+            async with client.post(path, data=FORMS[path], headers=headers) as answer:
+                assert answer.status == status, headers
+        client.cookie_jar.clear()
+        for cookie in ("", "9999999999.", "9999999999.00", "9\udcff.\udcff", TOKEN):
+            sent = {"Origin": served.url, "Cookie": f"sluice_login={cookie}"}
+            async with client.post(path, data=FORMS[path], headers=sent) as answer:
+                assert answer.status == 401, cookie
+        async with client.get(path, headers=BEARER) as answer:
+            assert answer.status in (200, 405)
+        assert (served.told, served.closed, served.switch.mode) == ([], [], "enforce")
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_without_a_token_configured_it_is_read_only_and_says_how_to_change_that(path: str) -> None:
+    async with serving() as (_, client):
+        async with client.post(path, data=FORMS[path], headers=BEARER) as answer:
+            assert answer.status == 403
+            assert "set admin.token_file" in await answer.text()
+        async with client.get("/login") as answer:
+            assert "admin.token_file" in await answer.text()
+        async with client.get("/") as answer:
+            assert "Read-only" in await answer.text()
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_after_a_login_a_form_changes_it_and_goes_back(token_file: Path, path: str) -> None:
+    async with serving(token_file) as (served, client):
+        await log_in(client)
+        referer = f"{served.url}//evil.example/client?user=greedy"
+        headers = {**HTML, "Origin": served.url, "Referer": referer}
+        async with client.post(path, data=FORMS[path], headers=headers, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "/evil.example/client?user=greedy")
+        assert served.told or served.closed or served.switch.mode == "shadow"
+        async with client.post(path, data={"limit": "<b>"}, headers=headers) as answer:
+            assert answer.status == 400
+            assert answer.content_type == "text/html"
+            assert "Not done" in await answer.text()
+        write(token_file, "another")  # ends all logins
+        async with client.post(path, data=FORMS[path], headers=headers) as answer:
+            assert answer.status == 401
+
+
+async def test_the_cookie_is_for_this_page_alone_and_does_not_have_the_token(token_file: Path) -> None:
+    async with serving(token_file) as (_, client):
+        for headers, is_secure in (({}, False), ({"X-Forwarded-Proto": "https"}, True)):
+            answer = await log_in(client, **headers)
+            assert (answer.status, answer.headers["Location"]) == (303, "/")
+            cookie = answer.headers["Set-Cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=Strict" in cookie
+            assert ("Secure" in cookie) is is_secure
+            assert TOKEN not in cookie
+            client.cookie_jar.clear()
+
+
+async def test_a_login_without_the_token_or_from_elsewhere_is_refused_and_logged(token_file: Path) -> None:
+    async with serving(token_file) as (_, client):
+        with capture_logs() as logs:
+            async with client.post("/login", data={"token": "wrong"}) as answer:
+                assert (answer.status, "Set-Cookie" in answer.headers) == (401, False)
+            assert (await log_in(client, Origin="http://evil.example")).status == 403
+        assert [line["event"] for line in logs] == ["login refused"] * 2
+        assert "wrong" not in str(logs)
+
+
+async def test_after_logging_out_nothing_can_be_changed(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        await log_in(client)
+        async with client.get("/quotas") as answer:
+            assert "Log out" in await answer.text()
+        await client.post("/logout")
+        async with client.post("/mode", data={"mode": "off"}, headers={"Origin": served.url}) as answer:
+            assert answer.status == 401
+
+
+async def test_a_large_form_is_not_read(token_file: Path) -> None:
+    async with serving(token_file) as (_, client):
+        async with client.post("/limits", data={"user": "x" * 10_000}, headers=BEARER) as answer:
+            assert answer.status == 413
+        async with client.post("/limits", data=[("user", "x")] * 100, headers=BEARER) as answer:
+            assert answer.status == 400
