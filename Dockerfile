@@ -16,6 +16,7 @@ RUN python -m venv /opt/sluice \
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/constraints.txt deploy/hatch_build.py deploy/
 COPY deploy/launcher deploy/launcher
+COPY deploy/share deploy/share
 COPY analysis analysis
 COPY config config
 COPY protocol protocol

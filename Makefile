@@ -145,6 +145,9 @@ sbom: $(RELEASE)/.installed  ## dist/kafka-sluice.cdx.json: the locked libraries
 audit: $(RELEASE)/.installed  ## known vulnerabilities of the locked libraries; fails too if one cannot be looked up
 	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCK)
 
+man: $(VENV)/.installed  ## rewrite the man page and the shell completions in deploy/share from the commands
+	$(BIN)/python -m deploy.command_files
+
 docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from the settings
 	$(BIN)/python -m config.reference
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem, ShellComplete
 
 from proxy import __version__, version
 from proxy.live import commands as live
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
 
-_HELP: Final = ["-h", "--help"]
+HELP: Final = ["-h", "--help"]
 EXIT_UNHEALTHY: Final = 1
 EXIT_CONFIG: Final = 2  # also click's own, for a wrong command line
 
@@ -33,8 +34,47 @@ def _config_option(*, required: bool = True) -> Callable[[_Command], _Command]:
     )
 
 
+class Elsewhere(click.Command):
+    """A command that hands its words to one in a module of its own: ``sluice quotas …``, ``explain``, ``analyze …``."""
+
+    def behind(self) -> click.Command | None:
+        """Return that command; None if what it needs is not installed."""
+        if self.name == "analyze":
+            if not _has_spark():
+                return None
+            from analysis.cli import analyze
+
+            return analyze
+        from proxy.manage.cli import quotas as of_quotas
+
+        return of_quotas if self.name == "quotas" else of_quotas.get_command(click.Context(of_quotas), str(self.name))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the completions of that command."""
+        behind = self.behind()
+        if behind is None:
+            return []
+        return ShellComplete(behind, {"help_option_names": HELP}, "", "").get_completions(
+            list(ctx.params["arguments"]), incomplete
+        )
+
+
+def _complete_elsewhere(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    return ctx.command.shell_complete(ctx, incomplete)
+
+
+_WORDS: Final = click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=_complete_elsewhere)
+_ELSEWHERE: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def _has_spark() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("pyspark") is not None
+
+
 @click.group(
-    context_settings={"help_option_names": _HELP},
+    context_settings={"help_option_names": HELP},
     epilog="First `sluice check -c sluice.yaml`, then `sluice run -c sluice.yaml`; "
     "`sluice doctor -c sluice.yaml` if a client cannot connect.",
 )
@@ -193,44 +233,43 @@ def demo(seconds: int, *, keep: bool) -> None:
     sys.exit(show(seconds, keep=keep))
 
 
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@cli.command(cls=Elsewhere, add_help_option=False, context_settings=_ELSEWHERE)
+@_WORDS
 def quotas(arguments: tuple[str, ...]) -> None:
     """Show and change quotas in any store."""
     from proxy.manage.cli import quotas as commands
 
-    commands.main(list(arguments), prog_name="sluice quotas", help_option_names=_HELP)
+    commands.main(list(arguments), prog_name="sluice quotas", help_option_names=HELP)
 
 
 @cli.command(
+    cls=Elsewhere,
     short_help="Show which limits apply to a client, and why.",
     add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings=_ELSEWHERE,
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@_WORDS
 def explain(arguments: tuple[str, ...]) -> None:
     """Show which limits apply to a client, and why: as `sluice quotas explain`, --live at a running proxy."""
     from proxy.manage.cli import quotas as commands
 
-    commands.main(["explain", *arguments], prog_name="sluice", help_option_names=_HELP)
+    commands.main(["explain", *arguments], prog_name="sluice", help_option_names=HELP)
 
 
 for _command in (live.throttled, live.clients, live.top):
     cli.add_command(_command)
 
 
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@cli.command(cls=Elsewhere, add_help_option=False, context_settings=_ELSEWHERE)
+@_WORDS
 def analyze(arguments: tuple[str, ...]) -> None:
     """Report usage, and recommend quotas, from usage records."""
-    from importlib.util import find_spec
-
-    if find_spec("pyspark") is None:
+    if not _has_spark():
         click.echo("analysis needs Spark, which is not installed: pip install 'kafka-sluice[analysis]'", err=True)
         sys.exit(EXIT_CONFIG)
     from analysis.cli import analyze as commands
 
-    commands.main(list(arguments), prog_name="sluice analyze", help_option_names=_HELP)
+    commands.main(list(arguments), prog_name="sluice analyze", help_option_names=HELP)
 
 
 def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":

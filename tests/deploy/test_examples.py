@@ -217,10 +217,11 @@ def test_the_image_gets_every_package_and_nothing_else() -> None:
     packages = set(project["tool"]["importlinter"]["root_packages"])
     files = {"pyproject.toml", "README.md", "LICENSE"}
     files |= {"deploy/constraints.txt", "deploy/hatch_build.py", "deploy/requirements.txt"}
-    launcher = "deploy/launcher"
+    launcher, share = "deploy/launcher", "deploy/share"
     copied = re.findall(r"^COPY (?!--)(.*) \S+$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
-    assert set(" ".join(copied).split()) == packages | files | {launcher}
+    assert set(" ".join(copied).split()) == packages | files | {launcher, share}
     let_in = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), flags=re.MULTILINE)
     of_packages = {line for line in let_in if line.split("/")[0] in packages} - files
-    assert {line for line in let_in if line not in of_packages} == {*files, f"{launcher}/kafka_sluice/*.py"}
+    others = {line for line in let_in if line not in of_packages and not line.startswith(f"{share}/")}
+    assert others == {*files, f"{launcher}/kafka_sluice/*.py"}
     assert {line.split("/")[0] for line in of_packages} == packages

@@ -28,7 +28,7 @@ STRAYS = (
 )
 FOLDERS = (
     *(".", ".venv/lib", "bench/bin", "tests", "notes"),
-    *("deploy/launcher", "deploy/launcher/kafka_sluice"),
+    *("deploy/launcher", "deploy/launcher/kafka_sluice", "deploy/share", "deploy/share/man/man1"),
     *("analysis", "analysis/page", "analysis/spark"),
     *("config", "protocol", "protocol/generate", "proxy", "proxy/identity"),
     *(
@@ -52,18 +52,22 @@ def tracked() -> set[str]:
 
 
 LAUNCHER = "deploy/launcher/"
+SHARE = "deploy/share/"
 
 
 def packed(files: set[str]) -> set[str]:
-    """Return those of a wheel: the packages and the launcher."""
-    return {name for name in files if name.split("/")[0] in PACKAGES or name.startswith(LAUNCHER)}
+    """Return those of a wheel: the packages, the launcher, the man page and the completions."""
+    return {name for name in files if name.split("/")[0] in PACKAGES or name.startswith((LAUNCHER, SHARE))}
 
 
 def installed_as(files: set[str]) -> set[str]:
-    """Return where they are then: all below one name."""
-    return {
-        name.removeprefix(LAUNCHER) if name.startswith(LAUNCHER) else f"kafka_sluice/{name}" for name in packed(files)
-    }
+    """Return where they are then: all modules and their data below one name."""
+    places = {LAUNCHER: "", SHARE: f"kafka_sluice-{PROJECT['project']['version']}.data/data/share/"}
+    found = set()
+    for name in packed(files):
+        folder = next((each for each in places if name.startswith(each)), "")
+        found.add(f"{places.get(folder, 'kafka_sluice/')}{name.removeprefix(folder)}")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +174,7 @@ def test_what_is_installed_runs_among_strangers_of_the_same_names(
 
 def test_one_name_is_installed(installed: Path) -> None:
     found = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
-    assert found == {"kafka_sluice", "bin"}
+    assert found == {"kafka_sluice", "bin", "share"}
 
 
 def docker_pattern(line: str) -> re.Pattern[str]:
