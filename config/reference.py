@@ -52,11 +52,11 @@ def _form(field: FieldInfo) -> str:
     if get_origin(annotation) is Literal:
         return _choices(annotation)
     if get_origin(annotation) is tuple and get_origin(arguments[0]) is Literal:
-        return f"a list of {_choices(arguments[0])}"
+        return f"list of {_choices(arguments[0])}"
     marks = (*field.metadata, *(mark for argument in arguments for mark in getattr(argument, "__metadata__", ())))
-    kind = next(mark.kind for mark in marks if isinstance(mark, Written))
+    kind = next(mark.kind for mark in marks if isinstance(mark, Written)).removeprefix("a ").removeprefix("an ")
     if get_origin(annotation) is tuple:
-        return f"a list, each {kind}"
+        return f"list, each {kind}"
     return f"{kind}, or `null`" if type(None) in arguments and field.default is not None else kind
 
 

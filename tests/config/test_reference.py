@@ -12,11 +12,11 @@ def test_the_page_says_what_the_models_say() -> None:
 
 def test_defaults_are_written_as_in_a_file() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert "| `request` | a size | `100MiB` |" in text
-    assert "| `size` | a duration | `1s` |" in text
-    assert "| `max_delay` | a duration | `null` |" in text
-    assert "| `bootstrap` | a list, each host:port | required |" in text
+    assert "| `request` | size | `100MiB` |" in text
+    assert "| `size` | duration | `1s` |" in text
+    assert "| `max_delay` | duration | `null` |" in text
+    assert "| `bootstrap` | list, each host:port | required |" in text
     assert "| `share_groups` | true or false | `false` |" in text
-    assert "| `fetch_max_version` | a whole number, or `null` | `15` |" in text
+    assert "| `fetch_max_version` | whole number, or `null` | `15` |" in text
     assert "### `listeners[]`" in text
     assert "| `workers` |" in text
