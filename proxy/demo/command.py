@@ -39,8 +39,8 @@ def run(seconds: int, *, keep: bool) -> int:
                 stack.callback(each.stop)
             seen = _watch(proxy, producers, seconds)
             if keep:
-                click.echo(f"All goes on until Ctrl-C. Change {proxy.folder}/quotas.yaml, or look at")
-                click.echo(f"  curl -s {proxy.admin_url}/metrics | grep ^sluice_quota")
+                click.echo(f"All goes on until Ctrl-C. Change {proxy.folder}/quotas.yaml, or ask who is throttled now:")
+                click.echo(f"  sluice throttled --admin {proxy.admin_url}    (also sluice clients, sluice top)")
                 signal.pause()
     except DemoError as error:
         click.echo(error, err=True)

@@ -69,9 +69,7 @@ def answer(frame: bytes, port: int) -> bytes | None:
     body_at = request_body_offset(spec, frame, 0, len(frame))
     values: dict[str, Any] = {"throttle_time_ms": 0, "error_code": error_code}
     if api_key == API_VERSIONS:
-        ranges = ((key, *versions) for key, versions in _OFFERED.items())
-        names = ("api_key", "min_version", "max_version")
-        values["api_keys"] = [dict(zip(names, each, strict=True)) for each in ranges]
+        values["api_keys"] = [{"api_key": key, "min_version": a, "max_version": b} for key, (a, b) in _OFFERED.items()]
     elif api_key == METADATA:
         values |= _metadata(spec, frame, body_at, port)
     elif api_key == PRODUCE:

@@ -1,5 +1,6 @@
 """``sluice demo``: what it shows, and that nothing of it stays behind."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -17,20 +18,24 @@ SLUICE = Path(sys.executable).parent / "sluice"
 
 
 @pytest.mark.long
-def test_it_shows_a_first_throttle_and_leaves_nothing(tmp_path: Path) -> None:
+def test_it_goes_on_with_keep_and_leaves_nothing(tmp_path: Path) -> None:
+    """Its first throttle: tests/deploy/test_install.py."""
     demo = subprocess.Popen(
-        [SLUICE, "demo", "--seconds", "200"], env={"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True
+        [SLUICE, "demo", "--seconds", "3", "--keep"], env={"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True
     )
     with demo:
         assert demo.stdout is not None
         said = ""
-        for line in demo.stdout:
+        while "--admin" not in said:
+            line = demo.stdout.readline()
+            assert line, said
             said += line
-            if "  1 s" in said and "first throttle" in said:
-                break
         assert "It is not Kafka" in said
-        assert "client-id: greedy" in said
+        assert "  3 s   greedy" in said
         (proxy,) = psutil.Process(demo.pid).children()
+        admin = re.search(r"sluice throttled (--admin) (\S+)", said)
+        assert admin is not None
+        subprocess.run([SLUICE, "throttled", *admin.groups()], check=True)
         demo.send_signal(signal.SIGINT)
         assert "Everything is stopped" in demo.stdout.read()
     assert demo.returncode == 0
