@@ -22,7 +22,10 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
 
-DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
+DOCUMENTED = re.compile(r"^\| ((?:`sluice_\w+`(?:, )?)+) \|([^|]*)\| (\w+)", re.MULTILINE)
+"""Names, labels, and the first word of the meaning."""
+LABELS_OF = {"entity": ("kind", "user", "client_id", "broker"), "client": ("listener", "user", "client_id")}
+"""What the page abbreviates."""
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
     *("mechanism", "error", "where", "mode", "ip", "version", "build", "python", "loop", "le", "worker"),
@@ -394,10 +397,13 @@ def test_what_is_documented_is_what_is_rendered() -> None:
         if family.name.startswith("sluice_")
     }
     page = Path(__file__).parents[3] / "docs" / "metrics.md"
-    documented = {
-        (name, kind, frozenset(re.findall(r"`(\w+)`", labels)))
-        for name, kind, labels in DOCUMENTED.findall(page.read_text(encoding="utf-8"))
-    }
+    documented = set()
+    for names, labels, first_word in DOCUMENTED.findall(page.read_text(encoding="utf-8")):
+        words = re.findall(r"\w+", labels)
+        of_row = frozenset(label for word in words for label in LABELS_OF.get(word, (word,)))
+        for name in re.findall(r"\w+", names):
+            kind = "counter" if name.endswith("_total") else "histogram" if first_word == "Histogram" else "gauge"
+            documented.add((name, kind, of_row))
     assert documented == rendered
 
 
