@@ -17,7 +17,7 @@ OF_ANALYSIS := tests/analysis tests/bench
 # What is compiled and who calls it on a connection's way: not the configuration, the stores and the commands of operators,
 # which need it for names, numbers and precedence alone.
 OF_COMPILED := conformance deploy/test_compiled.py protocol proxy quotas reference
-NOT_OF_COMPILED := proxy/calibrate proxy/checks proxy/doctor proxy/manage proxy/test_cli.py quotas/stores
+NOT_OF_COMPILED := proxy/calibrate proxy/checks proxy/doctor proxy/live proxy/manage proxy/test_cli.py quotas/stores
 PYTHONS := 3.12 3.13
 # Tools of a release alone, in an environment of their own; deploy/constraints.txt pins them too.
 RELEASE := $(VENV)-release

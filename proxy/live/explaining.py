@@ -1,4 +1,4 @@
-"""What a running proxy says of one client: whether it is throttled, what it uses, and which limits apply."""
+"""Prints the answers of a running proxy about one client: throttled or not, its use, and its limits."""
 
 import json
 from collections.abc import Iterator

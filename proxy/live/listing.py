@@ -23,7 +23,7 @@ class Throttled:
 
     def __init__(self) -> None:
         self._throttled: dict[tuple[str, ...], tuple[Item, int]] = {}
-        """What was last told of each, and when."""
+        """Each with its last row, and the time of that."""
 
     def look(self, items: Iterable[Item], now_ms: int) -> Iterator[tuple[str, Item]]:
         """Yield what has started and ended, with the last that is known of it."""

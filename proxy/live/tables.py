@@ -18,7 +18,7 @@ def plain(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return f"{value:.10g}"
+            return f"{value:.0f}" if abs(value) >= 100 else f"{value:.4g}"
         case list():
             return ",".join(map(plain, value))
     return shown(str(value))
@@ -90,7 +90,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What ``/api/v1/{name}`` lists."""
+    """The list at ``/api/v1/{name}``."""
 
     name: str
     sort: str

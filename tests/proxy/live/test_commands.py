@@ -21,7 +21,7 @@ def sluice(*arguments: str) -> Result:
 
 
 def rows(done: Result) -> list[dict[str, str]]:
-    """What a shell reads of columns separated by tabs."""
+    """Return rows by title, as a shell reads them from between the tabs."""
     assert (done.exit_code, done.stderr) == (0, "")
     head, *below = [line.split("\t") for line in done.stdout.splitlines()]
     return [dict(zip(head, row, strict=True)) for row in below]
