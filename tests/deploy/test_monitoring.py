@@ -1,5 +1,6 @@
 """Alerts, recording rules, the dashboard, and docs/alerts.md: they are complete, and fit each other and the metrics."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -77,3 +78,32 @@ def test_strangers_and_refused_addresses_do_not_page() -> None:
     causes = set(alerting[1].split("|"))
     assert causes | STRANGERS | REFUSALS | OF_BROKERS == set(Cause)
     assert not causes & (STRANGERS | REFUSALS | OF_BROKERS)
+
+
+def test_the_dashboard_is_whole() -> None:
+    """What Grafana would not tell: panels that overlap, ids that occur twice, expressions of all clusters at once."""
+    board = json.loads((DEPLOY / "grafana" / "sluice.json").read_text())
+    panels = board["panels"]
+    assert panels[0]["title"] == "Who is throttled now"
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for panel in panels
+        for at in (panel["gridPos"],)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert {x for x, _ in cells} == set(range(24))
+    assert [variable["name"] for variable in board["templating"]["list"]] == ["datasource", "cluster", "instance"]
+    for panel in panels:
+        assert (panel["type"] == "row") or panel["datasource"]["uid"] == "${datasource}"
+        for target in panel.get("targets", ()):
+            assert 'cluster=~"$cluster", instance=~"$instance"' in target["expr"]
+            assert target["refId"] in "ABCD"
+
+
+def test_every_recording_rule_is_for_the_dashboard() -> None:
+    shown = (DEPLOY / "grafana" / "sluice.json").read_text()
+    needed = shown + str(RECORDED.values())
+    assert [name for name in RECORDED if name not in needed] == []
