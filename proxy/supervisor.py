@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 import socket
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
 from functools import partial
@@ -90,7 +91,7 @@ class Supervisor:
         self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
-        self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready)
+        self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready, self._other_instances)
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress, self._own)
 
     def _hire(self, ask: Ask | None) -> "Worker | Workers":
@@ -322,6 +323,14 @@ class Supervisor:
 
     async def _tell_demand(self) -> bytes | None:
         return None if self._exchange is None else await self._exchange.tell()
+
+    def _other_instances(self) -> Mapping[str, tuple[str, int] | None]:
+        """Return the other instances, and the admin ports of those in a group."""
+        owners = self._settings.owners
+        if self._owners is not None or owners is None:
+            return {} if self._owners is None else self._owners.others
+        instances = () if owners.fixed is None else owners.fixed.instances
+        return {name: None for name in instances if name != owners.instance}
 
     def _describe_owners(self) -> dict[str, Any] | None:
         said = None if self._owners is None else self._owners.describe()

@@ -9,11 +9,13 @@ import orjson
 from aiohttp import web
 
 from proxy.admin.hosts import Hosts
+from proxy.admin.openapi import document
 from proxy.state.answers import State
-from proxy.state.paging import BadParameterError
+from proxy.state.paging import BadParameterError, NotFoundError
 from proxy.state.resources import RESOURCES
 
 PREFIX: Final = "/api/v1/"
+_OPENAPI: Final = "openapi.json"
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -28,16 +30,20 @@ class Api:
         self._state = state
         self._hosts = hosts
         self.paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
-            f"{PREFIX}{name}": partial(self._answer, name) for name in RESOURCES
+            f"{PREFIX}{name}": partial(self._answer, name) for name in (*RESOURCES, _OPENAPI)
         }
 
     async def _answer(self, resource: str, request: web.BaseRequest) -> web.Response:
         if (why := self._hosts.why_not(request.host)) is not None:
             return await _json({"error": why}, 403)
+        if resource == _OPENAPI:
+            return await _json(document())
         try:
             return await _json(await self._state.ask(resource, _parameters(request)))
         except BadParameterError as error:
             return await _json({"error": str(error)}, 400)
+        except NotFoundError as error:
+            return await _json({"error": str(error)}, 404)
 
 
 def _parameters(request: web.BaseRequest) -> dict[str, str]:

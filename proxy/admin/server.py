@@ -27,8 +27,8 @@ from proxy.runtime.tasks import spawn
 
 METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
 
-# A scrape has a short line and a few short headers; only ``/mode`` reads a body, of one word.
-_MAX_LINE_BYTES: Final = 2048
+# A scrape has a few short headers, the state API a line with names; only ``/mode`` reads a body, of one word.
+_MAX_LINE_BYTES: Final = 8190
 _MAX_HEADER_BYTES: Final = 8190
 _STOP_TIMEOUT_S: Final = 1.0
 

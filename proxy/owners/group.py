@@ -71,6 +71,11 @@ class OwnersGroup:
     def why_not_ready(self) -> str | None:
         return self._member.why_not_ready
 
+    @property
+    def others(self) -> dict[str, tuple[str, int] | None]:
+        """The admin port of each other instance, None where it is not known."""
+        return {name: at for name, (_, at) in self._member.peers.items()}
+
     def exchange(self, processes: Processes, is_needed: Callable[[], bool]) -> Exchange:
         """Return the exchange of demand with the other instances."""
         member, status = self._member, self._member.status
@@ -93,8 +98,6 @@ class OwnersGroup:
             "epoch": status.epoch,
             "age_s": round(status.heartbeat_age_s, 1),
             "owners": owners,
-            "others": {
-                name: None if at is None else str(Address(*at)) for name, (_, at) in sorted(self._member.peers.items())
-            },
+            "others": {name: None if at is None else str(Address(*at)) for name, at in sorted(self.others.items())},
             "error": status.error,
         }

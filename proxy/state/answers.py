@@ -11,14 +11,16 @@ from proxy import __version__, build
 from proxy.checks.explain import ExplainedClient, Explainer, Rule
 from proxy.runtime.clock import wall_s
 from proxy.runtime.names import label
-from proxy.state.paging import BadParameterError, Query, first, parse
+from proxy.state.instances import Others, ask_all
+from proxy.state.paging import NotFoundError, Query, cut, first, parse
 from proxy.state.resources import RESOURCES
-from proxy.state.rows import Cap, ChangeRow, ExplainedRow, InstanceRow, Level, Moment, Page, QuotaRow
+from proxy.state.rows import Cap, ChangeRow, ExplainedRow, InstanceRow, Level, Moment, Page, Point, QuotaRow
+from proxy.usage.history import Series
 from quotas.entities import ANONYMOUS, Entity
 from quotas.policy import PLAIN, Policy
 from quotas.stores.base import Loaded
 
-_OF_WORKERS: Final = ("throttled", "clients", "connections", "brokers", "workers")
+_OF_WORKERS: Final = ("throttled", "clients", "connections", "brokers", "workers", "usage")
 
 
 class Processes(Protocol):
@@ -61,20 +63,27 @@ class State:
         quotas: Quotas,
         mode: Mode,
         not_ready: Callable[[], Awaitable[list[str]]],
+        others: Others = dict,
     ) -> None:
+        """``others``: the other instances."""
         self._settings = settings
         self._instance = None if settings.owners is None else settings.owners.instance
         self._processes = processes
         self._quotas = quotas
         self._mode = mode
         self._not_ready = not_ready
+        self._others = others
         self._started_at = Moment(wall_s())
         self._explainer: tuple[Policy, Explainer] | None = None
 
     async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Return the answer of a resource (a key of ``RESOURCES``). Raises BadParameterError."""
+        """Return the answer of a resource (a key of ``RESOURCES``). Raises BadParameterError and
+        NotFoundError.
+        """
         table = RESOURCES[resource]
         query = parse(table, parameters)
+        if parameters.get("all") == "1":
+            return await self._ask_all(resource, parameters, query)
         if resource == "instance":
             return await asyncio.to_thread(as_json, await self._describe())
         if resource == "explain":
@@ -85,6 +94,24 @@ class State:
             rows = self._quota_rows if resource == "quotas" else self._change_rows
             page = await asyncio.to_thread(lambda: first(rows(), query, table.row))
         return await asyncio.to_thread(self._answer, page, query)
+
+    async def _ask_all(self, resource: str, parameters: Mapping[str, str], query: Query) -> dict[str, Any]:
+        """Return the page of all instances: each answers its own first items."""
+        told = {name: value for name, value in parameters.items() if name != "all"}
+        told |= {"offset": "0", "limit": str(query.most)}
+        own, others = await asyncio.gather(self.ask(resource, told), ask_all(self._others, resource, told))
+        items = [*own["items"], *(item for each in others for item in each.items)]
+        found = await asyncio.to_thread(cut, items, query, lambda item: item.get(query.sort))
+        return {
+            "as_of": own["as_of"],
+            "total": own["total"] + sum(each.total for each in others),
+            "offset": query.offset,
+            "items": found[query.offset :],
+            "instances": [
+                {"instance": self._instance, "error": None},
+                *({"instance": each.instance, "error": each.error} for each in others),
+            ],
+        }
 
     def _answer(self, page: Page, query: Query) -> dict[str, Any]:
         items = [as_json(row) for row in page.rows[query.offset : query.most]]
@@ -155,20 +182,16 @@ class State:
         return loaded.where(entity, kind) if loaded is not None and entity in loaded.places else None
 
     async def _explain(self, parameters: Mapping[str, str]) -> Page:
-        client = ExplainedClient(parameters.get("user", ANONYMOUS), parameters.get("client_id", ""))
+        client = ExplainedClient(parameters.get("user") or ANONYMOUS, parameters.get("client_id", ""))
         if (peer := parameters.get("peer")) is not None:
-            if len(parameters) > 1:
-                raise BadParameterError("peer: stands for a user and a client-id; leave those out")
             found = await self._processes.state("connections", Query("", filters={"peer": peer}, limit=1))
             if not found.rows:
-                raise BadParameterError(
+                raise NotFoundError(
                     f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"
                 )
             row = found.rows[0]
             host = peer.rpartition(":")[0].removeprefix("[").removesuffix("]")
             client = ExplainedClient(row.user, row.client_id or "", host)
-        if not client.user:
-            raise BadParameterError("user: is empty; leave it out for clients without one")
         rows = await asyncio.to_thread(self._explained, client, self._quotas.policy)
         return Page(len(rows), rows)
 
@@ -211,6 +234,8 @@ def as_json(value: Any) -> Any:
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, float):
         return value if isfinite(value) else None
+    if isinstance(value, Series):
+        return [as_json(Point._make((Moment(at_s), *point))) for at_s, *point in zip(*value, strict=True)]
     if hasattr(value, "_asdict"):
         return {name: as_json(each) for name, each in zip(value._fields, value, strict=True)}
     if isinstance(value, Mapping):

@@ -25,9 +25,9 @@ from proxy.state.rows import (
     ClientRow,
     ConnectionRow,
     Moment,
-    NearestQuota,
     Page,
     ThrottledRow,
+    UsageRow,
     WaitsFor,
     WorkerRow,
 )
@@ -36,12 +36,11 @@ from proxy.usage.meter import ClientNames, Meter, MeterKey
 from proxy.usage.metering import Metering
 from quotas.connections import KIND as CONNECTIONS
 from quotas.counted import CLUSTER
-from quotas.engine import Bound, Engine
+from quotas.engine import Bound, CounterState, Engine
 
 MOST_PEERS: Final = 10
 _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
-_NO_QUOTA: Final = NearestQuota()
 
 
 class _Held:
@@ -77,7 +76,7 @@ class _Held:
             state.kind.value,
             state.user or None,
             state.client_id or None,
-            state.broker if state.broker >= 0 else None,
+            _known(state.broker),
             next(iter(self.listeners)) if len(self.listeners) == 1 else None,
             state.entity.describe(),
             limit,
@@ -104,18 +103,22 @@ class _Held:
 class _Client:
     """A client's meters at one listener, added up over brokers."""
 
-    __slots__ = ("connections", "is_throttled", "quota", "rates", "shares")
+    __slots__ = ("connections", "is_throttled", "nearest", "rates", "shares")
 
     def __init__(self) -> None:
         self.connections = 0
         self.is_throttled = False
         self.rates = (0.0, 0.0)
         self.shares = (0.0, 0.0, 0.0)
-        self.quota = _NO_QUOTA
+        self.nearest: CounterState | None = None
+        """Of all its counters the one nearest to its limit."""
 
     def row(self, names: ClientNames) -> ClientRow:
         client = names.listener, names.user, names.client_id or None, self.connections, self.is_throttled
-        return ClientRow._make((*client, *self.rates, *self.quota, *self.shares, None, None))
+        quota: tuple[object, ...] = (None,) * 6
+        if (of := self.nearest) is not None:
+            quota = of.kind.value, _known(of.broker), of.entity.describe(), of.rate, of.limit, of.ratio
+        return ClientRow._make((*client, *self.rates, *quota, *self.shares, None, None))
 
 
 class StateOfWorker:
@@ -146,6 +149,7 @@ class StateOfWorker:
             "connections": self._connections,
             "brokers": self._brokers,
             "workers": self._workers,
+            "usage": self._usage,
         }
 
     async def page(self, resource: str, query: Query) -> Page:
@@ -249,30 +253,26 @@ class StateOfWorker:
         now = now_ms()
         accepts = matching(query, ClientNames)
         clients: dict[ClientNames, _Client] = {}
-        quotas: dict[int, NearestQuota] = {}
 
         def add() -> Iterator[None]:
             for key, meter in self._metering.clients:
                 names = ClientNames(key.listener, key.user, key.client_id)
                 if accepts(names):
-                    self._add(clients.setdefault(names, _Client()), key, meter, quotas, now)
+                    self._add(clients.setdefault(names, _Client()), key, meter, now)
                 yield
 
         await in_slices(add())
         return await in_slices(each.row(names) for names, each in clients.items())
 
-    def _add(self, client: _Client, key: MeterKey, meter: Meter, quotas: dict[int, NearestQuota], now: int) -> None:
+    def _add(self, client: _Client, key: MeterKey, meter: Meter, now: int) -> None:
         client.connections += meter.connections
         client.is_throttled = client.is_throttled or meter.is_muted(now)
         client.rates = _sums(client.rates, self._metering.rates(meter, now))
         client.shares = _highest(client.shares, meter.throttled_shares(now))
         account = self._metering.account(key)
-        for bound in () if account is None else account.counters:
-            quota = quotas.get(id(bound))
-            if quota is None:
-                quota = quotas[id(bound)] = _quota(bound, now)
-            if quota.ratio is not None and (client.quota.ratio is None or quota.ratio > client.quota.ratio):
-                client.quota = quota
+        nearest = None if account is None else account.nearest(now)
+        if nearest is not None and (client.nearest is None or (nearest.ratio or 0) > (client.nearest.ratio or 0)):
+            client.nearest = nearest
 
     async def _connections(self, _: Query) -> list[ConnectionRow]:
         now = now_ms()
@@ -288,7 +288,7 @@ class StateOfWorker:
         return ConnectionRow(
             session.peer,
             listener.name,
-            key.broker if key.broker >= 0 else None,
+            _known(key.broker),
             session.identity.user,
             key.client_id or None,
             _moment(session.connected_ms, now),
@@ -307,16 +307,18 @@ class StateOfWorker:
                 rows[node_id] = BrokerRow(node_id, *at, connections[node_id])
         return list(rows.values())
 
+    async def _usage(self, _: Query) -> list[UsageRow]:
+        return await in_slices(
+            UsageRow(names.user, names.client_id or None, names.listener, bytes_per_s, points)
+            for names, bytes_per_s, points in self._metering.history
+        )
+
     async def _workers(self, _: Query) -> list[WorkerRow]:
         return [WorkerRow(None, True, 0, sum(os.times()[:2]), sum(len(each.sessions) for each in self._listeners))]
 
 
-def _quota(bound: Bound, now: int) -> NearestQuota:
-    state = bound.usage(now)
-    if state is None or state.limit is None:
-        return _NO_QUOTA
-    broker = state.broker if state.broker >= 0 else None
-    return NearestQuota(state.kind.value, broker, state.entity.describe(), state.rate, state.limit, state.ratio)
+def _known(broker: int) -> int | None:
+    return broker if broker >= 0 else None
 
 
 def _sums(one: tuple[float, float], two: tuple[float, float]) -> tuple[float, float]:

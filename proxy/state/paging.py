@@ -12,11 +12,16 @@ from quotas.kinds import QuotaKind
 MOST: Final = 1000
 """The longest page."""
 MOST_OFFSET: Final = 1_000_000
-_DEFAULT: Final = 100
+MOST_TEXT: Final = 256
+DEFAULT: Final = 100
 
 
 class BadParameterError(ValueError):
     """A parameter is wrong; the text names it and what is allowed."""
+
+
+class NotFoundError(Exception):
+    """There is no such thing; the text says what is missing."""
 
 
 class Query(NamedTuple):
@@ -25,7 +30,7 @@ class Query(NamedTuple):
     sort: str
     """A field; "" leaves the order."""
     is_descending: bool = False
-    limit: int = _DEFAULT
+    limit: int = DEFAULT
     offset: int = 0
     filters: Mapping[str, str | int] = {}
     q: str = ""
@@ -40,9 +45,11 @@ class Query(NamedTuple):
 def parse(resource: Resource, parameters: Mapping[str, str]) -> Query:
     """Return the query in a request's parameters. Raises BadParameterError."""
     allowed = resource.parameters
-    for name in parameters:
+    for name, value in parameters.items():
         if name not in allowed:
             raise BadParameterError(f"{name[:64]!a} is not a parameter here; allowed: {', '.join(allowed) or 'none'}")
+        if len(value) > MOST_TEXT:
+            raise BadParameterError(f"{name}: is longer than {MOST_TEXT} characters")
     sort = parameters.get("sort", resource.sort)
     if (field := sort.removeprefix("-")) not in resource.sorts and resource.sorts:
         raise BadParameterError(f"sort: {sort[:64]!a} is not a field to sort by; allowed: {', '.join(resource.sorts)}")
@@ -53,14 +60,17 @@ def parse(resource: Resource, parameters: Mapping[str, str]) -> Query:
         raise BadParameterError(f"kind: {str(kind)[:64]!a} is no quota kind; allowed: {', '.join(QuotaKind)}")
     if parameters.get("all", "0") not in ("0", "1"):
         raise BadParameterError("all: allowed are 1 (all instances) and 0 (this one)")
-    return Query(
+    query = Query(
         field,
         sort.startswith("-"),
-        _number("limit", parameters, _DEFAULT, 1, MOST),
+        _number("limit", parameters, DEFAULT, 1, MOST),
         _number("offset", parameters, 0, 0, MOST_OFFSET),
         filters,
         parameters.get("q", "").casefold(),
     )
+    if parameters.get("all") == "1" and query.most > MOST:
+        raise BadParameterError(f"offset: with all=1, offset and limit are {MOST} together at most; use a filter")
+    return query
 
 
 def _number(name: str, parameters: Mapping[str, str], default: int, least: int, most: int) -> int:
@@ -75,7 +85,7 @@ def _number(name: str, parameters: Mapping[str, str], default: int, least: int, 
 def matching(query: Query, row: type) -> Callable[[Any], bool]:
     """Return whether a row is one that the query is for, as far as its fields tell.
 
-    An empty name stands for none. A throttled counter of all client-ids of a user, or of all users of a client-id, is
+    An empty name is none. A throttled counter of all client-ids of a user, or of all users of a client-id, is
     found by the names of a client, too.
     """
     fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]

@@ -34,6 +34,11 @@ class Resource:
         plain = (name for name, hint in self.fields.items() if set(get_args(hint) or (hint,)) <= _SORTED)
         return tuple(plain) if self.sort else ()
 
+    @property
+    def is_list(self) -> bool:
+        """Whether its answer has items."""
+        return self.only != ()
+
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The names of its parameters."""
@@ -50,8 +55,9 @@ RESOURCES: Final = {
     "connections": Resource("Open connections, and what they wait for", rows.ConnectionRow, "connected_at"),
     "brokers": Resource("Brokers, and who serves them", rows.BrokerRow, "node_id"),
     "quotas": Resource("Limits in force, and where they are defined", rows.QuotaRow, "rule"),
-    "changes": Resource("The last changes of quotas, the latest first", rows.ChangeRow),
+    "changes": Resource("The last changes of quotas", rows.ChangeRow, "-at"),
     "workers": Resource("Worker processes", rows.WorkerRow, "worker"),
+    "usage": Resource("The last hour of the busiest clients, a point a minute", rows.UsageRow, "-bytes_per_s"),
     "explain": Resource(
         "Which limits apply to a client, and why", rows.ExplainedRow, only=("user", "client_id", "peer")
     ),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from proxy.usage.history import Series
+
 
 class Moment(float):
     """Wall time in seconds; in JSON ISO 8601, in UTC."""
@@ -34,19 +36,8 @@ class ThrottledRow(NamedTuple):
     instance: str | None = None
 
 
-class NearestQuota(NamedTuple):
-    """The quota of a client that is nearest to its limit, or furthest above."""
-
-    kind: str | None = None
-    broker: int | None = None
-    rule: str | None = None
-    used: float | None = None
-    limit: float | None = None
-    ratio: float | None = None
-
-
 class ClientRow(NamedTuple):
-    """A client at one listener; ``kind`` to ``ratio`` as in ``NearestQuota``."""
+    """A client at one listener; ``kind`` to ``ratio`` are of the quota nearest to its limit, or furthest above."""
 
     listener: str
     user: str
@@ -91,6 +82,29 @@ class ConnectionRow(NamedTuple):
     instance: str | None = None
 
 
+class Point(NamedTuple):
+    """A minute of a client."""
+
+    at: Moment
+    bytes_in_per_s: float
+    bytes_out_per_s: float
+    ratio: float | None
+    throttled_share: float
+
+
+class UsageRow(NamedTuple):
+    """The last hour of a client at one listener; ``bytes_per_s``: the last minutes count most."""
+
+    user: str
+    client_id: str | None
+    listener: str
+    bytes_per_s: float
+    points: Series
+    """In JSON a list of ``Point``."""
+    worker: int | None = None
+    instance: str | None = None
+
+
 class BrokerRow(NamedTuple):
     """A broker, and who serves it."""
 
@@ -113,7 +127,7 @@ class QuotaRow(NamedTuple):
     user: str | None
     client_id: str | None
     kind: str
-    limit: float
+    limit: float | None
     scope: str
     mode: str
     proposed: float | None

@@ -6,7 +6,7 @@ while one of them holds it; its meter lives until its counts are in a usage reco
 
 from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
-from quotas.engine import Bound, Engine
+from quotas.engine import Bound, CounterState, Engine
 from quotas.exemptions import NOBODY, Exemptions
 from quotas.kinds import QuotaKind
 from quotas.names import shared_name
@@ -56,11 +56,18 @@ class Account:
                 break
         return found
 
-    @property
-    def counters(self) -> list[Bound]:
-        """The counters with a rule that it has been charged to lately; creates none."""
-        found = [bound for bounds in self._bounds.values() for bound in bounds]
-        return [bound for bound in found if bound.rule is not None and not bound.is_dropped]
+    def nearest(self, now_ms: int) -> CounterState | None:
+        """Return the state of the counter nearest to its limit, of those it was charged to lately; creates none."""
+        found: CounterState | None = None
+        highest = -1.0
+        for bounds in self._bounds.values():
+            for bound in bounds:
+                state = None if bound.is_dropped else bound.usage(now_ms)
+                ratio = None if state is None else state.ratio
+                if ratio is not None and ratio > highest:
+                    found = state
+                    highest = ratio
+        return found
 
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return the counters that have a limit in force."""

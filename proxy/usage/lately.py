@@ -1,4 +1,4 @@
-"""What clients did in the last minutes, sampled every ten seconds: bytes a second, and the share of time throttled."""
+"""Samples of clients, every ten seconds: bytes a second, and the share of time in which each was throttled."""
 
 from array import array
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 SAMPLE_MS: Final = 10_000
 MINUTES: Final = (1, 5, 15)
 _SAMPLES: Final = 90
-_IN_A_MINUTE: Final = 6
+IN_A_MINUTE: Final = 6
 
 Shares = tuple[float, float, float]
 """The shares of the last 1, 5 and 15 minutes in which a client was throttled."""
@@ -20,7 +20,7 @@ NO_SHARES: Final[Shares] = (0.0, 0.0, 0.0)
 class Lately:
     """The samples of one meter."""
 
-    __slots__ = ("_at", "_muted_ms", "bytes_in", "bytes_out", "in_per_s", "out_per_s")
+    __slots__ = ("_at", "_minute_in", "_minute_out", "_muted_ms", "bytes_in", "bytes_out", "in_per_s", "out_per_s")
 
     def __init__(self) -> None:
         self.bytes_in = self.bytes_out = 0
@@ -30,6 +30,14 @@ class Lately:
         self._muted_ms: array[int] | None = None
         """A ring, from the first throttle on."""
         self._at = 0
+        self._minute_in = self._minute_out = 0
+        """Totals at the last ``take_minute``."""
+
+    def take_minute(self) -> tuple[int, int, int]:
+        """Return the bytes in and out since the last call, and the time throttled in the last minute."""
+        bytes_in, bytes_out = self.bytes_in - self._minute_in, self.bytes_out - self._minute_out
+        self._minute_in, self._minute_out = self.bytes_in, self.bytes_out
+        return bytes_in, bytes_out, self.muted_ms(1)
 
     def sample(self, bytes_in: int, bytes_out: int, elapsed_s: float) -> None:
         """Take a sample of totals."""
@@ -52,7 +60,7 @@ class Lately:
         """Return the time throttled in the samples of the last minutes."""
         if self._muted_ms is None:
             return 0
-        first = self._at - minutes * _IN_A_MINUTE + 1  # negative: from the end of the ring
+        first = self._at - minutes * IN_A_MINUTE + 1  # negative: from the end of the ring
         return sum(self._muted_ms[at] for at in range(first, self._at + 1))
 
 

@@ -1,18 +1,19 @@
 """The meters of a worker: raised by its listeners, read by usage records and metrics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from config.usage import Usage
-from proxy.runtime.clock import monotonic_s, now_ms
+from proxy.runtime.clock import monotonic_s, now_ms, wall_s
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
 from proxy.usage.accounts import Account, Accounts
 from proxy.usage.addresses import Addresses
-from proxy.usage.lately import SAMPLE_MS, sample
+from proxy.usage.history import History, Minute
+from proxy.usage.lately import IN_A_MINUTE, SAMPLE_MS, sample
 from proxy.usage.load import Loads
-from proxy.usage.meter import ClientState, Meter, MeterKey
+from proxy.usage.meter import ClientNames, ClientState, Meter, MeterKey
 from proxy.usage.meters import Meters, Totals
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
@@ -36,6 +37,9 @@ class Metering:
         self._loads = Loads()
         self.load: Mapping[int, float] = self._loads.of_brokers
         self._sampled_ms = now_ms()
+        self._samples = 0
+        self.history = History()
+        """The last hour of the busiest clients."""
         self._listeners: list[tuple[str, Accounts]] = []
         self.addresses = Addresses(usage.max_addresses) if usage is not None else None
         """Connections by address; None without usage records."""
@@ -92,6 +96,38 @@ class Metering:
         now = now_ms()
         elapsed_ms, self._sampled_ms = now - self._sampled_ms, now
         await in_slices(sample((meter for _, meter in self._meters.items()), elapsed_ms, now))
+        self._samples += 1
+        if self._samples % IN_A_MINUTE == 0:
+            await self._note_minute(now)
+
+    async def _note_minute(self, now: int) -> None:
+        minutes: dict[ClientNames, Minute] = {}
+        await in_slices(self._minutes(minutes))
+        kept = await asyncio.to_thread(self.history.choose, minutes)
+        await in_slices(self._ratios(minutes, kept, now))
+        self.history.note(kept, minutes, wall_s() - 60)
+
+    def _minutes(self, minutes: dict[ClientNames, Minute]) -> Iterator[None]:
+        """Add up the last minute of each client that did anything."""
+        for key, meter in self._meters.items():
+            bytes_in, bytes_out, throttled_ms = (0, 0, 0) if meter.lately is None else meter.lately.take_minute()
+            if bytes_in or bytes_out or throttled_ms:
+                minute = minutes.setdefault(ClientNames(key.listener, key.user, key.client_id), Minute())
+                minute.bytes_in += bytes_in
+                minute.bytes_out += bytes_out
+                minute.throttled_ms = max(minute.throttled_ms, throttled_ms)
+            yield
+
+    def _ratios(self, minutes: dict[ClientNames, Minute], kept: set[ClientNames], now: int) -> Iterator[None]:
+        """Note how near the clients to keep are to a limit."""
+        for key in self._meters:
+            names = ClientNames(key.listener, key.user, key.client_id)
+            account = self.account(key) if names in kept else None
+            state = None if account is None else account.nearest(now)
+            if state is not None:
+                minute = minutes.setdefault(names, Minute())
+                minute.ratio = max(minute.ratio or 0.0, state.ratio or 0.0)
+            yield
 
     async def _sweep(self) -> None:
         await in_slices(self._meters.sweep(now_ms()))

@@ -58,13 +58,13 @@ def test_no_field_is_sorted_by_that_has_no_order() -> None:
 
 
 def test_parameters() -> None:
-    said = {"limit": str(MOST), "offset": "7", "sort": "-used", "user": "a", "broker": "3", "q": "ÄB", "all": "1"}
+    said = {"limit": str(MOST), "offset": "7", "sort": "-used", "user": "a", "broker": "3", "q": "ÄB", "all": "0"}
     wanted = Query("used", is_descending=True, limit=MOST, offset=7, filters={"user": "a", "broker": 3}, q="äb")
     assert parse(RESOURCES["throttled"], said) == wanted
     assert parse(RESOURCES["throttled"], {}) == Query("owed_ms", is_descending=True)
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "+1", "-1", "1.0", "1_0", "\u0661", "0x1", "10000000", "9" * 9999])
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "+1", "-1", "1.0", "1_0", "\u0661", "0x1", "10000000", "9" * 250])
 def test_a_number_that_is_none(text: str) -> None:
     with pytest.raises(BadParameterError, match=r"^offset: .* is not a whole number from 0 to 1000000$") as failed:
         parse(RESOURCES["clients"], {"offset": text})

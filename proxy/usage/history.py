@@ -1,0 +1,98 @@
+"""The last hour of the busiest clients, a point a minute."""
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from heapq import nlargest
+from math import nan
+from typing import Final, NamedTuple
+
+from proxy.usage.meter import ClientNames
+
+POINTS: Final = 60
+MOST: Final = 1000
+"""Clients with a history: the throttled ones, then those with the most bytes."""
+_FADES: Final = 0.9
+
+
+class Minute:
+    """A minute of one client."""
+
+    __slots__ = ("bytes_in", "bytes_out", "ratio", "throttled_ms")
+
+    def __init__(self) -> None:
+        self.bytes_in = self.bytes_out = self.throttled_ms = 0
+        self.ratio: float | None = None
+
+
+class Series(NamedTuple):
+    """Points as columns, the oldest first. ``ratio``: NaN is none."""
+
+    at_s: list[float]
+    """Wall time at the begin of each minute."""
+    bytes_in_per_s: "array[float]"
+    bytes_out_per_s: "array[float]"
+    ratio: "array[float]"
+    throttled_share: "array[float]"
+
+
+class _Track:
+    """The points of a client: four rings."""
+
+    __slots__ = ("first", "rings", "weight")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        """The number of its first minute."""
+        self.rings = tuple(array("f", bytes(4 * POINTS)) for _ in range(4))
+        self.weight = 0.0
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return any(self.rings[3]), self.weight
+
+    def note(self, at: int, minute: Minute) -> None:
+        rates = minute.bytes_in / 60, minute.bytes_out / 60
+        ratio = nan if minute.ratio is None else minute.ratio
+        for ring, value in zip(self.rings, (*rates, ratio, min(minute.throttled_ms / 60_000, 1.0)), strict=True):
+            ring[at] = value
+        self.weight = self.weight * _FADES + sum(rates)
+
+
+class History:
+    """Points of up to ``most`` clients."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._tracks: dict[ClientNames, _Track] = {}
+        self._at_s = [0.0] * POINTS
+        self._minutes = 0
+
+    def choose(self, minutes: Mapping[ClientNames, Minute]) -> set[ClientNames]:
+        """Return the clients to keep, given what each did in the last minute; changes nothing, for a thread."""
+        idle = Minute()
+
+        def rank(names: ClientNames) -> tuple[bool, float]:
+            minute, track = minutes.get(names, idle), self._tracks.get(names)
+            was_throttled, weight = (False, 0.0) if track is None else track.rank
+            rate = (minute.bytes_in + minute.bytes_out) / 60
+            return was_throttled or minute.throttled_ms > 0, weight * _FADES + rate
+
+        found = nlargest(self._most, {**minutes, **self._tracks}, rank)
+        return {names for names in found if names in minutes or self._tracks[names].weight >= 1}
+
+    def note(self, kept: Collection[ClientNames], minutes: Mapping[ClientNames, Minute], at_s: float) -> None:
+        """Add a point, for the minute from wall time ``at_s`` on, to each client to keep, and forget the others."""
+        at, idle = self._minutes % POINTS, Minute()
+        self._at_s[at] = at_s
+        self._tracks = {names: self._tracks.get(names) or _Track(self._minutes) for names in kept}
+        for names, track in self._tracks.items():
+            track.note(at, minutes.get(names, idle))
+        self._minutes += 1
+
+    def __iter__(self) -> Iterator[tuple[ClientNames, float, Series]]:
+        """Yield each client with its bytes a second, where the last minutes count most, and its points."""
+        for names, track in list(self._tracks.items()):
+            first = max(track.first, self._minutes - POINTS)
+            slots = [minute % POINTS for minute in range(first, self._minutes)]
+            rings = (array("f", [ring[at] for at in slots]) for ring in track.rings)
+            yield names, track.weight * (1 - _FADES), Series([self._at_s[at] for at in slots], *rings)
