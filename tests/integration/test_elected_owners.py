@@ -102,6 +102,16 @@ def owned(instance: SluiceProcess) -> dict[str, str]:
     return {node_id: each["instance"] for node_id, each in said(instance)["owners"].items()}
 
 
+def owners_by_all(instance: SluiceProcess) -> dict[str, dict[int, str]]:
+    """Return the owners of brokers as each instance has them, asked at one."""
+    answer = json.loads(instance.get("/api/v1/brokers?all=1")[1])
+    assert {each["error"] for each in answer.get("instances", [])} == {None}, answer
+    found: dict[str, dict[int, str]] = {each["instance"]: {} for each in answer["instances"]}
+    for each in answer["items"]:
+        found[each["instance"]][each["node_id"]] = each["owner"]
+    return found
+
+
 @pytest.fixture
 def instances(group_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Instances]:
     with ExitStack() as stack:
@@ -121,6 +131,7 @@ def test_instances_join_leave_and_move_as_little_as_they_can(instances: Instance
     instances.until_agreed(*NAMES)
     after = instances.owners()
     assert len(changed(before, after)) == 1
+    assert owners_by_all(instances.running["edge-1"]) == dict.fromkeys(NAMES, after)
     metrics = instances.running["edge-3"].metrics()
     assert metrics.value("sluice_owned_brokers") == 1
     assert metrics.value("sluice_owners_moves_total", direction="gained") == 1

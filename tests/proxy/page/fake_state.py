@@ -72,7 +72,8 @@ def usage(user: str, client_id: str = "app") -> dict[str, Any]:
         }
         for minute in range(60)
     ]
-    return {"user": user, "client_id": client_id, "listener": "PLAIN", "instance": None, "points": points}
+    of = {"user": user, "client_id": client_id, "listener": "PLAIN", "worker": None, "instance": None}
+    return {**of, "bytes_per_s": 600_000.0, "points": points}
 
 
 class FakeState:
