@@ -41,6 +41,7 @@ def run(seconds: int, *, keep: bool) -> int:
             if keep:
                 click.echo(f"All goes on until Ctrl-C. Change {proxy.folder}/quotas.yaml, or ask who is throttled now:")
                 click.echo(f"  sluice throttled --admin {proxy.admin_url}    (also sluice clients, sluice top)")
+                click.echo(f"  {proxy.admin_url}/ shows it in a browser")
                 signal.pause()
     except DemoError as error:
         click.echo(error, err=True)

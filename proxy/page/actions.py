@@ -96,6 +96,8 @@ class Actions:
 
     async def _limits(self, request: web.BaseRequest) -> web.Response:
         if request.method != "POST":
+            if (why := self._access.hosts.why_not(request.host)) is not None:
+                return web.Response(status=403, text=f"{why}\n")
             return _json({"limits": temporary(self._controls.temporary)})
         return await self._access.change(request, "limit", self._limit)
 

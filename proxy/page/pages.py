@@ -16,12 +16,12 @@ from proxy.page.actions import Actions, Controls, temporary
 from proxy.page.recent import RecentAnswers
 from proxy.page.stream import Streams
 from proxy.runtime.clock import wall_s
-from proxy.state.resources import RESOURCES
 from quotas.kinds import QuotaKind, Whose
 
 _MOST_THROTTLED: Final = 50
 _TOP: Final = 20
 _FOUND: Final = 100
+_MOST_HISTORIES: Final = 200
 _MOST_CONNECTIONS: Final = 100
 _MOST_BROKERS: Final = 200
 _MOST_CHANGES: Final = 50
@@ -136,8 +136,6 @@ class Pages:
 
     async def _ask(self, resource: str, **parameters: object) -> _Data:
         """Return an answer of the state; parameters that are None are left out."""
-        if resource not in RESOURCES:
-            return {"items": []}
         said = {name: str(value) for name, value in parameters.items() if value is not None}
         keep_s = _KEEP_HISTORY_S if resource == "usage" else _KEEP_S
         made: _Data = await self._recent.get((resource, *said.items()), keep_s, lambda: self._state(resource, said))
@@ -151,7 +149,7 @@ class Pages:
             ask("clients", limit=most, offset=offset, sort=asked.get("sort"), q=q, all=all_),
             ask("brokers", limit=_MOST_BROKERS, all=all_),
             ask("workers", all=all_),
-            ask("usage", all=all_),
+            ask("usage", limit=_MOST_HISTORIES, all=all_),
             _nothing() if q is None else ask("connections", limit=_TOP, q=q, all=all_),
         )
         points = {_whose(each): each["points"] for each in usage["items"]}
@@ -216,7 +214,7 @@ async def _static(name: str, content_type: str, _: web.BaseRequest) -> web.Strea
 
 
 def _whose(item: Mapping[str, Any]) -> tuple[object, ...]:
-    return tuple(item.get(name) for name in ("instance", "listener", "user", "client_id"))
+    return tuple(item.get(name) for name in ("instance", "worker", "listener", "user", "client_id"))
 
 
 def _plot(points: Sequence[Mapping[str, Any]]) -> Markup:

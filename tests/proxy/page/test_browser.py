@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 CLIENT = "/client?user=greedy&client_id=app"
-PAGES = ("/", "/?q=greedy", CLIENT, "/quotas", "/login")
+PAGES = ("/?all=1", "/?q=greedy", CLIENT, "/quotas", "/login")
 TEXT = "document.body.innerText"
 IS_LIVE = "document.getElementById('state').textContent === 'live'"
 
@@ -126,7 +126,11 @@ def test_the_keyboard_reaches_everything() -> None:
     look(see)
 
 
-SIZES = ((360, False), (360, True), (700, False), (1000, True), (1001, False), (1205, False), (1600, False))
+STICKS_OUT = (
+    "[...document.querySelectorAll('section *')].filter(each => each.getBoundingClientRect().right >"
+    " each.closest('section').getBoundingClientRect().right && !each.closest('thead')).map(each => each.outerHTML)"
+)
+SIZES = ((360, False), (360, True), (700, False), (1100, True), (1101, False), (1205, False), (1600, False))
 
 
 @pytest.mark.parametrize("where", PAGES)
@@ -134,10 +138,13 @@ def test_it_fits_and_axe_finds_nothing(where: str, tmp_path: Path) -> None:
     (token := tmp_path / "token").write_text(TOKEN)
 
     async def see(served: Served, page: browser.Page) -> None:
+        served.state.instance["instance"] = "sluice-0"
+        served.state.instances = [{"instance": "sluice-1", "error": "timed out"}]
         for width, dark in SIZES:
             await page.open(served.url + where, width=width, dark=dark)
             wide = await page.evaluate("document.documentElement.scrollWidth")
             paper = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert await page.evaluate(STICKS_OUT) == []
             assert (wide <= width, paper == "rgb(18, 21, 24)", await page.violations()) == (True, dark, []), width
 
     look(see, where, token)

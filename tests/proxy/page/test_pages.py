@@ -80,7 +80,7 @@ async def test_an_instance_that_does_not_answer_is_named() -> None:
     assert "Nothing from instance sluice-0" not in text
 
 
-@pytest.mark.parametrize("path", [*PATHS[:3], "/events?page=overview"])
+@pytest.mark.parametrize("path", [*PATHS[:3], "/limits", "/events?page=overview"])
 async def test_a_foreign_name_is_refused(path: str) -> None:
     async with serving() as (_, client_), client_.get(path, headers={"Host": "evil.example"}) as answer:
         assert answer.status == 403
