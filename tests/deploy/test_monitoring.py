@@ -107,3 +107,15 @@ def test_every_recording_rule_is_for_the_dashboard() -> None:
     shown = (DEPLOY / "grafana" / "sluice.json").read_text()
     needed = shown + str(RECORDED.values())
     assert [name for name in RECORDED if name not in needed] == []
+
+
+def test_the_objects_for_the_operator_have_the_same_rules() -> None:
+    [script] = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        ["sh", "-c", script.replace("kubectl apply -f -", "cat")], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+    assert {each["kind"] for each in objects} == {"PrometheusRule"}
+    assert {each["metadata"]["name"]: each["spec"] for each in objects} == {
+        f"sluice-{name}": yaml.safe_load((DEPLOY / f"{name}.yml").read_text()) for name in ("alerts", "recording-rules")
+    }

@@ -86,6 +86,7 @@ class Prometheus:
     """The server, with the rules and the scrape configuration of deploy/, but every second."""
 
     def __init__(self, sluice: SluiceProcess, folder: Path) -> None:
+        self.sluice = sluice
         self.address = f"{LOOPBACK}:{free_port()}"
         text = (DEPLOY / "prometheus.yml").read_text().replace("127.0.0.1:9404", str(sluice.admin))
         (folder / "prometheus.yml").write_text(text.replace("15s", "1s"))
@@ -179,3 +180,9 @@ def test_all_rules_are_evaluated_and_no_alert_fires_while_all_is_well(prometheus
     assert len(found) == len(rules("alerts.yml")) + len(rules("recording-rules.yml"))
     assert [(rule["name"], rule.get("lastError")) for rule in found if rule["health"] != "ok"] == []
     assert prometheus.query('ALERTS{alertstate="firing"}') == []
+
+
+def test_every_path_of_the_page_of_alerts_is_one_of_the_admin_port(prometheus: Prometheus) -> None:
+    paths = set(re.findall(r"http://ADMIN(/[\w/]+)", (ROOT / "docs" / "alerts.md").read_text()))
+    assert {"/readyz", "/owners"} <= paths
+    assert {path: prometheus.sluice.get(path)[0] for path in paths} == dict.fromkeys(paths, 200)
