@@ -183,8 +183,8 @@ class Admin(Section):
     )
     hosts: tuple[Host, ...] = Field(
         (),
-        description="Values of the Host header accepted for the page and for changes, besides IP addresses, "
-        "`localhost` and the machine's own name.",
+        description="Values of the Host header accepted for the page, the state API and changes, besides IP "
+        "addresses, `localhost` and the machine's own name.",
     )
 
 

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import add
 from typing import Final
 
 from proxy.edge.connection_gate import ConnectionGate
@@ -31,7 +32,6 @@ from proxy.state.rows import (
     WaitsFor,
     WorkerRow,
 )
-from proxy.usage.lately import Shares
 from proxy.usage.meter import ClientNames, Meter, MeterKey
 from proxy.usage.metering import Metering
 from quotas.connections import KIND as CONNECTIONS
@@ -43,7 +43,7 @@ _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
 
-class _Held:
+class _ThrottledCounter:
     """A counter that holds clients now, or in shadow would."""
 
     __slots__ = ("bound", "is_shadow_limit", "listeners", "mode", "others", "peers", "share", "until_ms", "waiting")
@@ -108,10 +108,10 @@ class _Client:
     def __init__(self) -> None:
         self.connections = 0
         self.is_throttled = False
-        self.rates = (0.0, 0.0)
-        self.shares = (0.0, 0.0, 0.0)
+        self.rates: tuple[float, ...] = (0.0, 0.0)
+        self.shares: tuple[float, ...] = (0.0, 0.0, 0.0)
         self.nearest: CounterState | None = None
-        """Of all its counters the one nearest to its limit."""
+        """The state of its counter nearest to the limit."""
 
     def row(self, names: ClientNames) -> ClientRow:
         client = names.listener, names.user, names.client_id or None, self.connections, self.is_throttled
@@ -174,26 +174,26 @@ class StateOfWorker:
         now = now_ms()
         held = {(id(each.bound), False): each for each in await in_slices(self._in_debt(now)) if each is not None}
         for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now):
-            each = _Held(bound, until_ms, "shadow", waiting, is_shadow_limit=is_shadow_limit)
+            each = _ThrottledCounter(bound, until_ms, "shadow", waiting, is_shadow_limit=is_shadow_limit)
             held[id(bound), is_shadow_limit] = each
-        by_names: dict[tuple[str, str, int], list[_Held]] = {}
+        by_names: dict[tuple[str, str, int], list[_ThrottledCounter]] = {}
         for each in held.values():
             by_names.setdefault((each.bound.user, each.bound.client_id, each.bound.broker), []).append(each)
         await in_slices(self._note(held, by_names, *each, now) for each in self._sessions())
         rows = await in_slices(chain((each.row(now) for each in held.values()), self._addresses(now)))
         return [each for each in rows if each is not None]
 
-    def _in_debt(self, now: int) -> Iterator[_Held | None]:
+    def _in_debt(self, now: int) -> Iterator[_ThrottledCounter | None]:
         for bound in self._engine.in_debt(now) if self._throttling.enforces else ():
             if bound is None:
                 yield None
             else:
-                yield _Held(bound, now + bound.owed_ms(now), "enforce", len(bound.queue or ()))
+                yield _ThrottledCounter(bound, now + bound.owed_ms(now), "enforce", len(bound.queue or ()))
 
     @staticmethod
     def _note(
-        held: dict[tuple[int, bool], _Held],
-        by_names: Mapping[tuple[str, str, int], Sequence[_Held]],
+        held: dict[tuple[int, bool], _ThrottledCounter],
+        by_names: Mapping[tuple[str, str, int], Sequence[_ThrottledCounter]],
         listener: Listener,
         session: Session,
         now: int,
@@ -203,7 +203,7 @@ class StateOfWorker:
         holder = session.holder(now)
         if holder is not None:
             bound, until_ms = holder
-            each = held.get((id(bound), False)) or _Held(bound, now, "enforce", len(bound.queue or ()))
+            each = held.get((id(bound), False)) or _ThrottledCounter(bound, now, "enforce", len(bound.queue or ()))
             held[id(bound), False] = each
             each.until_ms = max(each.until_ms, until_ms)
             each.peers.append(session.peer)
@@ -228,24 +228,12 @@ class StateOfWorker:
                 yield None
                 continue
             until_ms = max(waiting, default=now)
-            yield ThrottledRow(
-                kind=CONNECTIONS.value,
-                user=None,
-                client_id=None,
-                broker=each.broker,
-                listener=None,
-                rule=each.entity.describe(),
-                limit=each.limit,
-                used=each.rate,
-                ratio=each.rate / each.limit if each.limit else None,
-                wanted=each.rate + len(waiting),  # each is held for up to a second
-                owed_ms=max(until_ms - now, 0),
-                waiting=len(waiting),
-                until=_moment(until_ms, now),
-                peers=(each.ip,),
-                more_peers=0,
-                mode="enforce" if self._throttling.enforces else "shadow",
-            )
+            mode = "enforce" if self._throttling.enforces else "shadow"
+            ratio = each.rate / each.limit if each.limit else None
+            wanted = each.rate + len(waiting)  # each is held for up to a second
+            quota = each.broker, None, each.entity.describe(), each.limit, each.rate, ratio, wanted
+            held = max(until_ms - now, 0), len(waiting), _moment(until_ms, now), (each.ip,), 0
+            yield ThrottledRow(CONNECTIONS.value, None, None, *quota, *held, mode)
 
     # ------------------------------------------------------------------------------------------------- the others
 
@@ -254,21 +242,21 @@ class StateOfWorker:
         accepts = matching(query, ClientNames)
         clients: dict[ClientNames, _Client] = {}
 
-        def add() -> Iterator[None]:
+        def add_all() -> Iterator[None]:
             for key, meter in self._metering.clients:
                 names = ClientNames(key.listener, key.user, key.client_id)
                 if accepts(names):
                     self._add(clients.setdefault(names, _Client()), key, meter, now)
                 yield
 
-        await in_slices(add())
+        await in_slices(add_all())
         return await in_slices(each.row(names) for names, each in clients.items())
 
     def _add(self, client: _Client, key: MeterKey, meter: Meter, now: int) -> None:
         client.connections += meter.connections
         client.is_throttled = client.is_throttled or meter.is_muted(now)
-        client.rates = _sums(client.rates, self._metering.rates(meter, now))
-        client.shares = _highest(client.shares, meter.throttled_shares(now))
+        client.rates = tuple(map(add, client.rates, self._metering.rates(meter, now)))
+        client.shares = tuple(map(max, client.shares, meter.throttled_shares(now)))
         account = self._metering.account(key)
         nearest = None if account is None else account.nearest(now)
         if nearest is not None and (client.nearest is None or (nearest.ratio or 0) > (client.nearest.ratio or 0)):
@@ -319,14 +307,6 @@ class StateOfWorker:
 
 def _known(broker: int) -> int | None:
     return broker if broker >= 0 else None
-
-
-def _sums(one: tuple[float, float], two: tuple[float, float]) -> tuple[float, float]:
-    return one[0] + two[0], one[1] + two[1]
-
-
-def _highest(one: Shares, two: Shares) -> Shares:
-    return max(one[0], two[0]), max(one[1], two[1]), max(one[2], two[2])
 
 
 def _moment(at_ms: int, now: int) -> Moment:

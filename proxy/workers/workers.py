@@ -30,6 +30,7 @@ from quotas.policy import Policy, PolicyChange
 from quotas.shares import Demand
 
 _LOOK_EVERY_S: Final = 1.0
+_EVERYTHING: Final = 1_000_000
 
 
 class Workers:
@@ -184,7 +185,9 @@ class Workers:
 
     async def state(self, resource: str, query: Query) -> Page:
         """Return the rows of a page of the state API; each has its worker."""
-        pages: dict[int, Page] = await self._all("state", resource, query)
+        is_of_few = resource in ("brokers", "workers")  # put together here, before they are cut
+        asked = query._replace(offset=0, limit=_EVERYTHING) if is_of_few else query
+        pages: dict[int, Page] = await self._all("state", resource, asked)
         rows = [row._replace(worker=number) for number, page in pages.items() for row in page.rows]
         if resource == "brokers":
             rows = self._brokers(rows)

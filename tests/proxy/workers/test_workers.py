@@ -138,6 +138,7 @@ async def test_the_state_of_all_workers_is_one_list(tmp_path: Path) -> None:
             assert [each["worker"] for each in await items("connections?limit=1&offset=2")] == [pair.owners[2]]
             brokers = [(each["node_id"], each["worker"], each["connections"]) for each in await items("brokers")]
             assert brokers == [(1, pair.owners[1], 1), (2, pair.owners[2], 2)]
+            assert [each["node_id"] for each in await items("brokers?limit=1&offset=1&sort=-connections")] == [1]
             workers = await items("workers")
             assert [(each["worker"], each["is_up"], each["restarts"]) for each in workers] == [
                 (0, True, 0),
