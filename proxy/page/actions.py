@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import structlog
 from aiohttp import web
@@ -88,8 +88,8 @@ class Actions:
         if request.method != "POST" or "text/html" not in request.headers.get("Accept", ""):
             return answer
         if answer.status == 200:
-            came_from = urlsplit(request.headers.get("Referer", ""))
-            return _see("/" + came_from.path.lstrip("/") + (f"?{came_from.query}" if came_from.query else ""))
+            came_from = request.headers.get("Referer", "").partition("://")[2].partition("/")[2]
+            return _see("/" + came_from.lstrip("/\\"))
         return await self._message(request, answer.status, answer.text or "")
 
     # ------------------------------------------------------------------------------------------------ what is changed

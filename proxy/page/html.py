@@ -9,6 +9,7 @@ import jinja2
 from aiohttp import web
 
 from proxy.page import draw, words
+from proxy.runtime.names import shown
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -39,7 +40,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        plain=words.plain,
+        plain=shown,
         short=words.short,
         kind=words.kind,
         rate=words.rate,

@@ -160,7 +160,7 @@ class Pages:
             "throttled": throttled,
             "clients": clients,
             "connections": connections,
-            "brokers": brokers,
+            "brokers": _by_owners(brokers) if all_ else brokers,
             "workers": workers,
             "points_of": lambda client: points.get(_whose(client)),
             "by": partial(_sorted_by, asked),
@@ -199,6 +199,15 @@ class Pages:
             "quotas": quotas,
             "changes": changes,
         }
+
+
+def _by_owners(brokers: _Data) -> _Data:
+    """Return one row for each broker, of the answers of all instances: that of its owner."""
+    rows: dict[int, _Data] = {}
+    for each in brokers["items"]:
+        if each["node_id"] not in rows or each["instance"] == each["owner"]:
+            rows[each["node_id"]] = each
+    return {"total": len(rows), "items": list(rows.values())}
 
 
 async def _nothing() -> _Data:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from math import isinf
 from typing import Final
 
+from proxy.runtime.names import shown
 from quotas.kinds import BYTES, PERCENT, QuotaKind
 
 UNKNOWN: Final = "–"  # noqa: RUF001  a dash
@@ -12,17 +13,10 @@ _MOST_OF_A_NAME: Final = 44
 _KINDS: Final = {kind.value: kind.row for kind in QuotaKind}
 
 
-def plain(text: str) -> str:
-    """Escape invisible characters, lone surrogates, and those that turn the reading direction."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def short(text: str) -> str:
     """Return a name without its middle, if it is long."""
-    shown, half = plain(text), _MOST_OF_A_NAME // 2
-    return shown if len(shown) <= _MOST_OF_A_NAME else f"{shown[:half]}…{shown[-half:]}"
+    text, half = shown(text), _MOST_OF_A_NAME // 2
+    return text if len(text) <= _MOST_OF_A_NAME else f"{text[:half]}…{text[-half:]}"
 
 
 def kind(name: str | None) -> str:

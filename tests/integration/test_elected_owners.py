@@ -132,6 +132,9 @@ def test_instances_join_leave_and_move_as_little_as_they_can(instances: Instance
     after = instances.owners()
     assert len(changed(before, after)) == 1
     assert owners_by_all(instances.running["edge-1"]) == dict.fromkeys(NAMES, after)
+    status, page = instances.running["edge-1"].get("/?all=1")
+    assert (status, "Nothing from instance" in page) == (200, False)
+    assert all(f"<bdi>{name}</bdi>" in page for name in NAMES)
     metrics = instances.running["edge-3"].metrics()
     assert metrics.value("sluice_owned_brokers") == 1
     assert metrics.value("sluice_owners_moves_total", direction="gained") == 1

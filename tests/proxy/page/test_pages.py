@@ -80,6 +80,18 @@ async def test_an_instance_that_does_not_answer_is_named() -> None:
     assert "Nothing from instance sluice-0" not in text
 
 
+async def test_of_all_instances_the_owner_tells_of_a_broker() -> None:
+    async with serving() as (served, client_):
+        [known, _] = served.state.items["brokers"]
+        served.state.items["brokers"] = [
+            {**known, "node_id": node_id, "owner": "one", "instance": instance, "connections": connections}
+            for instance, node_id, connections in (("two", 1, 777), ("one", 1, 888), ("one", 2, 888), ("two", 2, 777))
+        ]
+        async with client_.get("/?all=1") as answer:
+            text = await answer.text()
+    assert (text.count(">888<"), text.count(">777<")) == (2, 0)
+
+
 @pytest.mark.parametrize("path", [*PATHS[:3], "/limits", "/events?page=overview"])
 async def test_a_foreign_name_is_refused(path: str) -> None:
     async with serving() as (_, client_), client_.get(path, headers={"Host": "evil.example"}) as answer:
