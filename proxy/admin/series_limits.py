@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from proxy.usage.latencies import BOUNDS_MS
 
-_FIXED: Final = 1200
+_FIXED: Final = 2000
 """All other series: of the program, its listeners, APIs and errors, and those of ``other``."""
 _PER_COUNTER: Final = 10
 """Limit, limit in shadow, usage, ratio, tokens, two for throttles, two for those in shadow, charges."""

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from protocol.errors import Cause
+from proxy.cli import cli
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
@@ -69,6 +70,12 @@ def test_each_alert_has_its_section_and_each_section_its_alert() -> None:
         assert rule["annotations"]["runbook"] == f"docs/alerts.md#{name.lower()}"
         assert rule["annotations"]["summary"]
         assert rule["labels"]["severity"] in ("warning", "critical")
+
+
+def test_the_commands_of_the_page_are_commands_of_the_program() -> None:
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    named = set(re.findall(r"`sluice ([a-z]+) ", page))
+    assert {"check", "doctor"} <= named <= cli.commands.keys()
 
 
 def test_strangers_and_refused_addresses_do_not_page() -> None:

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.settings import Dialect
+from protocol.error_codes import ERROR_NAMES
 from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.metrics import Renderer
@@ -59,7 +61,8 @@ def snapshot(entities: int, brokers: int, addresses: int, apis: int = len(APIS))
         ],
         latencies=latencies,
         proxy_latencies=latencies,
-        response_errors=dict.fromkeys(product((19, 36, 37), range(30)), 1),
+        response_errors=dict.fromkeys(product((10, 17, 18, 19, 20, 36, 37), ERROR_NAMES), 1),
+        internal_errors={f"place {number}": 1 for number in range(50)},
         sessions=dict.fromkeys(LISTENERS, 1),
         connections=dict.fromkeys(product(LISTENERS, map(str, range(12))), 1),
         accept_rates=[AcceptRate("", 1.0, 2.0), *(AcceptRate(listener, 1.0, 2.0) for listener in LISTENERS)],
@@ -127,3 +130,15 @@ def test_no_counter_decreases_as_clients_and_brokers_come() -> None:
         before = after
     assert any("'sum'" in key for key in before)
     assert any("'other'" in key for key in before)
+
+
+def test_the_page_of_metrics_has_the_numbers() -> None:
+    page = " ".join((Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8").split())
+    limits = divide(20_000)
+    for said in (
+        f"more than {limits.counters} series of an entity",
+        f"more than {limits.latencies} pairs",
+        f"{limits.clients} clients have series",
+        f"address and broker beyond {limits.addresses}",
+    ):
+        assert said in page
