@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -68,8 +69,8 @@ class QuotasInForce:
         """The quotas last read from the store, in force or not; their fallback until the store is ``known``."""
         self.policy = Policy()
         """The quotas in force."""
-        self.loaded: Loaded | None = None
-        """As last read from the store: it knows where each quota is defined."""
+        self._loaded = Loaded(Policy(), "", "")
+        """As last read from the store."""
         self.loaded_at_s = 0.0
         """Wall time of the last successful load; 0.0 before the first."""
         self.loads: Counter[str] = Counter()
@@ -176,6 +177,12 @@ class QuotasInForce:
         async with self._in_use:
             await asyncio.to_thread(self._store.close)
 
+    def where(self, entity: Entity, kind: QuotaKind) -> str | None:
+        """Return where a limit in force is defined: its store, and the place in it; None: it cannot be told."""
+        if (limit := self.temporary.limits.get((entity, kind))) is not None:
+            return f"temporary, until {datetime.fromtimestamp(limit.until_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return self._loaded.where(entity, kind) or None if entity in self._loaded.places else None
+
     def staleness_s(self) -> float:
         """Return for how long the quotas in force may have differed from the store; 0 if it could be read."""
         return self._store.staleness_ms(now_ms()) / 1000
@@ -204,7 +211,7 @@ class QuotasInForce:
             raise
         known, old = self.configured, self.policy
         change = await self._take(loaded.policy)
-        self.loaded = loaded
+        self._loaded = loaded
         self.stand_in = ""
         self.known = True
         self.decided.set()

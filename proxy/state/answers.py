@@ -17,8 +17,8 @@ from proxy.state.resources import RESOURCES
 from proxy.state.rows import Cap, ChangeRow, ExplainedRow, InstanceRow, Level, Moment, Page, Point, QuotaRow
 from proxy.usage.history import Series
 from quotas.entities import ANONYMOUS, Entity
+from quotas.kinds import QuotaKind
 from quotas.policy import PLAIN, Policy
-from quotas.stores.base import Loaded
 
 _OF_WORKERS: Final = ("throttled", "clients", "connections", "brokers", "workers", "usage")
 
@@ -37,11 +37,11 @@ class Quotas(Protocol):
     """The part of ``proxy.control.quotas.QuotasInForce`` that is shown."""
 
     policy: Policy
-    loaded: Loaded | None
     loaded_at_s: float
 
     @property
     def changes(self) -> Changes: ...
+    def where(self, entity: Entity, kind: QuotaKind) -> str | None: ...
 
 
 class Mode(Protocol):
@@ -157,7 +157,7 @@ class State:
                     "cluster" if kind.row.of_cluster or terms.of_cluster else "broker",
                     "shadow" if terms.shadow else "enforce",
                     terms.proposed,
-                    self._where(entity, kind),
+                    self._quotas.where(entity, kind),
                     loaded_at,
                     None if change is None else _parsed(change["at"]),
                     None if change is None else change["who"],
@@ -177,10 +177,6 @@ class State:
             for each in self._quotas.changes.last()
         ]
 
-    def _where(self, entity: Entity, kind: Any = None) -> str | None:
-        loaded = self._quotas.loaded
-        return loaded.where(entity, kind) if loaded is not None and entity in loaded.places else None
-
     async def _explain(self, parameters: Mapping[str, str]) -> Page:
         client = ExplainedClient(parameters.get("user") or ANONYMOUS, parameters.get("client_id", ""))
         if (peer := parameters.get("peer")) is not None:
@@ -197,7 +193,7 @@ class State:
 
     def _explained(self, client: ExplainedClient, policy: Policy) -> list[ExplainedRow]:
         if self._explainer is None or self._explainer[0] is not policy:
-            self._explainer = policy, Explainer(policy, self._exempt, lambda *each: self._where(*each) or "")
+            self._explainer = policy, Explainer(policy, self._exempt, lambda *each: self._quotas.where(*each) or "")
         rows = []
         for each in self._explainer[1].explain(client).verdicts:
             winner = each.winner

@@ -14,9 +14,11 @@ import pytest
 
 from proxy import __version__
 from proxy.usage import metering
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
 from tests.proxy.fake_broker import FakeBroker, serving
 from tests.proxy.front import TIMEOUT_S, client
-from tests.proxy.playbook import list_offsets, produce, produce_answer
+from tests.proxy.playbook import heartbeat, list_offsets, produce, produce_answer
 from tests.proxy.test_supervisor import Running, running
 
 pytestmark = pytest.mark.asyncio
@@ -211,6 +213,35 @@ async def test_quotas_and_changes(tmp_path: Path) -> None:
         assert (item["changed_at"], item["changed_by"]) == (changed["at"], "file")
         (item,) = (await ask(program, "quotas", kind="request_percentage"))["items"]
         assert item["entity"] == {"user": "\u202e", "client-id": {"default": True}}
+
+
+async def test_a_temporary_limit_is_named_as_such(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program:
+        entity, kind = Entity(client_id="app"), QuotaKind.PRODUCER_BYTE_RATE
+        await program.app._quotas.temporary.set(entity, kind, 2048.0, 60_000, "alice", "test")
+        (item,) = (await ask(program, "quotas"))["items"]
+        assert (item["limit"], item["changed_by"]) == (2048.0, "alice")
+        assert item["source"].startswith("temporary, until ")
+        explained = (await ask(program, "explain", client_id="app"))["items"][0]
+        assert (explained["limit"], explained["source"]) == (2048.0, item["source"])
+
+
+async def test_under_a_request_percentage_a_muted_connection_is_told(tmp_path: Path) -> None:
+    async with ready(tmp_path) as program:
+        program.quotas.write_text("quotas: [{entity: {client-id: app}, request_percentage: 0.001}]\n")
+        await program.until("/api/v1/quotas", "request_percentage")
+        async with client(program.port) as asking:
+
+            async def throttled() -> Any:
+                asking.writer.write(heartbeat(1))
+                return (await ask(program, "throttled"))["items"]
+
+            async with asyncio.timeout(TIMEOUT_S):
+                while not (items := await throttled()):
+                    pass
+            assert (items[0]["kind"], items[0]["rule"]) == ("request_percentage", "client-id=app")
+            assert items[0]["owed_ms"] <= 10_000
+            assert len(items[0]["peers"]) == 1
 
 
 async def test_the_last_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
