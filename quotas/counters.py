@@ -152,11 +152,14 @@ class Counters(Registry):
         for bound in self._bounds.values():
             bound.forgive(now_ms)
 
-    def in_debt(self, now_ms: int) -> Iterator[Bound | None]:
-        """Yield each counter in debt, or in whose queue requests wait, and None for the others."""
+    def in_debt(self, now_ms: int, since_ms: int) -> Iterator[Bound | None]:
+        """Yield each counter that has been in debt at any time since ``since_ms``, or in whose queue requests wait, and
+        None for the others.
+        """
         for bound in list(self._bounds.values()):
-            may_be = bound.limit is not None and (bound.shut or bool(bound.queue))
-            yield bound if may_be and (bool(bound.queue) or bound.owed_ms(now_ms) > 0) else None
+            was = bool(bound.queue) or bound.until_ms > since_ms
+            is_in_debt = was or (bound.shut and bound.owed_ms(now_ms) > 0)
+            yield bound if bound.limit is not None and is_in_debt else None
 
     def usage(self, now_ms: int) -> Iterator[CounterState]:
         for bound in self._bounds.values():

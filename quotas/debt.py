@@ -38,6 +38,11 @@ class Debt(Rate):
         self._aside = 0.0
         """Usage reserved for a promised request, which may pass despite a debt."""
 
+    @property
+    def until_ms(self) -> int:
+        """When the last throttle time of a charge ends, or has ended."""
+        return max(self._until_ms, self._ahead_ms)
+
     def owe(self, throttle_ms: int, now_ms: int) -> None:
         """Add the throttle time of a charge to the debt."""
         if self._cap_ms is None:

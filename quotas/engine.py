@@ -147,10 +147,12 @@ class Engine:
             counters.rejudge(now_ms)
         self.generation += 1
 
-    def in_debt(self, now_ms: int) -> Iterator[Bound | None]:
-        """Yield each counter in debt, or in whose queue requests wait, and None for the others."""
+    def in_debt(self, now_ms: int, since_ms: int) -> Iterator[Bound | None]:
+        """Yield each counter that has been in debt since ``since_ms``, or in whose queue requests wait, and None for the
+        others.
+        """
         for counters in self._all:
-            yield from counters.in_debt(now_ms)
+            yield from counters.in_debt(now_ms, since_ms)
 
     def usage(self, now_ms: int) -> list[CounterState]:
         """Return the state of every counter with a limit. Changes nothing."""

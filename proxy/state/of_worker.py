@@ -39,6 +39,8 @@ from quotas.counted import CLUSTER
 from quotas.engine import Bound, CounterState, Engine
 
 MOST_PEERS: Final = 10
+RECENT_MS: Final = 2000
+"""How long a throttle is shown after its end: a client at its limit has many short ones, and is throttled between them."""
 _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
@@ -173,7 +175,7 @@ class StateOfWorker:
     async def _throttled(self, _: Query) -> list[ThrottledRow]:
         now = now_ms()
         held = {(id(each.bound), False): each for each in await in_slices(self._in_debt(now)) if each is not None}
-        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now):
+        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now - RECENT_MS):
             each = _ThrottledCounter(bound, until_ms, "shadow", waiting, is_shadow_limit=is_shadow_limit)
             held[id(bound), is_shadow_limit] = each
         by_names: dict[tuple[str, str, int], list[_ThrottledCounter]] = {}
@@ -184,11 +186,13 @@ class StateOfWorker:
         return [each for each in rows if each is not None]
 
     def _in_debt(self, now: int) -> Iterator[_ThrottledCounter | None]:
-        for bound in self._engine.in_debt(now) if self._throttling.enforces else ():
+        for bound in self._engine.in_debt(now, now - RECENT_MS) if self._throttling.enforces else ():
             if bound is None:
                 yield None
             else:
-                yield _ThrottledCounter(bound, now + bound.owed_ms(now), "enforce", len(bound.queue or ()))
+                owed_ms = bound.owed_ms(now)
+                until_ms = now + owed_ms if owed_ms else min(bound.until_ms, now)
+                yield _ThrottledCounter(bound, until_ms, "enforce", len(bound.queue or ()))
 
     @staticmethod
     def _note(
@@ -254,7 +258,7 @@ class StateOfWorker:
 
     def _add(self, client: _Client, key: MeterKey, meter: Meter, now: int) -> None:
         client.connections += meter.connections
-        client.is_throttled = client.is_throttled or meter.is_muted(now)
+        client.is_throttled = client.is_throttled or meter.is_muted(now - RECENT_MS)
         client.rates = tuple(map(add, client.rates, self._metering.rates(meter, now)))
         client.shares = tuple(map(max, client.shares, meter.throttled_shares(now)))
         account = self._metering.account(key)

@@ -83,13 +83,13 @@ class ThrottleCounts:
                     simulated.arrive(size, account, now_ms, connection)
                     self._settle(bound, is_shadow, simulated, now_ms)
 
-    def simulated(self, now_ms: int) -> list[tuple[Bound, bool, int, int]]:
-        """Return the counters that would hold clients now: each, whether it is for its limit in shadow, until when, and
-        how many requests would wait.
+    def simulated(self, since_ms: int) -> list[tuple[Bound, bool, int, int]]:
+        """Return the counters that would have held clients since ``since_ms``: each, whether it is for its limit in
+        shadow, until when, and how many requests would wait.
         """
         found = []
         for (bound, is_shadow), simulated in self._simulated.items():
-            if simulated.waiting or simulated.until_ms > now_ms:
+            if simulated.waiting or simulated.until_ms > since_ms:
                 found.append((bound, is_shadow, simulated.until_ms, simulated.waiting))
         return found
 
