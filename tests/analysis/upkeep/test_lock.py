@@ -61,7 +61,7 @@ def test_the_second_one_says_who_is_first(folder: Folder) -> None:
     with Lock(folder, "compact", Clock()):
         first = (
             rf"^compact \(process {os.getpid()} on {socket.gethostname()}\) is at work on this warehouse.*"
-            r"try again when it is over$"  # what is killed here is known to be
+            r"try again when it has finished$"  # what is killed here is known to be
         )
         with pytest.raises(AnalysisError, match=first), Lock(folder, "expire", Clock()):
             pass
@@ -136,7 +136,7 @@ def test_others_that_were_faster_have_it(folder: Folder, monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patched:
         patched.setattr(Folder, "read", late)
-        with pytest.raises(AnalysisError, match=r"expire .* was faster"), Lock(folder, "compact", Clock()):
+        with pytest.raises(AnalysisError, match=r"expire .* has just started"), Lock(folder, "compact", Clock()):
             pass
     faster[-1].check()
     faster[-1].__exit__(None, None, None)
