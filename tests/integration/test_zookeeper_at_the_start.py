@@ -114,9 +114,7 @@ def test_a_tree_that_is_not_there_yet_is_waited_for(old_cluster: KafkaCluster) -
         started.sluice.start()
         empty.start()
         failed = "quotas not loaded, no client is limited until then"
-        wait_until(
-            lambda: any("no Kafka tree" in str(line) for line in started.sluice.logs()), "it is told", TIMEOUT_S
-        )
+        wait_until(lambda: any("no Kafka tree" in str(line) for line in started.sluice.logs()), "it is told", TIMEOUT_S)
         told = [line["event"] for line in started.sluice.logs() if line["event"].startswith("quotas not loaded")]
         assert set(told) == {failed}
         with writer(empty.connect) as client:
