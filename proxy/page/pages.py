@@ -19,6 +19,7 @@ from proxy.runtime.clock import wall_s
 from quotas.kinds import QuotaKind, Whose
 
 _MOST_THROTTLED: Final = 50
+_MOST_LATELY: Final = 10
 _TOP: Final = 20
 _FOUND: Final = 100
 _MOST_HISTORIES: Final = 200
@@ -144,8 +145,9 @@ class Pages:
     async def _overview(self, asked: Mapping[str, Any]) -> _Data:
         ask, all_, q, offset = self._ask, asked.get("all"), asked.get("q"), asked.get("offset")
         most = _FOUND if q or offset else _TOP
-        throttled, clients, brokers, workers, usage, connections = await asyncio.gather(
+        throttled, lately, clients, brokers, workers, usage, connections = await asyncio.gather(
             ask("throttled", limit=_MOST_THROTTLED, q=q, all=all_),
+            ask("clients", limit=_MOST_LATELY, sort="-throttled_share_1m", q=q, all=all_),
             ask("clients", limit=most, offset=offset, sort=asked.get("sort"), q=q, all=all_),
             ask("brokers", limit=_MOST_BROKERS, all=all_),
             ask("workers", all=all_),
@@ -158,6 +160,7 @@ class Pages:
             "now": throttled["as_of"],
             "instances": throttled.get("instances", ()),
             "throttled": throttled,
+            "lately": [each for each in lately["items"] if each["throttled_share_1m"]],
             "clients": clients,
             "connections": connections,
             "brokers": _by_owners(brokers) if all_ else brokers,

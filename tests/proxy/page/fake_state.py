@@ -96,7 +96,11 @@ class FakeState:
         self.instances: list[dict[str, Any]] = []
         self.items: dict[str, list[dict[str, Any]]] = {
             "throttled": [throttled("greedy")],
-            "clients": [client("greedy", is_throttled=True, ratio=1.24), client("alice"), client("bob", None)],
+            "clients": [
+                client("greedy", is_throttled=True, ratio=1.24, throttled_share_1m=0.31),
+                client("alice"),
+                client("bob", None),
+            ],
             "brokers": [
                 {"node_id": 1, "host": "kafka-1.example", "port": 9092, "is_reachable": True, "owner": None}
                 | {"worker": 0, "load_ms_per_s": 12.3, "connections": 24, "instance": None},

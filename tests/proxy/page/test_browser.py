@@ -52,6 +52,7 @@ def test_who_is_throttled_is_read_at_once(javascript: bool) -> None:
         for said in ("greedy / app", "produce", "user=greedy", "1.2 MiB/s of 1.0 MiB/s", "124 %", "4.8 MiB/s", "4.2 s"):
             assert said in row
         assert "until 12:00:09" in row
+        assert "In the last minute: greedy / app 31 % of the time." in await page.evaluate(TEXT)
         assert page.complaints == []
 
     look(see, javascript=javascript)
