@@ -80,6 +80,10 @@ ELSEWHERE = {
     "look at a session": "edge/test_reaper.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
     "tell that a worker is alive": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "note the load of brokers": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
+    "sample what clients do": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
+    "end temporary limits": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
+    "make a page": "page/test_recent.py::test_an_error_is_everybodys",
+    "close connections": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
@@ -120,8 +124,9 @@ async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -
     loops = ((file, node) for file, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.While))
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
-    # Two have a deadline; every error is another try; it is a thread that only writes.
-    assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"}
+    # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
+    commands = {"demo/running.py", "live/listing.py"}
+    assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
 async def test_every_place_has_its_fault_here() -> None:
@@ -141,6 +146,8 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "close the admin port",
     "close the quota store",
     "forget clients that are gone",
+    "sample what clients do",
+    "end temporary limits",
     "note the load of brokers",
     "tell that a worker is alive",
     "exchange the demand for limits of the cluster",

@@ -69,7 +69,7 @@ def test_what_it_says_of_itself_before_it_has_joined(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (", session: 3s", "owners.session: brokers take no session below 6s"),
+        (", session: 3s", "owners.session: brokers refuse a session below 6s"),
         (", heartbeat: 4s", "owners.session: less than three heartbeats"),
     ],
 )
