@@ -9,12 +9,14 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-# The libraries, each file with the hash that it has to have.
-COPY deploy/requirements.txt deploy/
-RUN python -m venv /opt/sluice \
-    && /opt/sluice/bin/pip install --no-cache-dir --require-hashes --requirement deploy/requirements.txt
+# The libraries, and the tools that build and compile Sluice: each file must have the hash that is given for it.
+COPY deploy/requirements.txt deploy/build-requirements.txt deploy/
+RUN python -m venv /opt/build \
+    && /opt/build/bin/pip install --no-cache-dir --require-hashes --requirement deploy/build-requirements.txt \
+    && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --require-hashes --wheel-dir wheels \
+        --requirement deploy/requirements.txt
 COPY pyproject.toml README.md LICENSE ./
-COPY deploy/constraints.txt deploy/hatch_build.py deploy/
+COPY deploy/hatch_build.py deploy/
 COPY deploy/launcher deploy/launcher
 COPY deploy/share deploy/share
 COPY analysis analysis
@@ -22,12 +24,11 @@ COPY config config
 COPY protocol protocol
 COPY proxy proxy
 COPY quotas quotas
-# The hot modules are compiled, by the version of mypyc that the constraints name.
-ENV PIP_CONSTRAINT=/src/deploy/constraints.txt
-RUN /opt/sluice/bin/pip install --no-cache-dir --no-deps . \
+RUN /opt/build/bin/python -m hatchling build -t wheel -d wheels \
+    && python -m venv --without-pip /opt/sluice \
+    && /opt/build/bin/pip --python /opt/sluice install --no-cache-dir --no-index --no-deps wheels/*.whl \
     && /opt/sluice/bin/sluice --version > /tmp/version \
-    && grep --fixed-strings '(compiled)' /tmp/version \
-    && /opt/sluice/bin/pip uninstall --yes pip setuptools
+    && grep --fixed-strings '(compiled)' /tmp/version
 
 FROM base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin sluice

@@ -23,6 +23,7 @@ PYTHONS := 3.12 3.13
 RELEASE := $(VENV)-release
 RELEASE_TOOLS := cibuildwheel cyclonedx-bom pip-audit pip-tools
 LOCK := deploy/requirements.txt
+BUILD_LOCK := deploy/build-requirements.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-fresh test-long test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
@@ -130,10 +131,13 @@ $(RELEASE)/.installed: deploy/constraints.txt
 wheels: dist $(RELEASE)/.installed  ## wheels for manylinux, x86-64 and arm64, of the last commit (needs Docker or Podman)
 	$(RELEASE)/bin/cibuildwheel --platform linux --output-dir dist build/commit
 
-lock: $(RELEASE)/.installed  ## rewrite deploy/requirements.txt: the proxy's libraries in the pinned versions, with hashes
-	CUSTOM_COMPILE_COMMAND='make lock' $(RELEASE)/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
-		--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-		--constraint deploy/constraints.txt --output-file $(LOCK) pyproject.toml
+PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' $(RELEASE)/bin/pip-compile --quiet --generate-hashes --allow-unsafe \
+	--strip-extras --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	--constraint deploy/constraints.txt
+
+lock: $(RELEASE)/.installed  ## rewrite deploy/*requirements.txt: the proxy's libraries, and what builds it, with hashes
+	$(PIP_COMPILE) --output-file $(LOCK) pyproject.toml
+	$(PIP_COMPILE) --build-deps-for wheel --only-build-deps --output-file $(BUILD_LOCK) pyproject.toml
 
 sbom: $(RELEASE)/.installed  ## dist/kafka-sluice.cdx.json: the locked libraries and their licences (CycloneDX)
 	rm -rf build/locked && mkdir -p dist
@@ -143,7 +147,7 @@ sbom: $(RELEASE)/.installed  ## dist/kafka-sluice.cdx.json: the locked libraries
 		--output-file dist/kafka-sluice.cdx.json build/locked
 
 audit: $(RELEASE)/.installed  ## known vulnerabilities of the locked libraries; fails too if one cannot be looked up
-	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCK)
+	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCK) --requirement $(BUILD_LOCK)
 
 man: $(VENV)/.installed  ## rewrite the man page and the shell completions in deploy/share from the commands
 	$(BIN)/python -m deploy.command_files

@@ -216,7 +216,7 @@ def test_the_image_gets_every_package_and_nothing_else() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = set(project["tool"]["importlinter"]["root_packages"])
     files = {"pyproject.toml", "README.md", "LICENSE"}
-    files |= {"deploy/constraints.txt", "deploy/hatch_build.py", "deploy/requirements.txt"}
+    files |= {"deploy/build-requirements.txt", "deploy/hatch_build.py", "deploy/requirements.txt"}
     launcher, share = "deploy/launcher", "deploy/share"
     copied = re.findall(r"^COPY (?!--)(.*) \S+$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     assert set(" ".join(copied).split()) == packages | files | {launcher, share}

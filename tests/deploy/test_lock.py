@@ -1,60 +1,66 @@
-"""deploy/requirements.txt: the image installs what pyproject.toml asks for, as tested, each file with its hash."""
+"""deploy/*requirements.txt: what pyproject.toml asks for, as tested, each file with its hash."""
 
 import re
 import tomllib
 from importlib.metadata import requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 IMAGE = {"python_version": "3.11", "python_full_version": "3.11.16", "extra": ""}
 """The Python of the image, whichever runs this."""
+BUILD = PYPROJECT["build-system"]["requires"]
+COMPILE = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["dependencies"]
+ASKED = {
+    "requirements.txt": PYPROJECT["project"]["dependencies"],
+    "build-requirements.txt": [*BUILD, *COMPILE],
+}
+"""File → requirements in pyproject.toml. `make lock` writes both again."""
 
 
-def pins(text: str) -> dict[str, str]:
+def text(file: str) -> str:
+    return (ROOT / "deploy" / file).read_text(encoding="utf-8")
+
+
+def pins(file: str) -> dict[str, str]:
     """Return name → version of each line ``name==version``."""
-    found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, flags=re.MULTILINE)
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text(file), flags=re.MULTILINE)
     return {canonicalize_name(name): version for name, version in found}
 
 
-LOCK = (ROOT / "deploy" / "requirements.txt").read_text()
-LOCKED = pins(LOCK)
-CONSTRAINTS = pins((ROOT / "deploy" / "constraints.txt").read_text())
-
-
-def needed(requirements: list[str], extras: frozenset[str] = frozenset()) -> dict[str, Requirement]:
-    """Return what has to be installed for these, by name: with what they need in turn."""
-    found: dict[str, Requirement] = {}
+def needed(requirements: list[str], extras: frozenset[str] = frozenset()) -> set[str]:
+    """Return the names of what has to be installed for these: with what they need in turn."""
+    found: set[str] = set()
     for each in map(Requirement, requirements):
         ways = [IMAGE, *({**IMAGE, "extra": extra} for extra in extras)]
         if each.marker is None or any(each.marker.evaluate(way) for way in ways):
-            found[canonicalize_name(each.name)] = each
-            found |= needed(requires(each.name) or [], frozenset(each.extras))
+            found |= {canonicalize_name(each.name), *needed(requires(each.name) or [], frozenset(each.extras))}
     return found
 
 
-def test_it_has_what_the_proxy_needs_and_nothing_else() -> None:
-    """`make lock` writes it again."""
-    assert set(LOCKED) == set(needed(PROJECT["dependencies"]))
+@pytest.mark.parametrize("file", ASKED)
+def test_it_has_what_is_asked_for_and_nothing_else(file: str) -> None:
+    assert set(pins(file)) == needed(ASKED[file])
 
 
-def test_its_versions_are_those_that_are_tested() -> None:
-    assert {name: CONSTRAINTS.get(name) for name in LOCKED} == LOCKED
+@pytest.mark.parametrize("file", ASKED)
+def test_its_versions_are_those_that_are_tested_and_allowed(file: str) -> None:
+    locked, constraints = pins(file), pins("constraints.txt")
+    assert {name: constraints.get(name) for name in locked} == locked
+    asked = map(Requirement, ASKED[file])
+    assert [str(each) for each in asked if locked[canonicalize_name(each.name)] not in each.specifier] == []
 
 
-def test_its_versions_are_those_that_pyproject_allows() -> None:
-    asked = map(Requirement, PROJECT["dependencies"])
-    assert [str(each) for each in asked if LOCKED[canonicalize_name(each.name)] not in each.specifier] == []
-
-
-def test_each_library_has_hashes_and_none_has_an_address() -> None:
-    entries = [line for line in LOCK.replace("\\\n", "").splitlines() if line and line[0] != "#"]
+@pytest.mark.parametrize("file", ASKED)
+def test_each_entry_has_hashes_and_none_has_an_address(file: str) -> None:
+    entries = [line for line in text(file).replace("\\\n", "").splitlines() if line and line[0] != "#"]
     assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
-    assert len(entries) == len(LOCKED)
-    assert "://" not in LOCK
+    assert len(entries) == len(pins(file))
+    assert "://" not in text(file)
 
 
 def test_the_release_runs_targets_that_there_are() -> None:

@@ -206,7 +206,7 @@ def let_in(path: str) -> bool:
 def test_the_context_of_the_image_is_tracked_files_of_the_packages() -> None:
     strays = {os.path.normpath(f"{folder}/{stray}") for folder in FOLDERS for stray in STRAYS}
     files = {"pyproject.toml", "README.md", "LICENSE"}
-    files |= {"deploy/constraints.txt", "deploy/hatch_build.py", "deploy/requirements.txt"}
+    files |= {"deploy/build-requirements.txt", "deploy/hatch_build.py", "deploy/requirements.txt"}
     assert {path for path in tracked() | strays if let_in(path)} == packed(tracked()) | files
     assert not let_in("proxy/__pycache__/app.cpython-311.pyc")
 
