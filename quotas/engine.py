@@ -148,9 +148,7 @@ class Engine:
         self.generation += 1
 
     def in_debt(self, now_ms: int, since_ms: int) -> Iterator[Bound | None]:
-        """Yield each counter that has been in debt since ``since_ms``, or in whose queue requests wait, and None for the
-        others.
-        """
+        """As ``Counters.in_debt``, of all kinds."""
         for counters in self._all:
             yield from counters.in_debt(now_ms, since_ms)
 

@@ -40,7 +40,7 @@ from quotas.engine import Bound, CounterState, Engine
 
 MOST_PEERS: Final = 10
 RECENT_MS: Final = 2000
-"""How long a throttle is shown after its end: a client at its limit has many short ones, and is throttled between them."""
+"""How long a throttle is shown after its end: a client at its limit has many short ones."""
 _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
