@@ -1,5 +1,6 @@
 """Building the load generator with gcc, if its sources have changed."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,8 +23,10 @@ def build() -> None:
     if GENERATOR.exists() and GENERATOR.stat().st_mtime >= newest:
         return
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
+    made = GENERATOR.with_suffix(f".{os.getpid()}")  # another process may build it, or run it, at the same time
     done = subprocess.run(
-        ["gcc", *FLAGS, "-o", str(GENERATOR), *sources, *LIBRARIES], capture_output=True, text=True, check=False
+        ["gcc", *FLAGS, "-o", str(made), *sources, *LIBRARIES], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         raise BenchError(f"gcc could not build the load generator (it needs libc6-dev and libssl-dev):\n{done.stderr}")
+    made.replace(GENERATOR)
