@@ -150,8 +150,9 @@ class Session(SessionContext):
 
     def drain(self) -> None:
         """Take no further request; close when what is in flight has been answered."""
-        self.requests.stop(DRAINING)
-        self.answered(self.worker.clock())
+        if not self.closed:
+            self.requests.stop(DRAINING)
+            self.answered(self.worker.clock())
 
     def broker_lost(self) -> None:
         if not self.closed:

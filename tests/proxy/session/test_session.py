@@ -187,6 +187,12 @@ class TestEnding:
         assert busy.from_broker(list_offsets_answer(1)) == list_offsets_answer(1)
         assert busy.client.closed
 
+    def test_a_drain_leaves_a_session_alone_that_has_let_go_of_its_parts(self) -> None:
+        play = Play()
+        play.session.close()
+        play.session.end_lost()
+        play.session.drain()
+
     def test_a_drain_lets_the_request_under_way_be_finished(self) -> None:
         play = Play()
         whole = produce(1, 500)
