@@ -13,7 +13,7 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, JAVA_3, KAFKA_PYTHO
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import MEASURED_S, LogMeter
+from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import NODE_IDS, fresh_name
@@ -22,7 +22,8 @@ pytestmark = pytest.mark.integration
 
 RECORDS = 600
 LIMIT_BYTES_PER_S = 1_000_000
-LONGEST_S = 2 * MEASURED_S
+WINDOWS = 6
+LONGEST_S = 3 * SHORT_WINDOW_S * (1 + WINDOWS)
 TOLERANCE = 0.06
 OWNED = {"edge-1": NODE_IDS[:2], "edge-2": NODE_IDS[2:]}
 QUOTAS = f"quotas:\n- {{entity: {{client-id: greedy}}, producer_byte_rate: {LIMIT_BYTES_PER_S}}}\n"
@@ -33,7 +34,9 @@ class Instances(dict[str, SluiceProcess]):
     """Running instances by name; with ``owned`` these are the owners of the brokers."""
 
     def __init__(self, cluster: KafkaCluster, owned: dict[str, tuple[int, ...]] | None, stack: ExitStack) -> None:
-        super().__init__({name: SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS) for name in OWNED})
+        super().__init__()
+        for name in OWNED:
+            self[name] = SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=SHORT_WINDOW)
         fixed: dict[str, Any] = {}
         for name, ids in (owned or {}).items():
             ports = {str(node_id): str(at.port) for node_id, at in self[name].broker_addresses.items()}
@@ -145,10 +148,10 @@ def test_one_client_gets_its_quota_once_through_two_instances(cluster: KafkaClus
             clients[0].wait_for(partial(_is_measured, meter), "its rate was measured", LONGEST_S)
         for client in clients:
             client.ask_to_stop()
-        rates = {name: meter.series.steady_rate() for name, meter in meters.items()}
+        rates = {name: meter.series.steady_rate(WINDOWS, SHORT_WINDOW_S) for name, meter in meters.items()}
         shares = {"owners": LIMIT_BYTES_PER_S, "alone": 2 * LIMIT_BYTES_PER_S}
         assert rates == pytest.approx(shares, rel=TOLERANCE)
 
 
 def _is_measured(meter: LogMeter, client: ClientProcess) -> bool:
-    return meter.series.has_steady_rate()
+    return meter.series.has_steady_rate(WINDOWS, SHORT_WINDOW_S)

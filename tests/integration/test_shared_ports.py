@@ -18,7 +18,7 @@ from tests.harness.clients.kinds import AIOKAFKA, JAVA_3, KAFKA_PYTHON, ClientKi
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce, Security
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import MEASURED_S, LogMeter, wait_until
+from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, wait_until
 from tests.harness.ports import LOOPBACK
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, frame
@@ -30,6 +30,8 @@ ZONE = "sluice.test"
 BALANCER = "127.0.0.9"
 RECORDS = 600
 LIMIT_BYTES_PER_S = 500_000
+WINDOWS = 6
+LONGEST_S = 3 * SHORT_WINDOW_S * (1 + WINDOWS)
 TOLERANCE = 0.06
 QUOTAS = f"quotas:\n- {{entity: {{client-id: greedy}}, producer_byte_rate: {LIMIT_BYTES_PER_S}}}\n"
 QUESTION = frame(API_VERSIONS, 0, 1, "asking", b"")
@@ -103,7 +105,8 @@ def shared(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> I
         "tls": {"certificate": str(server.certificate), "key": str(server.key)},
     }
     listeners = {"NAMES": names, "BALANCED": {**names, "proxy_protocol": {"networks": [f"{BALANCER}/32"]}}}
-    settings = {"workers": 2, "cluster": {"refresh": "1s"}, "limits": {"authentication_timeout": "10s"}}
+    limits = {"authentication_timeout": "10s"}
+    settings = {**SHORT_WINDOW, "workers": 2, "cluster": {"refresh": "1s"}, "limits": limits}
     with SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=settings, listeners=listeners) as sluice:
 
         def placed() -> dict[int, int]:
@@ -156,6 +159,7 @@ def test_records_go_and_come(cluster: KafkaCluster, shared: Shared, kind: Client
     assert (consumed.records, consumed.corrupt) == (RECORDS, 0), said
 
 
+@pytest.mark.slow  # as behind ports of their own: test_workers.py
 @pytest.mark.alone
 @pytest.mark.usefixtures("resolved")
 def test_clients_get_their_quota_once_at_each_broker(cluster: KafkaCluster, shared: Shared) -> None:
@@ -174,21 +178,21 @@ def test_clients_get_their_quota_once_at_each_broker(cluster: KafkaCluster, shar
                     bootstrap=shared.bootstrap,
                     client_id="greedy",
                     topic=topic,
-                    duration_s=2 * MEASURED_S,
+                    duration_s=LONGEST_S,
                     record_bytes=4_000,
                     security=shared.security(),
                 )
                 clients.append(stack.enter_context(kind.run(task)))
         for meter in meters.values():
-            clients[0].wait_for(partial(_is_measured, meter), "its rate was measured", 2 * MEASURED_S)
+            clients[0].wait_for(partial(_is_measured, meter), "its rate was measured", LONGEST_S)
         for client in clients:
             client.ask_to_stop()
-        rates = {leader: meter.series.steady_rate() for leader, meter in meters.items()}
+        rates = {leader: meter.series.steady_rate(WINDOWS, SHORT_WINDOW_S) for leader, meter in meters.items()}
         assert rates == pytest.approx(dict.fromkeys(leaders, LIMIT_BYTES_PER_S), rel=TOLERANCE)
 
 
 def _is_measured(meter: LogMeter, client: ClientProcess) -> bool:
-    return meter.series.has_steady_rate()
+    return meter.series.has_steady_rate(WINDOWS, SHORT_WINDOW_S)
 
 
 @pytest.mark.parametrize("kind", HEADERS)

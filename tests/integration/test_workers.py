@@ -15,7 +15,7 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, JAVA_3, KAFKA_PYTHO
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import MEASURED_S, LogMeter, wait_until
+from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import NODE_IDS, fresh_name
@@ -24,7 +24,8 @@ pytestmark = pytest.mark.integration
 
 RECORDS = 600
 LIMIT_BYTES_PER_S = 500_000
-LONGEST_S = 2 * MEASURED_S
+WINDOWS = 6
+LONGEST_S = 3 * SHORT_WINDOW_S * (1 + WINDOWS)
 TOLERANCE = 0.06
 QUOTAS = f"quotas:\n- {{entity: {{client-id: greedy}}, producer_byte_rate: {LIMIT_BYTES_PER_S}}}\n"
 QUESTION = frame(API_VERSIONS, 0, 1, "asking", b"")
@@ -32,7 +33,7 @@ QUESTION = frame(API_VERSIONS, 0, 1, "asking", b"")
 
 @pytest.fixture
 def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
-    settings = {"workers": 2, "cluster": {"refresh": "1s"}}
+    settings = {**SHORT_WINDOW, "workers": 2, "cluster": {"refresh": "1s"}}
     with SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=settings) as running:
         wait_until(lambda: set(placed(running)) == set(NODE_IDS), "all brokers are placed")
         yield running
@@ -112,12 +113,12 @@ def test_clients_get_their_quota_once_at_each_broker(cluster: KafkaCluster, slui
             clients[0].wait_for(partial(_is_measured, meter), "its rate was measured", LONGEST_S)
         for client in clients:
             client.ask_to_stop()
-        rates = {leader: meter.series.steady_rate() for leader, meter in meters.items()}
+        rates = {leader: meter.series.steady_rate(WINDOWS, SHORT_WINDOW_S) for leader, meter in meters.items()}
         assert rates == pytest.approx(dict.fromkeys(leaders, LIMIT_BYTES_PER_S), rel=TOLERANCE)
 
 
 def _is_measured(meter: LogMeter, client: ClientProcess) -> bool:
-    return meter.series.has_steady_rate()
+    return meter.series.has_steady_rate(WINDOWS, SHORT_WINDOW_S)
 
 
 @pytest.mark.timeout(300)
