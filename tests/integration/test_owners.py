@@ -28,6 +28,11 @@ TOLERANCE = 0.06
 OWNED = {"edge-1": NODE_IDS[:2], "edge-2": NODE_IDS[2:]}
 QUOTAS = f"quotas:\n- {{entity: {{client-id: greedy}}, producer_byte_rate: {LIMIT_BYTES_PER_S}}}\n"
 MOST_TRIES = 30
+# One over librdkafka and one in Java each time; the others repeat the rule.
+CLIENTS = [
+    *(pytest.param(kind, id=kind.name) for kind in (CONFLUENT, JAVA_3)),
+    *(pytest.param(kind, id=kind.name, marks=pytest.mark.slow) for kind in (KAFKA_PYTHON, AIOKAFKA)),
+]
 
 
 class Instances(dict[str, SluiceProcess]):
@@ -69,7 +74,7 @@ def test_whoever_is_asked_tells_each_brokers_owner(instances: Instances) -> None
         assert {node_id: f"{each.host}:{each.port}" for node_id, each in brokers.items()} == wanted
 
 
-@pytest.mark.parametrize("kind", [KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_3], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", CLIENTS)
 def test_records_go_and_come_through_any_instance(
     cluster: KafkaCluster, instances: Instances, kind: ClientKind
 ) -> None:
@@ -100,7 +105,7 @@ def test_who_comes_to_another_instance_gets_no_byte(instances: Instances) -> Non
         assert instance.metrics().value("sluice_connections_total", outcome="not_owner") == before + 1
 
 
-@pytest.mark.parametrize("kind", [KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_3], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", CLIENTS)
 def test_a_client_with_an_old_address_finds_the_owner(
     cluster: KafkaCluster, instances: Instances, kind: ClientKind
 ) -> None:
