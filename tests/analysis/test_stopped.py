@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from analysis.spark import interrupt
 from tests.analysis.records import document, row, write_jsonl
+from tests.harness.polling import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -38,11 +38,8 @@ class Command:
         self.until(lambda: any(line.startswith(begin) for line in self.said()))
 
     def until(self, there: Callable[[], bool]) -> None:
-        until_s = time.monotonic() + PATIENCE_S
-        while not there():
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < until_s, self.said()
-            time.sleep(0.05)
+        wait_until(self.said, "progress", PATIENCE_S, is_so=lambda _: there() or self._process.poll() is not None)
+        assert there(), self.said()
 
     def stop(self, number: signal.Signals) -> int:
         """Send a signal to all its processes; returns its exit status."""

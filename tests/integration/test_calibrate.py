@@ -15,7 +15,7 @@ from tests.harness.admin import Entity
 from tests.harness.broker import AS_IN_PRODUCTION, BrokerListener
 from tests.harness.client_quotas import describe_client_quotas
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -12,7 +12,7 @@ from tests.harness.clients.process import ClientError
 from tests.harness.clients.tasks import Administer
 from tests.harness.guarded import Guarded, guarded_sluice
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.integration import operations
 from tests.integration.conftest import fresh_name
 from tests.integration.operations import SLOW_BYTES_PER_S, Operation, slow

@@ -12,7 +12,7 @@ from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Altered, Change, Outcome
 from tests.harness.admin import set_client_quotas
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address as Place
 

@@ -28,7 +28,7 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.gate import Gate
 from tests.harness.kafka import CLUSTER_ID, KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import fresh_name
@@ -334,9 +334,9 @@ def test_who_is_cut_off_from_the_coordinator_alone(
         for gate in gates:
             gate.silence()
         began_s = time.monotonic()
-        wait_until(lambda: set(owned(instances.running["edge-1"]).values()) == {"edge-1"}, "it is replaced", 40.0)
+        wait_until(lambda: set(owned(instances.running["edge-1"]).values()), "it is replaced", 40.0, equals={"edge-1"})
         print(f"replaced after {time.monotonic() - began_s:.1f} s")
-        wait_until(lambda: said(cut_off)["state"] == "frozen", "it is frozen", 40.0)
+        wait_until(lambda: said(cut_off)["state"], "it is frozen", 40.0, equals="frozen")
         if when_cut_off == "serve":
             assert is_served(cut_off.broker_addresses[mine])
         else:

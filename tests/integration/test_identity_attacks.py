@@ -13,7 +13,7 @@ from tests.harness.clients.kinds import AIOKAFKA
 from tests.harness.clients.tasks import Administer
 from tests.harness.guarded import Guarded, guarded_sluice
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.secure import REAUTH, SASL, SIGNED, SecureCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.tokens import forged, unsecured_token

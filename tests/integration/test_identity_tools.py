@@ -8,7 +8,7 @@ import pytest
 from tests.harness.certificates import STORE_PASSWORD
 from tests.harness.clients.java import run_tool
 from tests.harness.guarded import Guarded, guarded_sluice
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sasl import SUCCESS, log_in_scram
 from tests.harness.secure import SASL_TLS, SecureCluster
 from tests.harness.wire import Address, Connection

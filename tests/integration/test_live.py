@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, SHORT_WINDOW_SAMPLES, fresh_name
 from tests.integration.task_pages import Typist

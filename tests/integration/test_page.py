@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Connection, frame
 from tests.integration.conftest import fresh_name

@@ -9,7 +9,7 @@ from kafka.errors import KafkaError
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name

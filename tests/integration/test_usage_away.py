@@ -26,7 +26,7 @@ from kafka.admin import (
 from tests.harness.broker import BrokerListener
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_ports
 from tests.harness.secure import SASL_TLS, SecureCluster
 from tests.harness.sluice import SluiceProcess

@@ -20,7 +20,7 @@ from tests.harness.client_quotas import describe_client_quotas
 from tests.harness.configs import KafkaConfigs
 from tests.harness.jars import LAST_ON_ZOOKEEPER, ZOOKEEPER_TOOLS
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.zookeeper import ZooKeeper
 from tests.proxy.manage.run import quotas
@@ -99,15 +99,15 @@ def test_both_read_what_the_other_has_written(guarded: Guarded, version: str) ->
             for _, entity in pairs[:3]:
                 configs.alter(entity, producer_byte_rate=2048)
             store.alter(Alteration([change(entity, limits) for entity, limits in ours.items()], "test"))
-            wait_until(lambda: store.load(0).policy.limits == both, "known here", TIMEOUT_S)
-            wait_until(lambda: describe_client_quotas(broker) == both, "known there", TIMEOUT_S)
+            wait_until(lambda: store.load(0).policy.limits, "known here", TIMEOUT_S, equals=both)
+            wait_until(lambda: describe_client_quotas(broker), "known there", TIMEOUT_S, equals=both)
             for path in ("users/{}", "clients/{}", "users/{}/clients", "users/{}/clients/{}"):
                 mine, his = (f"/config/{path.replace('{}', name)}" for name in ("ours", "theirs"))
                 assert guarded.acls(mine) == guarded.acls(his) != []
             store.alter(Alteration([change(entity, {RATE: None}) for entity, _ in pairs[:3]], "test"))
             for _, entity in pairs[3:]:
                 configs.alter(entity, producer_byte_rate=None)
-            wait_until(lambda: describe_client_quotas(broker) == {}, "none", TIMEOUT_S)
+            wait_until(lambda: describe_client_quotas(broker), "none", TIMEOUT_S, equals={})
             assert store.load(0).policy.limits == {}
     finally:
         store.close()

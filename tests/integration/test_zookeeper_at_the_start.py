@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.zookeeper import ZooKeeper
 from tests.integration.conftest import fresh_name
@@ -64,7 +64,7 @@ class Started:
     def wait_in_force(self, policy: str) -> None:
         """From now on ZooKeeper can be read: until its quotas are in force."""
         since_s = time.monotonic()
-        wait_until(lambda: self._value("sluice_quota_staleness_seconds") == 0, "they are read", TIMEOUT_S)
+        wait_until(lambda: self._value("sluice_quota_staleness_seconds"), "they are read", TIMEOUT_S, equals=0)
         self.sluice.wait_ready()
         print(f"{policy}: in force {time.monotonic() - since_s:.1f} s after it serves")
         assert self._value("sluice_quotas_configured") == 1

@@ -18,7 +18,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from tests.harness.gate import Gate
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
@@ -58,12 +58,12 @@ class Scene:
     def wait_recovered(self, what: str) -> None:
         """From now, which is the end of the fault: until it is read again, and a new quota is in force."""
         since_s = time.monotonic()
-        wait_until(lambda: self.value(STALENESS) == 0, "it is read again", TIMEOUT_S)
+        wait_until(lambda: self.value(STALENESS), "it is read again", TIMEOUT_S, equals=0)
         print(f"{what}: read again after {time.monotonic() - since_s:.1f} s")
         wait_until(lambda: self.client.connected, "the test's own client is back", TIMEOUT_S)
         known = self.value(CONFIGURED)
         self.write(f"clients/{fresh_name('after')}", producer_byte_rate="1")
-        wait_until(lambda: self.value(CONFIGURED) == known + 1, "another one in force", TIMEOUT_S)
+        wait_until(lambda: self.value(CONFIGURED), "another one in force", TIMEOUT_S, equals=known + 1)
         self.assert_held()
 
     def _throttled(self) -> float:
@@ -188,7 +188,7 @@ def test_packets_dropped_for_a_moment(scene: Behind) -> None:
     scene.write("clients/meanwhile", producer_byte_rate="1")
     scene.assert_held()
     scene.gate.open()
-    wait_until(lambda: scene.value(CONFIGURED) == 2, "the change is in force", TIMEOUT_S)
+    wait_until(lambda: scene.value(CONFIGURED), "the change is in force", TIMEOUT_S, equals=2)
     scene.wait_recovered("packets dropped for a moment")
 
 
@@ -253,7 +253,7 @@ def test_the_proxy_itself_was_stopped_until_its_session_had_expired(scene: Behin
             scene.client.delete(f"/config/changes/{name}")
     finally:
         scene.sluice.signal(signal.SIGCONT)
-    wait_until(lambda: scene.value(CONFIGURED) == 2, "what was changed is in force", TIMEOUT_S)
+    wait_until(lambda: scene.value(CONFIGURED), "what was changed is in force", TIMEOUT_S, equals=2)
     scene.wait_recovered("the proxy stopped")
 
 

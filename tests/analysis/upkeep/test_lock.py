@@ -18,18 +18,13 @@ from analysis.errors import AnalysisError, RunError
 from analysis.spark.folder import Folder
 from analysis.upkeep import lock
 from analysis.upkeep.lock import Lock
+from tests.harness.clock import Clock
+from tests.harness.polling import wait_until
 
 pytestmark = pytest.mark.spark
 
 NAME = ".upkeep-lock-7"
 NEXT = ".upkeep-lock-8"
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -173,18 +168,11 @@ def test_two_that_begin_at_once_where_the_second_writes_over_the_first(
     assert sorted(found) == [False, True]
 
 
-def until_renewed(folder: Folder, now_s: float) -> None:
-    deadline = time.monotonic() + 60
-    while folder.read(folder.names(".upkeep*")[-1]).find(f'"renewed_s": {now_s}') < 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_it_is_renewed_while_a_single_step_lasts(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "_RENEWED_S", 0.01)
     clock = Clock()
     with Lock(folder, "compact", clock):
         clock.now_s += 10_000
-        until_renewed(folder, clock.now_s)
+        wait_until(lambda: said(folder, folder.names(".upkeep*")[-1])["renewed_s"], equals=clock.now_s)
         with pytest.raises(AnalysisError, match="is at work"), Lock(folder, "expire", clock):
             pass
