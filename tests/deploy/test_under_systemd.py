@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
+from tests.harness.fake_broker import FakeBroker, fake_broker
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import client
 from tests.proxy.playbook import list_offsets
 
@@ -50,7 +50,6 @@ class Program:
     """The configuration of one program, and its ports."""
 
     def __init__(self, folder: Path, broker: FakeBroker, workers: int) -> None:
-        broker.brokers = {1: ("127.0.0.1", broker.port)}
         self.bind, self.port, self.admin = free_ports(3)
         self.config = folder / "sluice.yaml"
         ports = {"bind": self.bind, "port": self.port, "admin": self.admin, "workers": workers}

@@ -32,8 +32,9 @@ from quotas.connections import ConnectionRates
 from quotas.engine import Window
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
+from tests.harness.fake_broker import FakeBroker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker
 from tests.proxy.playbook import Play
 
 TIMEOUT_S = 30.0
@@ -122,9 +123,7 @@ class Front:
 
     async def until_rejected(self, cause: str) -> None:
         """Wait until that cause, and no other, has been counted, and nothing is open any more."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while not self.rejected() or self.stats.sessions.total():
-                await asyncio.sleep(0.005)
+        await until(lambda: self.rejected() and not self.stats.sessions.total())
         assert self.rejected() == {cause: 1}
 
 

@@ -25,12 +25,13 @@ from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
 from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, client, end_background
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
-from tests.proxy.sabotage import Sabotage, calls, places, sources, until
+from tests.proxy.sabotage import Sabotage, calls, places, sources
 from tests.proxy.test_session_faults import SCENES
 
 pytestmark = pytest.mark.asyncio
@@ -199,7 +200,6 @@ class Program:
 @asynccontextmanager
 async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
     """The whole program, with everything that recurs."""
-    broker.brokers = {1: ("127.0.0.1", broker.port)}
     at = dict(zip(("bind", "port", "secure", "secure_port", "admin"), free_ports(5), strict=True))
     file = folder / "sluice.yaml"
     file.write_text(CONFIG.format(broker=broker.port, **at))

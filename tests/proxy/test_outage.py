@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.client_quotas import Described
-from tests.proxy.control.quota_broker import QuotaBroker, quota_broker
+from tests.harness.quota_broker import QuotaBroker, quota_broker
 from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.playbook import list_offsets
 from tests.proxy.test_supervisor import Running, running
@@ -34,7 +34,6 @@ async def program(
     folder: Path, outage: str = "", *, error: int = REFUSED
 ) -> AsyncIterator[tuple[QuotaBroker, Running]]:
     async with quota_broker() as broker:
-        broker.brokers = {1: ("127.0.0.1", broker.port)}
         broker.quotas = [OF_ALICE]
         broker.error = error
         async with running(folder, broker, text=CONFIG.replace("OUTAGE", outage)) as started:

@@ -16,11 +16,12 @@ from proxy.edge import accepting
 from proxy.edge.arrivals import Arrival
 from proxy.edge.transports import BrokerWire, ClientWire
 from proxy.session.session import Session
-from tests.proxy.fake_broker import FakeBroker, fake_broker
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import Client, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import handshake, list_offsets
-from tests.proxy.sabotage import Sabotage, fail, sources, until
+from tests.proxy.sabotage import Sabotage, fail, sources
 
 pytestmark = pytest.mark.asyncio
 

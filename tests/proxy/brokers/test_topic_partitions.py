@@ -14,6 +14,7 @@ from proxy.brokers import topic_partitions
 from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.topic_partitions import KEPT_MS, MOST_KEPT, TopicPartitions
 from proxy.runtime.faults import counts
+from tests.harness.clock import Clock
 from tests.protocol.encode import encode_frame
 
 T = TypeVar("T")
@@ -58,19 +59,11 @@ class FakeCluster:
             return encode_frame(request.spec, {"topics": topics + refused})
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 class Asking:
     def __init__(self) -> None:
         self.cluster = FakeCluster()
         self.clock = Clock()
-        self.partitions = TopicPartitions(lambda: [self.cluster], self.clock)
+        self.partitions = TopicPartitions(lambda: [self.cluster], self.clock.ms)
 
     async def look(self, *topics: Topic, whose: object = COUNTER) -> Mapping[Topic, int]:
         answered: asyncio.Future[Mapping[Topic, int]] = asyncio.get_running_loop().create_future()
@@ -98,7 +91,7 @@ async def test_what_is_known_is_kept_for_a_while_and_forgotten_when_it_changes()
     assert asking.partitions.known([named("a"), named("b")]) == {named("a"): 3}
     assert await asking.look(named("a")) == {named("a"): 3}
     assert asking.cluster.questions == [4]
-    asking.clock.now_ms += KEPT_MS
+    asking.clock.now_s += KEPT_MS / 1000
     assert asking.partitions.known([named("a")]) == {}
     await asking.look(named("a"))
     asking.partitions.forget([named("a"), named("never")])
@@ -116,7 +109,7 @@ async def test_what_a_controller_said_meanwhile_is_newer_than_the_answer_to_a_qu
     asking.cluster.go_on.set()
     assert await looking == {named("a"): 6, named("b"): 2}
     assert asking.partitions.known([named("a")]) == {named("a"): 6}
-    asking.clock.now_ms += KEPT_MS
+    asking.clock.now_s += KEPT_MS / 1000
     assert (await asking.look(named("a")))[named("a")] == 3, "by then the brokers say what there is"
 
 
@@ -177,7 +170,7 @@ async def test_who_does_not_answer_in_time_is_waited_for_no_longer(monkeypatch: 
 
 
 async def test_where_nobody_can_be_asked_nothing_is() -> None:
-    partitions = TopicPartitions(list, Clock())
+    partitions = TopicPartitions(list, Clock().ms)
     assert partitions.look_up(COUNTER, [named("a")], lambda _: None) is None
 
 

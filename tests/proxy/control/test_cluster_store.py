@@ -17,9 +17,10 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import Loaded, UnreadableError, UnwritableError
-from tests.proxy.control.quota_broker import QuotaBroker, quota_broker
+from tests.harness.polling import until
+from tests.harness.quota_broker import QuotaBroker, quota_broker
 from tests.proxy.front import TIMEOUT_S
-from tests.proxy.sabotage import Sabotage, until
+from tests.proxy.sabotage import Sabotage
 
 pytestmark = pytest.mark.asyncio
 

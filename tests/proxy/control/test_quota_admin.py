@@ -38,6 +38,7 @@ from quotas.policy import Policy, PolicyChange
 from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError
 from quotas.stores.file_store import FileStore
+from tests.harness.polling import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -342,17 +343,12 @@ async def test_a_file_that_changes_meanwhile_is_read_again(tmp_path: Path, times
 # ------------------------------------------------------------------------------------------------- many, and the end
 
 
-async def until(stage: Stage, waiting: int) -> None:
-    while stage.managing._waiting != waiting:
-        await asyncio.sleep(0.001)
-
-
 async def test_so_many_wait_for_a_slow_store_and_describing_waits_for_none(tmp_path: Path) -> None:
     stage = await Stage(tmp_path).loaded()
     stage.store.go_on.clear()
     alters = [entry(1048576.0 + number, ("user", f"u{number}")) for number in range(MOST_WAITING)]
     waiting = [asyncio.ensure_future(stage.alter(each)) for each in alters]
-    await until(stage, MOST_WAITING)
+    await until(lambda: stage.managing._waiting, equals=MOST_WAITING)
     (refused,) = await stage.alter(entry(1.0))
     assert (refused.error_code, "try again" in str(refused.message)) == (AGAIN, True)
     assert len((await stage.describe()).entries) == 3
@@ -367,9 +363,9 @@ async def test_one_that_is_stopping_makes_what_it_has_begun_and_nothing_more(tmp
     stage = await Stage(tmp_path).loaded()
     stage.store.go_on.clear()
     begun = asyncio.ensure_future(stage.alter(entry(2097152.0)))
-    await until(stage, 1)
+    await until(lambda: stage.managing._waiting, equals=1)
     behind = asyncio.ensure_future(stage.alter(entry(3145728.0)))
-    await until(stage, 2)
+    await until(lambda: stage.managing._waiting, equals=2)
     stage.managing.stop()
     stage.store.go_on.set()
     assert await begun == (Result(ALICE),)
@@ -382,7 +378,7 @@ async def test_who_gives_up_while_others_wait_takes_no_place(tmp_path: Path) -> 
     stage = await Stage(tmp_path).loaded()
     stage.store.go_on.clear()
     first, second = (asyncio.ensure_future(stage.alter(entry(2097152.0 + number))) for number in range(2))
-    await until(stage, 2)
+    await until(lambda: stage.managing._waiting, equals=2)
     second.cancel()
     await asyncio.wait([second])
     assert stage.managing._waiting == 1

@@ -10,7 +10,7 @@ from config.settings import Listener
 from config.units import Address
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.mechanisms import look_at_mechanisms
-from tests.proxy.secure_broker import secure_broker
+from tests.harness.fake_broker import fake_broker
 
 pytestmark = pytest.mark.asyncio
 
@@ -23,7 +23,7 @@ def listener(kerberos: Kerberos | None = None) -> Listener:
 
 async def test_which_are_told() -> None:
     keytab = Kerberos(keytab=Path("kafka.keytab"), default_realm="EXAMPLE.COM")
-    async with secure_broker() as one:
+    async with fake_broker() as one:
         route = Route(bootstrap=(Address("127.0.0.1", 1), Address("127.0.0.1", one.port)))
         for offered, kerberos, told in (
             (["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"], None, []),

@@ -13,6 +13,7 @@ from proxy.edge import accepting
 from proxy.edge.accepting import Acceptor
 from proxy.edge.kernel import KEEPALIVE
 from proxy.edge.listening import bind
+from tests.harness.polling import until
 from tests.harness.ports import free_port, free_ports
 from tests.proxy.front import TIMEOUT_S
 
@@ -37,9 +38,7 @@ class Taken:
         self.failures += 1
 
     async def until(self, number: int) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
-            while len(self.connections) < number:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.connections), is_so=lambda taken: taken >= number)
 
     def close(self) -> None:
         self.acceptor.close()

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from config.brokers import parse_broker_ports
 from config.settings import Listener
 from config.units import AdvertisedAddress
+from tests.harness.fake_broker import FakeBroker, fake_broker
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import Front, client, front
 from tests.proxy.playbook import list_offsets, request
 
@@ -140,8 +140,7 @@ async def test_a_new_port_that_is_taken_leaves_the_old_one_until_it_is_free() ->
 
 
 async def test_a_port_that_was_taken_when_its_broker_was_found_is_bound_when_it_is_free() -> None:
-    async with fake_broker() as one, front(one) as proxy:
-        one.brokers = {1: ("127.0.0.1", one.port)}
+    async with fake_broker() as one, front(one, known=False) as proxy:
         with socket.create_server(("127.0.0.1", proxy.port_1)):
             await proxy.cluster.refresh()
         assert proxy.listener.brokers_without_port == 1

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
 
@@ -15,7 +14,8 @@ from config.units import IpNumbers
 from proxy.edge.arrivals import HandshakePacer
 from proxy.edge.drain import drain
 from proxy.edge.proxy_protocol import V2_SIGNATURE
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets, request
@@ -105,7 +105,6 @@ async def test_a_client_that_drips_bytes_gains_no_time(pki: Pki) -> None:
 
 async def test_sasl_has_the_same_deadline() -> None:
     async with fake_broker() as one:
-        one.padding = 2  # as an empty ApiVersions answer has
         options = {"authentication": "sasl", "authentication_timeout_s": 0.1}
         async with front(one, **options) as proxy, client(proxy.bootstrap_port) as waiting:
             await waiting.ask(request(18, 0, 1))
@@ -117,7 +116,6 @@ async def test_sasl_has_the_same_deadline() -> None:
 @pytest.mark.long
 async def test_who_is_authenticated_or_gone_has_no_deadline_any_more() -> None:
     async with fake_broker() as one:
-        one.padding = 2  # as an empty ApiVersions answer has
         options = {"authentication": "sasl", "authentication_timeout_s": 0.6}
         async with front(one, **options) as proxy:
             async with client(proxy.bootstrap_port) as leaving:
@@ -146,12 +144,6 @@ async def test_a_first_request_has_the_same_deadline(pki: Pki, first: bytes, enc
 # ---------------------------------------------------------------------------------------------------- limits and drain
 
 
-async def until(number: int, taken: Callable[[], int]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while taken() != number:
-            await asyncio.sleep(0.005)
-
-
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
 async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encrypted: bool) -> None:
     """The oldest goes, of the address that has most of them: who speaks at once is served."""
@@ -160,7 +152,7 @@ async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encryp
         proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_before_request": 5}))
         proxy.slots.grace_s = 0.0
         silent = [await stack.enter_async_context(client(proxy.bootstrap_port)) for _ in range(20)]
-        await until(15, lambda: proxy.rejected().get("connections_before_request", 0))
+        await until(lambda: proxy.rejected().get("connections_before_request", 0), equals=15)
         for gone in silent[:15]:
             assert await gone.closed()
         assert (proxy.slots.taken, proxy.slots.before_request, len(one.connections)) == (5, 5, 1)
@@ -174,14 +166,14 @@ async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> No
     async with fake_broker() as one, front(one, limits={"connections_before_request": 3}) as proxy:
         proxy.slots.grace_s = 0.0
         flood = [socket.create_connection(("127.0.0.1", proxy.bootstrap_port)) for _ in range(40)]
-        await until(37, lambda: proxy.rejected().get("connections_before_request", 0))
-        await until(3, proxy.stats.sessions.total)
+        await until(lambda: proxy.rejected().get("connections_before_request", 0), equals=37)
+        await until(proxy.stats.sessions.total, equals=3)
         for gone in flood[:37]:
             gone.settimeout(TIMEOUT_S)
             assert gone.recv(1) == b""
         for each in flood:
             each.close()
-        await until(0, lambda: proxy.slots.taken)
+        await until(lambda: proxy.slots.taken, equals=0)
         assert (proxy.stats.sessions.total(), proxy.listener._arriving.arriving) == (0, {})
 
 
@@ -193,12 +185,12 @@ async def test_one_address_may_have_so_many_and_no_more(pki: Pki, encrypted: boo
         first = await stack.enter_async_context(client(proxy.bootstrap_port, context))
         await first.ask(list_offsets(1))
         second = await stack.enter_async_context(client(proxy.bootstrap_port))
-        await until(2, lambda: proxy.slots.taken)
+        await until(lambda: proxy.slots.taken, equals=2)
         async with client(proxy.bootstrap_port) as third:
             assert await third.closed()
         assert proxy.rejected() == {"connections_per_ip": 1}
         second.writer.close()
-        await until(1, lambda: proxy.slots.taken)
+        await until(lambda: proxy.slots.taken, equals=1)
         async with client(proxy.bootstrap_port, context) as again:
             await again.ask(list_offsets(2))
 
@@ -225,13 +217,13 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
         async with front(one) as proxy, client(proxy.bootstrap_port) as slow:
             for number in range(100):
                 slow.writer.write(list_offsets(number))
-            await until(1, lambda: len(proxy.listener.sessions))
+            await until(lambda: len(proxy.listener.sessions), equals=1)
             (session,) = proxy.listener.sessions
-            await until(1, lambda: session.unread)
+            await until(lambda: session.unread)
             session.close()
             assert (len(proxy.listener.sessions), proxy.slots.taken) == (0, 1)
             slow.writer.transport.abort()
-            await until(0, lambda: proxy.slots.taken)
+            await until(lambda: proxy.slots.taken, equals=0)
 
 
 async def test_so_many_handshakes_begin_in_a_turn_and_the_rest_in_order() -> None:

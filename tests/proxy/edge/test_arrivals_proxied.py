@@ -15,7 +15,7 @@ from protocol.errors import ProtocolError
 from proxy.edge.arrivals import LeftEarly, read_header
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.examples import examples
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from proxy.edge.kernel import LOST, look_at
+from tests.harness.fake_broker import PRODUCE, fake_broker
 from tests.proxy.deaf import deaf
-from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce
 
@@ -56,7 +56,7 @@ def test_a_peer_that_closes_is_seen_without_reading() -> None:
 async def test_behind_a_throttle_the_kernel_holds_no_more_than_a_brokers_buffer() -> None:
     """A client that does not wait for answers pushes as much as it can, from one throttle to the next."""
     async with fake_broker() as one:
-        one.answers_produce = False
+        one.answers[PRODUCE] = lambda _: b""
         async with front(one, quotas={PRODUCER: 10_000}) as proxy, deaf(proxy.bootstrap_port) as client:
             await client.send(list_offsets(0))
             await client.receive(12)

@@ -18,7 +18,7 @@ from proxy.session.admission import Ticket
 from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
 from proxy.session.session import Session
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.playbook import list_offsets
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 from struct import unpack_from
 
 import pytest
@@ -11,7 +10,8 @@ from structlog.testing import capture_logs
 from proxy.edge.drain import drain
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
 
@@ -53,7 +53,7 @@ async def test_a_broker_without_a_port_is_told_under_a_name_that_says_so() -> No
 
 
 async def test_not_ready_while_no_broker_has_a_port() -> None:
-    async with fake_broker() as one, front(one) as proxy:
+    async with fake_broker() as one, front(one, known=False) as proxy:
         assert proxy.listener.why_not_ready is None  # nothing is known yet: the cluster says so
         one.brokers = dict.fromkeys(range(70, 85), ("127.0.0.1", one.port))
         await proxy.cluster.refresh()
@@ -67,9 +67,8 @@ async def test_not_ready_while_no_broker_has_a_port() -> None:
 
 
 async def test_a_port_that_is_taken_serves_nobody() -> None:
-    async with fake_broker() as one, front(one) as proxy:
+    async with fake_broker() as one, front(one, known=False) as proxy:
         with socket.create_server(("127.0.0.1", proxy.port_1)):
-            one.brokers = {1: ("127.0.0.1", one.port)}
             await proxy.cluster.refresh()
         assert "at free ports" in str(proxy.listener.why_not_ready)
 
@@ -78,7 +77,6 @@ async def test_a_port_that_is_taken_serves_nobody() -> None:
 async def test_a_broker_first_named_while_the_proxy_stops_is_not_told_as_it_is(broker: int) -> None:
     """Metadata is under way when SIGTERM comes: no port is opened any more, and no address of a broker escapes."""
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         async with front(one) as proxy, client(proxy.bootstrap_port) as asking:
             await asking.ask(list_offsets(1))
             proxy.listener.close()
@@ -129,12 +127,6 @@ async def test_the_bootstrap_port_goes_to_a_broker_that_is_up() -> None:
                     await asking.ask(list_offsets(number))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 def charged_brokers(proxy: Front) -> set[int]:
     return {usage.broker for usage in proxy.play.engine.usage(proxy.play.loop.now_ms)}
 
@@ -143,10 +135,9 @@ async def test_who_comes_before_the_brokers_are_known_waits_and_is_charged_for_h
     """A second full quota, that of no broker, cannot be had by being early."""
     async with fake_broker() as one:
         one.brokers = {1: ("127.0.0.1", one.port)}
-        one.padding = 4
         async with front(one, known=False, quotas={PRODUCER: 1024}) as proxy, client(proxy.bootstrap_port) as early:
             early.writer.write(produce(1, 20_000))
-            await until(lambda: len(proxy.listener.sessions) == 1)
+            await until(lambda: len(proxy.listener.sessions), equals=1)
             assert one.requests == []
             await proxy.cluster.refresh()
             await early.ask(b"")
@@ -167,7 +158,6 @@ async def test_when_the_broker_of_a_session_is_known_it_is_charged_for_it(advert
         one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
         await early.ask(METADATA)
         await until(lambda: not proxy.listener._broker_connector.unnamed)
-        one.padding = 4
         await early.ask(produce(2, 20_000))
         assert charged_brokers(proxy) == {1}
         assert not session.closed
@@ -205,7 +195,6 @@ async def test_a_session_that_ends_while_it_is_connected_is_not_one_that_waits_f
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
             await early.ask(METADATA)
             await until(lambda: not proxy.listener._broker_connector.unnamed)
-            one.padding = 4
             await early.ask(produce(2, 20_000))
             assert charged_brokers(proxy) == {1}
 
@@ -231,7 +220,6 @@ async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
             await second.ask(METADATA)
             await until(lambda: not proxy.listener._broker_connector.unnamed and broken.closed)
-            one.padding = 4
             await second.ask(produce(2, 20_000))
             assert not whole.closed
             assert charged_brokers(proxy) == {1}

@@ -12,11 +12,11 @@ from proxy.edge import advertised_addresses, turned_away
 from proxy.edge.turned_away import MOST_OF_ADDRESS, TurnedAway, hold_s
 from proxy.owners.map import OwnersInForce, OwnersMap
 from proxy.runtime.faults import counts
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import heartbeat, list_offsets, produce, request
-from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -215,7 +215,7 @@ async def test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners(monkeyp
         with monkeypatch.context() as broken:
             broken.setattr(advertised_addresses.AdvertisedAddresses, "accept_bootstrap", lambda self: {}[self])
             async with front(one, owners=in_force) as proxy:
-                await until(lambda: counts["open the bootstrap port"] == 1)
+                await until(lambda: counts["open the bootstrap port"], equals=1)
                 broken.undo()
                 in_force.replace(owners(1, 2)._map)
                 proxy.listener.tell_owners()

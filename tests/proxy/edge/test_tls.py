@@ -19,7 +19,7 @@ from proxy.edge.tls import client_context, ignore_undecodable_names
 from proxy.identity.principal import UNNAMED
 from quotas.entities import Default, Entity
 from quotas.policy import Policy
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import PRODUCER, list_offsets, produce
@@ -128,7 +128,6 @@ async def test_a_certificate_whose_name_is_empty_is_held_by_the_quota_of_the_def
         proxy.play.engine.apply(default, proxy.play.loop.now_ms)
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
-            one.padding = 4
             await asking.ask(produce(1, 20_000))
             assert only_user(proxy) == UNNAMED
             (usage,) = proxy.play.engine.usage(proxy.play.loop.now_ms)
@@ -271,7 +270,6 @@ async def test_an_unknown_host_is_told_so_and_logged(pki: Pki, name: str) -> Non
     context = pki.client()
     context.check_hostname = False
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         with capture_logs() as logs:
             async with front(one, tls=pki.settings(), **SNI) as proxy:
                 assert await refused(proxy, context, "unknown_sni", name) == "TLSV1_UNRECOGNIZED_NAME"

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.edge import transports
 from proxy.session.flow import THROTTLED
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import PRODUCE, fake_broker
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import PRODUCER, heartbeat, list_offsets, produce
@@ -38,7 +38,7 @@ async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
 
     async with fake_broker() as one, front(one, tls=pki.settings(), quotas={PRODUCER: 1024}) as proxy:
         monkeypatch.setattr(transports, "now_ms", proxy.play.loop.clock)  # what comes in parts comes at one time
-        one.answers_produce = False
+        one.answers[PRODUCE] = lambda _: b""
         before = len(one.requests)
         leaving = await asyncio.to_thread(send_and_finish, proxy.bootstrap_port)
         async with asyncio.timeout(TIMEOUT_S):

@@ -16,8 +16,8 @@ from proxy.runtime.faults import counts
 from quotas.counted import CLUSTER, CounterKey
 from quotas.kinds import QuotaKind
 from quotas.shares import Demand
+from tests.harness.polling import until
 from tests.harness.ports import LOOPBACK
-from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 

@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from struct import unpack_from
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,9 +15,10 @@ from proxy import __version__
 from proxy.usage import metering
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from tests.proxy.fake_broker import FakeBroker, serving
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client
-from tests.proxy.playbook import heartbeat, list_offsets, produce, produce_answer
+from tests.proxy.playbook import heartbeat, list_offsets, produce
 from tests.proxy.test_supervisor import Running, running
 
 pytestmark = pytest.mark.asyncio
@@ -26,17 +26,9 @@ pytestmark = pytest.mark.asyncio
 HOSTILE = '"><b>\u202e\u0000 é'
 
 
-class ProduceBroker(FakeBroker):
-    """Its answers to Produce have a throttle time, which can be set."""
-
-    def _answer(self, payload: bytes) -> bytes | None:
-        api_key, _, correlation_id = unpack_from(">hhi", payload)
-        return produce_answer(correlation_id) if api_key == 0 else super()._answer(payload)
-
-
 @asynccontextmanager
 async def ready(folder: Path, mode: str = "enforce") -> AsyncIterator[Running]:
-    async with serving(ProduceBroker()) as broker:
+    async with fake_broker() as broker:
         broker.brokers = {1: ("127.0.0.1", broker.port)}
         async with running(folder, broker, mode) as program:
             await program.until("/readyz", "ready")
@@ -49,21 +41,16 @@ async def ask(program: Running, resource: str, **parameters: object) -> Any:
     return json.loads(text)
 
 
-async def until(program: Running, resource: str, is_so: Callable[[Any], bool], **parameters: object) -> Any:
-    """Return an answer once it is as wanted."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not is_so(answer := await ask(program, resource, **parameters)):
-            await asyncio.sleep(0.02)
-    return answer
-
-
 async def test_who_is_throttled(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         before = datetime.now(UTC)
         async with client(program.port) as one, client(program.port) as two:
             await one.ask(produce(1, 30_000))  # of 10 KiB in ten seconds: owed for some twenty
             two.writer.write(produce(2, 1000))
-            answer = await until(program, "throttled", lambda answer: answer["total"] and answer["items"][0]["waiting"])
+            answer = await until(
+                lambda: ask(program, "throttled"),
+                is_so=lambda answer: answer["total"] and answer["items"][0]["waiting"],
+            )
             (item,) = answer["items"]
             assert item["kind"] == "producer_byte_rate"
             assert (item["user"], item["client_id"], item["broker"], item["listener"]) == (None, "app", 1, "PLAIN")
@@ -151,7 +138,10 @@ async def test_a_rule_in_shadow(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         rule = "{entity: {client-id: app}, producer_byte_rate: 1KiB, mode: shadow}"
         program.quotas.write_text(f"quotas: [{rule}]\n")
-        await until(program, "quotas", lambda answer: answer["total"] and answer["items"][0]["mode"] == "shadow")
+        await until(
+            lambda: ask(program, "quotas"),
+            is_so=lambda answer: answer["total"] and answer["items"][0]["mode"] == "shadow",
+        )
         async with client(program.port) as asking:
             await asking.ask(produce(1, 30_000))
             (item,) = (await ask(program, "throttled"))["items"]
@@ -201,7 +191,7 @@ async def test_quotas_and_changes(tmp_path: Path) -> None:
             "  - {entity: {client-id: app}, producer_byte_rate: 2KiB}\n"
             '  - {entity: {user: "\\u202e", client-id: {default: true}}, request_percentage: 5}\n'
         )
-        answer = await until(program, "changes", lambda answer: answer["total"] == 2)
+        answer = await until(lambda: ask(program, "changes"), is_so=lambda answer: answer["total"] == 2)
         changed = {each["kind"]: each for each in answer["items"]}["producer_byte_rate"]
         assert (changed["old"], changed["new"], changed["who"], changed["quota"]) == (
             1024,
@@ -248,14 +238,19 @@ async def test_the_last_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(metering, "_SAMPLE_EVERY_S", 0.01)
     async with ready(tmp_path) as program, client(program.port) as asking:
         await asking.ask(produce(1, 30_000))
-        answer = await until(program, "usage", lambda answer: answer["total"] and answer["items"][0]["points"])
+        answer = await until(
+            lambda: ask(program, "usage"), is_so=lambda answer: answer["total"] and answer["items"][0]["points"]
+        )
         (item,) = answer["items"]
         assert (item["user"], item["client_id"], item["listener"]) == ("ANONYMOUS", "app", "PLAIN")
         point = item["points"][0]
         assert point["bytes_in_per_s"] * 60 == pytest.approx(30_000, rel=0.01)
         assert (point["ratio"] > 1, point["throttled_share"] > 0, point["at"].endswith("Z")) == (True, True, True)
         assert (await ask(program, "usage", client_id="other"))["total"] == 0
-        answer = await until(program, "usage", lambda answer: len(answer["items"][0]["points"]) == 60, user="ANONYMOUS")
+        answer = await until(
+            lambda: ask(program, "usage", user="ANONYMOUS"),
+            is_so=lambda answer: len(answer["items"][0]["points"]) == 60,
+        )
         times = [each["at"] for each in answer["items"][0]["points"]]
         assert times == sorted(times)
 

@@ -12,6 +12,7 @@ from proxy.usage import shipping as usage_shipping
 from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
 from proxy.usage.shipping import Buffer, RefusedError, Shipper, Shipping, SinkError
+from tests.harness.polling import until
 
 MANY = 10**6
 
@@ -92,13 +93,6 @@ def test_a_document_larger_than_the_buffer_is_still_tried() -> None:
     buffer = Buffer(10, shipping)
     buffer.put(document(0))
     assert (asyncio.run(buffer.get()).seq, shipping.dropped_documents) == (0, 0)
-
-
-async def until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def test_everything_arrives_in_order_and_the_stop_ships_the_rest() -> None:
@@ -335,7 +329,7 @@ def test_a_file_is_complete_after_its_time_also_when_nothing_more_comes(tmp_path
         sink = files(tmp_path, rotate_s=0.01, rotate_bytes=MANY)
         for complete in range(2):
             await sink.write(document(complete))
-            await until(lambda complete=complete: count() == complete + 1)
+            await until(count, equals=complete + 1)
         await sink.close()
 
     asyncio.run(run())

@@ -8,6 +8,7 @@ import pytest
 from proxy.workers import child
 from proxy.workers.child import Child
 from proxy.workers.process import Look
+from tests.harness.clock import Clock
 
 pytestmark = pytest.mark.asyncio
 
@@ -30,13 +31,6 @@ class Running:
         if not self.answers:
             await asyncio.Event().wait()
         return LOOK
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

@@ -11,15 +11,8 @@ from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from proxy.owners.assignment import DRIFT_S
 from proxy.workers import workers as module
 from proxy.workers.workers import Workers
+from tests.harness.clock import Clock
 from tests.proxy.test_supervisor import CONFIG
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def never(host: str, port: int) -> list[socket.socket]:

@@ -29,8 +29,9 @@ from protocol.client_quotas import (
 from protocol.requests import Request
 from proxy.workers.child import Child
 from proxy.workers.workers import Workers
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_port
-from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets, produce, request
@@ -68,9 +69,7 @@ class Pair:
 
     async def until_up(self, node_id: int, restarts: int) -> None:
         child = self.child_of(node_id)
-        async with asyncio.timeout(TIMEOUT_S):
-            while not (child.up and child.restarts == restarts):
-                await asyncio.sleep(0.01)
+        await until(lambda: (child.up, child.restarts), equals=(True, restarts))
 
 
 @asynccontextmanager
