@@ -350,13 +350,17 @@ def _create_user(stage: Stage, name: str, password: str) -> None:
 
 def _connect_by_token(stage: Stage, token: sasl.DelegationToken) -> Connection:
     """As soon as the broker knows the token, a little after its making."""
-    for _ in range(100):
+
+    def connect() -> Connection | None:
         connection = stage.connect()
         if sasl.Scram(token.token_id, token.secret, "tokenauth=true").log_in(connection).error_code == sasl.SUCCESS:
             return connection
         connection.close()
-        time.sleep(0.1)
-    raise TimeoutError("the delegation token was never accepted")
+        return None
+
+    connection = wait_until(connect, "the delegation token accepted")
+    assert connection is not None
+    return connection
 
 
 def _produces_as(stage: Stage, connection: Connection, user: str) -> bool:

@@ -18,6 +18,7 @@ from analysis.ingest.source import KEPT_BYTES
 from tests.analysis.records import Document, document, row, write_jsonl
 from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
+from tests.harness.polling import until
 from tests.harness.process import Program
 from tests.integration.conftest import fresh_name
 
@@ -235,8 +236,7 @@ async def made_again(bootstrap: str, topic: str) -> None:
     try:
         if topic in await admin.list_topics():
             await admin.delete_topics([topic])
-        while topic in await admin.list_topics():
-            await asyncio.sleep(0.1)
+        await until(admin.list_topics, f"{topic} deleted", is_so=lambda topics: topic not in topics)
         await admin.create_topics([NewTopic(topic, 1, 1)])
     finally:
         await admin.close()

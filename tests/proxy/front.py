@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from config.brokers import parse_broker_ports
@@ -35,7 +35,7 @@ from quotas.policy import Policy
 from tests.harness.fake_broker import FakeBroker
 from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.playbook import Play
+from tests.proxy.playbook import Play, list_offsets
 
 TIMEOUT_S = 30.0
 
@@ -194,3 +194,11 @@ async def client(
         yield Client(reader, writer)
     finally:
         writer.close()
+
+
+async def answers(port: int) -> bool:
+    with suppress(OSError, asyncio.IncompleteReadError):
+        async with client(port) as asking:
+            await asking.ask(list_offsets(1))
+            return True
+    return False

@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from proxy.usage.files import FileSink
 from tests.harness.fake_broker import FakeBroker, fake_broker
 from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.front import TIMEOUT_S, client, end_background
+from tests.proxy.front import TIMEOUT_S, answers, client, end_background
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
 from tests.proxy.sabotage import Sabotage, calls, places, sources
@@ -220,14 +220,6 @@ async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             loop.remove_signal_handler(number)
         await end_background()
-
-
-async def answers(port: int) -> bool:
-    with suppress(OSError, asyncio.IncompleteReadError):
-        async with client(port) as asking:
-            await asking.ask(list_offsets(1))
-            return True
-    return False
 
 
 @pytest.mark.long

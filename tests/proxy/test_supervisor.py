@@ -192,9 +192,7 @@ async def test_sighup_says_what_of_the_settings_waits_for_a_restart(tmp_path: Pa
         with capture_logs() as logs:
             program.config.write_text(text.replace("delay: 0s", "delay: 1s"))
             os.kill(os.getpid(), signal.SIGHUP)
-            async with asyncio.timeout(TIMEOUT_S):
-                while not any(line["event"].startswith("settings changed") for line in logs):
-                    await asyncio.sleep(0.01)
+            await until(lambda: any(line["event"].startswith("settings changed") for line in logs))
             (changed,) = (line for line in logs if line["event"].startswith("settings changed"))
             assert changed["settings"] == ["drain.delay"]
         assert program.app._settings.drain.delay_s == 0
@@ -280,9 +278,7 @@ async def test_the_admin_port_is_there_while_connections_are_drained(tmp_path: P
                 await stuck.writer.drain()
                 os.kill(os.getpid(), signal.SIGTERM)
                 await program.until("/readyz", "stopping")
-                async with asyncio.timeout(TIMEOUT_S):
-                    while any(listener._acceptor.open for listener in program.worker._listeners):
-                        await asyncio.sleep(0)
+                await until(lambda: not any(listener._acceptor.open for listener in program.worker._listeners))
                 assert (await program.get("/readyz"))[0] == 503
 
 
@@ -414,9 +410,7 @@ async def test_sessions_at_a_closed_port_that_cannot_be_drained_go_on(
                 before = counts["drain sessions at closed ports"]
                 (port,) = free_ports(1)
                 program.config.write_text(program.config.read_text().replace(f'"{program.port}"', f'"{port}"'))
-                async with asyncio.timeout(TIMEOUT_S):
-                    while counts["drain sessions at closed ports"] == before:
-                        await asyncio.sleep(0.01)
+                await until(lambda: counts["drain sessions at closed ports"] != before)
                 await asking.ask(list_offsets(1))
             async with client(port) as moved:
                 await moved.ask(list_offsets(1))

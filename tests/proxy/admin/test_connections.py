@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.admin import connections
+from tests.harness.polling import until
 from tests.proxy.admin.test_server import Served, serving
 from tests.proxy.sabotage import Sabotage
 
@@ -124,9 +125,7 @@ async def test_who_leaves_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> Non
         for _ in range(3):
             async with crowd(served, connections.MOST, HALF):
                 pass
-        async with asyncio.timeout(TIMEOUT_S):
-            while served.server._connections._by_transport:
-                await asyncio.sleep(0)
+        await until(lambda: not served.server._connections._by_transport)
 
 
 async def test_one_that_cannot_be_received_or_cut_off_is_alone_in_that(monkeypatch: pytest.MonkeyPatch) -> None:

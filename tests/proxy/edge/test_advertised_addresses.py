@@ -1,6 +1,5 @@
 """What clients are told and which ports are bound for it, at the start and when the settings become others."""
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from config.brokers import parse_broker_ports
 from config.settings import Listener
 from config.units import AdvertisedAddress
 from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
 from tests.proxy.front import Front, client, front
 from tests.proxy.playbook import list_offsets, request
@@ -95,8 +95,7 @@ async def test_a_node_id_that_is_removed_has_no_port_and_its_sessions_are_return
 
 async def test_who_has_come_to_a_closed_port_and_sent_nothing_is_closed() -> None:
     async with proxied(1, 2) as (_, proxy), client(proxy.port_2) as early:
-        while not proxy.stats.sessions.total():
-            await asyncio.sleep(0)
+        await until(proxy.stats.sessions.total)
         assert proxy.listener.change(with_brokers(proxy, {"1": str(proxy.port_1)})) == []
         assert await early.closed()
 

@@ -253,9 +253,7 @@ async def test_handshakes_count_for_the_limit(pki: Pki) -> None:
         front(one, tls=pki.settings(), limit=1) as proxy,
         client(proxy.bootstrap_port, first=b"\x16\x03"),
     ):
-        async with asyncio.timeout(TIMEOUT_S):
-            while not proxy.stats.sessions.total():
-                await asyncio.sleep(0.005)
+        await until(proxy.stats.sessions.total)
         async with client(proxy.bootstrap_port) as second:
             assert await second.closed()
         assert proxy.stats.connections["PLAIN", "refused_limit"] == 1
@@ -266,9 +264,7 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
     protocol = TRUSTED if first.startswith(b"PROXY") else None
     async with fake_broker() as one, front(one, tls=pki.settings(), proxy_protocol=protocol) as proxy:
         async with client(proxy.bootstrap_port, first=first) as greeting:
-            async with asyncio.timeout(TIMEOUT_S):
-                while not proxy.stats.sessions.total():
-                    await asyncio.sleep(0.005)
+            await until(proxy.stats.sessions.total)
             await asyncio.sleep(0.02)
             proxy.listener.close()
             assert await drain(list(proxy.listener.sessions), TIMEOUT_S) == 0

@@ -16,6 +16,7 @@ from proxy.edge.arrivals import LeftEarly, read_header
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.examples import examples
 from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
@@ -128,9 +129,9 @@ async def test_a_health_check_is_no_error(pki: Pki, options: dict[str, object]) 
                 for _ in range(3):
                     async with client(proxy.bootstrap_port):
                         pass
-                async with asyncio.timeout(TIMEOUT_S):
-                    while proxy.stats.sessions.total() or proxy.stats.connections["PLAIN", "accepted"] < 3:
-                        await asyncio.sleep(0.005)
+                await until(
+                    lambda: not proxy.stats.sessions.total() and proxy.stats.connections["PLAIN", "accepted"] >= 3
+                )
                 assert proxy.rejected() == {}
                 assert proxy.stats.connections["PLAIN", "left_early"] == 3
                 assert (len(one.requests), len(one.connections)) == (2, 1), "the proxy's own"

@@ -12,8 +12,9 @@ import pytest
 
 from proxy.edge.kernel import LOST, look_at
 from tests.harness.fake_broker import PRODUCE, fake_broker
+from tests.harness.polling import until
 from tests.proxy.deaf import deaf
-from tests.proxy.front import TIMEOUT_S, front
+from tests.proxy.front import front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce
 
 
@@ -68,9 +69,7 @@ async def test_behind_a_throttle_the_kernel_holds_no_more_than_a_brokers_buffer(
             pushing = asyncio.ensure_future(client.send(b"".join(produce(n, 50_000, acks=0) for n in range(400))))
             waiting = bytearray(4)
             for throttle in range(12):
-                async with asyncio.timeout(TIMEOUT_S):
-                    while not session.held:
-                        await asyncio.sleep(0.002)
+                await until(lambda: session.held)
                 await asyncio.sleep(0.02)
                 connection = transport.get_extra_info("socket")
                 fcntl.ioctl(connection.fileno(), termios.FIONREAD, waiting)

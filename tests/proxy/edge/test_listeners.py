@@ -12,7 +12,7 @@ from proxy.runtime.faults import counts
 from proxy.session.session import Session
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
-from tests.proxy.front import TIMEOUT_S, Front, client, front
+from tests.proxy.front import Front, client, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
 
 pytestmark = pytest.mark.asyncio
@@ -243,9 +243,7 @@ async def test_a_client_that_goes_away_is_forgotten() -> None:
             async with client(proxy.port_1) as leaving:
                 await leaving.ask(list_offsets(1))
                 assert proxy.stats.sessions["PLAIN"] == 1
-            async with asyncio.timeout(TIMEOUT_S):
-                while proxy.listener.sessions:
-                    await asyncio.sleep(0.01)
+            await until(lambda: not proxy.listener.sessions)
             assert proxy.stats.sessions["PLAIN"] == 0
 
 
@@ -268,9 +266,7 @@ async def test_a_drain_waits_for_what_is_in_flight_and_cuts_off_what_never_comes
             await idle.ask(list_offsets(1))
             one.silent = True
             stuck.writer.write(list_offsets(2))
-            async with asyncio.timeout(TIMEOUT_S):
-                while len(one.requests) < 4:  # ApiVersions, Metadata, and one of each client
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(one.requests) >= 4)  # ApiVersions, Metadata, and one of each client
             assert await drain(list(proxy.listener.sessions), 0.3) == 1
             assert await idle.closed()
             assert await stuck.closed()
@@ -284,9 +280,7 @@ async def test_a_drain_leaves_out_a_session_that_has_ended_before_its_turn() -> 
                 await each.ask(list_offsets(1))
             sessions, before = list(proxy.listener.sessions), dict(counts)
             gone.writer.close()
-            async with asyncio.timeout(TIMEOUT_S):
-                while len(proxy.listener.sessions) > 1:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(proxy.listener.sessions) <= 1)
             assert await drain(sessions, 1.0) == 0
             assert await first.closed()
             assert counts == before

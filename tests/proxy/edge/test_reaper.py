@@ -13,8 +13,9 @@ import pytest
 from proxy.edge.reaper import CloseReason, SessionReaper
 from proxy.session.session import Session
 from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.proxy.deaf import Deaf, deaf
-from tests.proxy.front import TIMEOUT_S, Front, front
+from tests.proxy.front import Front, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import PRODUCER, list_offsets, produce
 
@@ -81,25 +82,23 @@ async def block(proxy: Front, broker: FakeBroker, client: Deaf, session: Session
     broker.padding = PADDING
     for number in range(ANSWERS):
         await client.send(list_offsets(number))
-    async with asyncio.timeout(TIMEOUT_S):
-        while not session.unread:
-            await asyncio.sleep(0.005)
+    await until(lambda: session.unread)
 
 
 async def mute(broker: FakeBroker, client: Deaf, session: Session) -> None:
     await client.send(produce(1, 20_000))
-    async with asyncio.timeout(TIMEOUT_S):
-        while not session.held:
-            await asyncio.sleep(0.005)
+    await until(lambda: session.held)
 
 
 async def look_until_over(proxy: Front) -> None:
     """Look until nothing is left: no session, and no place taken by its descriptors."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while proxy.slots.taken or proxy.listener.sessions:
-            await proxy.reaper.look()
-            proxy.play.loop.advance(STEP_MS)
-            await asyncio.sleep(0.005)
+
+    async def look() -> bool:
+        await proxy.reaper.look()
+        proxy.play.loop.advance(STEP_MS)
+        return not (proxy.slots.taken or proxy.listener.sessions)
+
+    await until(look)
 
 
 async def look_in_vain(proxy: Front, session: Session, step_ms: int = 0) -> None:
@@ -255,18 +254,13 @@ async def test_a_request_in_line_of_a_client_that_went_away_unseen_is_dropped_at
         bound = play.engine.resolve("ANONYMOUS", "app", PRODUCER, 1)
         bound.owe(60_000, play.loop.now_ms)
         await client.send(produce(2, 100))
-        async with asyncio.timeout(TIMEOUT_S):
-            while not session.held:
-                await asyncio.sleep(0.005)
-            await act(client, broker)
-            while not session.client.has_finished():
-                await asyncio.sleep(0.005)
+        await until(lambda: session.held)
+        await act(client, broker)
+        await until(session.client.has_finished)
         assert not session.closed
         play.loop.advance(60_000)
         assert (play.throttling.dropped, bound.recorded_total) == (1, 0)
-        async with asyncio.timeout(TIMEOUT_S):
-            while proxy.listener.sessions:
-                await asyncio.sleep(0.005)
+        await until(lambda: not proxy.listener.sessions)
         assert close_reasons(proxy) == {}
 
 

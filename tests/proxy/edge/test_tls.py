@@ -20,6 +20,7 @@ from proxy.identity.principal import UNNAMED
 from quotas.entities import Default, Entity
 from quotas.policy import Policy
 from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import PRODUCER, list_offsets, produce
@@ -112,9 +113,7 @@ async def test_a_name_of_ours_is_nobodys(pki: Pki) -> None:
         async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
             await asking.ask(list_offsets(1))
             assert only_user(proxy) == "alice"
-        async with asyncio.timeout(TIMEOUT_S):
-            while proxy.listener.sessions:
-                await asyncio.sleep(0.005)
+        await until(lambda: not proxy.listener.sessions)
         async with client(proxy.bootstrap_port, pki.client("sluice:token:abc")) as asking:
             await asking.ask(list_offsets(1))
             assert only_user(proxy) == "sluice:reserved"

@@ -1,6 +1,5 @@
 """Membership, before a coordinator that answers as a test says: each answer has its effect on who owns what."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,8 @@ from proxy.owners.messages import MapMessage, MemberMessage, Signing
 from proxy.owners.probe import Probe
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import counts
+from tests.harness.clock import Clock
+from tests.harness.polling import until
 from tests.proxy.owners.test_assignment import member as said_by
 
 pytestmark = pytest.mark.asyncio
@@ -253,14 +254,14 @@ async def test_the_later_of_two_with_one_name_is_the_instance(seen: Seen) -> Non
 
 
 async def test_a_new_broker_is_placed_after_a_while(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 1000.0
-    monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic_s", clock)
     await seen.member._step()
     seen.brokers.append(4)
     await seen.member._step()
     assert seen.owned == {1, 2, 3, 4}  # by hash: there is nobody else
     assert len(seen.maps) == 1
-    now_s += 61
+    clock.now_s += 61
     await seen.member._step()
     assert seen.member.status.owners == dict.fromkeys((1, 2, 3, 4), "a")
 
@@ -268,8 +269,8 @@ async def test_a_new_broker_is_placed_after_a_while(seen: Seen, monkeypatch: pyt
 async def test_it_joins_again_when_its_load_has_been_another_for_minutes(
     seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s = 1000.0
-    monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic_s", clock)
     seen.coordinator.others["b"] = said_by("b", load={})
     await seen.member._step()
     own = sorted(seen.owned)
@@ -277,13 +278,13 @@ async def test_it_joins_again_when_its_load_has_been_another_for_minutes(
     for _ in range(2):
         await seen.member._step()
         assert len(seen.maps) == 1
-        now_s += DRIFT_S / 2
+        clock.now_s += DRIFT_S / 2
     await seen.member._step()
     assert seen.coordinator.said is not None
     assert seen.coordinator.said.load == dict.fromkeys(own, 100.0)
     assert len(seen.maps) == 2
     for _ in range(3):  # as said
-        now_s += DRIFT_S
+        clock.now_s += DRIFT_S
         await seen.member._step()
     assert len(seen.maps) == 2
 
@@ -396,8 +397,7 @@ async def test_a_fault_is_noted_and_membership_goes_on(seen: Seen, monkeypatch: 
     probe.start()
     seen.member._member_id = "me-1"
     names = ("take part in the group", "look at the clock", "look whether the next instance is alive")
-    while not all(counts[name] for name in names):
-        await asyncio.sleep(0.01)
+    await until(lambda: all(counts[name] for name in names))
     assert not any(job.done() for job in seen.member._jobs)
     probe.stop()
     await seen.member.leave()

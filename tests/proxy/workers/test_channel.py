@@ -12,6 +12,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.runtime.faults import counts
 from proxy.runtime.tasks import spawn
 from proxy.workers.channel import Channel, GoneError
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S
 
 pytestmark = pytest.mark.asyncio
@@ -107,8 +108,7 @@ async def test_an_answer_that_cannot_be_sent_is_noted_where_it_is() -> None:
     async with pair(answer) as (one, other):
         send, other._send = other._send, broken  # type: ignore[assignment,method-assign]
         call = spawn(one.call("first"), "call")
-        while not counts["answer a call"]:
-            await asyncio.sleep(0)
+        await until(lambda: counts["answer a call"])
         other._send = send  # type: ignore[method-assign]
         assert await one.call("next") == "next"
         call.cancel()

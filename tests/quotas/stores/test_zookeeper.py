@@ -4,7 +4,6 @@ import json
 import math
 import signal
 from pathlib import Path
-from time import sleep
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,6 +18,7 @@ from quotas.stores.base import UnreadableError, UnwritableError
 from quotas.stores.zookeeper.store import ZooKeeperStore
 from quotas.stores.zookeeper.tree import path_of
 from tests.harness.jars import ZOOKEEPER_TOOLS
+from tests.harness.polling import wait_until
 from tests.harness.zookeeper import ZooKeeper
 from tests.quotas.stores.alter_contract import change
 from tests.quotas.stores.zookeeper import QUIET, ZooKeeperHarness
@@ -267,10 +267,7 @@ def test_every_write_is_announced(store: ZooKeeperHarness) -> None:
         other.load(0)
         changes = [change(ALICE, {RATE: 1.0}), change(Entity(Default.DEFAULT, "a b"), {PERCENTAGE: 50.0})]
         store.store.alter(Alteration(changes, "test"))
-        for _ in range(100):
-            if other.changed():
-                break
-            sleep(0.02)
+        wait_until(other.changed)
         assert other.load(0).policy.limits == store.load().limits
     finally:
         other.close()
