@@ -137,7 +137,7 @@ def fake_broker(
 
 @asynccontextmanager
 async def serving(broker: B, tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[B]:
-    """Serve on loopback; the broker's Metadata names itself as node 1, unless it names others."""
+    """Serve on loopback; unless the broker has ``brokers``, its Metadata names itself as node 1."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", port, ssl=tls)
     broker.port = server.sockets[0].getsockname()[1]
     broker.brokers = broker.brokers or {1: ("127.0.0.1", broker.port)}
