@@ -37,11 +37,11 @@ def typist(secure_cluster: SecureCluster, tmp_path: Path) -> Iterator[Typist]:
 
 
 @pytest.mark.parametrize("page", ["first-quota.md", "shadow-first.md", "upgrading.md", "securing-the-admin-port.md"])
-def test_page(typist: Typist, page: str) -> None:
+def test_task_page_commands_print_as_documented(typist: Typist, page: str) -> None:
     typist.type_page(page)
 
 
-def test_tls_and_sasl(typist: Typist, secure_cluster: SecureCluster) -> None:
+def test_tls_and_sasl_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     for folder in ("tls", "secrets"):
         (typist.folder / folder).mkdir()
     authority, server = secure_cluster.authority.certificate, secure_cluster.server
@@ -59,7 +59,7 @@ def test_tls_and_sasl(typist: Typist, secure_cluster: SecureCluster) -> None:
     typist.type_page("tls-and-sasl.md")
 
 
-def test_moving_from_kafka(typist: Typist, secure_cluster: SecureCluster) -> None:
+def test_moving_from_kafka_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     """The page leaves the brokers with the quotas that they had."""
     limits = {"web": 8 * 2.0**20, "batch": 2.0**20}
     for client_id, limit in limits.items():
@@ -71,5 +71,5 @@ def test_moving_from_kafka(typist: Typist, secure_cluster: SecureCluster) -> Non
             secure_cluster.cluster.set_quota(Entity(client_id=client_id), producer_byte_rate=None)
 
 
-def test_billing(typist: Typist) -> None:
+def test_billing_page_commands_print_as_documented(typist: Typist) -> None:
     typist.type_page("billing.md")
