@@ -139,7 +139,7 @@ def _require_reading(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found["most_window"] == pytest.approx(expected["most_window"])
 
 
-def test_mutes_are_told_as_recorded(gold: Gold) -> None:
+def test_gold_muted_table_holds_mutes_as_recorded(gold: Gold) -> None:
     found = Counter(
         (
             *(e[n] for n in WHO),
@@ -212,12 +212,12 @@ def test_documents_are_told_once_with_what_was_late_and_first(gold: Gold) -> Non
     assert (sum(e["rows_of_others"] for e in found), sum(e["rows_of_nobody"] for e in found)) == (others, nobody)
 
 
-def test_all_tables_of_a_day_that_is_over_are_there(gold: Gold) -> None:
+def test_finished_day_has_every_gold_table(gold: Gold) -> None:
     for table in TABLES:
         assert {str(each["date"]) for each in gold.table(table.name, "day")} == {"2026-03-01"}, table.name
 
 
-def test_a_second_making_makes_nothing(gold: Gold, spark: SparkSession) -> None:
+def test_gold_made_twice_writes_nothing_new(gold: Gold, spark: SparkSession) -> None:
     assert make(spark, str(gold._root.parent)) == 0
 
 

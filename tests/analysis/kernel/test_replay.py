@@ -74,7 +74,7 @@ def test_no_byte_is_lost_or_made(demand: Demand, limit: Floats) -> None:
 
 
 @given(demands(), limits)
-def test_nobody_sends_faster_than_one_request_in_each_throttle_time(demand: Demand, limit: Floats) -> None:
+def test_replayed_client_sends_one_request_per_throttle_time(demand: Demand, limit: Floats) -> None:
     sent = course(demand, limit).sent_bytes
     sums = np.concatenate((np.zeros((W, *sent.shape[1:])), np.cumsum(sent, axis=0)))
     muted_s = np.maximum(excess((sums[W:] - sums[:-W]) / W, limit, W), 0)
@@ -93,7 +93,7 @@ def test_without_a_limit_all_passes_as_it_came(demand: Demand) -> None:
 
 
 @given(demands(), limits)
-def test_throttled_is_who_is_over_the_limit_in_the_open_loop(demand: Demand, limit: Floats) -> None:
+def test_client_is_throttled_exactly_when_demand_exceeds_the_limit(demand: Demand, limit: Floats) -> None:
     surge = demand.cells.surge_bytes(3, W)
     plain = [
         one_unit(sent_of(demand)[:, unit].tolist(), float(limit[unit]), 1e-3, 1e6) != sent_of(demand)[:, unit].tolist()
@@ -150,7 +150,7 @@ def test_a_burst_by_hand() -> None:
     assert outcome.waiting_bytes[0, 0] == 0
 
 
-def test_what_waits_at_the_end_leaves_at_the_rate_of_the_limit() -> None:
+def test_backlog_at_the_end_drains_at_the_limit() -> None:
     demand = demand_of(np.full((60, 1), 1000.0), np.full((60, 1), 100.0))
     outcome = replayed(demand, [500.0])
     # 5,500 bytes pass in each eleven seconds, and what the last five of the minute allow.
@@ -159,7 +159,7 @@ def test_what_waits_at_the_end_leaves_at_the_rate_of_the_limit() -> None:
     assert max(course(demand, [500.0]).delays)[0] < 30
 
 
-def test_no_units_and_nothing_used() -> None:
+def test_replay_of_no_units_or_no_use_is_empty() -> None:
     nothing = demand_of(np.zeros((9, 2)), np.zeros((9, 2)))
     assert replayed(nothing, [1.0, 2.0]).active_s.tolist() == [[0.0, 0.0]]
     nobody = demand_of(np.zeros((9, 0)), np.zeros((9, 0)))

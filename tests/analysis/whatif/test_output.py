@@ -37,7 +37,7 @@ def run(warehouse: str, out: str, folder: Path) -> Result:
 
 
 @pytest.mark.spark
-def test_it_is_written_over_an_earlier_one(recorded: str, tmp_path: Path) -> None:
+def test_whatif_output_replaces_that_of_an_earlier_run(recorded: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(2):
         ran = run(recorded, f"{out}/", tmp_path)
@@ -47,7 +47,7 @@ def test_it_is_written_over_an_earlier_one(recorded: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
-def test_what_somebody_put_among_its_own_is_left(recorded: str, tmp_path: Path) -> None:
+def test_whatif_output_leaves_foreign_files_in_place(recorded: str, tmp_path: Path) -> None:
     assert run(recorded, str(tmp_path), tmp_path).exit_code == 0
     theirs = tmp_path / "whatif" / "joined.parquet"
     pq.write_table(pa.table({"a": [1]}), theirs)
