@@ -51,7 +51,7 @@ def test_a_rule_in_shadow_limits_nobody_and_hides_those_below_it() -> None:
     assert (usage.limit, usage.shadow_limit, usage.rate) == (None, 100.0, 1e8)
 
 
-def test_out_of_shadow_the_window_counts_and_nothing_older() -> None:
+def test_quota_leaving_shadow_owes_one_window_at_most() -> None:
     engine = Engine(policy(Terms(shadow=True)))
     bound = engine.resolve("alice", "", PRODUCE, 1)
     for second in range(100):
@@ -64,7 +64,7 @@ def test_out_of_shadow_the_window_counts_and_nothing_older() -> None:
     assert bound.owed_ms(99_000) == 0
 
 
-def test_what_is_proposed_stands_beside_what_is_in_force() -> None:
+def test_proposed_limit_is_kept_beside_the_one_in_force() -> None:
     engine = Engine(policy(Terms(proposed={PRODUCE: 50.0})))
     bound = engine.resolve("alice", "", PRODUCE, 1)
     assert (bound.limit, bound.shadow_limit) == (100.0, 50.0)
