@@ -90,7 +90,7 @@ def test_the_quota_file_says_what_the_summary_expects(tmp_path: Path, quotas: Qu
     assert set(of_others.values()) == {quotas.bytes_per_s(STEADY_PRODUCER)}
 
 
-def test_one_quota_changes() -> None:
+def test_demo_changes_the_quota_of_one_client() -> None:
     changed = [one for one in PARTICIPANTS if BEFORE.bytes_per_s(one) != AFTER.bytes_per_s(one)]
     assert changed == [GREEDY_PRODUCER]
 
@@ -119,7 +119,7 @@ def test_a_reading_is_the_clients_rate_and_what_sluice_says() -> None:
     assert reading.rate_bytes_per_s == pytest.approx(500.0, rel=0.1), "as precisely as it is reported"
 
 
-def test_before_a_client_is_known_there_is_no_quota() -> None:
+def test_reading_of_an_unknown_client_has_quota_zero() -> None:
     assert meter(GREEDY_PRODUCER, 0.0).read(1.0, Metrics("")).quota_bytes_per_s == 0.0
 
 
@@ -155,7 +155,7 @@ def test_the_mean_does_not_depend_on_where_a_burst_falls() -> None:
         (finding(STEADY_PRODUCER, 0.50 * MIB, 0.001), False, "SLOWED"),
     ],
 )
-def test_judgement(one: Finding, *, is_good: bool, verdict: str) -> None:
+def test_finding_is_judged_by_rate_and_throttle(one: Finding, *, is_good: bool, verdict: str) -> None:
     assert (one.is_good, one.verdict) == (is_good, verdict)
 
 
@@ -184,7 +184,7 @@ def readings() -> Sequence[Reading]:
     return [Reading(participant, 2.0 * MIB, 1.5 * MIB, 4.2) for participant in PARTICIPANTS]
 
 
-def test_without_a_terminal_there_is_a_line_every_two_seconds() -> None:
+def test_display_without_a_terminal_prints_every_two_seconds() -> None:
     console = recording(terminal=False)
     with display(console, 30.0) as shown:
         assert isinstance(shown, PlainDisplay)
@@ -197,7 +197,7 @@ def test_without_a_terminal_there_is_a_line_every_two_seconds() -> None:
     assert lines[2] == "  5 s  changed"
 
 
-def test_on_a_terminal_there_is_a_table() -> None:
+def test_display_on_a_terminal_is_a_table() -> None:
     console = recording(terminal=True)
     with display(console, 30.0) as shown:
         shown.show(7.0, readings())

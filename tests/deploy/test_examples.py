@@ -53,7 +53,7 @@ def test_the_quota_files_pass_check_by_themselves() -> None:
         )
 
 
-def test_what_is_commented_out_says_the_defaults(tmp_path: Path) -> None:
+def test_commented_settings_of_the_example_are_the_defaults(tmp_path: Path) -> None:
     without_default = r"  +(max_delay|connections|state): .*\n"
     text = (DEPLOY / "sluice.yaml").read_text()
     shown = re.sub(r"^( *)# ( *[a-z_]+:(?: |$))", r"\1\2", text, flags=re.MULTILINE)

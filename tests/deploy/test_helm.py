@@ -120,7 +120,7 @@ def test_node_ports_lead_to_each_pod(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sorted(taken) == list(range(30100, 30115))
 
 
-def test_a_chart_with_all_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chart_with_every_value_set_renders_good_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = trustme.CA().issue_cert(*(f"sluice-{ordinal}.kafka.example.com" for ordinal in range(3)))
     secrets = {
         "password": b"a password\n",

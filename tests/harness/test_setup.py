@@ -7,7 +7,7 @@ import pytest
 from tests.harness import jars, setup
 
 
-def test_says_what_to_type_when_not_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_without_root_prints_the_command_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("shutil.which", lambda command: None if command == "mvn" else f"/usr/bin/{command}")
     monkeypatch.setattr(setup, "_java_version", lambda _: 17)
