@@ -60,7 +60,7 @@ def test_described_client_filter_parses_back(user: str, client_id: str) -> None:
     assert parse(chosen.describe()).names == chosen.names
 
 
-def test_a_folder_is_a_plain_name_of_its_own() -> None:
+def test_client_filter_folder_name_is_safe_and_unique() -> None:
     assert parse("user=alice,client-id=web").folder().startswith("client=user-alice_client-id-web-")
     folders = {
         parse(text).folder() for text in ("user=a/../b", "user=a_.._b", f"user={'x' * 200}", f"user={'x' * 201}")

@@ -73,7 +73,7 @@ def finite(values: Any) -> bool:
 
 
 @given(st.lists(hostile(), min_size=1, max_size=6), st.sampled_from([1e-3, 1e6, 1e32]))
-def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None:
+def test_replay_of_hostile_documents_stays_finite(documents: list[Document], limit: float) -> None:
     rows = taken(documents)
     if rows is None:
         return

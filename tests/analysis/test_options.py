@@ -57,7 +57,7 @@ def number(number: float | None) -> None:
 
 
 @pytest.mark.parametrize("written", ["nan", "inf", "-inf", "1e999", "NaN", "-1", "x"])
-def test_a_number_is_finite(written: str) -> None:
+def test_number_option_refuses_infinite_and_negative_values(written: str) -> None:
     done = CliRunner().invoke(number, ["--number", written])
     assert done.exit_code == 2
     assert "Invalid value for '--number'" in done.output

@@ -45,7 +45,7 @@ def test_an_absolute_aim_needs_no_haproxy(listening_ms: float, met: bool) -> Non
     assert verdict(START, "listening_ms", {SLUICE: [{"listening_ms": listening_ms}]}) == ("≤ 2000", met)
 
 
-def test_latency_is_what_was_added_to_the_direct_way_of_the_same_round() -> None:
+def test_latency_is_the_difference_to_direct_of_same_round() -> None:
     samples: dict[str, list[Sample]] = {
         DIRECT: [{"p50_us": 30, "p99_us": 50}, {"p50_us": 90, "p99_us": 99}],
         HAPROXY: [{"p50_us": 60, "p99_us": 90}, {"p50_us": 121, "p99_us": 150}],

@@ -49,7 +49,7 @@ def test_load_is_written_in_the_words_of_the_generator() -> None:
     assert Load(1, tls=True, reconnect=True, resume=True).words().endswith("tls=1 reconnect=1 resume=1")
 
 
-def test_rows_over_tls_stand_beside_the_same_row_without() -> None:
+def test_tls_row_equals_its_plain_row_but_for_tls() -> None:
     plain = {row.name: row.load for row in ROWS if not row.load.tls}
     beside = {row.name: row.load for row in ROWS if row.load.tls}
     names = {name: name.removeprefix("tls-").removesuffix("-tls") for name in beside}

@@ -278,7 +278,7 @@ def assert_nothing_is_left(demo: Demo) -> None:
 
 
 @pytest.mark.integration
-def test_the_demo_holds_what_it_promises_and_keeps_things_running_on_demand(tmp_path: Path) -> None:
+def test_demo_with_keep_holds_quotas_and_stays_running(tmp_path: Path) -> None:
     with running(tmp_path, "--keep", "--seconds", f"{SHORTEST_S:g}") as demo:
         output = demo.read_until("stop     Ctrl-C")
         assert re.search(r"greedy-producer 0?\.?\d", output)

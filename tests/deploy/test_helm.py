@@ -56,7 +56,7 @@ def _without_paths(found: list[Settings]) -> list[dict[str, Any]]:
     return [each.model_dump(exclude=left_out) for each in found]
 
 
-def test_kustomize_makes_of_the_base_what_these_tests_do() -> None:
+def test_kustomize_build_equals_the_base_of_these_tests() -> None:
     done = subprocess.run(
         [str(go_tool("kustomize")), "build", str(DEPLOY / "kubernetes")], capture_output=True, text=True, check=True
     )

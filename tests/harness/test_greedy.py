@@ -14,7 +14,7 @@ def outcome(*samples: tuple[float, float], quantum: int = 0) -> Outcome:
     return Outcome(counter, Series([(0.0, 0), *samples]))
 
 
-def test_counter_knows_its_request() -> None:
+def test_counter_reads_client_id_and_api_of_its_request() -> None:
     fetching = Counter("c", AT, fetch_request("t", "who", 100), LIMIT, quantum=0)
     producing = Counter("c", AT, produce_request("t", "somebody", 400), LIMIT, quantum=0)
     assert (fetching.client_id, fetching.is_produce) == ("who", False)

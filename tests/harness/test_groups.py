@@ -47,7 +47,7 @@ def test_group_that_never_settles_is_an_error() -> None:
         _ = ran(assigned(101, 0, 0)).settled_s
 
 
-def test_troubles_are_what_clients_say() -> None:
+def test_troubles_list_reported_errors_and_time_outs() -> None:
     """Java's settings are in its log too, and are none."""
     trouble = {"event": "trouble", "at_s": 110.0, "text": "gone", "member": 0}
     run = ran(trouble, stderr="request.timeout.ms = 30000\nCancelled in-flight request due to request timeout.")

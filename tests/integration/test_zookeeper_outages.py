@@ -244,7 +244,7 @@ def test_quotas_stay_in_force_when_the_config_tree_is_deleted(scene: Behind) -> 
     scene.wait_recovered("the tree gone")
 
 
-def test_the_proxy_itself_was_stopped_until_its_session_had_expired(scene: Behind) -> None:
+def test_proxy_resumed_after_session_expiry_reads_quotas_again(scene: Behind) -> None:
     scene.sluice.signal(signal.SIGSTOP)
     try:
         wait_until(lambda: not _sessions(scene.zookeeper, besides=scene.client), "its session is gone", TIMEOUT_S)
@@ -257,7 +257,7 @@ def test_the_proxy_itself_was_stopped_until_its_session_had_expired(scene: Behin
     scene.wait_recovered("the proxy stopped")
 
 
-def test_an_ensemble_is_restarted_server_by_server(old_cluster: KafkaCluster) -> None:
+def test_quotas_stay_in_force_while_ensemble_restarts_server_by_server(old_cluster: KafkaCluster) -> None:
     """What is changed meanwhile is in force after each."""
     topic = fresh_name("outage")
     old_cluster.create_topic(topic)

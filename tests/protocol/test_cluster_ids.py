@@ -18,7 +18,7 @@ def metadata(spec: ApiSpec, rack: str | None = None, cluster_id: str | None = CL
 
 @pytest.mark.parametrize("rack", [None, "", "eu-west-1a"])
 @pytest.mark.parametrize("spec", VERSIONS, ids=str)
-def test_cluster_id_of_every_version(spec: ApiSpec, rack: str | None) -> None:
+def test_cluster_id_is_read_in_every_metadata_version(spec: ApiSpec, rack: str | None) -> None:
     frame = metadata(spec, rack)
     expected = CLUSTER_ID if spec in WITH_ID else ""
     assert cluster_id_behind(spec, frame, locate(spec, frame).endpoints) == expected

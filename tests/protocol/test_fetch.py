@@ -21,7 +21,7 @@ def test_empty_fetch_response_carries_session_and_error(spec: ApiSpec, session: 
 
 
 @pytest.mark.parametrize("spec", [spec for spec in FETCH if has_fetch_limits(spec)], ids=repr)
-def test_the_session_stands_behind_the_limits(spec: ApiSpec) -> None:
+def test_fetch_session_is_read_behind_the_limits(spec: ApiSpec) -> None:
     start = b"" if spec.api_version >= 15 else pack(">i", -1)
     body = start + pack(">iiib", 500, 1, 10**6, 0) + (pack(">ii", 77, 5) if spec.api_version >= 7 else b"")
     limits = fetch_limits_offset(spec, body, 0, len(body) + 20)

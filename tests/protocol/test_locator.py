@@ -73,7 +73,7 @@ def test_locator_finds_throttle_and_broker_addresses() -> None:
 
 @pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12], ids=repr)
 @pytest.mark.parametrize("node_id", [-1, -2147483648, 2147483647, 4])
-def test_a_broker_of_which_nothing_is_known_is_given_a_name_that_leads_nowhere(spec: ApiSpec, node_id: int) -> None:
+def test_unknown_broker_is_rewritten_to_an_unresolvable_name(spec: ApiSpec, node_id: int) -> None:
     frame = encode_frame(spec, {"brokers": [broker(node_id, "h"), broker(1, "h")]})
     told = [broker(node_id, f"node-id-{node_id}-is-not-known-to-sluice.invalid", 0), broker(1, "x", 1)]
     assert rewrite(spec, frame, None, {1: (b"x", 1)}) == encode_frame(spec, {"brokers": told})

@@ -146,7 +146,7 @@ def test_refused_topics_stand_in_any_answer_where_they_were_asked_for(data: st.D
 
 
 @pytest.mark.parametrize("spec", STRICT, ids=str)
-def test_a_request_of_which_nothing_is_left_is_answered_whole(spec: ApiSpec) -> None:
+def test_request_refused_whole_is_answered_by_the_proxy(spec: ApiSpec) -> None:
     answer = refusal(spec, 7, 1500, [entry_of(b"a"), entry_of(b"b")])
     assert unpack_from(">ii", answer) == (len(answer) - 4, 7)
     said = decoded(spec, answer[response_body_offset(spec, answer, 0) :], answer=True)

@@ -97,7 +97,7 @@ def test_spec_number_is_api_key_and_version() -> None:
     assert SPECS[key_version(7, 0)].request_header_version == 0  # ControlledShutdown v0, the only one
 
 
-def test_obeyed_begins_with_the_first_version_that_obeys() -> None:
+def test_throttle_time_is_obeyed_from_the_recorded_version() -> None:
     assert [SPECS[key_version(0, version)].obeyed for version in range(4, 8)] == [False, False, True, True]
     assert SPECS[key_version(60, 0)].obeyed_from is None  # DescribeCluster: ignored by Java clients before 4.4
 

@@ -44,7 +44,7 @@ def in_debt(each_ms: int = 100) -> Counter:
     return counter
 
 
-def test_first_come_first_served_one_for_each_debt() -> None:
+def test_queue_admits_one_request_per_debt_in_arrival_order() -> None:
     counter = in_debt()
     for name in "abc":
         Guest(counter, name).join(0)

@@ -220,7 +220,7 @@ def test_a_million_addresses_take_bounded_memory_and_the_first_ones_keep_their_o
     assert OTHERS in shared(made, 2)
 
 
-def test_the_bounds_are_what_the_documentation_says() -> None:
+def test_bounds_of_address_counters_are_the_documented_ones() -> None:
     assert (MOST_ADDRESSES, MOST_IN_NETWORK, MOST_NETWORKS) == (20_000, 256, 2000)
 
 

@@ -35,7 +35,7 @@ def test_delay_queue_behaves_as_a_sorted_list(history: list[tuple[str, int]]) ->
         assert queue.next_end() == min((end for end, _ in expected), default=None)
 
 
-def test_a_handle_that_is_out_is_left_alone() -> None:
+def test_cancelling_a_due_entry_changes_nothing() -> None:
     queue: DelayQueue[str] = DelayQueue()
     first = queue.add(10, "first")
     queue.add(20, "second")

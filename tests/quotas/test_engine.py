@@ -250,7 +250,7 @@ class TestRoom:
             engine.resolve("u", name, PRODUCE, 1).charge(10, now_ms)
         return engine
 
-    def test_clients_beyond_share_the_counter_and_the_default_quota_of_their_user(self) -> None:
+    def test_client_ids_over_the_bound_share_their_users_counter(self) -> None:
         engine = self.crowded({Entity(user=DEFAULT, client_id=DEFAULT): 1000})
         counters = {usage.client_id: usage for usage in engine.usage(1000)}
         assert len(counters) < 40
@@ -290,7 +290,7 @@ policies = st.dictionaries(entities, st.integers(1, 9).map(float), max_size=6)
 
 @pytest.mark.long
 @given(st.lists(st.tuples(policies, st.one_of(st.just(""), names), st.one_of(st.just(""), names)), max_size=8))
-def test_every_counter_follows_every_policy(history: list[tuple[dict[Entity, float], str, str]]) -> None:
+def test_every_counter_follows_the_policy_applied_last(history: list[tuple[dict[Entity, float], str, str]]) -> None:
     engine = Engine(Policy())
     held = []
     for limits, user, client_id in history:

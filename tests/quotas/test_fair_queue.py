@@ -160,7 +160,7 @@ def test_parties_that_always_wait_differ_by_one_request_at_most(paths: list[Path
     st.integers(0, 10),
     st.floats(0.1, 5.0),
 )
-def test_the_order_that_is_told_is_that_in_which_they_are_taken(
+def test_announced_order_is_the_order_of_taking(
     asked: list[tuple[str, str, float]], taken_before: int, owed: float
 ) -> None:
     queue = FairQueue()

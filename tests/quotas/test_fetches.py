@@ -55,7 +55,7 @@ def test_single_consumer_is_granted_burst_then_rest_of_window() -> None:
     assert bound.fetches.grant("a", 1000, 20) == 1000
 
 
-def test_sharers_share_and_each_gets_the_same() -> None:
+def test_consumers_of_one_counter_are_granted_equal_shares() -> None:
     bound = known(range(4))
     assert {bound.fetches.grant(who, ALL, 0) for who in range(4)} == {WINDOW // 4}
 

@@ -116,7 +116,7 @@ def test_a_limit_of_zero_is_owed_for_ever() -> None:
     assert bound.charge(1, 0) == INT32_MAX
 
 
-def test_without_a_quota_nothing_is_kept() -> None:
+def test_client_without_mutation_quota_has_no_bucket() -> None:
     engine = Engine(Policy())
     assert not isinstance(engine.resolve("u", "app", MUTATION, 1), TokenBound)
     assert Ruling(None, strict=True).accepts(1e9, 0)

@@ -64,7 +64,7 @@ def test_no_two_names_are_counted_as_one_and_none_is_too_long(name: str, other: 
     assert len(counted_as(name).encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES
 
 
-def test_room_is_what_names_take_in_memory() -> None:
+def test_name_budget_counts_bytes_of_names_in_memory() -> None:
     room = NameBudget(getsizeof("漢" * 100))
     room.take("漢" * 99)
     assert not room.full

@@ -50,7 +50,7 @@ def policy(keys: list[Key] | set[Key], kinds: tuple[QuotaKind, ...] = (RATE,), s
 
 @pytest.mark.parametrize("kind", [RATE, FETCH, QuotaKind.REQUEST_PERCENTAGE])
 @pytest.mark.parametrize("shared", [True, False])
-def test_each_level_wins_over_all_behind_it(kind: QuotaKind, shared: bool) -> None:
+def test_each_precedence_level_wins_over_all_lower_ones(kind: QuotaKind, shared: bool) -> None:
     for place, key in enumerate(FIFTEEN):
         engine = Engine(policy(FIFTEEN[place:], (kind,), shared=shared))
         assert engine.limit_of("alice", "team-a-1", kind) == (place + 1, Entity(*key))
@@ -184,7 +184,7 @@ def test_a_flood_of_names_folds_no_shared_prefix() -> None:
     assert engine.resolve("u", "team-a-5", RATE, 1).client_id == "team-a-*"
 
 
-def test_a_policy_with_both_crosses_processes() -> None:
+def test_policy_with_groups_and_prefixes_is_pickled_for_workers() -> None:
     sent = policy(FIFTEEN, shared=False)
     arrived = pickle.loads(pickle.dumps(sent))  # noqa: S301  our own
     assert arrived == sent

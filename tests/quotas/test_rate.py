@@ -138,7 +138,7 @@ def test_the_total_is_all_that_was_recorded(window: Window, history: list[Event]
 
 
 @pytest.mark.parametrize(("now_ms", "window_ms"), [(1000, 9500), (500, 10_000), (-600, 9900), (-9000, 9500)])
-def test_before_its_samples_began_elapsed_windows_truncate_towards_zero(now_ms: int, window_ms: int) -> None:
+def test_elapsed_windows_before_the_first_sample_truncate_towards_zero(now_ms: int, window_ms: int) -> None:
     rate = Rate(Window())
     rate.record(1, 1500)
     assert rate.observe(now_ms)[1] == window_ms

@@ -60,7 +60,7 @@ class TestShares:
 
 
 class TestCountersOfTheCluster:
-    def test_there_is_one_for_all_brokers(self) -> None:
+    def test_cluster_scope_counter_is_one_for_all_brokers(self) -> None:
         of = engine()
         first, second = (of.resolve("u", "batch", PRODUCE, node_id) for node_id in (1, 2))
         assert first is second
@@ -85,7 +85,7 @@ class TestCountersOfTheCluster:
         assert first is second
         assert first.limit == LIMIT
 
-    def test_another_scope_is_in_force_at_once(self) -> None:
+    def test_changed_scope_of_a_rule_is_in_force_at_once(self) -> None:
         of = engine()
         before, generation = of.resolve("u", "batch", PRODUCE, 1), of.generation
         of.apply(Policy({BATCH: {PRODUCE: LIMIT}}), 0)
@@ -125,7 +125,7 @@ class TestCountersOfTheCluster:
         assert (bound.limit, bound.shadow_limit) == (None, LIMIT / 4)
         assert dict(of.demands(0))[bound.key].used == pytest.approx(0.1)
 
-    def test_demand_is_told_where_it_matters(self) -> None:
+    def test_demand_is_sent_when_clients_wait_or_use_much(self) -> None:
         of = engine()
         bound = of.resolve("u", "batch", PRODUCE, 1)
         assert told(of.demands(0)) == {}
@@ -146,7 +146,7 @@ class TestCountersOfTheCluster:
         assert len(found) == MOST_TOLD
         assert {waits, uses} <= found.keys()
 
-    def test_mutations_are_of_the_cluster_anyway(self) -> None:
+    def test_mutation_quota_with_cluster_scope_has_no_shares(self) -> None:
         of = Engine(Policy({BATCH: {MUTATIONS: 5.0}}, {BATCH: Terms(of_cluster=True)}))
         bound = of.resolve("u", "batch", MUTATIONS, 1)
         assert bound.broker == CLUSTER
@@ -206,7 +206,7 @@ def simulate(connections: tuple[int, ...], size: float, *, late_ms: int = 500, l
 @pytest.mark.long
 @pytest.mark.parametrize("size", [16_000.0, 100_000.0])
 @pytest.mark.parametrize("connections", [(1, 0), (1, 1), (4, 4), (6, 1), (1, 0, 0, 0), (2, 2, 2, 2), (8, 0, 0, 0)])
-def test_the_rate_of_all_is_the_limit(connections: tuple[int, ...], size: float) -> None:
+def test_processes_sharing_a_limit_reach_it_together(connections: tuple[int, ...], size: float) -> None:
     went = simulate(connections, size)
     assert 0.95 < sum(went[22:]) / (len(went) - 22) / LIMIT < 1.05
     assert max(sum(went[at : at + 10]) for at in range(22, len(went) - 10)) / 10 / LIMIT < 1.25

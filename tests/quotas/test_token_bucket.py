@@ -11,7 +11,7 @@ def test_token_bucket_starts_full_at_the_limit_in_force() -> None:
     assert bucket.tokens(0) == 110
 
 
-def test_a_throttle_time_waited_out_is_enough() -> None:
+def test_token_bucket_owes_nothing_after_its_throttle_time() -> None:
     bucket = TokenBucket(Window(), 4)
     bucket.record(50, 1000)
     assert bucket.throttle_ms(1000) == 1500

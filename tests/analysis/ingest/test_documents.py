@@ -105,7 +105,7 @@ def test_users_named_true_and_false_stay_text() -> None:
     assert [each["user"] for each in rows_of(with_columns(user=["true", "false"]))] == ["true", "false"]
 
 
-def test_a_document_without_rows_has_none() -> None:
+def test_document_without_rows_adds_no_rows() -> None:
     for each in (document(0, []), {**document(1, []), "rows": {}}, {**document(2, []), "rows": {"user": None}}):
         assert read(json.dumps(each).encode()).num_rows == 0
     assert rows_of(document(0, []), document(1, TWO_ROWS))[0]["seq"] == 1
@@ -127,7 +127,7 @@ def test_largest_allowed_numbers_of_a_document_are_read() -> None:
     assert (first["samples"], first["interval_ms"], first["time"].year) == (1000, DAY_MS, 9999)
 
 
-def test_a_gigabit_for_a_second_is_no_forgery() -> None:
+def test_large_but_possible_figures_are_accepted() -> None:
     """Nor is a megabyte that a stop found in its last millisecond, or a mute that a stall was late with."""
     assert rows_of(with_columns(bytes_in=[10**9, 0], produce_muted_ms=[1500, 0]))[0]["bytes_in"] == 10**9
     assert rows_of({**with_columns(bytes_in=[10**6, 0], requests=[5, 0]), "interval_ms": 1})[0]["bytes_in"] == 10**6

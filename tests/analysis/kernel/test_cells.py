@@ -28,7 +28,7 @@ def test_an_interval_of_a_second_is_one_cell() -> None:
     assert list(zip(cells.number, cells.second, cells.sent_bytes, strict=True)) == [(0, 0, 5), (0, 1, 7), (1, 1, 9)]
 
 
-def test_beats_that_are_off_by_milliseconds_are_the_same_beat() -> None:
+def test_intervals_off_by_milliseconds_fall_into_their_second() -> None:
     cells = Cells.of(rows([0, 0, 0], [3, 998, 2004], [995, 1006, 1011], [1.0, 2.0, 3.0]))
     assert cells.second.tolist() == [0, 1, 2]
     assert cells.sent_bytes.tolist() == [1, 2, 3]

@@ -53,7 +53,7 @@ limits = st.lists(st.floats(50, 50_000), min_size=3, max_size=3).map(np.array)
 
 
 @given(demands(), limits)
-def test_each_unit_is_what_it_would_be_alone_and_in_plain_words(demand: Demand, limit: Floats) -> None:
+def test_replayed_unit_equals_a_plain_replay_of_it_alone(demand: Demand, limit: Floats) -> None:
     sent = course(demand, limit).sent_bytes
     for unit in range(3):
         shape = (demand.request_bytes[unit], demand.peak_bytes_per_s[unit])
@@ -83,7 +83,7 @@ def test_replayed_client_sends_one_request_per_throttle_time(demand: Demand, lim
 
 
 @given(demands())
-def test_without_a_limit_all_passes_as_it_came(demand: Demand) -> None:
+def test_replay_without_a_limit_sends_everything_unchanged(demand: Demand) -> None:
     for unlimited in (math.inf, 2.0**63, 1e18):
         outcome = replayed(demand, np.full(3, unlimited))
         assert (course(demand, np.full(3, unlimited)).sent_bytes[:, 0] == sent_of(demand)).all()
@@ -133,7 +133,7 @@ def burst() -> Demand:
     return demand_of(sent, np.where(sent > 0, 2000, 0))
 
 
-def test_a_burst_by_hand() -> None:
+def test_burst_over_the_window_waits_until_the_window_passed() -> None:
     """Eleven seconds' worth passes at once; the rest when the window has forgotten it, eleven seconds later."""
     outcome = replayed(burst(), [100.0])
     sent, waiting, _, _ = course(burst(), [100.0])
@@ -172,7 +172,7 @@ def test_a_window_below_a_second_is_refused() -> None:
         replayed(demand, [1.0, 1.0], Window(5, 100))
 
 
-def test_a_throttle_time_that_outlasts_what_is_replayed_counts_at_most() -> None:
+def test_throttle_time_is_cut_at_the_end_of_the_replay() -> None:
     """One request as large as 40 windows: it is held long after the window has forgotten all."""
     sent = np.zeros((300, 1))
     sent[5], sent[200] = 4e6, 1.0

@@ -94,7 +94,7 @@ def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows:
             assert recorded_unit(row, bound.rule) == assigned.units[number]
 
 
-def test_kinds_whose_law_is_another_are_not_replayed() -> None:
+def test_only_byte_and_request_quotas_are_replayed() -> None:
     assert [kind.row.word for kind in REPLAYED] == ["produce", "fetch", "request"]
 
 

@@ -130,7 +130,7 @@ def test_no_quota_is_below_the_floor(recorded: str) -> None:
     assert (tiny.limit, tiny.needed) == (1000, 0)
 
 
-def test_demand_that_was_held_up_is_taken_at_most(spark: SparkSession, tmp_path: Path) -> None:
+def test_recommendation_from_throttled_records_covers_the_whole_demand(spark: SparkSession, tmp_path: Path) -> None:
     load_, due_bytes, _ = held_up(0.9 * MB)
     free = Load("eve", "free", due_bytes)
     found = found_in(warehouse_of(spark, documents([load_, free, CLOCK]), tmp_path), choices(), "client-id")

@@ -36,7 +36,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "start", start)
 
 
-def test_a_file_is_created_as_it_is(tmp_path: Path) -> None:
+def test_created_quota_file_keeps_its_bytes_and_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     create(path, "quotas: []\r\n")
     new = tmp_path / "new"

@@ -85,7 +85,7 @@ def test_limits_are_changed_and_nothing_else(present: Present) -> None:
     assert present.path.read_text() == TEXT
 
 
-def test_the_difference_says_what_and_why(present: Present) -> None:
+def test_recommendation_lines_list_each_change_with_its_reason(present: Present) -> None:
     found = verdicts(present.policy, FOUND, CHOICES, accept_low=False)
     recorded = "recorded p99 2.5 MB/s, most 3 MB/s in a second and 900 kB/s over the window"
     because = f"needs 2.7 MB/s (broker 3, edge-1); {recorded}; confidence"
@@ -106,7 +106,7 @@ def test_the_difference_says_what_and_why(present: Present) -> None:
     )
 
 
-def test_low_confidence_is_taken_where_one_says_so(present: Present) -> None:
+def test_low_confidence_recommendation_is_written_when_accepted(present: Present) -> None:
     found = verdicts(present.policy, FOUND, CHOICES, accept_low=True)
     assert Fate.LOW not in {each.fate for each in found}
     assert "consumer_byte_rate: 50000" in merged(present, found)

@@ -49,7 +49,7 @@ def losses(folder: Path) -> dict[tuple[str, int], tuple[int, int]]:
     }
 
 
-def test_a_gap_is_even_over_the_time_between_the_documents_around_it(tmp_path: Path) -> None:
+def test_gap_is_spread_evenly_between_the_surrounding_documents(tmp_path: Path) -> None:
     first, second = documents(HOUR, range(3)), documents(later(1), range(23, 26))
     for each in first:
         each["begin_ms"] += 3_590_000
@@ -148,7 +148,7 @@ def test_percentiles_are_over_all_intervals_of_the_period(tmp_path: Path) -> Non
         ([1.25, 1.5, 1.25, 1.75, 1.5], "at its limit"),
     ],
 )
-def test_a_trend_is_that_of_daily_percentiles(tmp_path: Path, shares: list[float], verdict: str) -> None:
+def test_trend_verdict_follows_daily_percentiles(tmp_path: Path, shares: list[float], verdict: str) -> None:
     hours: dict[datetime, by_hand.Tables] = {}
     for day, share in enumerate(shares):
         hour = datetime(2026, 3, 1 + day, tzinfo=UTC)

@@ -74,7 +74,7 @@ def test_file_created_twice_is_refused_the_second_time(spark: SparkSession, tmp_
     assert folder.read("lock") == "three"
 
 
-def test_files_are_put_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_put_into_a_folder_keeps_its_bytes(spark: SparkSession, tmp_path: Path) -> None:
     folder = Folder(spark, str(tmp_path / "there"))
     content = tmp_path / "content"
     content.write_bytes(bytes(range(256)))

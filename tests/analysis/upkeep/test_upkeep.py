@@ -162,6 +162,6 @@ def test_expire_removes_old_rows_with_their_gold(filled: Filled) -> None:
     assert [each.parent.name for each in gold.glob("client_day/date=*/*.parquet")] == ["date=2026-03-01"]
 
 
-def test_the_newest_hour_stays(filled: Filled) -> None:
+def test_expire_always_keeps_the_newest_hour(filled: Filled) -> None:
     filled.expire(0)
     assert filled.batches() == {"date=2026-03-02 hour=12": 1}

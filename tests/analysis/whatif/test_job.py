@@ -216,7 +216,9 @@ def test_true_throttle_time_lies_within_whatif_bounds(asked: Asked, proposed: fl
 
 
 @pytest.mark.parametrize(("proposed", "mode"), [(0.6 * MB, None), (0.95 * MB, None), (0.95 * MB, "shadow")])
-def test_a_limit_that_changed_bounds_what_is_beyond_it(asked: Asked, proposed: float, mode: str | None) -> None:
+def test_limits_beyond_a_changed_one_are_bounded_by_recorded_throttle(
+    asked: Asked, proposed: float, mode: str | None
+) -> None:
     """Under more than it ever had nobody is held longer than was recorded; where all was held, and in no shadow."""
     name = "changed" if mode is None else f"changed in {mode}"
     units = by_unit(asked(name, Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))

@@ -56,14 +56,14 @@ def test_whatif_output_leaves_foreign_files_in_place(recorded: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("out", ["usage", "usage/date=2026-03-01", "rejected/x"])
-def test_a_table_of_the_warehouse_is_no_place(no_spark: None, tmp_path: Path, out: str) -> None:
+def test_whatif_output_into_a_warehouse_table_is_refused(no_spark: None, tmp_path: Path, out: str) -> None:
     ran = run(str(tmp_path), f"{tmp_path}/{out}", tmp_path)
     assert ran.exit_code == 2
     assert "a table of the warehouse: name another directory" in ran.stderr
 
 
 @pytest.mark.parametrize("out", ["file", "file/sub", "taken", "file:{}/file"])
-def test_a_file_is_no_directory(no_spark: None, tmp_path: Path, out: str) -> None:
+def test_whatif_output_into_a_file_is_refused(no_spark: None, tmp_path: Path, out: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "whatif").touch()

@@ -108,7 +108,7 @@ class StoreContract:
         ],
         ids=Entity.describe,
     )
-    def test_each_level_takes_each_kind(self, store: Harness, entity: Entity, kind: QuotaKind) -> None:
+    def test_each_entity_level_loads_each_quota_kind(self, store: Harness, entity: Entity, kind: QuotaKind) -> None:
         limits = {entity: {kind: 1048576.0}}
         store.put(limits)
         assert store.load().limits == limits
@@ -125,7 +125,7 @@ class StoreContract:
         store.put(limits)
         assert store.load().limits == limits
 
-    def test_limits_stay_together_and_entities_apart(self, store: Harness) -> None:
+    def test_entities_with_shared_names_keep_their_own_limits(self, store: Harness) -> None:
         limits: Limits = {
             Entity(user="a"): dict.fromkeys(CLIENT_KINDS, 5.0),
             Entity(client_id="a"): {QuotaKind.REQUEST_PERCENTAGE: 12.5},
@@ -162,7 +162,7 @@ class StoreContract:
         store.put({Entity(user="a"): {RATE: 2.0}})
         assert store.store.load(0).version != first.version
 
-    def test_a_change_is_told_until_it_is_loaded_and_then_no_more(self, store: Harness) -> None:
+    def test_change_is_noticed_until_it_is_loaded(self, store: Harness) -> None:
         store.put({})
         store.load()
         assert not store.noticed()

@@ -35,7 +35,7 @@ WHERE = {
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("what", ENDLESS)
-def test_no_text_takes_longer_than_its_length(file: Path, what: str, where: str) -> None:
+def test_endless_text_is_refused_in_linear_time(file: Path, what: str, where: str) -> None:
     """Nothing here is timed: what is quadratic takes minutes, in which no thread of the proxy runs."""
     found = problems(file, WHERE[where].format(f'"{ENDLESS[what]}"'))
     assert found

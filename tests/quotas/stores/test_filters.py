@@ -59,7 +59,7 @@ def test_filter_selects_quotas_as_kafka_does(
     assert all(limits == POLICY.limits[entity] for entity, limits in selected.items())
 
 
-def test_a_name_that_is_cut_is_found_by_the_whole_one() -> None:
+def test_shortened_name_is_found_by_the_whole_name() -> None:
     long = "x" * 300
     policy = Policy({Entity(long): BYTES})
     assert [entity for entity, _ in Filter.of([("user", long)], strict=True).select(policy)] == [Entity(long)]

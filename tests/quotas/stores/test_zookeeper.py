@@ -30,7 +30,7 @@ CONNECTIONS = QuotaKind.CONNECTION_CREATION_RATE
 ALICE = Entity(user="alice")
 
 
-def test_notifications_of_both_versions(store: ZooKeeperHarness) -> None:
+def test_notifications_of_version_1_and_2_are_read(store: ZooKeeperHarness) -> None:
     store.put({ALICE: {RATE: 1.0}})
     store.load()
     store.write(
@@ -66,7 +66,7 @@ def test_a_notification_is_of_one_entity(store: ZooKeeperHarness) -> None:
     assert store.load().limits == {ALICE: {RATE: 3.0}, quietly: {RATE: 9.0}}  # nobody told: asked for
 
 
-def test_a_node_deleted_with_and_without_a_notification(store: ZooKeeperHarness) -> None:
+def test_deleted_node_is_noticed_by_its_notification_alone(store: ZooKeeperHarness) -> None:
     both = {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 2.0}}
     store.put(both)
     store.load()
@@ -200,7 +200,7 @@ def test_names_as_long_as_kafka_has_them_are_read_in_several_requests(store: Zoo
         b"\xff\xfe",
     ],
 )
-def test_a_broken_node_says_what_it_said_before(store: ZooKeeperHarness, broken: bytes) -> None:
+def test_broken_node_keeps_its_last_quota_in_force(store: ZooKeeperHarness, broken: bytes) -> None:
     store.put({ALICE: {RATE: 1.0}, Entity(user="bob"): {RATE: 2.0}})
     store.load()
     store.write(path_of(ALICE), broken)
@@ -288,7 +288,7 @@ def test_a_change_that_an_alteration_has_read_is_still_told(store: ZooKeeperHarn
     assert store.load().limits == {ALICE: {RATE: 2.0}}
 
 
-def test_zero_is_what_a_broker_makes_of_it(store: ZooKeeperHarness) -> None:
+def test_zero_byte_rate_is_unlimited_and_zero_percentage_is_kept(store: ZooKeeperHarness) -> None:
     store.put({})
     store.write(path_of(ALICE), _node(producer_byte_rate="0", request_percentage="0"))
     assert store.load().limits == {ALICE: {RATE: math.inf, PERCENTAGE: 0.0}}
