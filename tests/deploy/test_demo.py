@@ -287,11 +287,20 @@ def test_demo_with_keep_holds_quotas_and_stays_running(tmp_path: Path) -> None:
         assert url is not None
         with urllib.request.urlopen(url[1], timeout=10) as answer:  # noqa: S310  the demo's own address
             assert b"sluice_quota_limit_bytes_per_second" in answer.read()
+        page = re.search(r"page     (http://\S+/)", output)
+        assert page is not None
+        with urllib.request.urlopen(page[1], timeout=10) as answer:  # noqa: S310  likewise
+            assert b"greedy-producer" in answer.read()
         demo.signal(signal.SIGTERM)
         status, output = demo.ended()
         assert status == 0, output
         assert output.count("held") == 3
         assert output.count("untouched") == 2
+        said = re.search(
+            r"sluice analyze report says:\n2 of 4 clients were throttled, for .* in all\.\n(/\S+)\n", output
+        )
+        assert said is not None, output
+        assert Path(said[1]).is_file()
         assert_nothing_is_left(demo)
 
 
