@@ -1,5 +1,6 @@
 """The task pages of docs/, typed in front of a real cluster."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.harness.secure import PROXY_USER, SASL_TLS, SecureCluster
 from tests.integration.identity import USERS
 from tests.integration.task_pages import Typist
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
@@ -69,6 +71,19 @@ def test_moving_from_kafka_page_commands_print_as_documented(typist: Typist, sec
     finally:
         for client_id in limits:
             secure_cluster.cluster.set_quota(Entity(client_id=client_id), producer_byte_rate=None)
+
+
+def test_first_quota_of_the_readme_throttles_its_producer(typist: Typist, secure_cluster: SecureCluster) -> None:
+    secure_cluster.cluster.create_topic("t")  # a broker makes it by default, those of the tests do not
+    for name in ("deploy/sluice.yaml", "deploy/quotas.yaml"):
+        typist.place(ROOT / name, name)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [commands] = re.findall(r"^## A first quota\n.*?^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    environment, _, rest = commands.partition("\n")
+    assert environment == ". .venv-sluice/bin/activate"
+    assert "records sent" in typist.run(rest)
+    said = typist.run("curl -s http://127.0.0.1:9404/metrics | grep '^sluice_quota_throttled_responses_total'")
+    assert 'client_id="batch-import"' in said
 
 
 def test_billing_page_commands_print_as_documented(typist: Typist) -> None:
