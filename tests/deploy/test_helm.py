@@ -10,6 +10,7 @@ import trustme
 import yaml
 
 from config.settings import Settings
+from proxy import __version__
 from tests.deploy.manifests import Objects, base, by_name, require_good, require_scraped, validate
 from tests.harness.go_tools import go_tool
 
@@ -69,7 +70,7 @@ def test_kustomize_build_equals_the_base_of_these_tests() -> None:
     assert {(kind, name.replace(hashed[0], "sluice")) for kind, name in built} == expected.keys()
     pod = built["StatefulSet", "sluice"]["spec"]["template"]["spec"]
     assert pod["volumes"][0]["configMap"]["name"] == hashed[0]
-    assert pod["containers"][0]["image"] == "sluice:0.1.0"
+    assert pod["containers"][0]["image"] == f"sluice:{__version__}"
     assert {each["metadata"]["namespace"] for each in documents} == {"sluice"}
 
 

@@ -15,6 +15,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from config.loader import load_settings
+from proxy import __version__
 from proxy.cli import cli
 from quotas.kinds import QuotaKind
 from tests.proxy.checks import secure
@@ -47,7 +48,7 @@ def test_the_version_is_answered_without_loading_anything() -> None:
     code += "assert not {'click', 'pydantic', 'structlog', 'asyncio'} & set(sys.modules), 'loaded too much'"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, fix = done.stdout.splitlines()
-    assert said == "sluice 0.1.0 (pure Python)"  # of the sources, whatever else is tested
+    assert said == f"sluice {__version__} (pure Python)"  # of the sources, whatever else is tested
     assert "where a C compiler is" in fix
 
 
