@@ -100,7 +100,12 @@ def test_name_that_does_not_exist_is_found(wrong: str, found: Sources) -> None:
         *("make demo KEEP=1", "quotas.throttle.excess", "quotas.throttle", "proxy.session.throttling.Throttling.alarm"),
         *("Bound.shut", "FrameSplitter", "walk_requests", "limits.idle", "listeners[].sasl.credentials_per_address"),
         *("sluice_sessions", "sluice quotas explain -c sluice.yaml --client-id app", "sluice …", "--accept-loss"),
-        *("tests/deploy/test_links.py::test_links_of_a_page", "kafka_sluice.config", "…_throttled", "::1"),
+        *(
+            "tests/deploy/test_links.py::test_every_link_of_a_page_leads_somewhere",
+            "kafka_sluice.config",
+            "…_throttled",
+            "::1",
+        ),
         *("sluice check quotas.yaml", "sluice quotas COMMAND -h", "sys.path", "a-rule-of-lint", "team-*"),
     ],
 )
