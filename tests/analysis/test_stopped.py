@@ -79,7 +79,7 @@ def after(said: Sequence[str], begin: str) -> list[str]:
         pytest.param(signal.SIGINT, interrupt.EXIT_STATUS, ["stopped"], marks=pytest.mark.matrix),
     ],
 )
-def test_ingestion_is_stopped(
+def test_ingest_stopped_by_signal_exits_after_its_batch(
     tmp_path: Path, warehouse: str, number: signal.Signals, status: int, last: list[str]
 ) -> None:
     (tmp_path / "files").mkdir()
@@ -93,7 +93,9 @@ def test_ingestion_is_stopped(
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.matrix), signal.SIGINT])
-def test_ingestion_is_stopped_in_a_batch(tmp_path: Path, warehouse: str, number: signal.Signals) -> None:
+def test_ingest_stopped_within_a_batch_prints_no_traceback(
+    tmp_path: Path, warehouse: str, number: signal.Signals
+) -> None:
     """Spark cannot search what a query that it stops has failed of: that were a thousand lines."""
     (tmp_path / "files").mkdir()
     rows = [row(f"user-{user}", "app", bytes_in=7) for user in range(500)]

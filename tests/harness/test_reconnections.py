@@ -41,7 +41,7 @@ def test_connection_to_where_one_ended_is_seen(server: socket.socket, watched: R
 
 
 @pytest.mark.long
-def test_second_connection_is_none(server: socket.socket, watched: Reconnections) -> None:
+def test_second_connection_is_no_reconnection(server: socket.socket, watched: Reconnections) -> None:
     before = watched.held()[SELF]
     with connect(server):
         wait_until(count_held(watched, before + 1))

@@ -20,7 +20,7 @@ WINDOW = {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}
 """As the brokers of these tests have it."""
 
 
-def test_held_by_both_a_client_gets_what_one_would_give_it(cluster: KafkaCluster) -> None:
+def test_client_throttled_by_proxy_and_broker_gets_quota_once(cluster: KafkaCluster) -> None:
     """One client comes through the proxy, and another one, with a quota of its own, to the broker itself."""
     topic, node_id = fresh_name("both"), cluster.node_ids[0]
     by_both, by_broker = fresh_name("held-by-both"), fresh_name("held-by-the-broker")

@@ -64,7 +64,7 @@ class Acls:
         self._admin.close()
 
 
-def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -> None:
+def test_cluster_store_without_acl_never_reads_as_no_quotas(guarded: KafkaCluster, tmp_path: Path) -> None:
     """At the start nobody is accepted; later the quotas that were read last hold; each time the fix is told."""
     (tmp_path / "password").write_text(PASSWORD)
     login = {"mechanism": MECHANISM, "username": "proxy", "password_file": str(tmp_path / "password")}

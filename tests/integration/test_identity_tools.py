@@ -28,7 +28,9 @@ def guarded(secure_cluster: SecureCluster) -> Iterator[Guarded]:
         yield running
 
 
-def test_tools_of_the_distribution(secure_cluster: SecureCluster, guarded: Guarded, tmp_path: Path) -> None:
+def test_kafka_tools_work_through_sasl_ssl_listener(
+    secure_cluster: SecureCluster, guarded: Guarded, tmp_path: Path
+) -> None:
     """A user makes a topic, fills it and reads it, and makes a user, who can then log in."""
     topic, client_id = fresh_name("tools"), fresh_name("console")
     where = ["--bootstrap-server", guarded.sluice.listeners[SASL_TLS].bootstrap]

@@ -155,7 +155,9 @@ SUM: Final = (
 
 
 @pytest.mark.integration
-def test_what_is_too_large_stops_nothing(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
+def test_ingest_rejects_too_large_records_and_stores_the_rest(
+    cluster: KafkaCluster, usage_topic: str, tmp_path: Path
+) -> None:
     place = ("--bootstrap", cluster.bootstrap, "--topic", usage_topic)
     status, output = ingest(tmp_path, *place, "--once", "--no-gold", *LOCAL, *jars())
     assert status == 0, output
@@ -170,7 +172,7 @@ NOT_KILLED_AT: Final = ("0 documents", "0 all", "0", "1 usage", "1 documents", "
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
-def test_killed_at_several_moments_nothing_is_lost_or_doubled(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_ingest_killed_at_several_moments_stores_every_record_once(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = filled(cluster, with_large=False)
     assert killed_and_ended(cluster, topic, tmp_path, NOT_KILLED_AT) == 3
     assert stored(tmp_path / "warehouse") == expected()
@@ -179,7 +181,7 @@ def test_killed_at_several_moments_nothing_is_lost_or_doubled(cluster: KafkaClus
 
 @pytest.mark.matrix
 @pytest.mark.timeout(1500)
-def test_killed_at_each_moment_of_each_batch_nothing_is_lost_or_doubled(
+def test_ingest_killed_at_any_moment_stores_every_record_once(
     cluster: KafkaCluster, usage_topic: str, tmp_path: Path
 ) -> None:
     assert killed_and_ended(cluster, usage_topic, tmp_path) >= 10
@@ -249,7 +251,9 @@ async def send(bootstrap: str, topic: str, sent: Sequence[Document]) -> None:
 
 
 @pytest.mark.matrix
-def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
+def test_ingest_and_whatif_run_on_spark_cluster_workers(
+    cluster: KafkaCluster, usage_topic: str, tmp_path: Path
+) -> None:
     """Two workers, processes of their own, that have this package from the session alone."""
     warehouse = tmp_path / "warehouse"
     submit = Submit(tmp_path)

@@ -82,7 +82,7 @@ def look(sluice: SluiceProcess, folder: Path, url: str, workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_who_is_throttled_is_seen_while_it_lasts_and_logged(
+def test_throttled_client_is_shown_while_throttled_and_logged(
     cluster: KafkaCluster, tmp_path: Path, workers: int
 ) -> None:
     topic = fresh_name("live")

@@ -74,7 +74,9 @@ class Asking:
                 self.longest_s = max(self.longest_s, time.monotonic() - begin_s)
 
 
-def test_all_are_served_and_limits_hold(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
+def test_ten_thousand_connections_on_two_workers_are_served_within_limits(
+    cluster: KafkaCluster, sluice: SluiceProcess
+) -> None:
     """Also while the policy of all entities crosses to the workers."""
     wait_until(lambda: len(leaders_of(sluice)), "all brokers are placed", equals=2)
     leaders = leaders_of(sluice)

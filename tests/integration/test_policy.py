@@ -47,7 +47,7 @@ def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
         yield running
 
 
-def test_defaults_and_precedence(sluice: SluiceProcess, topic: str) -> None:
+def test_most_specific_quota_holds_and_default_counts_each_client_id(sluice: SluiceProcess, topic: str) -> None:
     """The most specific entry wins, whatever the others allow; a default gives each client-id a counter of its own.
 
     Two clients with one client-id get together what one would get.

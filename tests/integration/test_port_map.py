@@ -103,7 +103,7 @@ def test_java_works_at_host_names_on_another_port_than_the_bound_one(
     assert mapped.only.connections >= 4
 
 
-def test_check_tells_both_and_doctor_connects_to_what_is_told(mapped: Mapped, cluster: KafkaCluster) -> None:
+def test_doctor_connects_to_advertised_ports_that_check_prints(mapped: Mapped, cluster: KafkaCluster) -> None:
     said = mapped.sluice.command("check", "sluice.yaml")
     assert f"listener MAPPED: bootstrap.servers {mapped.told}, bound at " in said
     assert f"listener MAPPED: broker {cluster.node_ids[0]} {LOOPBACK}:" in said

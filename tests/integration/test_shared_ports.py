@@ -145,7 +145,9 @@ def test_each_host_has_one_process_whoever_accepts(shared: Shared, version: ssl.
 
 @pytest.mark.usefixtures("resolved")
 @pytest.mark.parametrize("kind", [KAFKA_PYTHON, AIOKAFKA, JAVA_3], ids=lambda kind: kind.name)
-def test_records_go_and_come(cluster: KafkaCluster, shared: Shared, kind: ClientKind) -> None:
+def test_clients_produce_and_consume_through_the_shared_port(
+    cluster: KafkaCluster, shared: Shared, kind: ClientKind
+) -> None:
     topic = fresh_name("shared")
     cluster.create_topic(topic, partitions=3)
     common = {"bootstrap": shared.bootstrap, "client_id": kind.name, "topic": topic, "security": shared.security()}

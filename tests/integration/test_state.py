@@ -31,7 +31,7 @@ def waits(sluice: SluiceProcess) -> dict[str, Any] | None:
     return next((each for each in items(sluice, f"throttled?q={CLIENT_ID}") if each["peers"] and each["owed_ms"]), None)
 
 
-def test_a_throttled_producer(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_state_api_shows_throttled_producer_with_rule_and_limit(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = fresh_name("state")
     cluster.create_topic(topic)
     settings = {"quotas": {"window": {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}}}

@@ -74,7 +74,9 @@ def test_each_broker_has_a_process_and_one_has_two(sluice: SluiceProcess) -> Non
 
 
 @pytest.mark.parametrize("kind", [KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_3], ids=lambda kind: kind.name)
-def test_records_go_and_come(cluster: KafkaCluster, sluice: SluiceProcess, kind: ClientKind) -> None:
+def test_clients_produce_and_consume_through_any_worker(
+    cluster: KafkaCluster, sluice: SluiceProcess, kind: ClientKind
+) -> None:
     """Also the coordinator of the group is at any worker."""
     topic = fresh_name("workers")
     cluster.create_topic(topic, partitions=3)

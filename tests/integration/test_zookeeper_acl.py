@@ -84,7 +84,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 @pytest.mark.parametrize("version", [LAST_ON_ZOOKEEPER, ZOOKEEPER_TOOLS])
-def test_both_read_what_the_other_has_written(guarded: Guarded, version: str) -> None:
+def test_zookeeper_store_and_kafka_configs_read_each_others_quotas(guarded: Guarded, version: str) -> None:
     """And each may change it: its own tool, the one of 2.8 that goes to ZooKeeper itself, and we."""
     store = ZooKeeperStore(guarded.settings("broker"))
     broker = guarded.cluster.direct(NODE_ID)
@@ -143,7 +143,7 @@ def test_the_command_line_logs_in_as_kafka_configs_does(guarded: Guarded, tmp_pa
     assert quotas("delete", *own, "user=typed").exit_code == 0
 
 
-def test_who_may_not_read_has_no_quotas_and_not_none(guarded: Guarded) -> None:
+def test_zookeeper_store_without_acl_never_reads_as_no_quotas(guarded: Guarded) -> None:
     """A proxy with another login does not start; with the brokers' own it does."""
     with KafkaConfigs(LAST_ON_ZOOKEEPER, "--bootstrap-server", guarded.cluster.bootstrap) as configs:
         configs.alter(Named(user="alice"), producer_byte_rate=1024)

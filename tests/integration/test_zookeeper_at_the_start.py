@@ -77,7 +77,7 @@ class Started:
         return metrics.value(name) if metrics.samples(name) else -1.0
 
 
-def test_refuse(old_cluster: KafkaCluster, away: ZooKeeper) -> None:
+def test_when_unavailable_refuse_takes_clients_once_quotas_are_read(old_cluster: KafkaCluster, away: ZooKeeper) -> None:
     with closing(Started(old_cluster, away)) as started:
         started.sluice.launch()
         wait_until(lambda: "quotas: zookeeper://" in started.sluice.get("/readyz")[1], "it says why", TIMEOUT_S)
@@ -94,7 +94,7 @@ def test_refuse(old_cluster: KafkaCluster, away: ZooKeeper) -> None:
     ("policy", "more", "is_held"),
     [("unlimited", {}, False), ("static", {"static": "quotas.yaml"}, True)],
 )
-def test_others_stand_in(
+def test_stand_in_quotas_hold_until_zookeeper_is_there(
     old_cluster: KafkaCluster, away: ZooKeeper, policy: str, more: dict[str, str], *, is_held: bool
 ) -> None:
     with closing(Started(old_cluster, away, when_unavailable=policy, **more)) as started:

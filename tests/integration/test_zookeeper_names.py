@@ -68,7 +68,7 @@ def test_every_name_means_the_same_to_both(old_kafka: OldKafka, old_configs: Kaf
         old_kafka.wait_same({})
 
 
-def test_addresses(old_kafka: OldKafka) -> None:
+def test_ip_quotas_mean_the_same_to_store_and_broker(old_kafka: OldKafka) -> None:
     for ours, theirs in ((Entity(ip="10.0.0.1"), Named(ip="10.0.0.1")), (Entity(ip=Default.DEFAULT), Named(ip=""))):
         quota = {ours: {CONNECTIONS: 100.0}}
         old_kafka.configs.alter(theirs, connection_creation_rate=100)
@@ -101,7 +101,9 @@ def test_addresses(old_kafka: OldKafka) -> None:
         (MUTATIONS, 0.1, 0.1),
     ],
 )
-def test_numbers_as_that_broker_takes_them(old_kafka: OldKafka, kind: QuotaKind, limit: float, here: float) -> None:
+def test_quota_values_are_read_as_the_broker_reads_them(
+    old_kafka: OldKafka, kind: QuotaKind, limit: float, here: float
+) -> None:
     entity = Entity(client_id="numbers")
     alter_client_quotas(old_kafka.broker, entity, {kind: limit})
     wait_until(lambda: old_kafka.in_force().get(entity), "in force", TIMEOUT_S, equals={kind: here})

@@ -62,7 +62,7 @@ async def test_refuse_accepts_nobody_until_the_quotas_are_known(tmp_path: Path) 
     assert line["event"] == "quotas not loaded, no client is accepted without them"
 
 
-async def test_who_waits_for_quotas_can_be_stopped(tmp_path: Path) -> None:
+async def test_proxy_waiting_for_quotas_can_be_stopped(tmp_path: Path) -> None:
     async with program(tmp_path) as (_, started):
         await started.until("/readyz", "may not be read")
         started.stop()
@@ -77,7 +77,7 @@ async def test_who_waits_for_quotas_can_be_stopped(tmp_path: Path) -> None:
         (", when_unavailable: static, static: static.yaml", "static", 2),
     ],
 )
-async def test_what_stands_in_until_the_quotas_are_known_is_shown(
+async def test_stand_in_for_unknown_quotas_is_shown_in_metrics(
     tmp_path: Path, outage: str, stand_in: str, configured: int
 ) -> None:
     (tmp_path / "static.yaml").write_text(
@@ -112,7 +112,7 @@ async def test_brokers_that_are_too_old_are_a_wrong_configuration(tmp_path: Path
 
 
 @pytest.mark.long
-async def test_later_the_last_good_quotas_stay_and_clients_notice_nothing(tmp_path: Path) -> None:
+async def test_last_good_quotas_stay_in_force_during_later_outage(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with program(tmp_path, error=0) as (broker, started):
             await started.until("/readyz", "ready")

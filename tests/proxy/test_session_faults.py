@@ -165,7 +165,9 @@ async def scene(monkeypatch: pytest.MonkeyPatch, pki: Pki, *wheres: str) -> Asyn
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", SCENES)
-async def test_a_fault_of_one_is_nobody_else_s(monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str) -> None:
+async def test_fault_in_one_session_leaves_other_sessions_served(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str
+) -> None:
     brings_its_own = where == "ask a broker"
     async with scene(monkeypatch, pki, *([] if brings_its_own else [where])) as played:
         await SCENES[where](played)
@@ -284,7 +286,9 @@ def _call(end: Any, callback: str) -> None:
             getattr(end, callback)()
 
 
-async def test_a_session_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, pki: Pki) -> None:
+async def test_fault_while_making_session_is_counted_and_client_refused(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki
+) -> None:
     async with scene(monkeypatch, pki) as played:
         with monkeypatch.context() as patch:
             patch.setattr(played.proxy.listener._arrivals, "_begin", fail)

@@ -133,7 +133,7 @@ class Elsewhere(Worker):
         super().own(*across((in_force, fenced, share)))
 
 
-async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_receives_and_returns_only_plain_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     public = {name for name, each in vars(Worker).items() if isfunction(each) and not name.startswith("_")}
     assert public - vars(Elsewhere).keys() == {"reload_certificates", "end"}  # which take nothing and give nothing
     monkeypatch.setattr(supervisor, "Worker", Elsewhere)

@@ -44,7 +44,7 @@ def test_each_connection_is_kept_as_it_was(broker_port: int) -> None:
     ]
 
 
-def test_what_leads_to_the_first_produce_is_replayed(tmp_path: Path) -> None:
+def test_requests_up_to_the_first_produce_are_replayed(tmp_path: Path) -> None:
     heard = [
         Conversation([API_VERSIONS, METADATA], [b"", b""]),
         Conversation([API_VERSIONS, PRODUCE, PRODUCE], [b"", answer(), answer()]),
@@ -66,6 +66,6 @@ def test_what_leads_to_the_first_produce_is_replayed(tmp_path: Path) -> None:
         ([Conversation([*[METADATA] * 16, PRODUCE], [answer()] * 17)], "as its request 17"),
     ],
 )
-def test_what_cannot_be_replayed_is_an_error(tmp_path: Path, heard: list[Conversation], error: str) -> None:
+def test_unreplayable_recording_is_refused_with_a_reason(tmp_path: Path, heard: list[Conversation], error: str) -> None:
     with pytest.raises(BenchError, match=error):
         Recorded.of(heard, tmp_path / "frames")

@@ -347,7 +347,7 @@ async def test_watching_looks_after_all_brokers_at_each_refresh() -> None:
         await end_background()
 
 
-async def test_no_cluster_has_more_brokers_than_that() -> None:
+async def test_brokers_beyond_the_limit_are_ignored_and_logged() -> None:
     """Whoever answers instead of a broker names as many as he likes; each would take memory, and ports."""
     found: list[int] = []
     route = Route(bootstrap=(Address("127.0.0.1", 1),))
@@ -413,7 +413,7 @@ async def test_a_remembered_broker_that_is_named_is_one_like_the_others() -> Non
     )
 
 
-async def test_what_no_answer_names_any_more_is_forgotten_with_the_first_that_names_all() -> None:
+async def test_remembered_broker_missing_from_first_full_metadata_is_forgotten() -> None:
     cluster, _ = remembering(9)
     cluster.all_named("of a broker that knows none yet")
     assert len(cluster.brokers) == 2

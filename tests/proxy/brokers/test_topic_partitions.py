@@ -62,7 +62,7 @@ async def test_names_and_ids_are_asked_about_and_what_is_not_there_is_left_out()
     assert asking.questions == [4, 12]
 
 
-async def test_what_is_known_is_kept_for_a_while_and_forgotten_when_it_changes() -> None:
+async def test_partition_counts_are_cached_until_expiry_or_change() -> None:
     asking = Asking()
     asking.present = {"a": 3}
     await asking.look(named("a"))
@@ -76,7 +76,7 @@ async def test_what_is_known_is_kept_for_a_while_and_forgotten_when_it_changes()
     assert asking.partitions.known([named("a")]) == {}
 
 
-async def test_what_a_controller_said_meanwhile_is_newer_than_the_answer_to_a_question() -> None:
+async def test_controller_answer_during_lookup_overrides_metadata_answer() -> None:
     asking = Asking()
     asking.present = {"a": 3, "b": 2}
     asking.cluster.go_on.clear()
@@ -104,7 +104,7 @@ async def test_names_that_no_topic_has_are_not_asked_about() -> None:
     assert asking.questions == []
 
 
-async def test_of_one_counter_one_look_is_under_way_and_none_for_who_has_left() -> None:
+async def test_lookups_of_one_counter_are_serialized_and_abandoned_ones_skipped() -> None:
     asking = Asking()
     asking.cluster.go_on.clear()
     told: list[str] = []
@@ -125,7 +125,7 @@ async def test_of_one_counter_one_look_is_under_way_and_none_for_who_has_left() 
 
 
 @pytest.mark.parametrize("error", [ConnectionError("away"), TimeoutError()], ids=repr)
-async def test_a_broker_that_does_not_say_leaves_them_unknown_and_is_logged_once(error: Exception) -> None:
+async def test_failed_partition_lookup_is_logged_once_and_retried(error: Exception) -> None:
     asking = Asking()
     asking.cluster.error = error
     with capture_logs() as logs:
@@ -138,7 +138,7 @@ async def test_a_broker_that_does_not_say_leaves_them_unknown_and_is_logged_once
     assert asking.partitions.error is None
 
 
-async def test_who_does_not_answer_in_time_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partition_lookup_without_answer_ends_at_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_partitions, "WITHIN_S", 0.01)
     asking = Asking()
     asking.cluster.go_on.clear()
@@ -146,7 +146,7 @@ async def test_who_does_not_answer_in_time_is_waited_for_no_longer(monkeypatch: 
         assert await asking.look(named("a")) == {}
 
 
-async def test_where_nobody_can_be_asked_nothing_is() -> None:
+async def test_partition_lookup_without_brokers_is_not_started() -> None:
     partitions = TopicPartitions(list, Clock().ms)
     assert partitions.look_up(COUNTER, [named("a")], lambda _: None) is None
 
@@ -160,7 +160,7 @@ async def test_a_question_that_fails_is_answered_with_nothing() -> None:
     assert counts["ask how many partitions topics have"] == before + 1
 
 
-async def test_who_cannot_take_an_answer_is_alone_in_that() -> None:
+async def test_failing_lookup_callback_leaves_other_lookups_answered() -> None:
     asking = Asking()
 
     def fail(_: object) -> None:

@@ -109,7 +109,7 @@ async def seen(
     return lines
 
 
-async def test_all_is_well() -> None:
+async def test_plaintext_client_passes_every_check() -> None:
     identity = '{"listener": "TEST", "peer": "", "user": "ANONYMOUS", "authenticated": false, "mechanism": null}'
     async with fake_broker() as broker:
         with admin(200, identity) as url:
@@ -139,7 +139,9 @@ async def test_all_is_well() -> None:
         (200, "<html>", "warn", "is this the admin port"),
     ],
 )
-async def test_whom_the_proxy_sees(status: int, body: str, expected: str, said: str) -> None:
+async def test_whoami_check_compares_proxy_user_with_client_user(
+    status: int, body: str, expected: str, said: str
+) -> None:
     async with fake_broker(password=PASSWORD) as broker:
         with admin(status, body) as url:
             lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S), url)
@@ -204,7 +206,9 @@ async def test_without_a_client_s_file_nobody_logs_in() -> None:
         (100, "other.example", {"ok", "FAIL"}),
     ],
 )
-async def test_certificates(tmp_path: Path, days: int, host: str, expected: set[str]) -> None:
+async def test_client_checks_report_expiring_expired_and_wrong_certificates(
+    tmp_path: Path, days: int, host: str, expected: set[str]
+) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     until = datetime.now(UTC) + timedelta(days=days)
@@ -227,7 +231,7 @@ async def test_certificates(tmp_path: Path, days: int, host: str, expected: set[
     assert lines["advertised"][0][0] == ("skip" if "FAIL" in expected else "ok")
 
 
-async def test_another_certificate_than_in_the_file_and_one_that_is_not_trusted(tmp_path: Path) -> None:
+async def test_certificate_differing_from_file_or_untrusted_is_warned_about(tmp_path: Path) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -241,7 +245,7 @@ async def test_another_certificate_than_in_the_file_and_one_that_is_not_trusted(
     assert lines["advertised"][0][0] == "ok", "without a client's file, nobody's trust is at stake"
 
 
-async def test_brokers_behind(tmp_path: Path) -> None:
+async def test_broker_check_reports_unreachable_brokers_of_each_route(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     sasl = BrokerSasl(mechanism="PLAIN", username=USER, password_file=password)

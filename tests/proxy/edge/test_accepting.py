@@ -156,7 +156,7 @@ async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest
 
 
 @pytest.mark.long
-async def test_one_that_has_to_wait_is_handed_on_first_and_nobody_overtakes_it_at_another_port() -> None:
+async def test_delayed_connection_is_accepted_before_connections_at_other_ports() -> None:
     taken = Taken(delays_ms=[0, 500, 0, 50])
     any_broker, broker_7 = free_ports(2)
     taken.listen(any_broker, None)
@@ -191,7 +191,7 @@ async def test_a_port_that_opens_while_one_waits_is_listened_to_after_that() -> 
     taken.close()
 
 
-async def test_one_that_waits_when_all_is_closed_is_closed_too() -> None:
+async def test_delayed_connection_is_closed_when_acceptor_closes() -> None:
     taken = Taken(delays_ms=[200])
     port = free_port()
     taken.listen(port, None)

@@ -93,14 +93,14 @@ async def test_a_node_id_that_is_removed_has_no_port_and_its_sessions_are_return
         assert proxy.listener.brokers_without_port == 1
 
 
-async def test_who_has_come_to_a_closed_port_and_sent_nothing_is_closed() -> None:
+async def test_silent_connection_is_closed_when_its_port_is_removed() -> None:
     async with proxied(1, 2) as (_, proxy), client(proxy.port_2) as early:
         await until(proxy.stats.sessions.total)
         assert proxy.listener.change(with_brokers(proxy, {"1": str(proxy.port_1)})) == []
         assert await early.closed()
 
 
-async def test_two_brokers_that_change_ports() -> None:
+async def test_brokers_that_swap_ports_are_served_at_both() -> None:
     async with proxied(1, 2) as (_, proxy):
         async with client(proxy.port_1) as to_one, client(proxy.port_2) as to_two:
             for each in (to_one, to_two):
@@ -111,7 +111,7 @@ async def test_two_brokers_that_change_ports() -> None:
         assert await serves(proxy.port_2)
 
 
-async def test_other_told_ports_close_nothing() -> None:
+async def test_changed_advertised_port_keeps_sessions_open() -> None:
     async with proxied(1) as (_, proxy), client(proxy.port_1) as kept:
         await kept.ask(list_offsets(1))
         brokers = {"1": {"bind": str(proxy.port_1), "advertise": "443"}}
@@ -148,7 +148,7 @@ async def test_a_port_that_was_taken_when_its_broker_was_found_is_bound_when_it_
         assert await serves(proxy.port_1)
 
 
-async def test_nothing_is_bound_while_the_proxy_stops() -> None:
+async def test_port_added_while_listener_closes_is_not_bound() -> None:
     async with proxied(1, 77) as (_, proxy):
         proxy.listener.close()
         (port,) = free_ports(1)

@@ -33,7 +33,7 @@ V6 = V2_SIGNATURE + b"\x21\x21\0\x24" + bytes(10) + b"\xff\xff\xc0\0\2\7" + byte
 
 
 @pytest.mark.parametrize("first", [list_offsets(1), b"GET / HTTP/1.1\r\n\r\n", b"\x80", b"\x16\x04\x01", b"\0"])
-async def test_garbage_on_a_tls_port(pki: Pki, first: bytes) -> None:
+async def test_plaintext_at_tls_port_is_rejected_as_not_tls(pki: Pki, first: bytes) -> None:
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         async with client(proxy.bootstrap_port, first=first) as asking:
             assert await asking.closed()
@@ -41,14 +41,14 @@ async def test_garbage_on_a_tls_port(pki: Pki, first: bytes) -> None:
 
 
 @pytest.mark.parametrize("first", [b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x03\xff\xff" + bytes(100)])
-async def test_garbage_that_begins_like_tls(pki: Pki, first: bytes) -> None:
+async def test_malformed_tls_hello_is_rejected_as_failed_handshake(pki: Pki, first: bytes) -> None:
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         async with client(proxy.bootstrap_port, first=first) as asking:
             await asyncio.wait_for(asking._reader.read(), TIMEOUT_S)  # perhaps an alert, then the end
         await proxy.until_rejected("tls_handshake")
 
 
-async def test_tls_on_a_plain_port(pki: Pki) -> None:
+async def test_tls_client_at_plaintext_port_is_rejected_and_counted(pki: Pki) -> None:
     async with fake_broker() as one, front(one) as proxy:
         with pytest.raises(OSError):  # noqa: PT011  a reset, an end within the handshake: the loop's choice
             async with client(proxy.bootstrap_port, pki.client()):
@@ -56,14 +56,14 @@ async def test_tls_on_a_plain_port(pki: Pki) -> None:
         await proxy.until_rejected("tls_on_plaintext")
 
 
-async def test_a_client_that_leaves_in_the_handshake(pki: Pki) -> None:
+async def test_client_leaving_during_tls_handshake_is_counted_as_rejected(pki: Pki) -> None:
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         async with client(proxy.bootstrap_port, first=b"\x16\x03\x01\x02\0\x01"):
             pass
         await proxy.until_rejected("tls_handshake")
 
 
-async def test_what_a_client_sent_is_not_quoted(pki: Pki) -> None:
+async def test_bytes_of_rejected_client_are_not_logged(pki: Pki) -> None:
     secret = b"\0alice\0canary-secret"
     async with fake_broker() as one:
         with capture_logs() as logs:
@@ -114,7 +114,7 @@ async def test_sasl_has_the_same_deadline() -> None:
 
 
 @pytest.mark.long
-async def test_who_is_authenticated_or_gone_has_no_deadline_any_more() -> None:
+async def test_authenticated_or_closed_client_has_no_authentication_deadline() -> None:
     async with fake_broker() as one:
         options = {"authentication": "sasl", "authentication_timeout_s": 0.6}
         async with front(one, **options) as proxy:
@@ -178,7 +178,7 @@ async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> No
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
-async def test_one_address_may_have_so_many_and_no_more(pki: Pki, encrypted: bool) -> None:
+async def test_connections_per_ip_limit_closes_the_next_connection(pki: Pki, encrypted: bool) -> None:
     tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
     async with fake_broker() as one, AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_per_ip": 2}))
@@ -226,7 +226,7 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
             await until(lambda: proxy.slots.taken, equals=0)
 
 
-async def test_so_many_handshakes_begin_in_a_turn_and_the_rest_in_order() -> None:
+async def test_handshakes_beyond_limit_per_loop_turn_wait_in_order() -> None:
     pace = HandshakePacer(2)
     passed: list[int] = []
 

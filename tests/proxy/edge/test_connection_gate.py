@@ -120,7 +120,7 @@ async def test_every_address_has_its_own_rate_and_those_that_are_served_notice_n
         assert came(proxy) == 20 * BURST + 2
 
 
-async def test_to_come_again_and_again_gains_nothing_and_costs_the_others_nothing() -> None:
+async def test_refused_reconnects_do_not_count_for_address_or_listener_rate() -> None:
     """Who is refused does not count; who waits his time is served again."""
     async with serving(policy=ONE_A_SECOND, listener_rate=100) as (_, proxy):
         for again in range(20):
@@ -211,7 +211,7 @@ async def test_a_million_addresses_of_one_network_are_not_a_million_bursts() -> 
         await until(lambda: refused(proxy), equals=300 - 256 - BURST)
 
 
-async def test_who_never_says_who_he_is_has_no_rate_but_the_listener_s() -> None:
+async def test_connection_without_proxy_header_counts_for_listener_rate_only() -> None:
     async with serving(policy=ONE_A_SECOND, proxy_protocol=TRUSTED) as (_, proxy):
         with connected(proxy.port_1, 3 * BURST, "127.0.0.9"):
             await until(lambda: came(proxy), equals=3 * BURST)
@@ -305,7 +305,7 @@ def fill(proxy: Front, number: int = 99) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("limit", ["listener_rate", "connection_rate"])
-async def test_beyond_the_rate_one_waits_and_the_rest_stays_in_the_backlog(limit: str) -> None:
+async def test_connections_beyond_the_rate_stay_in_the_backlog(limit: str) -> None:
     async with serving(**{limit: 10}) as (_, proxy), client(proxy.port_1) as before:
         await before.ask(list_offsets(1))
         fill(proxy, 200)
@@ -324,7 +324,7 @@ async def test_beyond_the_rate_one_waits_and_the_rest_stays_in_the_backlog(limit
             assert throttles.number == waited
 
 
-async def test_the_delayed_one_is_served_and_only_then_the_next() -> None:
+async def test_delayed_connection_is_served_before_the_next() -> None:
     async with serving(listener_rate=10) as (_, proxy), client(proxy.port_1) as first:
         await first.ask(list_offsets(1))
         fill(proxy)
@@ -348,7 +348,7 @@ async def test_a_listener_that_closes_while_one_waits_leaves_nothing_behind() ->
 # --------------------------------------------------------------------------------------------------------------- modes
 
 
-async def test_in_shadow_all_is_counted_and_nobody_waits_or_is_closed() -> None:
+async def test_shadow_counts_connection_throttles_and_closes_no_client() -> None:
     async with serving(policy=ONE_A_SECOND, listener_rate=2, mode="shadow") as (one, proxy):
         with connected(proxy.port_1, 4 * BURST, first=list_offsets(1)) as all_of_them:
             await until(lambda: len(one.requests) > 4 * BURST)  # one is the proxy's own
@@ -364,7 +364,7 @@ async def test_in_shadow_all_is_counted_and_nobody_waits_or_is_closed() -> None:
         assert proxy.stats.accept_throttles["PLAIN"].ms <= 2000, "no more than there was time, and the last wait"
 
 
-async def test_off_counts_nothing() -> None:
+async def test_mode_off_counts_no_connection_rates() -> None:
     async with serving(policy=ONE_A_SECOND, listener_rate=1, mode="off") as (_, proxy):
         with connected(proxy.port_1, 4 * BURST):
             await until(lambda: came(proxy), equals=4 * BURST)

@@ -28,7 +28,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield near, far
 
 
-def test_what_a_peer_has_taken_and_when() -> None:
+def test_kernel_tells_bytes_acked_by_peer_and_idle_time() -> None:
     with pair() as (near, far):
         assert look_at(near).acked_bytes <= 1  # the SYN may count
         near.sendall(b"hello")

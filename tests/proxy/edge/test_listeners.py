@@ -131,7 +131,7 @@ def charged_brokers(proxy: Front) -> set[int]:
     return {usage.broker for usage in proxy.play.engine.usage(proxy.play.loop.now_ms)}
 
 
-async def test_who_comes_before_the_brokers_are_known_waits_and_is_charged_for_his_broker() -> None:
+async def test_early_bootstrap_client_waits_and_is_charged_for_its_broker() -> None:
     """A second full quota, that of no broker, cannot be had by being early."""
     async with fake_broker() as one:
         one.brokers = {1: ("127.0.0.1", one.port)}
@@ -200,7 +200,7 @@ async def test_a_session_that_ends_while_it_is_connected_is_not_one_that_waits_f
 
 
 @pytest.mark.uncompiled("the fault is put in place of a method")
-async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named(
+async def test_bootstrap_session_failing_to_be_named_closes_and_others_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with fake_broker() as one, front(one, known=False, quotas={PRODUCER: 1024}) as proxy:
@@ -315,7 +315,7 @@ async def test_a_bootstrap_port_that_is_taken_is_named() -> None:
 
 
 @pytest.mark.uncompiled("the fault is put in place of a method")
-async def test_who_cannot_be_named_is_named_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_naming_of_bootstrap_session_is_retried_with_next_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """To find the node ids of bootstrap sessions fails: nobody else notices, and each further broker is another try."""
     async with fake_broker() as one, front(one) as proxy:
         one.brokers = {1: ("127.0.0.1", one.port)}

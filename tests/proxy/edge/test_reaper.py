@@ -118,7 +118,7 @@ def close_reasons(proxy: Front) -> dict[str, int]:
 
 
 @TLS
-async def test_who_reads_nothing_is_cut_off(pki: Pki, encrypted: bool) -> None:
+async def test_client_that_reads_nothing_is_closed_as_unread(pki: Pki, encrypted: bool) -> None:
     async with served(pki, encrypted, unread_s=30.0) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
         await look_until_over(proxy)
@@ -126,7 +126,7 @@ async def test_who_reads_nothing_is_cut_off(pki: Pki, encrypted: bool) -> None:
 
 
 @TLS
-async def test_who_reads_slowly_is_not_and_gets_everything(pki: Pki, encrypted: bool) -> None:
+async def test_slow_reader_is_kept_and_gets_every_answer(pki: Pki, encrypted: bool) -> None:
     async with served(pki, encrypted, unread_s=30.0) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
         for _ in range(ANSWERS // 10):
@@ -160,7 +160,7 @@ async def test_a_broker_that_closed_unseen_leaves_ten_seconds(pki: Pki, encrypte
         (True, reset),
     ],
 )
-async def test_who_closes_and_does_not_read_is_cut_off(
+async def test_closed_client_that_does_not_read_is_cut_off(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
@@ -171,7 +171,7 @@ async def test_who_closes_and_does_not_read_is_cut_off(
 
 
 @pytest.mark.long
-async def test_who_half_closes_and_reads_gets_every_answer(pki: Pki) -> None:
+async def test_half_closed_client_that_reads_gets_every_answer(pki: Pki) -> None:
     async with served(pki, encrypted=False) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
         client.finish()
@@ -195,7 +195,7 @@ async def test_an_idle_session_is_closed(pki: Pki, encrypted: bool, monkeypatch:
 
 
 @TLS
-async def test_one_that_is_in_use_is_not(pki: Pki, encrypted: bool) -> None:
+async def test_session_in_use_is_not_closed_as_idle(pki: Pki, encrypted: bool) -> None:
     async with served(pki, encrypted) as (proxy, _, _, session):
         await look_in_vain(proxy, session)
 

@@ -212,7 +212,7 @@ async def test_a_load_balancers_header_is_taken_and_its_client_passed_on(pki: Pk
     ],
     ids=["nothing", "plaintext", "PROXY", "half a hello", "too long", "no hello", "more than is looked at"],
 )
-async def test_what_is_no_hello_is_refused_as_with_one_worker(pki: Pki, first: bytes, cause: str | None) -> None:
+async def test_first_bytes_without_tls_hello_are_rejected(pki: Pki, first: bytes, cause: str | None) -> None:
     async with two_workers(pki) as pair:
         with socket.create_connection(("127.0.0.1", pair.port), TIMEOUT_S) as plain:
             plain.sendall(first)
@@ -345,7 +345,7 @@ async def test_while_a_worker_receives_nothing_others_are_served(pki: Pki) -> No
         await pair.until_idle()
 
 
-async def test_a_worker_that_is_gone_for_good(pki: Pki) -> None:
+async def test_connection_for_stopped_worker_closes_as_broker_unreachable(pki: Pki) -> None:
     async with two_workers(pki) as pair:
         asyncio.get_running_loop().remove_reader(pair.passing[1]._receiver)
         pair.passing[1]._receiver.close()
@@ -400,7 +400,7 @@ async def test_after_a_message_that_cannot_be_read_others_are_received(pki: Pki)
     assert counts.pop("receive connections of other workers") == 1
 
 
-async def test_when_no_other_worker_is_left_nothing_is_received_and_nothing_spins(pki: Pki) -> None:
+async def test_last_worker_stops_reading_the_closed_channel(pki: Pki) -> None:
     async with two_workers(pki) as pair:
         pair.passing[0]._senders[1].close()
         await until(lambda: not asyncio.get_running_loop().remove_reader(pair.passing[1]._receiver))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.mark.uncompiled("another clock is put in place")
 @pytest.mark.parametrize("with_close_notify", [True, False], ids=["close_notify", "FIN alone"])
-async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
+async def test_throttled_requests_are_forwarded_after_client_closes_tls(
     pki: Pki, with_close_notify: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = [produce(1, 20_000, acks=0), produce(2, 20_000, acks=0), *map(list_offsets, range(10))]

@@ -159,7 +159,7 @@ async def test_an_end_without_an_error_is_how_tls_says_that_the_client_has_finis
     assert (session.finished, session.closed) == (finished, not tls)
 
 
-async def test_a_reset_closes() -> None:
+async def test_connection_reset_closes_the_session() -> None:
     end, session = connected(Transport(tls=True))
     end.connection_lost(ConnectionResetError())
     assert session.closed

@@ -51,7 +51,7 @@ async def test_an_owner_is_told_when_the_cluster_has_said_who_and_known_from_the
     assert len(holders.cluster.asked) == 1
 
 
-async def test_one_question_is_under_way_at_a_time() -> None:
+async def test_delegation_token_lookups_during_a_describe_wait_for_next() -> None:
     holders = Holders()
     holders.cluster.go_on.clear()
     holders.owner("id-1")
@@ -68,7 +68,7 @@ async def test_one_question_is_under_way_at_a_time() -> None:
     assert len(holders.cluster.asked) == 2
 
 
-async def test_questions_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_delegation_token_lookups_keep_the_configured_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, slept = 100.0, list[float]()
 
     async def sleep(delay_s: float) -> None:
@@ -107,7 +107,7 @@ async def test_a_token_that_nobody_names_is_asked_for_a_few_times_and_then_left(
         (0, "127.0.0.1:1: no answer in time", "127.0.0.1:1: no answer in time"),
     ],
 )
-async def test_not_allowed_is_not_no_owner(error_code: int, down: str, said: str) -> None:
+async def test_failed_describe_of_tokens_is_an_error_until_next_success(error_code: int, down: str, said: str) -> None:
     holders = Holders()
     holders.named = {"id-1": "alice"}
     holders.owner("id-1")
@@ -127,7 +127,7 @@ async def test_not_allowed_is_not_no_owner(error_code: int, down: str, said: str
     assert holders.owners._known == {"id-2": "bob"}, "what has expired is forgotten"
 
 
-async def test_only_users_own_tokens() -> None:
+async def test_delegation_token_owner_that_is_no_user_is_ignored() -> None:
     holders = Holders()
     holders.named, holders.owner_type = {"id-1": "alice"}, "Group"
     holders.owner("id-1")
@@ -136,7 +136,7 @@ async def test_only_users_own_tokens() -> None:
     assert holders.owners.error is None
 
 
-async def test_what_is_known_is_bounded_and_who_waits_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_known_token_owners_are_bounded_with_awaited_token_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation_tokens, "MAX_TOKENS", 3)
     holders = Holders()
     holders.named = {f"id-{number}": f"user-{number}" for number in range(10)}
@@ -146,7 +146,7 @@ async def test_what_is_known_is_bounded_and_who_waits_comes_first(monkeypatch: p
     assert holders.owners._known == {"id-9": "user-9", "id-0": "user-0", "id-1": "user-1"}
 
 
-async def test_who_cannot_take_an_owner_is_alone_in_that() -> None:
+async def test_failing_owner_callback_leaves_other_callbacks_told() -> None:
     def fail(owner: str) -> None:
         raise LookupError(owner)
 
@@ -159,7 +159,7 @@ async def test_who_cannot_take_an_owner_is_alone_in_that() -> None:
     assert faults.counts["tell the owner of a token"] == before + 1
 
 
-async def test_a_question_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fault_in_token_lookup_leaves_next_lookup_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     holders, before = Holders(), faults.counts["ask for delegation tokens"]
     holders.named = {"id-1": "alice"}
     with monkeypatch.context() as patch:

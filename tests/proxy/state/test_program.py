@@ -41,7 +41,7 @@ async def ask(program: Running, resource: str, **parameters: object) -> Any:
     return json.loads(text)
 
 
-async def test_who_is_throttled(tmp_path: Path) -> None:
+async def test_throttled_producer_is_listed_with_rule_limit_and_waiting(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         before = datetime.now(UTC)
         async with client(program.port) as one, client(program.port) as two:
@@ -122,7 +122,7 @@ async def test_a_client_of_a_counter_of_many_is_found(tmp_path: Path) -> None:
             assert (await ask(program, "throttled", client_id="app"))["total"] == 0
 
 
-async def test_in_shadow(tmp_path: Path) -> None:
+async def test_shadow_mode_lists_throttled_client_that_is_not_held(tmp_path: Path) -> None:
     async with ready(tmp_path, "shadow") as program, client(program.port) as asking:
         for number in range(3):
             await asking.ask(produce(number, 30_000))
@@ -134,7 +134,7 @@ async def test_in_shadow(tmp_path: Path) -> None:
         assert (item["is_throttled"], item["waits_for"]) == (False, None)
 
 
-async def test_a_rule_in_shadow(tmp_path: Path) -> None:
+async def test_client_over_shadow_rule_is_listed_with_mode_shadow(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         rule = "{entity: {client-id: app}, producer_byte_rate: 1KiB, mode: shadow}"
         program.quotas.write_text(f"quotas: [{rule}]\n")
@@ -149,7 +149,7 @@ async def test_a_rule_in_shadow(tmp_path: Path) -> None:
             assert item["ratio"] > 1
 
 
-async def test_an_address_over_its_connection_rate(tmp_path: Path) -> None:
+async def test_address_over_connection_rate_is_listed_as_throttled(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         program.quotas.write_text("quotas: [{entity: {ip: 127.0.0.1}, connection_creation_rate: 1}]\n")
         await program.until("/api/v1/quotas", "127.0.0.1")
@@ -169,7 +169,7 @@ async def test_an_address_over_its_connection_rate(tmp_path: Path) -> None:
         assert items[0]["waiting"] >= 1
 
 
-async def test_hostile_names(tmp_path: Path) -> None:
+async def test_hostile_client_ids_are_listed_and_found_unchanged(tmp_path: Path) -> None:
     async with ready(tmp_path) as program, client(program.port) as asking:
         for name in (HOSTILE.encode(), b"\xff\xfe", b""):
             await asking.ask(produce(1, 10, client_id=name))
@@ -180,7 +180,7 @@ async def test_hostile_names(tmp_path: Path) -> None:
         assert (await ask(program, "clients", q="\u202e"))["total"] == 1
 
 
-async def test_quotas_and_changes(tmp_path: Path) -> None:
+async def test_quota_edit_is_listed_in_quotas_and_changes(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         (item,) = (await ask(program, "quotas"))["items"]
         assert item["source"].endswith("quotas.yaml:2")
@@ -234,7 +234,7 @@ async def test_under_a_request_percentage_a_muted_connection_is_told(tmp_path: P
             assert len(items[0]["peers"]) == 1
 
 
-async def test_the_last_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_usage_lists_points_of_last_hour_per_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "_SAMPLE_EVERY_S", 0.01)
     async with ready(tmp_path) as program, client(program.port) as asking:
         await asking.ask(produce(1, 30_000))
@@ -255,7 +255,7 @@ async def test_the_last_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert times == sorted(times)
 
 
-async def test_the_instance(tmp_path: Path) -> None:
+async def test_instance_shows_version_mode_and_reasons_for_unreadiness(tmp_path: Path) -> None:
     async with running(tmp_path, None) as program:
         await program.until("/livez", "ok")
         item = await ask(program, "instance")
@@ -284,7 +284,7 @@ async def test_the_instance(tmp_path: Path) -> None:
         ("clients?all=1&offset=950", "offset: with all=1"),
     ],
 )
-async def test_bad_parameters(tmp_path: Path, path: str, said: str) -> None:
+async def test_invalid_query_parameters_get_status_400_with_reason(tmp_path: Path, path: str, said: str) -> None:
     async with running(tmp_path, None) as program:
         await program.until("/livez", "ok")
         status, text = await program.get(f"/api/v1/{path}")
@@ -293,7 +293,7 @@ async def test_bad_parameters(tmp_path: Path, path: str, said: str) -> None:
         assert len(text) < 600
 
 
-async def test_pages(tmp_path: Path) -> None:
+async def test_clients_are_paged_by_limit_offset_and_sort(tmp_path: Path) -> None:
     async with ready(tmp_path) as program, client(program.port) as asking:
         for number in range(5):
             await asking.ask(list_offsets(number))

@@ -95,7 +95,7 @@ def test_a_document_larger_than_the_buffer_is_still_tried() -> None:
     assert (asyncio.run(buffer.get()).seq, shipping.dropped_documents) == (0, 0)
 
 
-def test_everything_arrives_in_order_and_the_stop_ships_the_rest() -> None:
+def test_documents_arrive_in_order_and_stop_ships_the_rest() -> None:
     async def run() -> None:
         recorder, sink, shipping = FakeRecorder(), FakeSink(), Shipping()
         running = shipper(recorder, sink, shipping)
@@ -126,7 +126,7 @@ def test_a_sink_that_is_away_loses_nothing_while_the_buffer_lasts() -> None:
     asyncio.run(run())
 
 
-def test_what_no_longer_fits_is_missing_and_counted_to_the_row() -> None:
+def test_documents_beyond_buffer_are_dropped_and_counted_with_rows() -> None:
     async def run() -> None:
         recorder, sink, shipping = FakeRecorder(), FakeSink(), Shipping()
         sink.down = True
@@ -274,7 +274,7 @@ def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
     assert sorted(path.name[-8:-6] for path in tmp_path.iterdir()) == ["02", "03"]
 
 
-def test_what_a_killed_process_left_is_completed(tmp_path: Path) -> None:
+def test_unfinished_file_of_killed_process_is_completed(tmp_path: Path) -> None:
     (tmp_path / "edge_1-old-000004.part").write_text("x")
     (tmp_path / "another-old-000004.part").write_text("x")
     write(files(tmp_path), 1)
@@ -294,7 +294,7 @@ def test_half_a_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:
     assert (tmp_path / "edge_1-old-000005.jsonl").read_bytes() == b""
 
 
-def test_what_another_process_still_writes_is_left_alone(tmp_path: Path) -> None:
+def test_unfinished_file_of_running_process_is_left_alone(tmp_path: Path) -> None:
     def unfinished() -> list[str]:
         return [path.name for path in tmp_path.glob("*.part")]
 

@@ -71,7 +71,7 @@ async def test_calls_begin_in_order_and_end_in_any() -> None:
         assert begun == ["first", "second"]
 
 
-async def test_what_is_raised_is_raised_at_the_caller() -> None:
+async def test_exception_of_remote_call_is_raised_at_caller() -> None:
     raised: list[Exception] = [
         ProtocolError(Cause.BAD_BODY, "not a body"),
         OSError(24, "too many open files"),
@@ -132,7 +132,7 @@ async def test_calls_fail_when_the_other_end_has_gone() -> None:
             await one.call("again")
 
 
-async def test_a_late_answer_is_nobodys() -> None:
+async def test_late_answer_after_timeout_is_dropped() -> None:
     may_answer = asyncio.Event()
 
     async def late(name: str, arguments: tuple[Any, ...]) -> object:

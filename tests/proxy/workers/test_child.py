@@ -65,7 +65,7 @@ async def test_a_worker_whose_loop_does_not_run_is_killed(worker: Child, process
     assert process.is_killed
 
 
-async def test_a_busy_worker_is_not(worker: Child, process: Running, clock: Clock) -> None:
+async def test_busy_worker_with_late_answer_is_not_killed(worker: Child, process: Running, clock: Clock) -> None:
     """Its answer may wait behind large ones."""
     process.answers = False
     for _ in range(10):
@@ -77,7 +77,7 @@ async def test_a_busy_worker_is_not(worker: Child, process: Running, clock: Cloc
     assert (process.is_killed, worker.cpu_s) == (False, 1.5)
 
 
-async def test_after_a_sleep_of_the_supervisor_nobody_is(worker: Child, process: Running, clock: Clock) -> None:
+async def test_worker_is_not_killed_after_sleep_of_supervisor(worker: Child, process: Running, clock: Clock) -> None:
     await worker.look()
     clock.now_s += 60.0
     assert await worker.look() == LOOK

@@ -75,7 +75,7 @@ def test_a_burst_moves_nothing(workers: Workers, clock: Clock) -> None:
         clock.now_s += DRIFT_S - 1
 
 
-def test_the_load_of_all_may_change(workers: Workers, clock: Clock) -> None:
+def test_equal_load_change_of_all_workers_moves_no_broker(workers: Workers, clock: Clock) -> None:
     """It is looked at anew, and nothing moves."""
     workers._load.update(dict.fromkeys(range(4), 100.0))
     assert not workers._place()

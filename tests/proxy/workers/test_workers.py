@@ -88,7 +88,7 @@ async def two_workers(
         yield Pair(program, {1: program.port, 2: second}, owners)
 
 
-async def test_one_program(tmp_path: Path) -> None:
+async def test_two_workers_serve_brokers_metrics_and_usage_as_one(tmp_path: Path) -> None:
     async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two, USAGE) as pair:
         program, ports = pair.program, pair.ports
         async with client(ports[1]) as at_one, client(ports[2]) as at_two, client(program.bind) as bootstrap:
@@ -312,7 +312,7 @@ def asked(port: int, path: str) -> str:
         return ""
 
 
-async def test_nothing_of_it_is_loaded_with_one_worker() -> None:
+async def test_supervisor_with_one_worker_imports_no_workers_module() -> None:
     loaded = "import sys, proxy.supervisor; sys.exit('proxy.workers' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", loaded, env=environment)
