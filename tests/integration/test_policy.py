@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from tests.harness.kafka import KafkaCluster
-from tests.harness.load import Load, Shape, produce_request, run_loads
+from tests.harness.load import Load, Shape, produce_request, run_loads, start_loads
 from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
@@ -68,16 +68,15 @@ def test_most_specific_quota_holds_and_default_counts_each_client_id(sluice: Slu
 def test_changed_quota_is_in_force_within_a_second(sluice: SluiceProcess, topic: str) -> None:
     """And no connection is closed for it: the load goes on, on the connection it has."""
     _change(sluice, _limit_of("changing", 100_000), configured=1)
-    load = Load()
-    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "changing"), 4 * WINDOW_S), daemon=True)
-    running.start()
+    # Longer than is measured, however long a busy machine takes to put the limit in force; ends with the proxy.
+    (load,), _ = start_loads([_shape(sluice, topic, "changing")], duration_s=60.0)
     wait_until(lambda: _limit(sluice, "changing"), "load under the first quota", equals=100_000)
     time.sleep(WINDOW_S)
     changed_s = time.monotonic()
     sluice.write_quotas(_limit_of("changing", 500_000))
     wait_until(lambda: _limit(sluice, "changing"), "the new limit in force", 5.0, equals=500_000)  # a busy machine
     in_force_s = time.monotonic()
-    running.join()
+    time.sleep(2 * WINDOW_S)
     series = load.series()
     assert load.errors == []
     assert len(load.connections) == 1
