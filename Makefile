@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
 # Else each process that a test starts compiles our modules, and pytest rewrites all of its own.
 unexport PYTHONDONTWRITEBYTECODE
-UNIT_MARKS := not integration and not matrix and not spark
+UNIT_MARKS := not integration and not matrix and not spark and not slow
 # One that hangs ends its worker process and is named: a signal would not get into uvloop, a thread for each is dear.
 UNIT_OPTIONS := --ignore=tests/integration --timeout=0 -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 UNIT := $(UNIT_OPTIONS) -m '$(UNIT_MARKS)'
@@ -26,21 +26,33 @@ LOCK := deploy/requirements.txt
 BUILD_LOCK := deploy/build-requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-fresh test-long test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
-	test-all lint format bench bench-analysis table dist wheels lock sbom audit man docs clean
+.PHONY: help setup demo test test-unit test-fresh test-long test-compiled coverage test-analysis test-pythons test-brokers test-alone test-integration-compiled \
+	test-slow test-slow-unit test-slow-brokers test-slow-alone test-changed test-all lint format bench bench-analysis table dist wheels lock sbom audit man docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
 
+# Downloads are tried three times, with a pause.
+thrice = $(1) || { sleep 10; $(1); } || { sleep 30; $(1); }
+define install
+	@echo "installing Python packages into $(VENV) (about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(call thrice,$(BIN)/pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[$(1)]')
+endef
+
 $(VENV)/.installed: pyproject.toml deploy/constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev]'
+	$(call install,dev)
+	@touch $@ $(VENV)/.demo
+
+# What the demo needs is half of it.
+$(VENV)/.demo: pyproject.toml deploy/constraints.txt
+	$(call install,demo)
 	@touch $@
 
-setup: $(VENV)/.installed  ## .venv, system packages and the jar cache that tests, demo and benchmarks use
+setup: $(VENV)/.installed  ## .venv, system packages and the jar cache that tests and benchmarks use
 	$(BIN)/python -m tests.harness.setup
 
-demo: $(VENV)/.installed  ## a real cluster, Sluice in front of it, clients being throttled (KEEP=1 leaves it running)
+demo: $(VENV)/.demo  ## a real cluster, Sluice in front of it, clients being throttled (KEEP=1 leaves it running)
 	$(BIN)/python -m tests.harness.setup demo
 	$(BIN)/python -m deploy.demo $(if $(KEEP),--keep)
 
@@ -87,11 +99,21 @@ test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS)
 	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m 'spark and not integration and not matrix'
 
-# Files in their own order: xdist's (most tests first) ends with those of one long test, for which one worker waits.
-test-integration: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 -m 'integration and not matrix and not alone and not waits'
-	$(BIN)/pytest -n 3 --dist loadfile --durations=15 -m 'integration and not matrix and waits'
-	$(BIN)/pytest --durations=15 -m 'integration and not matrix and alone'
+BROKERS := integration and not matrix and not slow
+test-brokers: setup  ## one of each kind against real brokers
+	$(BIN)/pytest -n 4 --dist loadfile --durations=15 -m '$(BROKERS) and not alone'
+
+test-alone: setup $(COMPILED)/.installed  ## measurements that other tests would disturb, on the compiled wheel
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and alone'
+
+test-slow-unit: setup
+	$(BIN)/pytest -n 2 --durations=15 -m 'slow and not integration and not matrix'
+
+test-slow-brokers: setup
+	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m 'slow and integration and not matrix and not alone'
+
+test-slow-alone: setup
+	$(BIN)/pytest --durations=15 -m 'slow and integration and not matrix and alone'
 
 test-integration-compiled: setup $(COMPILED)/.installed  ## the same, compiled
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -m 'integration and not matrix'
@@ -103,9 +125,16 @@ test-pythons:  ## test-unit on the other versions of Python that pyproject.toml 
 		else echo "no python$$version here"; fi; \
 	done
 
-test: setup lint test-unit test-fresh test-long test-compiled test-analysis test-integration  ## everything
+test: $(VENV)/.installed  ## everything but what is slow: lint, and all kinds of tests, two at a time
+	@$(BIN)/python -m tests.parts test
 
-test-all: test test-pythons test-integration-compiled  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
+test-slow: $(VENV)/.installed  ## the slow ones, which continuous integration runs after `make test`
+	@$(BIN)/python -m tests.parts slow
+
+test-changed: lint  ## lint, and the unit tests that this branch's changes can break
+	@files=`$(BIN)/python -m tests.changed` && { test -z "$$files" || $(BIN)/pytest -n auto $(UNIT_SHORT) $$files; }
+
+test-all: test test-slow test-pythons test-integration-compiled  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore
 	$(BIN)/pytest -m matrix
 

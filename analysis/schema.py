@@ -148,7 +148,7 @@ FIELDS: Final = (
 """The head of a document, without TIME_MS, which is repeated in its rows. Fields with ``missing`` None are required."""
 
 TIME_MS: Final = Column("time_ms", COUNT, missing=None, least=_2020_MS)
-"""Its upper bound depends on the reader's clock (``ingest.documents``)."""
+"""Its upper bound depends on the reader's clock (``analysis.ingest.documents``)."""
 
 FILE: Final = pa.schema(
     [("time", TIME), *((field.name, field.type) for field in FIELDS), *((each.name, each.type) for each in COLUMNS)]

@@ -12,7 +12,7 @@ from config.settings import Listener, Settings
 def changed_settings(old: Settings, new: Settings) -> list[str]:
     """Return each changed setting as the path of its key: ``listeners[0].bind``.
 
-    A new listener is ``listeners[1]``, a removed one ``listeners.NAME``.
+    A new listener is ``listeners[1]``, a removed one has its name instead of a number.
     """
     return [field_path(steps) for steps in _differing((), old, new)]
 

@@ -14,7 +14,7 @@ Steps = tuple[str | int, ...]  # from the top of a file to a value: keys, and pl
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem: ``file:line:column: path.of.field: message; hint``. Line and column count from 1; 0 is unknown."""
+    """A problem: ``file:line:column: setting: message; hint``. Line and column count from 1; 0 is unknown."""
 
     file: str
     line: int

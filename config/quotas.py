@@ -14,7 +14,7 @@ Mode = Literal["enforce", "shadow", "off"]
 MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
 MOST_WINDOW_MS = 86_400_000
-"""The longest window that `sluice analyze` accepts in a usage record (``analysis.table.schema``)."""
+"""The longest window that `sluice analyze` accepts in a usage record (``analysis.schema``)."""
 
 
 class Window(Section):

@@ -159,7 +159,7 @@ class AdmissionQueue:
             self._serving = False
 
     def throttle_over(self, now_ms: int) -> None:
-        """Serve the queue after an alarm (``proxy.session.throttling.Muted``)."""
+        """Serve the queue after an alarm (``proxy.session.throttling.Throttling.alarm``)."""
         self._asked_ms = now_ms
         self.serve(now_ms)
 

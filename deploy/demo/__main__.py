@@ -12,7 +12,7 @@ from rich.console import Console
 
 from deploy.demo.display import Display, display, quota
 from deploy.demo.readings import Meter
-from deploy.demo.records import FOLDER, SLUICE, TOPIC, make_report, print_report
+from deploy.demo.records import FOLDER, SLUICE, TOPIC, make_report
 from deploy.demo.scenario import AFTER, BEFORE, GREEDY_PRODUCER, SAMPLE_S, WINDOW_SAMPLES, Plan
 from deploy.demo.stage import Stage, clients_at_work, set_up
 from deploy.demo.stopping import EXIT_STATUS, Interrupted, end_what_is_left, ignore_signals, obey_signals
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m deploy.demo", description="Sluice at work, with real clients.")
     parser.add_argument("--keep", action="store_true", help="leave cluster and Sluice running, until Ctrl-C")
     parser.add_argument(
-        "--seconds", type=_plan, default=Plan(), dest="plan", metavar="N", help="how long to watch (default: 32)"
+        "--seconds", type=_plan, default=Plan(), dest="plan", metavar="N", help="how long to watch (default: 28)"
     )
     return parser
 
@@ -67,10 +67,11 @@ def _run(console: Console, plan: Plan, *, keep: bool) -> int:
                     before, after = _watch(stage, meters, plan, shown)
                 complaints = _stop(meters)
             found = list(findings(meters, before, after))
+            report = make_report(stage.cluster.bootstrap, console.print)
+            console.print(f"\nsluice analyze report says:\n{report}", markup=False, highlight=False, soft_wrap=True)
             print_summary(console, found)
             for complaint in complaints:
                 console.print(complaint, style="red", markup=False)
-            print_report(console, make_report(stage.cluster.bootstrap, console.print))
             if keep:
                 _wait_for_the_end(console, stage)
         finally:
@@ -82,6 +83,7 @@ def _introduce(console: Console, stage: Stage) -> None:
     console.print(
         f"""
 Sluice listens at {stage.sluice.bootstrap}, in front of brokers {stage.cluster.bootstrap}
+  page     http://{stage.sluice.admin}/: who is throttled now, and why
   metrics  {stage.sluice.metrics_url}
   quotas   {stage.sluice.quotas_path}
 
@@ -135,6 +137,7 @@ def _wait_for_the_end(console: Console, stage: Stage) -> None:
 Cluster and Sluice are left running.
   clients  bootstrap.servers={address}
   quotas   {stage.sluice.quotas_path}: edits take effect within a second
+  page     http://{stage.sluice.admin}/
   metrics  curl -s {stage.sluice.metrics_url} | grep sluice_quota
   try      java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '{classpath(f"kafka-{stage.cluster.version}")}' \\
              org.apache.kafka.tools.ProducerPerformance \\

@@ -112,8 +112,8 @@ AFTER: Final = Quotas(greedy_producer=3)
 class Plan:
     """The measured time before and after the quota file changes."""
 
-    before_s: float = 16.0
-    after_s: float = 16.0
+    before_s: float = 14.0
+    after_s: float = 14.0
 
     @classmethod
     def lasting(cls, total_s: float) -> "Plan":

@@ -1,4 +1,4 @@
-"""Command-line options that name entities and limits, parsed by ``grammar``."""
+"""Command-line options that name entities and limits, parsed by ``proxy.manage.grammar``."""
 
 from collections.abc import Callable
 

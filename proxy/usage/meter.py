@@ -273,7 +273,7 @@ class Meter:
         return NO_SHADOWS if self.by_kind is None else self.by_kind.take_shadows(now_ms)
 
     def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
-        """Return a row in the order of ``usage_records.COLUMNS`` and the figures of further kinds;
+        """Return a row in the order of ``proxy.usage.records.COLUMNS`` and the figures of further kinds;
         reset the counters.
         """
         listener, broker, user, client_id, _ = self.key

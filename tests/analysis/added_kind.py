@@ -75,7 +75,7 @@ def test_proposed_quotas_are_replayed(warehouse: str) -> None:
     assert totals.recorded_bytes == SECONDS * (5000 + 7000), "of bytes alone"
 
 
-def test_quotas_are_recommended(warehouse: str, tmp_path: Path) -> None:
+def test_added_kind_gets_recommended_quotas(warehouse: str, tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     arguments = ("--target", "p99 throttle < 100 ms", "--accept-low-confidence", "--out", str(path))
     ran = CliRunner().invoke(analyze, ["recommend", "--warehouse", warehouse, *arguments])
@@ -86,7 +86,7 @@ def test_quotas_are_recommended(warehouse: str, tmp_path: Path) -> None:
     assert f"~ user=alice {KIND} unlimited → " in ran.stderr
 
 
-def test_gold_has_it(warehouse: str) -> None:
+def test_gold_charges_and_reads_the_added_kind(warehouse: str) -> None:
     gold = opened(warehouse, Period(), ("charged", "readings", "counters"))
     charged = gold.sql("SELECT used * per_used, muted_ms, most_limit FROM charged WHERE kind = ?", params=[WORD])
     assert charged.fetchall() == [(pytest.approx(RATE * SECONDS), 250 * SECONDS, 20.0)]

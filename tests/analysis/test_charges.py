@@ -15,7 +15,7 @@ from tests.analysis.records import document, row
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("column", ["used", "throttled", "throttle_ms", "muted_ms"])
-def test_a_kind_is_looked_for_where_a_single_figure_of_it_is_above_0(kind: QuotaKind, column: str) -> None:
+def test_kind_with_a_single_figure_above_zero_is_found(kind: QuotaKind, column: str) -> None:
     figure = getattr(kind.row.columns, column)
     written = file_of([read(json.dumps(document(0, [row(), {**row(), figure: 5}])).encode())])
     columns = pq.read_schema(pa.BufferReader(written)).names

@@ -17,19 +17,19 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_commands_are_modules() -> None:
+def test_analyze_help_lists_its_commands() -> None:
     status, output = run("--help")
     assert status == 0
     assert "ingest" in output
 
 
-def test_the_proxys_command_line_hands_it_on() -> None:
+def test_sluice_analyze_runs_the_analysis_command_line() -> None:
     result = CliRunner().invoke(cli, ["analyze", "ingest", "--help"])
     assert result.exit_code == 0
     assert "--accept-loss" in result.output
 
 
-def test_without_spark_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analyze_without_spark_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     result = CliRunner().invoke(cli, ["analyze", "ingest"])
     assert result.exit_code == 2
@@ -51,7 +51,7 @@ def test_without_spark_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
         (("--bootstrap", "b:1", "--kafka-config", "/nowhere"), "error: /nowhere: no such file or directory"),
     ],
 )
-def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_ingest_command_line_exits_with_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     status, output = run("ingest", "--warehouse", str(tmp_path), *arguments)
     assert status == 2
     assert said in output
@@ -66,7 +66,7 @@ def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], said: 
         (("compact", "--older-than", "-2h"), "'-2h' is not a time"),
     ],
 )
-def test_a_wrong_command_line_of_maintenance(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_maintenance_command_line_exits_with_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     status, output = run(*arguments, "--warehouse", str(tmp_path))
     assert status == 2
     assert said in output
@@ -86,7 +86,7 @@ def test_a_wrong_command_line_of_maintenance(tmp_path: Path, arguments: tuple[st
         ),
     ],
 )
-def test_what_is_no_period_is_refused_at_once(
+def test_invalid_period_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     monkeypatch.setattr("analysis.spark.session.start", lambda *_: pytest.fail("Spark was started"))
@@ -113,7 +113,7 @@ def test_a_quota_that_is_not_replayed_is_named(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("safe", ["", "1"])
-def test_as_a_program_it_finds_its_packages_and_its_libraries(tmp_path: Path, safe: str) -> None:
+def test_analysis_run_as_a_program_finds_its_packages(tmp_path: Path, safe: str) -> None:
     """By ``PYTHONSAFEPATH`` Python puts no program's folder first in its path: what stands there are libraries."""
     program = Path(analysis.cli.__file__).with_name("__main__.py")
     environment = {"PYTHONPATH": sysconfig.get_path("purelib"), "PYTHONSAFEPATH": safe}

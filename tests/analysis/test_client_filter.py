@@ -26,7 +26,7 @@ from analysis.errors import AnalysisError
         ("ip=other", {"ip": "other"}),
     ],
 )
-def test_whom_a_text_names(text: str, names: dict[str, str]) -> None:
+def test_client_filter_text_is_parsed_to_names(text: str, names: dict[str, str]) -> None:
     assert parse(text).names == names
 
 
@@ -47,7 +47,7 @@ def test_whom_a_text_names(text: str, names: dict[str, str]) -> None:
         ("ip=example.com", "'example.com' is no address"),
     ],
 )
-def test_what_names_nobody_says_the_form(text: str, said: str) -> None:
+def test_invalid_client_filter_is_refused_with_an_example(text: str, said: str) -> None:
     with pytest.raises(AnalysisError) as raised:
         parse(text)
     assert said in str(raised.value)
@@ -55,12 +55,12 @@ def test_what_names_nobody_says_the_form(text: str, said: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))
-def test_what_is_shown_is_read_again(user: str, client_id: str) -> None:
+def test_described_client_filter_parses_back(user: str, client_id: str) -> None:
     chosen = ClientFilter({"user": user, "client_id": client_id})
     assert parse(chosen.describe()).names == chosen.names
 
 
-def test_a_folder_is_a_plain_name_of_its_own() -> None:
+def test_client_filter_folder_name_is_safe_and_unique() -> None:
     assert parse("user=alice,client-id=web").folder().startswith("client=user-alice_client-id-web-")
     folders = {
         parse(text).folder() for text in ("user=a/../b", "user=a_.._b", f"user={'x' * 200}", f"user={'x' * 201}")
@@ -69,7 +69,7 @@ def test_a_folder_is_a_plain_name_of_its_own() -> None:
     assert all("/" not in each and len(each) < 90 for each in folders)
 
 
-def test_who_has_no_rows_hears_of_the_nearest() -> None:
+def test_client_without_rows_is_told_the_nearest_names() -> None:
     known = {"user": ["alice", "alicia", "bob"]}
     said = str(no_rows(parse("user=alise"), known, " from 12:00 to 13:00 UTC"))
     assert said.startswith("no usage records of user=alise from 12:00 to 13:00 UTC: 3 others have a user in it")

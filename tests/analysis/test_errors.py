@@ -45,13 +45,13 @@ NEEDED = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On a cluste
         ),
     ],
 )
-def test_the_line_that_is_made_of_a_long_story(told: str, said: str) -> None:
+def test_worker_failure_is_cut_to_one_line(told: str, said: str) -> None:
     story = RuntimeError(WORKER.format(told))
     assert of_worker(story) == said
     assert cause(story) == said
 
 
-def test_of_other_stories_the_exception_is_told() -> None:
+def test_unknown_worker_failure_is_reported_by_its_exception() -> None:
     story = RuntimeError(WORKER.format("ValueError: no such thing"))
     assert of_worker(story) is None
     assert cause(story) == "ValueError: no such thing"
@@ -70,11 +70,11 @@ CAUSED = "Caused by: a.SparkException: task\nCaused by: org.apache.kafka.common.
         (f"{TERMINATED}{CAUSED}", "org.apache.kafka.common.errors.TimeoutException: No"),
     ],
 )
-def test_of_what_java_raised_the_first_cause_is_told(told: str, said: str) -> None:
+def test_java_failure_is_reported_by_its_first_cause(told: str, said: str) -> None:
     assert cause(RuntimeError(told)) == said
 
 
-def test_what_is_lost_stops_the_next_run_too() -> None:
+def test_data_loss_error_says_the_next_run_fails_too() -> None:
     assert (
         next_run(RuntimeError("[KAFKA_DATA_LOSS.X] set failOnDataLoss to false"))
         == "the next run will fail too; --accept-loss continues with what is left"

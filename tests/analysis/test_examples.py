@@ -38,7 +38,7 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return place
 
 
-def test_sql(place: Path) -> None:
+def test_documented_sql_matches_the_report(place: Path) -> None:
     text = (DOCS / "analysis-tables.md").read_text(encoding="utf-8").replace("'usage", f"'{place}")
     duck = duckdb.connect()
     duck.execute("SET TimeZone = 'UTC'")

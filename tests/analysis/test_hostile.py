@@ -73,7 +73,7 @@ def finite(values: Any) -> bool:
 
 
 @given(st.lists(hostile(), min_size=1, max_size=6), st.sampled_from([1e-3, 1e6, 1e32]))
-def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None:
+def test_replay_of_hostile_documents_stays_finite(documents: list[Document], limit: float) -> None:
     rows = taken(documents)
     if rows is None:
         return
@@ -91,7 +91,7 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
         assert finite(found), found
 
 
-def test_who_used_nothing_needs_nothing_beside_one_who_did() -> None:
+def test_idle_client_beside_a_huge_one_needs_no_quota() -> None:
     number, begin_ms, interval_ms = np.arange(2), np.array([0, 30_000]), np.full(2, 1000)
     cells = Cells.of(SeriesRows(number, begin_ms, interval_ms, np.array([1e12, 0.0]), np.zeros(2)))
     recorded = Recorded.of(cells, number, np.ones(2), 31)

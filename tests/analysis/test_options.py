@@ -34,7 +34,7 @@ def test_times_may_have_an_offset(written: str, moment: datetime) -> None:
 @pytest.mark.parametrize(
     "written", ["yesterday", "2026-13-01", "2026-03-01T25:00", "1772323200", "", "0001-01-01T00:00+02:00"]
 )
-def test_what_is_no_time_is_told_the_form(written: str) -> None:
+def test_invalid_time_option_is_refused_with_the_form(written: str) -> None:
     done = CliRunner().invoke(show, ["--to", written])
     assert done.exit_code == 2
     assert f"{written!r} is not a time: write 2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00" in done.output
@@ -57,7 +57,7 @@ def number(number: float | None) -> None:
 
 
 @pytest.mark.parametrize("written", ["nan", "inf", "-inf", "1e999", "NaN", "-1", "x"])
-def test_a_number_is_finite(written: str) -> None:
+def test_number_option_refuses_infinite_and_negative_values(written: str) -> None:
     done = CliRunner().invoke(number, ["--number", written])
     assert done.exit_code == 2
     assert "Invalid value for '--number'" in done.output

@@ -40,18 +40,18 @@ def test_a_table_is_no_place_for_a_report(out: str, warehouse: str) -> None:
         ("usage", "usage"),
     ],
 )
-def test_other_places_are(out: str, warehouse: str) -> None:
+def test_report_folder_outside_the_tables_is_accepted(out: str, warehouse: str) -> None:
     refuse_table(out, warehouse)
 
 
-def test_links_are_followed(tmp_path: Path) -> None:
+def test_report_folder_linked_into_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "w" / "usage").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "w" / "usage")
     with pytest.raises(AnalysisError):
         refuse_table(str(tmp_path / "link" / "reports"), str(tmp_path / "w"))
 
 
-def test_the_command_says_so_before_anything_is_read() -> None:
+def test_report_into_a_table_is_refused_before_reading() -> None:
     ran = CliRunner().invoke(analyze, ["report", "--warehouse", "/nowhere", "--out", "/nowhere/usage/reports"])
     assert ran.exit_code == 2
     assert "is in usage/, a table of the warehouse" in ran.stderr
@@ -71,7 +71,7 @@ def test_the_command_says_so_before_anything_is_read() -> None:
         ("/", None),
     ],
 )
-def test_the_default_is_beside_the_warehouse(warehouse: str, reports: str | None) -> None:
+def test_default_report_folder_is_beside_the_warehouse(warehouse: str, reports: str | None) -> None:
     if reports is None:
         with pytest.raises(AnalysisError, match=f"--out is needed.*beside {warehouse}"):
             beside(warehouse)
@@ -79,7 +79,9 @@ def test_the_default_is_beside_the_warehouse(warehouse: str, reports: str | None
         assert beside(warehouse) == reports
 
 
-def test_here_is_a_folder_that_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_warehouse_gets_report_folder_beside_its_real_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "w" / "in").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "w" / "in")
     assert beside(".") == f"{tmp_path}/w/in-reports"

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from analysis.spark import interrupt
 from tests.analysis.records import document, row, write_jsonl
+from tests.harness.polling import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -38,11 +38,8 @@ class Command:
         self.until(lambda: any(line.startswith(begin) for line in self.said()))
 
     def until(self, there: Callable[[], bool]) -> None:
-        until_s = time.monotonic() + PATIENCE_S
-        while not there():
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < until_s, self.said()
-            time.sleep(0.05)
+        wait_until(self.said, "progress", PATIENCE_S, is_so=lambda _: there() or self._process.poll() is not None)
+        assert there(), self.said()
 
     def stop(self, number: signal.Signals) -> int:
         """Send a signal to all its processes; returns its exit status."""
@@ -82,7 +79,7 @@ def after(said: Sequence[str], begin: str) -> list[str]:
         pytest.param(signal.SIGINT, interrupt.EXIT_STATUS, ["stopped"], marks=pytest.mark.matrix),
     ],
 )
-def test_ingestion_is_stopped(
+def test_ingest_stopped_by_signal_exits_after_its_batch(
     tmp_path: Path, warehouse: str, number: signal.Signals, status: int, last: list[str]
 ) -> None:
     (tmp_path / "files").mkdir()
@@ -96,7 +93,9 @@ def test_ingestion_is_stopped(
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.matrix), signal.SIGINT])
-def test_ingestion_is_stopped_in_a_batch(tmp_path: Path, warehouse: str, number: signal.Signals) -> None:
+def test_ingest_stopped_within_a_batch_prints_no_traceback(
+    tmp_path: Path, warehouse: str, number: signal.Signals
+) -> None:
     """Spark cannot search what a query that it stops has failed of: that were a thousand lines."""
     (tmp_path / "files").mkdir()
     rows = [row(f"user-{user}", "app", bytes_in=7) for user in range(500)]

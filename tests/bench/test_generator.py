@@ -1,12 +1,10 @@
 """The load generator must notice a wrong answer: figures of a broken proxy are worth nothing."""
 
 import os
-import socket
 import ssl
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,8 @@ from bench.generator import Generator
 from bench.real.recording import Recorded
 from bench.rows import Client, Load
 from tests.harness.certificates import Authority, common_name
-from tests.harness.ports import LOOPBACK, free_port
+from tests.harness.fake_broker import FakeBroker, correlation_id, frame, serving_in_thread
+from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -54,57 +53,14 @@ def tls(tmp_path: Path) -> ssl.SSLContext:
 
 @contextmanager
 def answering(
-    answer: Callable[[int], bytes],
-    tls: ssl.SSLContext | None = None,
-    *,
-    requests: int | None = None,
-    seen: list[bytes] | None = None,
-) -> Iterator[int]:
-    """A server, one connection after the other, that answers with ``answer(correlation id)``; empty: it hangs up.
-
-    ``requests``: after how many it hangs up in any case; ``seen``: where it notes them.
-    """
-    with socket.create_server((LOOPBACK, 0)) as server:
-        thread = threading.Thread(target=_serve, args=(server, answer, tls, requests, seen if seen is not None else []))
-        thread.start()
-        try:
-            yield server.getsockname()[1]
-        finally:
-            server.shutdown(socket.SHUT_RDWR)  # wakes accept
-            thread.join(10)
-
-
-def _serve(
-    server: socket.socket,
-    answer: Callable[[int], bytes],
-    tls: ssl.SSLContext | None,
-    requests: int | None,
-    seen: list[bytes],
-) -> None:
-    while True:
-        try:
-            connection, _ = server.accept()
-        except OSError:
-            return
-        with suppress(OSError), connection:
-            _answer_all(tls.wrap_socket(connection, server_side=True) if tls else connection, answer, requests, seen)
-
-
-def _answer_all(
-    connection: socket.socket, answer: Callable[[int], bytes], requests: int | None, seen: list[bytes]
-) -> None:
-    with connection, connection.makefile("rb") as received:
-        while requests is None or requests > 0:
-            head = received.read(12)
-            if not head:
-                return
-            size, _, _, correlation_id = struct.unpack(">ihhi", head)
-            seen.append(head + received.read(size - 8))
-            answered = answer(correlation_id)
-            if not answered:
-                return
-            connection.sendall(answered)
-            requests = requests and requests - 1
+    answer: Callable[[int], bytes], tls: ssl.SSLContext | None = None, *, once: bool = False
+) -> Iterator[FakeBroker]:
+    """A broker that answers with ``answer(correlation id)``; empty: it hangs up."""
+    broker = FakeBroker()
+    broker.answers, broker.otherwise = {}, lambda request: answer(correlation_id(request)) or None
+    broker.once = once
+    with serving_in_thread(broker, tls):
+        yield broker
 
 
 def run(
@@ -114,8 +70,8 @@ def run(
 
 
 def test_right_answers_are_counted(generator: Generator) -> None:
-    with answering(produce_answer) as port:
-        said = run(generator, Load(1), port)
+    with answering(produce_answer) as broker:
+        said = run(generator, Load(1), broker.port)
     assert said["requests"] > 0
     assert said["request_bytes"] == 512
     assert said["watched_cpu_s"][0] > 0
@@ -131,38 +87,38 @@ def test_right_answers_are_counted(generator: Generator) -> None:
     ],
 )
 def test_a_wrong_answer_is_an_error(generator: Generator, answer: Callable[[int], bytes], error: str) -> None:
-    with answering(answer) as port, pytest.raises(BenchError, match=f"no figures: 1 x {error}"):
-        run(generator, Load(1), port)
+    with answering(answer) as broker, pytest.raises(BenchError, match=f"no figures: 1 x {error}"):
+        run(generator, Load(1), broker.port)
 
 
 @pytest.mark.parametrize("load", [Load(1, tls=True), Load(1, 8, 300, tls=True), Load(1, 2, 1 << 18, tls=True)])
 def test_right_answers_over_tls_are_counted(generator: Generator, tls: ssl.SSLContext, load: Load) -> None:
-    with answering(produce_answer, tls) as port:
-        said = run(generator, load, port)
+    with answering(produce_answer, tls) as broker:
+        said = run(generator, load, broker.port)
     assert said["requests"] > 0
     assert said["request_bytes"] == load.bytes
 
 
 def test_reconnect_uses_each_connection_once(generator: Generator, tls: ssl.SSLContext) -> None:
-    with answering(produce_answer, tls, requests=1) as port:
-        assert run(generator, Load(1, tls=True, reconnect=True), port)["requests"] > 1
+    with answering(produce_answer, tls, once=True) as broker:
+        assert run(generator, Load(1, tls=True, reconnect=True), broker.port)["requests"] > 1
         with pytest.raises(BenchError, match="no figures: 1 x lost"):
-            run(generator, Load(1, tls=True), port)
+            run(generator, Load(1, tls=True), broker.port)
 
 
 def test_a_full_handshake_where_one_was_to_resume_is_an_error(generator: Generator, tls: ssl.SSLContext) -> None:
     load = Load(1, tls=True, reconnect=True, resume=True)
-    with answering(produce_answer, tls) as port:
-        assert run(generator, load, port, warmup_s=0.1)["requests"] > 1
+    with answering(produce_answer, tls) as broker:
+        assert run(generator, load, broker.port, warmup_s=0.1)["requests"] > 1
     tls.num_tickets = 0
-    with answering(produce_answer, tls) as port, pytest.raises(BenchError, match="no figures: 1 x not_resumed"):
-        run(generator, load, port, warmup_s=0.1)
+    with answering(produce_answer, tls) as broker, pytest.raises(BenchError, match="no figures: 1 x not_resumed"):
+        run(generator, load, broker.port, warmup_s=0.1)
 
 
 def test_an_older_tls_is_an_error(generator: Generator, tls: ssl.SSLContext) -> None:
     tls.maximum_version = ssl.TLSVersion.TLSv1_2
-    with answering(produce_answer, tls) as port, pytest.raises(BenchError, match="no figures: 1 x lost"):
-        run(generator, Load(1, tls=True), port)
+    with answering(produce_answer, tls) as broker, pytest.raises(BenchError, match="no figures: 1 x lost"):
+        run(generator, Load(1, tls=True), broker.port)
 
 
 def test_a_port_that_nobody_listens_on_is_an_error(generator: Generator) -> None:
@@ -200,18 +156,18 @@ def recorded(path: Path, *frames: bytes) -> Recorded:
 
 def test_recorded_requests_are_sent_as_they_are(generator: Generator, tmp_path: Path) -> None:
     greeting, produce = frame_of(18, 900, b"hello"), frame_of(0, 901, b"records" * 100)
-    seen: list[bytes] = []
 
     def answer(correlation_id: int) -> bytes:
         return produce_answer(correlation_id, size=ANSWER_BYTES if correlation_id else 4000)
 
-    with answering(answer, seen=seen) as port:
-        said = run(
-            generator, Load(1, 4, client=Client.REPLAY), port, recorded=recorded(tmp_path / "f", greeting, produce)
-        )
+    with answering(answer) as broker:
+        frames = recorded(tmp_path / "f", greeting, produce)
+        said = run(generator, Load(1, 4, client=Client.REPLAY), broker.port, recorded=frames)
     assert said["requests"] > 0
     assert said["request_bytes"] == len(produce)
-    assert seen == [frame_of(18, 0, b"hello"), *(frame_of(0, at, b"records" * 100) for at in range(1, len(seen)))]
+    first, *seen = map(frame, broker.requests)
+    assert first == frame_of(18, 0, b"hello")
+    assert seen == [frame_of(0, at, b"records" * 100) for at in range(1, len(seen) + 1)]
 
 
 @pytest.mark.parametrize(
@@ -226,8 +182,8 @@ def test_a_wrong_answer_to_what_was_recorded_is_an_error(
     generator: Generator, tmp_path: Path, answer: Callable[[int], bytes], error: str
 ) -> None:
     frames = recorded(tmp_path / "f", frame_of(0, 0, b"records"))
-    with answering(answer) as port, pytest.raises(BenchError, match=f"no figures: 1 x {error}"):
-        run(generator, Load(1, client=Client.REPLAY), port, recorded=frames)
+    with answering(answer) as broker, pytest.raises(BenchError, match=f"no figures: 1 x {error}"):
+        run(generator, Load(1, client=Client.REPLAY), broker.port, recorded=frames)
 
 
 @pytest.mark.parametrize("frames", [[], [b"\0\0\0\2ab"], [frame_of(0, 0, b"records")[:-1]]])

@@ -35,12 +35,12 @@ def test_haproxy_ends_tls_where_there_is_a_certificate(plain: Launch, secured: L
     assert f"bind 127.0.0.1:19100 ssl crt {secured.folder}/server.both.pem\n" in Path(file).read_text()
 
 
-def test_the_relay_is_given_the_files(plain: Launch, secured: Launch) -> None:
+def test_relay_with_tls_gets_certificate_and_key(plain: Launch, secured: Launch) -> None:
     assert relay(plain)[-2:] == ["19100", "19092"]
     assert relay(secured)[-2:] == [f"{secured.folder}/server.pem", f"{secured.folder}/server.key"]
 
 
-def test_sluice_takes_its_configuration(plain: Launch, secured: Launch) -> None:
+def test_sluice_is_configured_with_tls_and_quotas_of_launch(plain: Launch, secured: Launch) -> None:
     *_, file = sluice(plain)
     (listener,) = load_settings(Path(file)).listeners
     assert listener.tls is None
@@ -58,7 +58,7 @@ def test_the_compiled_wheel_and_the_sources_run_alike(plain: Launch) -> None:
     assert compiled[3:] == from_sources[3:]
 
 
-def test_without_the_compiled_wheel_it_is_said_how_to_get_it(
+def test_missing_compiled_wheel_names_the_make_target(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plain: Launch
 ) -> None:
     monkeypatch.undo()

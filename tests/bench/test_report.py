@@ -28,7 +28,7 @@ def test_a_ratio_to_nothing_is_left_out() -> None:
     assert ratios(ROW, CPU, SLUICE, {HAPROXY: cpu(0, 10), SLUICE: cpu(5, 12)}) == [1.2]
 
 
-def test_without_haproxy_there_is_no_ratio_and_no_verdict() -> None:
+def test_row_without_haproxy_has_no_ratio_and_verdict() -> None:
     samples = {SLUICE: cpu(15)}
     assert ratios(ROW, CPU, SLUICE, samples) == []
     assert verdict(ROW, CPU, samples) == ("≤ 1.5 x", None)
@@ -45,7 +45,7 @@ def test_an_absolute_aim_needs_no_haproxy(listening_ms: float, met: bool) -> Non
     assert verdict(START, "listening_ms", {SLUICE: [{"listening_ms": listening_ms}]}) == ("≤ 2000", met)
 
 
-def test_latency_is_what_was_added_to_the_direct_way_of_the_same_round() -> None:
+def test_latency_is_the_difference_to_direct_of_same_round() -> None:
     samples: dict[str, list[Sample]] = {
         DIRECT: [{"p50_us": 30, "p99_us": 50}, {"p50_us": 90, "p99_us": 99}],
         HAPROXY: [{"p50_us": 60, "p99_us": 90}, {"p50_us": 121, "p99_us": 150}],
@@ -61,7 +61,7 @@ def test_a_spread_shows_its_ends_only_when_they_differ() -> None:
 
 
 @pytest.mark.parametrize(("value", "text"), [(1234.5, "1,234"), (12.34, "12.3"), (0.123, "0.12"), (-56.78, "-56.8")])
-def test_three_digits_matter(value: float, text: str) -> None:
+def test_figures_are_rounded_to_three_digits(value: float, text: str) -> None:
     assert short(value) == text
 
 
@@ -87,7 +87,7 @@ def test_the_direct_way_and_a_paced_load_need_no_headroom() -> None:
 
 
 @pytest.mark.parametrize(("proxy", "load", "limited"), [(0.6, 1.0, True), (1.0, 1.0, False), (0.4, 0.3, False)])
-def test_without_a_direct_way_a_load_that_never_paused_is_named(proxy: float, load: float, limited: bool) -> None:
+def test_load_without_pauses_is_named_as_the_limit(proxy: float, load: float, limited: bool) -> None:
     sample = {"requests_per_s": 1_000.0, "proxy_busy": proxy, "load_busy": load}
     (line,) = load_lines(replace(ROW, load=Load(64, tls=True)), {SLUICE: [sample]})
     assert ("LIMIT" in line) is limited
@@ -95,7 +95,7 @@ def test_without_a_direct_way_a_load_that_never_paused_is_named(proxy: float, lo
 
 
 @pytest.mark.parametrize(("client", "unit"), [(Client.REPLAY, "100 requests/s"), (Client.JAVA, "80 MB/s")])
-def test_on_a_real_broker_the_load_is_always_the_limit(client: Client, unit: str) -> None:
+def test_load_on_a_real_broker_is_never_named_as_limit(client: Client, unit: str) -> None:
     sample = {"requests_per_s": 100.0, "mb_per_s": 80.0, "proxy_busy": 0.2, "load_busy": 1.0}
     lines = load_lines(replace(ROW, load=Load(32, client=client)), {DIRECT: [sample], SLUICE: [sample]})
     assert all(unit in line and "LIMIT" not in line for line in lines)

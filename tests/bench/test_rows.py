@@ -12,7 +12,7 @@ from bench.run import variant_for
 from bench.targets import Cores
 
 
-def test_names_are_unique() -> None:
+def test_every_row_has_a_unique_name() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
 
 
@@ -20,7 +20,7 @@ def test_every_measure_has_a_row_and_figures() -> None:
     assert {row.measure for row in ROWS} == set(Measure) == set(FIGURES)
 
 
-def test_without_a_pattern_every_row_is_chosen() -> None:
+def test_empty_pattern_list_chooses_every_row() -> None:
     assert choose([]) == list(ROWS)
 
 
@@ -38,18 +38,18 @@ def test_a_pattern_without_a_row_is_an_error_that_lists_them() -> None:
         choose(["small-1", "smal"])
 
 
-def test_clients_in_use_have_quotas() -> None:
+def test_every_client_id_of_a_row_has_a_quota() -> None:
     for row in ROWS:
         assert row.load.client_ids <= row.entities
 
 
-def test_a_load_in_the_words_of_the_generator() -> None:
+def test_load_is_written_in_the_words_of_the_generator() -> None:
     words = "connections=16 depth=4 bytes=256 api=produce rate=0 client_ids=1 rotate=0 tls=0 reconnect=0 resume=0"
     assert Load(16, 4, 256).words() == words
     assert Load(1, tls=True, reconnect=True, resume=True).words().endswith("tls=1 reconnect=1 resume=1")
 
 
-def test_rows_over_tls_stand_beside_the_same_row_without() -> None:
+def test_tls_row_equals_its_plain_row_but_for_tls() -> None:
     plain = {row.name: row.load for row in ROWS if not row.load.tls}
     beside = {row.name: row.load for row in ROWS if row.load.tls}
     names = {name: name.removeprefix("tls-").removesuffix("-tls") for name in beside}
@@ -77,7 +77,7 @@ def test_the_proxy_has_a_core_of_its_own(available: list[int]) -> None:
     assert Cores.plan(available) == Cores(proxy=available[-1], load=available[0])
 
 
-def test_one_core_is_not_enough() -> None:
+def test_plan_for_a_single_core_is_refused() -> None:
     with pytest.raises(BenchError, match="two cores"):
         Cores.plan([0])
 

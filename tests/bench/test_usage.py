@@ -3,7 +3,7 @@
 from bench.usage import _compare, _table
 
 
-def test_documents_are_held_against_their_own_word() -> None:
+def test_documents_are_checked_for_missing_and_doubled_numbers() -> None:
     found = [
         {"seq": 0, "rows": 10, "dropped": 0},
         {"seq": 3, "rows": 10, "dropped": 2},
@@ -13,7 +13,7 @@ def test_documents_are_held_against_their_own_word() -> None:
     assert _compare(found) == {"documents": 3, "rows": 27, "twice": 1, "missing": 2, "dropped": 2}
 
 
-def test_shipping_costs_what_the_first_phase_does_not() -> None:
+def test_shipping_cost_is_the_difference_between_the_phases() -> None:
     figures = dict.fromkeys(("lag_p50_ms", "lag_p99_ms", "lag_max_ms", "own_p99_ms", "own_p999_ms", "own_max_ms"), 1.0)
     phases = [
         {"phase": name, "seconds": 60.0, "cpu": cpu, "shipped_rows_per_s": 9_999.5, **figures}

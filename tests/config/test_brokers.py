@@ -7,7 +7,7 @@ from config.problems import InvalidValue, InvalidValues
 from config.units import Address
 
 
-def test_each_node_id_has_its_port() -> None:
+def test_broker_port_ranges_map_each_node_id_to_its_port() -> None:
     brokers = parse_broker_ports({"0-9": "9100-9109", "42": "9142"})
     assert [brokers.bound(node_id) for node_id in (0, 9, 42)] == [9100, 9109, 9142]
     assert [brokers.bound(node_id) for node_id in (-1, 10, 41, 43)] == [None] * 4
@@ -67,7 +67,7 @@ def test_the_fix_for_unequal_ranges_is_the_right_range() -> None:
     assert caught.value.found[0][1].hint == "write 9100-9109"
 
 
-def test_a_listener_without_brokers_leads_nowhere() -> None:
+def test_listener_without_brokers_is_refused() -> None:
     with pytest.raises(InvalidValue, match="names no broker"):
         parse_broker_ports({})
 
@@ -86,7 +86,7 @@ def claim(host: str, port: int) -> PortClaim:
         ([claim("0.0.0.0", 1), claim("127.0.0.1", 1), claim("::", 2)], [("127.0.0.1", 1)]),
     ],
 )
-def test_one_port_of_one_interface_is_claimed_once(claims: list[PortClaim], met: list[tuple[str, int]]) -> None:
+def test_port_claimed_twice_on_one_interface_is_refused(claims: list[PortClaim], met: list[tuple[str, int]]) -> None:
     wrong = InvalidValues()
     find_claimed_twice(claims, wrong)
     assert [steps for steps, _ in wrong.found] == met
@@ -112,5 +112,5 @@ def test_one_port_of_one_interface_is_claimed_once(claims: list[PortClaim], met:
         ("", None),
     ],
 )
-def test_one_name_stands_for_each_broker(host: str, node_id: int | None) -> None:
+def test_broker_host_name_gives_its_node_id(host: str, node_id: int | None) -> None:
     assert node_id_of(host, "b{node_id}.kafka.X") == node_id

@@ -29,7 +29,7 @@ TLS = "tls: {certificate: a.pem, key: a.key}, "
         ("quotas: {", "drain: {delay: 1s, timeout: 30s}\nquotas: {", ["drain.delay"]),
     ],
 )
-def test_the_key_of_each_is_named(tmp_path: Path, old: str, new: str, changed: list[str]) -> None:
+def test_changed_settings_are_named_by_their_keys(tmp_path: Path, old: str, new: str, changed: list[str]) -> None:
     file = tmp_path / "sluice.yaml"
     file.write_text(GOOD)
     before = load_settings(file)

@@ -21,11 +21,11 @@ from config.problems import InvalidValue
         ("['one']", ("one",)),
     ],
 )
-def test_the_way_to_a_claim(text: str, way: tuple[str, ...]) -> None:
+def test_claim_text_is_parsed_to_its_path(text: str, way: tuple[str, ...]) -> None:
     assert parse_claim(text) == way
 
 
 @pytest.mark.parametrize("text", ["", " ", "[", "[]", "['a'", "['a]", "[a].", "[a]b", "[a]..[b]", "[a].[b", "['a'].[]"])
-def test_what_is_none(text: str) -> None:
+def test_malformed_claim_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(InvalidValue, match=r"claim|empty"):
         parse_claim(text)

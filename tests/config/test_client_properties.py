@@ -23,5 +23,5 @@ from config.client_properties import parse_properties
         ('sasl.jaas.config=X required password="p\\\\"=:";', {"sasl.jaas.config": 'X required password="p\\"=:";'}),
     ],
 )
-def test_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
+def test_client_properties_are_parsed_as_in_java(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected

@@ -78,7 +78,9 @@ def test_a_section_may_be_left_out(file: Path) -> None:
             ":4:3: cluster.tls: has no settings; it takes ca, verify_hostname, certificate, key"]),
     ],
 )  # fmt: skip
-def test_rules(file: Path, old: str, new: str, expected: list[str]) -> None:
+def test_invalid_cluster_section_is_refused_with_line_and_fix(
+    file: Path, old: str, new: str, expected: list[str]
+) -> None:
     assert old in GOOD
     assert problems(file, GOOD.replace(old, new)) == expected
 

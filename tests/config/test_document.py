@@ -36,7 +36,7 @@ def test_scalars_are_the_text_of_the_file(file: Path) -> None:
     assert root == {"a": "no", "b": "010", "c": "x", "d": ["0x1F", None, None, ""], "e": None, "f": "line\n"}
 
 
-def test_everything_knows_where_it_stands(file: Path) -> None:
+def test_every_node_of_a_document_has_its_position(file: Path) -> None:
     file.write_text("a:\n  - {b: 1}\n")
     root = read_document(file).root
     items = root["a"]
@@ -128,7 +128,7 @@ def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) ->
         ("[" * 200_000 + "\n", [":1:33: nested deeper than 32 levels"]),
     ],
 )  # fmt: skip
-def test_what_yaml_allows_and_a_configuration_does_not(file: Path, content: str | bytes, expected: list[str]) -> None:
+def test_yaml_forms_unfit_for_configuration_are_refused(file: Path, content: str | bytes, expected: list[str]) -> None:
     assert problems(file, content) == expected
 
 
@@ -137,7 +137,7 @@ def test_a_file_may_end_without_a_newline_where_nothing_can_be_missing(file: Pat
     assert read_document(file).root == {"a": "1"}
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_refused_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         read_document(tmp_path / "missing.yaml")
     with pytest.raises(ConfigError, match="is a directory; name the file in it"):
@@ -183,7 +183,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "{[a]: [",
     ],
 )
-def test_no_depth_of_any_form_is_more_than_it_takes(tmp_path: Path, form: str, depth: int) -> None:
+def test_deeply_nested_file_is_refused_with_a_short_problem(tmp_path: Path, form: str, depth: int) -> None:
     for begun in ("", "quotas: ", "a:\n  "):
         (tmp_path / "deep.yaml").write_text(begun + form * depth + "b\n")
         with pytest.raises(ConfigError) as caught:
@@ -201,7 +201,7 @@ def special_files(folder: Path) -> list[tuple[Path, str]]:
     return [(pipe, "is a named pipe"), (socket_file, "is a socket"), (device, "is a device")]
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_special_file_is_refused_without_waiting(tmp_path: Path) -> None:
     for path, said in special_files(tmp_path):
         with pytest.raises(ConfigError, match=f"{path.name}: {said}, not a file; write it into a file"):
             read_document(path)
@@ -215,7 +215,7 @@ def test_a_pipe_is_read_by_commands_that_read_once(tmp_path: Path) -> None:
     os.close(reading)
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_without_permission_names_the_user_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -229,7 +229,9 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @given(content=st.one_of(st.binary(max_size=60), st.text(alphabet="ab:-,[]{}\"'&*!|>#?%@~ \t\n\r<é", max_size=40)))
-def test_any_bytes_are_a_document_or_a_problem(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
+def test_arbitrary_bytes_are_a_document_or_a_config_error(
+    tmp_path_factory: pytest.TempPathFactory, content: str | bytes
+) -> None:
     file = tmp_path_factory.getbasetemp() / "any.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     with contextlib.suppress(ConfigError):

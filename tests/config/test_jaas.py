@@ -17,7 +17,7 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
         ("/* one */ username=alice // two\n password=x # three\n", {"username": "alice", "password": "x"}),
     ],
 )
-def test_options(options: str, expected: dict[str, str]) -> None:
+def test_jaas_options_are_parsed_to_a_mapping(options: str, expected: dict[str, str]) -> None:
     assert parse_jaas(f"{MODULE} required {options};") == ("PlainLoginModule", expected)
 
 
@@ -34,7 +34,7 @@ def test_options(options: str, expected: dict[str, str]) -> None:
         ('PlainLoginModule required password="canary" canary;', "not written as"),
     ],
 )
-def test_what_is_refused_is_not_quoted(text: str, said: str) -> None:
+def test_refused_jaas_config_is_never_quoted(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as refused:
         parse_jaas(text)
     assert "canary" not in str(refused.value)

@@ -49,7 +49,7 @@ def test_paths_are_beside_the_configuration(file: Path) -> None:
     assert listener.sasl.kerberos.keytab == file.parent / "kafka.keytab"
 
 
-def test_requested_needs_no_rules(file: Path) -> None:
+def test_requested_client_certificate_needs_no_mapping_rules(file: Path) -> None:
     rules = "      principal_mapping_rules: RULE:^CN=(.*?),.*$/$1/,DEFAULT\n"
     file.write_text(NAMES.replace(rules, "").replace("required", "requested"))
     tls = load_settings(file).listeners[0].tls
@@ -116,19 +116,19 @@ def test_requested_needs_no_rules(file: Path) -> None:
             ":18:5: listeners[0].cluster: has no settings; it takes bootstrap, tls, sasl"]),
     ],
 )  # fmt: skip
-def test_rules(file: Path, old: str, new: str, expected: list[str]) -> None:
+def test_invalid_listener_is_refused_with_line_and_fix(file: Path, old: str, new: str, expected: list[str]) -> None:
     assert old in NAMES
     assert problems(file, NAMES.replace(old, new)) == expected
 
 
-def test_limits_of_a_listener(file: Path) -> None:
+def test_listener_limits_are_read_from_its_section(file: Path) -> None:
     limits = "    limits: {connection_rate: 20, connections: 500}\n"
     file.write_text(NAMES.replace("    proxy_protocol:\n", f"{limits}    proxy_protocol:\n"))
     found = load_settings(file).listeners[0].limits
     assert (found.connection_rate, found.connections, found.exempt_from_connection_rate) == (20, 500, False)
 
 
-def test_a_rate_of_the_proxy_must_hold_for_some_listener(file: Path) -> None:
+def test_exempting_every_listener_from_connection_rate_is_refused(file: Path) -> None:
     exempt = "    limits: {exempt_from_connection_rate: true}\n"
     content = NAMES.replace("    proxy_protocol:\n", f"{exempt}    proxy_protocol:\n")
     assert problems(file, content) == [
@@ -169,7 +169,7 @@ def listener_of(file: Path, text: str) -> Listener:
     return load_settings(file).listeners[0]
 
 
-def test_what_is_bound_and_what_clients_are_told(file: Path) -> None:
+def test_listener_binds_one_address_and_advertises_another(file: Path) -> None:
     listener = listener_of(file, PORTS.replace("HOST", "kafka.example.com:31092").replace("BROKERS", MAPPED))
     assert (str(listener.bind), str(listener.bootstrap)) == (":9092", "kafka.example.com:31092")
     assert [str(listener.bound(node_id)) for node_id in (0, 2, 7, 8)] == [":9100", ":9102", ":9107", "None"]
@@ -177,13 +177,13 @@ def test_what_is_bound_and_what_clients_are_told(file: Path) -> None:
     assert [str(listener.advertised(node_id)) for node_id in (0, 2, 7, 8)] == told
 
 
-def test_without_a_port_of_its_own_everything_is_told_as_it_is_bound(file: Path) -> None:
+def test_advertised_host_without_a_port_uses_bound_ports(file: Path) -> None:
     listener = listener_of(file, PORTS.replace("HOST", '"::1"').replace("BROKERS", '{"0-2": "9100-9102"}'))
     assert str(listener.bootstrap) == "[::1]:9092"
     assert (str(listener.bound(1)), str(listener.advertised(1))) == (":9101", "[::1]:9101")
 
 
-def test_one_port_for_all_names_and_another_that_is_bound(file: Path) -> None:
+def test_broker_host_names_advertise_another_port_than_bound(file: Path) -> None:
     text = NAMES.replace("advertise: kafka.example.com", "advertise: kafka.example.com:443")
     listener = listener_of(file, text)
     assert (str(listener.bound(3)), str(listener.advertised(3))) == (":9093", "b3.kafka.example.com:443")
@@ -220,6 +220,6 @@ BOTH = "to bootstrap.servers; give each its own: the port of bootstrap.servers i
         ),
     ],
 )
-def test_ports_that_cannot_be_told(file: Path, host: str, brokers: str, expected: str) -> None:
+def test_invalid_advertised_ports_are_refused_with_a_reason(file: Path, host: str, brokers: str, expected: str) -> None:
     (problem,) = problems(file, PORTS.replace("HOST", host).replace("BROKERS", brokers))
     assert problem.partition(": ")[2] == expected

@@ -77,7 +77,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "sluice.yaml"
 
 
-def test_a_small_file_is_enough(file: Path) -> None:
+def test_minimal_configuration_file_is_loaded(file: Path) -> None:
     file.write_text(GOOD)
     settings = load_settings(file)
     assert settings.cluster.name == "demo"
@@ -122,7 +122,7 @@ def test_every_setting_can_be_written(file: Path) -> None:
     assert (settings.drain.timeout_s, settings.log.level, settings.log.format) == (0, "debug", "console")
 
 
-def test_what_is_wrong_with_the_limits_of_addresses_and_buffers(file: Path) -> None:
+def test_invalid_ip_overrides_and_buffer_sizes_are_each_reported(file: Path) -> None:
     content = """\
         limits:
           connections_per_ip_overrides: {ab.cd: 1, "10.0.0.1": x, "10.0.0.2": [], "::1": 1, "0::1": 1}
@@ -246,11 +246,11 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ("demo,", "demo, refresh_s: 3,", [":1:23: cluster.refresh_s: unknown setting; did you mean refresh?"]),
     ],
 )  # fmt: skip
-def test_problems(file: Path, old: str, new: str, expected: list[str]) -> None:
+def test_invalid_setting_is_reported_word_for_word(file: Path, old: str, new: str, expected: list[str]) -> None:
     assert problems(file, GOOD.replace(old, new)) == expected
 
 
-def test_an_empty_configuration(file: Path) -> None:
+def test_empty_configuration_is_refused_and_names_sections(file: Path) -> None:
     for empty in ("", "# to be written\n", "---\n"):
         assert problems(file, empty) == [":1:1: is empty; write the sections cluster, listeners and quotas"]
 
@@ -275,7 +275,7 @@ def places(node: Any) -> list[tuple[str | int, ...]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", places(TREE)[1:], ids=str)
-def test_whatever_stands_in_a_place_is_taken_or_refused_there(file: Path, steps: tuple[str | int, ...]) -> None:
+def test_wrong_value_of_any_setting_is_refused_at_its_place(file: Path, steps: tuple[str | int, ...]) -> None:
     for wrong in ("", {}, [], None, "x", [None], {"x": None}, "\0", "9" * 30):
         if wrong is None and steps[-1] == "brokers":
             continue  # as if it were left out: broker_host is missed then

@@ -10,14 +10,14 @@ suspects = st.text(alphabet="0123456789.eE+-_:xobyYnNoOfFtruaslTRUASL~=<INinK \t
 
 
 @given(suspects)
-def test_whatever_pyyaml_takes_for_another_type_is_ambiguous(text: str) -> None:
+def test_plain_text_that_pyyaml_retypes_is_ambiguous(text: str) -> None:
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
     if text and any(form.match(text) for _, form in resolvers):
         assert Plain(text).ambiguous
 
 
 @pytest.mark.parametrize("text", ["y", "N", "no", "Off", "1e3", "0o17", "0b1", "1:30", "2024-01-31", "~", "<<", ".5"])
-def test_what_some_reader_takes_for_another_type_is_ambiguous(text: str) -> None:
+def test_plain_text_that_any_yaml_reader_retypes_is_ambiguous(text: str) -> None:
     assert Plain(text).ambiguous
     assert not Scalar(text).ambiguous
 

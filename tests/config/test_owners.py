@@ -59,7 +59,7 @@ def test_another_instance_may_have_other_ports(file: Path) -> None:
 
 
 @pytest.mark.parametrize("instance", ["a", "b"])
-def test_with_the_instance_in_the_addresses_one_file_is_that_of_all(file: Path, instance: str) -> None:
+def test_instance_placeholder_gives_each_instance_its_addresses(file: Path, instance: str) -> None:
     listeners = PORTS.replace("ADVERTISE", '"{instance}.test"'), HOSTS.replace("INSTANCE", "{instance}")
     settings = loaded(file, f'{{instance: {instance}, fixed: {{a: "0-2", b: "3-5"}}}}', *listeners)
     for name in ("a", "b"):
@@ -132,7 +132,7 @@ def test_the_host_name_is_the_default_name(file: Path, monkeypatch: pytest.Monke
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_its_fix(file: Path, owners: str, said: str) -> None:
+def test_invalid_owners_section_is_refused_with_its_fix(file: Path, owners: str, said: str) -> None:
     found = problems(file, written(owners))
     assert any(each.partition(": ")[2].startswith(said) for each in found), found
 

@@ -16,7 +16,7 @@ def test_a_problem_says_what_and_where() -> None:
     assert str(problem) == "sluice.yaml:3:7: listeners[0].bind: has no port; write host:port"
 
 
-def test_what_is_wrong_with_the_whole_file_has_no_line() -> None:
+def test_problem_of_the_whole_file_has_no_line() -> None:
     assert str(Problem("sluice.yaml", 0, 0, "", "no such file")) == "sluice.yaml: no such file"
 
 
@@ -27,12 +27,12 @@ def test_problems_stand_in_the_order_of_the_file() -> None:
     assert str(error) == "f:1:2: wrong\nf:1:9: wrong\nf:3:1: wrong"
 
 
-def test_paths() -> None:
+def test_field_path_is_written_with_dots_and_indexes() -> None:
     assert field_path(()) == ""
     assert field_path(("quotas", 12, "entity", "client-id")) == "quotas[12].entity.client-id"
 
 
-def test_a_near_miss_is_named_and_otherwise_all() -> None:
+def test_misspelt_key_is_suggested_or_all_are_listed() -> None:
     assert suggestion("refrsh", ["refresh", "name"]) == "did you mean refresh?"
     assert suggestion("zzz", ["refresh", "name"]) == "known here: refresh, name"
 
@@ -53,7 +53,7 @@ def test_several_wrong_values_are_kept() -> None:
         wrong.raise_if_any()
 
 
-def test_what_a_file_holds_moves_no_cursor_and_has_an_end() -> None:
+def test_quoted_file_content_is_escaped_and_cut() -> None:
     invalid = InvalidValue("\x1b[2J is wrong\n" + "9" * 5000, "write \x1b[2J" + "9" * 5000)
     assert invalid.message.startswith(r"\x1b[2J is wrong\n99")
     assert invalid.hint.startswith(r"write \x1b[2J99")
@@ -74,5 +74,5 @@ def test_what_a_file_holds_moves_no_cursor_and_has_an_end() -> None:
         ("a}}", False),
     ],
 )
-def test_variables(text: str, held: bool) -> None:
+def test_unexpanded_variable_in_a_value_is_detected(text: str, held: bool) -> None:
     assert holds_a_variable(text) is held

@@ -35,7 +35,7 @@ SETTINGS = Settings(
 )
 
 
-def test_defaults() -> None:
+def test_settings_have_the_documented_defaults() -> None:
     settings = SETTINGS
     assert (settings.cluster.refresh_s, settings.cluster.connect_timeout_s) == (30, 10)
     assert settings.listeners[0].authentication == "none"
@@ -51,7 +51,7 @@ def test_defaults() -> None:
     assert (settings.log.level, settings.log.format, settings.log.throttles) == ("info", "auto", False)
 
 
-def test_settings_never_change() -> None:
+def test_settings_are_frozen_after_loading() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         setattr(SETTINGS.metrics, "max_series", 1)  # noqa: B010  mypy already refuses the plain form
 

@@ -65,7 +65,7 @@ from config.units import (
         (parse_path, "tls/key.pem", Path("tls/key.pem")),
     ],
 )
-def test_reads(parse: Callable[[str], object], text: str, value: object) -> None:
+def test_value_with_a_unit_is_parsed(parse: Callable[[str], object], text: str, value: object) -> None:
     assert parse(text) == value
 
 
@@ -125,7 +125,7 @@ def test_reads(parse: Callable[[str], object], text: str, value: object) -> None
         (parse_advertised, "::", "clients cannot connect"),
     ],
 )
-def test_refuses(parse: Callable[[str], object], text: str, complaint: str) -> None:
+def test_value_with_an_invalid_unit_is_refused(parse: Callable[[str], object], text: str, complaint: str) -> None:
     with pytest.raises(InvalidValue, match=complaint):
         parse(text)
 
@@ -197,7 +197,7 @@ SEVERAL = "is more than one address"
         (parse_duration_ms, "30sec", "has the unknown unit 'sec'", "write it like 500ms, 30s or 2m"),
     ],
 )  # fmt: skip
-def test_says_what_was_found_and_what_to_write(parse: Callable[[str], object], text: str, found: str, fix: str) -> None:
+def test_refused_value_is_quoted_with_its_fix(parse: Callable[[str], object], text: str, found: str, fix: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         parse(text)
     assert found in caught.value.message
@@ -221,7 +221,7 @@ def test_a_quoted_text_does_not_flood_the_message() -> None:
         ("[2001:db8::1]:443", "2001:db8::1", 443),
     ],
 )
-def test_what_clients_are_told_has_a_port_of_its_own_or_that_of_bind(text: str, host: str, port: int | None) -> None:
+def test_advertised_address_is_parsed_with_or_without_port(text: str, host: str, port: int | None) -> None:
     assert parse_advertised(text) == AdvertisedAddress(host, port)
 
 

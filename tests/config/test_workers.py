@@ -26,7 +26,7 @@ def written(workers: str, *listeners: str) -> str:
 
 
 @pytest.mark.parametrize(("cores", "text", "number"), [(8, "", 1), (8, "workers: 4", 4), (1, "workers: auto", 1)])
-def test_as_many_as_are_written(
+def test_worker_count_is_the_one_configured(
     file: Path, monkeypatch: pytest.MonkeyPatch, cores: int, text: str, number: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
@@ -50,11 +50,11 @@ def test_auto_leaves_a_core_and_has_a_bound(file: Path, monkeypatch: pytest.Monk
         ("workers: [2]", "workers: must be a number of workers; write it like 4"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_fix(file: Path, text: str, said: str) -> None:
+def test_invalid_workers_setting_is_refused_with_its_fix(file: Path, text: str, said: str) -> None:
     (problem,) = problems(file, written(text, AT_PORTS))
     assert said in problem
 
 
-def test_brokers_have_ports_or_hosts(file: Path) -> None:
+def test_workers_accept_listeners_with_ports_or_host_names(file: Path) -> None:
     file.write_text(written("workers: 2", AT_PORTS, HOSTS.replace("INSTANCE", "a")))
     assert load_settings(file).workers == 2

@@ -17,7 +17,7 @@ def outcome_of(member: str, **case: object) -> object:
 
 
 @pytest.mark.parametrize("member", CHECKS)
-def test_one_member_tells_the_format(member: str) -> None:
+def test_vector_format_is_recognised_by_any_member(member: str) -> None:
     assert format_of({member: []}, Path("file.json")).run is run
 
 
@@ -32,7 +32,7 @@ def test_every_expected_member_is_compared(member: str) -> None:
 
 
 @pytest.mark.parametrize("member", CHECKS)
-def test_an_answer_where_an_error_is_expected_fails(member: str) -> None:
+def test_vector_answer_instead_of_expected_error_fails(member: str) -> None:
     case = next(case for case in VECTORS[member] if "error" not in case)
     given = {name: value for name, value in case.items() if name in CHECKS[member][1]}
     assert isinstance(outcome_of(member, **given, error="any"), Failure)

@@ -37,7 +37,7 @@ def write(tmp_path: Path) -> Any:
     return written
 
 
-def test_a_right_and_a_wrong_answer() -> None:
+def test_vector_passes_or_fails_by_its_expected_answer() -> None:
     assert outcome_of(case("mute", MUTE, [{"reads_resume_at": 510}])) is None
     assert outcome_of(case("mute", MUTE, [{"reads_resume_at": 511}])) == Failure(
         "X1", [{"reads_resume_at": 511}], [{"reads_resume_at": 510}], "[0].reads_resume_at: 510 instead of 511"
@@ -63,16 +63,16 @@ def test_a_right_and_a_wrong_answer() -> None:
         {"id": "X1", "kind": "mute"},
     ],
 )
-def test_what_must_fail(wrong: dict[str, object]) -> None:
+def test_malformed_or_wrong_vector_case_fails(wrong: dict[str, object]) -> None:
     assert isinstance(outcome_of(wrong), Failure)
 
 
 @pytest.mark.parametrize("throttle_ms", [-1125736208, 2**31 - 1])
-def test_beyond_int32_both_the_wrapped_and_the_clamped_time_are_right(throttle_ms: int) -> None:
+def test_throttle_time_beyond_int32_passes_wrapped_or_clamped(throttle_ms: int) -> None:
     assert outcome_of(case("throttle", WRAPPED, {"throttle_ms": [throttle_ms]})) is None
 
 
-def test_any_accepted_answer_will_do_and_the_others_not() -> None:
+def test_vector_passes_with_any_accepted_answer_and_no_other() -> None:
     answers = [[{"reads_resume_at": 1}], [{"reads_resume_at": 510}]]
     assert outcome_of(case("mute", MUTE, None, accept_any_of=answers)) is None
     assert isinstance(outcome_of(case("mute", MUTE, answers[1], accept_any_of=answers[:1])), Failure)
@@ -84,7 +84,7 @@ def test_the_ring_of_kafka_3_7_is_skipped_by_name() -> None:
     assert "3.7" in outcome.reason
 
 
-def test_an_exception_is_what_was_got() -> None:
+def test_exception_in_a_check_is_a_failure() -> None:
     error = ZeroDivisionError("x")
 
     def check() -> None:
@@ -93,7 +93,7 @@ def test_an_exception_is_what_was_got() -> None:
     assert attempt("X1", "y", check) == Failure("X1", "y", error, "ZeroDivisionError")
 
 
-def test_report_and_exit_status(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conformance_run_reports_counts_and_exit_status(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     right = case("mute", MUTE, [{"reads_resume_at": 510}])
     wrong = case("mute", MUTE, [{"reads_resume_at": 9}])
     skipped = case("rate", {"algo": "3.7"}, [])
@@ -117,7 +117,9 @@ def test_report_and_exit_status(write: Any, capsys: pytest.CaptureFixture[str]) 
         ("\udcff", "not JSON"),
     ],
 )
-def test_unusable_files(text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_vector_file_exits_with_2(
+    text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     assert main([str(path)]) == 2
@@ -132,7 +134,7 @@ def test_a_missing_file_does_not_keep_the_others_from_running(write: Any, capsys
     assert captured.out == "1 passed, 0 failed\n"
 
 
-def test_no_file_at_all() -> None:
+def test_run_without_a_vector_file_exits_with_2() -> None:
     assert main([]) == 2
 
 
@@ -141,7 +143,7 @@ def test_cases_that_are_no_objects_fail(write: Any, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.endswith("0 passed, 1 failed\n")
 
 
-def test_as_a_command() -> None:
+def test_conformance_command_passes_the_shipped_vectors() -> None:
     command = [
         sys.executable,
         "-m",

@@ -14,7 +14,7 @@ BASH = SHARE / "bash-completion" / "completions" / "sluice"
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
-def test_they_are_what_the_commands_say() -> None:
+def test_man_page_and_completions_match_the_commands() -> None:
     """`make man` writes them again."""
     found = {str(path.relative_to(SHARE)): path.read_text() for path in SHARE.rglob("*") if path.is_file()}
     assert found == files()
@@ -45,7 +45,7 @@ def test_man_prints_the_page_without_a_warning() -> None:
         ("sluice analyze rep", ["report"]),
     ],
 )
-def test_bash_completes(words: str, completed: list[str]) -> None:
+def test_bash_completes_commands_and_options_of_sluice(words: str, completed: list[str]) -> None:
     script = (
         f". {BASH}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _sluice_completion sluice; "
         'printf "%s\\n" "${COMPREPLY[@]}"'

@@ -18,7 +18,7 @@ needs_compiled = pytest.mark.skipif(not COMPILED, reason="make test-compiled bui
 SITE = Path(sysconfig.get_path("purelib"))
 
 
-def test_the_hot_path_is_on_the_list() -> None:
+def test_hot_path_modules_are_compiled() -> None:
     hot = {"protocol.frames", "quotas.rate", "proxy.session.request_stream", "proxy.edge.transports"}
     assert hot <= set(names())
 
@@ -64,24 +64,24 @@ def test_a_name_that_stands_for_nothing_any_more_is_refused() -> None:
         ("def f():\n    a = None\n    try: g(a)\n    finally: h(a)", ""),
     ],
 )
-def test_what_mypyc_would_make_something_else_of_is_found(source: str, said: str) -> None:
+def test_mypyc_pitfall_in_source_is_found(source: str, said: str) -> None:
     found = list(pitfalls("m.py", source))
     assert [line[: len(said)] for line in found] == ([said] if said else [])
 
 
 @pytest.mark.long
-def test_the_sources_have_none_of_it() -> None:
+def test_sources_to_compile_have_no_mypyc_pitfall() -> None:
     paths = modules(ROOT, settings(ROOT))
     assert [line for path in paths for line in pitfalls(path, (ROOT / path).read_text(encoding="utf-8"))] == []
 
 
 @needs_compiled
-def test_what_is_tested_is_compiled() -> None:
+def test_modules_under_test_are_the_compiled_ones() -> None:
     assert {Path(str(import_module(name).__file__)).suffix for name in names()} == {".so"}
 
 
 @needs_compiled
-def test_one_name_is_installed() -> None:
+def test_compiled_wheel_installs_a_single_package() -> None:
     found = {path.name for path in SITE.iterdir()} - {"libraries.pth"}
     assert {name for name in found if not name.endswith(".dist-info")} == {"kafka_sluice"}
     (tag,) = (line for line in next(SITE.glob("*.dist-info/WHEEL")).read_text().splitlines() if line.startswith("Tag"))
@@ -89,7 +89,7 @@ def test_one_name_is_installed() -> None:
 
 
 @needs_compiled
-def test_the_sources_lie_beside_it() -> None:
+def test_compiled_wheel_holds_the_sources_beside_it() -> None:
     """For tracebacks, and for whoever wants to look."""
     assert [name for name in names() if not (SITE / "kafka_sluice" / f"{name.replace('.', '/')}.py").is_file()] == []
 

@@ -90,7 +90,7 @@ def test_the_quota_file_says_what_the_summary_expects(tmp_path: Path, quotas: Qu
     assert set(of_others.values()) == {quotas.bytes_per_s(STEADY_PRODUCER)}
 
 
-def test_one_quota_changes() -> None:
+def test_demo_changes_the_quota_of_one_client() -> None:
     changed = [one for one in PARTICIPANTS if BEFORE.bytes_per_s(one) != AFTER.bytes_per_s(one)]
     assert changed == [GREEDY_PRODUCER]
 
@@ -119,7 +119,7 @@ def test_a_reading_is_the_clients_rate_and_what_sluice_says() -> None:
     assert reading.rate_bytes_per_s == pytest.approx(500.0, rel=0.1), "as precisely as it is reported"
 
 
-def test_before_a_client_is_known_there_is_no_quota() -> None:
+def test_reading_of_an_unknown_client_has_quota_zero() -> None:
     assert meter(GREEDY_PRODUCER, 0.0).read(1.0, Metrics("")).quota_bytes_per_s == 0.0
 
 
@@ -155,7 +155,7 @@ def test_the_mean_does_not_depend_on_where_a_burst_falls() -> None:
         (finding(STEADY_PRODUCER, 0.50 * MIB, 0.001), False, "SLOWED"),
     ],
 )
-def test_judgement(one: Finding, *, is_good: bool, verdict: str) -> None:
+def test_finding_is_judged_by_rate_and_throttle(one: Finding, *, is_good: bool, verdict: str) -> None:
     assert (one.is_good, one.verdict) == (is_good, verdict)
 
 
@@ -184,7 +184,7 @@ def readings() -> Sequence[Reading]:
     return [Reading(participant, 2.0 * MIB, 1.5 * MIB, 4.2) for participant in PARTICIPANTS]
 
 
-def test_without_a_terminal_there_is_a_line_every_two_seconds() -> None:
+def test_display_without_a_terminal_prints_every_two_seconds() -> None:
     console = recording(terminal=False)
     with display(console, 30.0) as shown:
         assert isinstance(shown, PlainDisplay)
@@ -197,7 +197,7 @@ def test_without_a_terminal_there_is_a_line_every_two_seconds() -> None:
     assert lines[2] == "  5 s  changed"
 
 
-def test_on_a_terminal_there_is_a_table() -> None:
+def test_display_on_a_terminal_is_a_table() -> None:
     console = recording(terminal=True)
     with display(console, 30.0) as shown:
         shown.show(7.0, readings())
@@ -278,7 +278,7 @@ def assert_nothing_is_left(demo: Demo) -> None:
 
 
 @pytest.mark.integration
-def test_the_demo_holds_what_it_promises_and_keeps_things_running_on_demand(tmp_path: Path) -> None:
+def test_demo_with_keep_holds_quotas_and_stays_running(tmp_path: Path) -> None:
     with running(tmp_path, "--keep", "--seconds", f"{SHORTEST_S:g}") as demo:
         output = demo.read_until("stop     Ctrl-C")
         assert re.search(r"greedy-producer 0?\.?\d", output)
@@ -287,11 +287,20 @@ def test_the_demo_holds_what_it_promises_and_keeps_things_running_on_demand(tmp_
         assert url is not None
         with urllib.request.urlopen(url[1], timeout=10) as answer:  # noqa: S310  the demo's own address
             assert b"sluice_quota_limit_bytes_per_second" in answer.read()
+        page = re.search(r"page     (http://\S+/)", output)
+        assert page is not None
+        with urllib.request.urlopen(page[1], timeout=10) as answer:  # noqa: S310  likewise
+            assert b"greedy-producer" in answer.read()
         demo.signal(signal.SIGTERM)
         status, output = demo.ended()
         assert status == 0, output
         assert output.count("held") == 3
         assert output.count("untouched") == 2
+        said = re.search(
+            r"sluice analyze report says:\n2 of 4 clients were throttled, for .* in all\.\n(/\S+)\n", output
+        )
+        assert said is not None, output
+        assert Path(said[1]).is_file()
         assert_nothing_is_left(demo)
 
 

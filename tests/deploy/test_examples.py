@@ -53,7 +53,7 @@ def test_the_quota_files_pass_check_by_themselves() -> None:
         )
 
 
-def test_what_is_commented_out_says_the_defaults(tmp_path: Path) -> None:
+def test_commented_settings_of_the_example_are_the_defaults(tmp_path: Path) -> None:
     without_default = r"  +(max_delay|connections|state): .*\n"
     text = (DEPLOY / "sluice.yaml").read_text()
     shown = re.sub(r"^( *)# ( *[a-z_]+:(?: |$))", r"\1\2", text, flags=re.MULTILINE)
@@ -81,7 +81,7 @@ def test_the_secure_example_is_good_with_files_as_it_names_them(tmp_path: Path) 
     assert report == Report(listeners=2, quotas=6, mapped=report.mapped, shared=report.shared)
 
 
-def test_the_rules_of_the_secure_example_do_what_they_say() -> None:
+def test_secure_example_mapping_rules_give_the_documented_users() -> None:
     tls = load_settings(DEPLOY / "secure" / "sluice.yaml").listeners[1].tls
     assert tls is not None
     rules = parse_rules(tls.principal_mapping_rules)

@@ -10,6 +10,7 @@ import trustme
 import yaml
 
 from config.settings import Settings
+from proxy import __version__
 from tests.deploy.manifests import Objects, base, by_name, require_good, require_scraped, validate
 from tests.harness.go_tools import go_tool
 
@@ -56,7 +57,7 @@ def _without_paths(found: list[Settings]) -> list[dict[str, Any]]:
     return [each.model_dump(exclude=left_out) for each in found]
 
 
-def test_kustomize_makes_of_the_base_what_these_tests_do() -> None:
+def test_kustomize_build_equals_the_base_of_these_tests() -> None:
     done = subprocess.run(
         [str(go_tool("kustomize")), "build", str(DEPLOY / "kubernetes")], capture_output=True, text=True, check=True
     )
@@ -69,7 +70,7 @@ def test_kustomize_makes_of_the_base_what_these_tests_do() -> None:
     assert {(kind, name.replace(hashed[0], "sluice")) for kind, name in built} == expected.keys()
     pod = built["StatefulSet", "sluice"]["spec"]["template"]["spec"]
     assert pod["volumes"][0]["configMap"]["name"] == hashed[0]
-    assert pod["containers"][0]["image"] == "sluice:0.1.0"
+    assert pod["containers"][0]["image"] == f"sluice:{__version__}"
     assert {each["metadata"]["namespace"] for each in documents} == {"sluice"}
 
 
@@ -120,7 +121,7 @@ def test_node_ports_lead_to_each_pod(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sorted(taken) == list(range(30100, 30115))
 
 
-def test_a_chart_with_all_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chart_with_every_value_set_renders_good_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = trustme.CA().issue_cert(*(f"sluice-{ordinal}.kafka.example.com" for ordinal in range(3)))
     secrets = {
         "password": b"a password\n",

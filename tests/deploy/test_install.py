@@ -37,7 +37,7 @@ def type_in(commands: str) -> str:
     return done.stdout
 
 
-def test_what_is_installed_by_the_page_is_enough_for_the_demo(tmp_path: Path) -> None:
+def test_installation_by_the_page_runs_the_demo(tmp_path: Path) -> None:
     """To its first throttle, without Java and without the sources; one test, as it takes half a minute to install."""
     installed = tmp_path / "sluice"
     wheel = build("wheel", ROOT, tmp_path / "wheel")
@@ -66,7 +66,7 @@ def shows_a_throttle(programs: Path, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_what_the_page_names_is_there() -> None:
+def test_files_and_targets_named_in_install_page_exist() -> None:
     for path in set(re.findall(r"(?<![\w/.])(?:deploy|\.ci)/[\w./-]+\w", PAGE)):
         assert (ROOT / path).exists(), path
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

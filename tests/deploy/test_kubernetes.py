@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 BASE = ROOT / "deploy" / "kubernetes"
 
 
-def test_the_base_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kustomize_base_is_valid_for_kubernetes_and_sluice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(require_good(base(BASE), tmp_path, monkeypatch)) == 2
 
 
@@ -23,7 +23,7 @@ def test_the_component_for_the_operator_of_prometheus_finds_its_service() -> Non
     require_scraped(objects)
 
 
-def test_a_mistake_is_found() -> None:
+def test_misspelt_field_of_a_manifest_is_refused() -> None:
     objects = base(BASE)
     objects["StatefulSet", "sluice"]["spec"]["replica"] = 3
     with pytest.raises(kubernetes_validate.ValidationError, match="replica"):

@@ -45,7 +45,7 @@ def broken(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_of_a_page(page: Path) -> None:
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert list(broken(page)) == []
 
 
@@ -54,7 +54,7 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     assert list(broken(tmp_path / "a.md")) == ["#c", "b.md"]
 
 
-def test_pages_named_in_other_files() -> None:
+def test_pages_named_outside_the_docs_exist() -> None:
     """With an anchor, or with a heading in quotes: in code, messages and deploy/."""
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     files = [name for name in tracked if Path(name).suffix in TEXTS and not name.startswith(("docs/", "CHANGELOG"))]

@@ -43,12 +43,12 @@ def needed(requirements: list[str], extras: frozenset[str] = frozenset()) -> set
 
 
 @pytest.mark.parametrize("file", ASKED)
-def test_it_has_what_is_asked_for_and_nothing_else(file: str) -> None:
+def test_requirements_file_locks_exactly_the_needed_packages(file: str) -> None:
     assert set(pins(file)) == needed(ASKED[file])
 
 
 @pytest.mark.parametrize("file", ASKED)
-def test_its_versions_are_those_that_are_tested_and_allowed(file: str) -> None:
+def test_locked_versions_are_the_tested_and_allowed_ones(file: str) -> None:
     locked, constraints = pins(file), pins("constraints.txt")
     assert {name: constraints.get(name) for name in locked} == locked
     asked = map(Requirement, ASKED[file])
@@ -56,14 +56,14 @@ def test_its_versions_are_those_that_are_tested_and_allowed(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ASKED)
-def test_each_entry_has_hashes_and_none_has_an_address(file: str) -> None:
+def test_locked_entries_have_hashes_and_no_address(file: str) -> None:
     entries = [line for line in text(file).replace("\\\n", "").splitlines() if line and line[0] != "#"]
     assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
     assert len(entries) == len(pins(file))
     assert "://" not in text(file)
 
 
-def test_the_release_runs_targets_that_there_are() -> None:
+def test_release_script_runs_existing_make_targets() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     run = re.findall(r"^ *make ([a-z ]+)", (ROOT / ".ci" / "release").read_text(), flags=re.MULTILINE)
     assert {name for names in run for name in names.split()} == {"audit", "dist", "sbom", "wheels"} <= targets

@@ -87,7 +87,7 @@ def test_strangers_and_refused_addresses_do_not_page() -> None:
     assert not causes & (STRANGERS | REFUSALS | OF_BROKERS)
 
 
-def test_the_dashboard_is_whole() -> None:
+def test_dashboard_has_unique_panels_without_overlap() -> None:
     """What Grafana would not tell: panels that overlap, ids that occur twice, expressions of all clusters at once."""
     board = json.loads((DEPLOY / "grafana" / "sluice.json").read_text())
     panels = board["panels"]

@@ -162,7 +162,7 @@ def strange(tmp_path: Path) -> Path:
     ],
     ids=lambda value: " ".join(map(os.path.basename, value)) if isinstance(value, list) else "",
 )
-def test_what_is_installed_runs_among_strangers_of_the_same_names(
+def test_installed_commands_run_beside_foreign_modules_of_same_names(
     installed: Path, strange: Path, command: list[str], said: str
 ) -> None:
     """The working directory and PYTHONPATH may hold a `config.py` or a `proxy/` of anybody's."""
@@ -172,7 +172,7 @@ def test_what_is_installed_runs_among_strangers_of_the_same_names(
     assert said in done.stdout, done.stderr
 
 
-def test_one_name_is_installed(installed: Path) -> None:
+def test_wheel_installs_a_single_package(installed: Path) -> None:
     found = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert found == {"kafka_sluice", "bin", "share"}
 

@@ -57,7 +57,7 @@ except Interrupted:
     [(IN_A_DESTRUCTOR, ["interrupted"]), (WHILE_THINGS_ARE_PUT_AWAY, ["put away", "interrupted"])],
     ids=["in-a-destructor", "while-things-are-put-away"],
 )
-def test_one_ctrl_c_is_seen_once(program: str, expected: list[str]) -> None:
+def test_ctrl_c_interrupts_the_demo_exactly_once(program: str, expected: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + program],
         cwd=REPOSITORY,

@@ -15,8 +15,9 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import client
 from tests.proxy.playbook import list_offsets
 
@@ -50,7 +51,6 @@ class Program:
     """The configuration of one program, and its ports."""
 
     def __init__(self, folder: Path, broker: FakeBroker, workers: int) -> None:
-        broker.brokers = {1: ("127.0.0.1", broker.port)}
         self.bind, self.port, self.admin = free_ports(3)
         self.config = folder / "sluice.yaml"
         ports = {"bind": self.bind, "port": self.port, "admin": self.admin, "workers": workers}
@@ -138,9 +138,7 @@ async def test_systemd_starts_it_with_its_first_connection(program: Program) -> 
     (unknown,) = free_ports(1)
     at = [f"--listen=127.0.0.1:{each}" for each in (program.bind, program.port, unknown)]
     async with program.run(activate, *at, *program.command):
-        async with asyncio.timeout(TIMEOUT_S):
-            while "Listening on" not in program.log.read_text():
-                await asyncio.sleep(0.02)
+        await until(lambda: "Listening on" in program.log.read_text())
         await program.answered()
     log = program.log.read_text()
     assert "a socket of systemd is not used: no listener has its address" in log

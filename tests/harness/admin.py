@@ -5,8 +5,7 @@ kafka-python does what it can do (it starts at once), kafka-configs the quotas.
 
 import struct
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -15,10 +14,10 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError
 
 from tests.harness.jars import classpath
+from tests.harness.polling import wait_until
 from tests.harness.wire import Address, Connection, frame
 
 TIMEOUT_S: Final = 30.0
-POLL_S: Final = 0.1
 PREFERRED: Final = 0
 ALTER_CLIENT_QUOTAS: Final = 49
 LATEST: Final = -1
@@ -58,7 +57,7 @@ class BrokerAdmin:
         def are_there() -> bool:
             return {broker["broker_id"] for broker in self._client.describe_cluster()["brokers"]} == wanted
 
-        _wait(are_there, f"brokers {sorted(wanted)} registered")
+        wait_until(are_there, f"brokers {sorted(wanted)} registered")
 
     def create_topic(self, name: str, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> None:
         options = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(configs)}
@@ -82,10 +81,10 @@ class BrokerAdmin:
             raise AdminError(f"broker {to} holds no replica of {topic}-{partition}, only {replicas}")
         order = [to, *(each for each in replicas if each != to)]
         self._client.alter_partition_reassignments({where: order})
-        _wait(lambda: not self._client.list_partition_reassignments({topic: [partition]}), f"{topic} reassigned")
-        _wait(lambda: to in self._partition(topic, partition)["isr_nodes"], f"broker {to} in sync for {topic}")
+        wait_until(lambda: not self._client.list_partition_reassignments({topic: [partition]}), f"{topic} reassigned")
+        wait_until(lambda: to in self._partition(topic, partition)["isr_nodes"], f"broker {to} in sync for {topic}")
         self._client.elect_leaders(PREFERRED, {topic: [partition]})
-        _wait(lambda: self.leader(topic, partition) == to, f"broker {to} leading {topic}-{partition}")
+        wait_until(lambda: self.leader(topic, partition), f"broker {to} leading {topic}-{partition}", equals=to)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         where = TopicPartition(topic, partition)
@@ -106,7 +105,7 @@ class BrokerAdmin:
                 return False
             return True
 
-        _wait(is_led, f"{name} led by those that metadata names")
+        wait_until(is_led, f"{name} led by those that metadata names")
 
     def _partition(self, topic: str, partition: int) -> dict[str, Any]:
         described = self._client.describe_topics([topic])[0]
@@ -157,11 +156,3 @@ def set_client_quotas(broker: Address, quota: str, limits: Mapping[str, float | 
 
 def _string(text: str) -> bytes:
     return struct.pack(">h", len(text.encode())) + text.encode()
-
-
-def _wait(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise AdminError(f"not within {TIMEOUT_S:g} s: {what}")
-        time.sleep(POLL_S)

@@ -14,6 +14,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.harness.polling import until
+
 START_TIMEOUT_S = 60
 ANSWER_TIMEOUT_S = 60
 
@@ -74,10 +76,7 @@ class Page:
 
     async def until(self, expression: str) -> Any:
         """Wait until a JavaScript expression is true, and return its value."""
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            while not (value := await self.evaluate(expression)):
-                await asyncio.sleep(0.05)
-        return value
+        return await until(lambda: self.evaluate(expression), expression, ANSWER_TIMEOUT_S)
 
     async def resize(self, width: int, height: int) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -153,9 +152,7 @@ async def page() -> AsyncIterator[Page]:
 
 
 async def _port(file: Path) -> int:
-    async with asyncio.timeout(START_TIMEOUT_S):
-        while not (written := _text(file)):
-            await asyncio.sleep(0.05)
+    written = await until(lambda: _text(file), f"its port in {file.name}", START_TIMEOUT_S)
     return int(written.split()[0])
 
 

@@ -1,13 +1,14 @@
 """The jar cache: Apache Kafka's brokers, tools and clients, fetched once through Maven.
 
 A set is a directory `<cache>/kafka-sluice/jars/<name>/` that exists only when it is complete: it is filled beside its
-place and renamed.
+place and renamed. Maven compares each file with the checksum that is published for it.
 """
 
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -84,7 +85,7 @@ AWS_SDK: Final = JarSet(
     "aws-sdk-2.35.4",
     tuple(f"software.amazon.awssdk:{module}:2.35.4" for module in ("s3", "s3-transfer-manager", "sts")),
 )
-DEMO_SETS: Final = (_broker(NEWEST_BROKER),)
+DEMO_SETS: Final = (_broker(NEWEST_BROKER), SPARK_KAFKA)
 ALL_SETS: Final = (
     *map(_broker, BROKER_VERSIONS),
     OLD_TOOLS,
@@ -119,43 +120,56 @@ def missing(sets: tuple[JarSet, ...]) -> list[JarSet]:
     return [wanted for wanted in sets if not _place_of(wanted.name).is_dir()]
 
 
-def fetch(wanted: JarSet) -> Path:
-    """Put the set into the cache, in one rename; a set that another process put there meanwhile is as good."""
-    place = _place_of(wanted.name)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=place.parent) as scratch:
-        jars = Path(scratch) / "jars"
-        _copy_dependencies(wanted, Path(scratch) / "pom.xml", jars)
-        try:
-            jars.rename(place)
-        except OSError:
-            if not place.is_dir():
-                raise
-    return place
+def fetch(sets: Sequence[JarSet]) -> None:
+    """Put sets into the cache, each in one rename; a set that another process put there meanwhile is as good.
+
+    One run of Maven for all: starting it takes longer than most downloads.
+    """
+    jars = cache_dir() / "jars"
+    jars.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=jars) as scratch:
+        _copy_dependencies(sets, Path(scratch))
+        for wanted in sets:
+            try:
+                Path(scratch, wanted.name, "jars").rename(_place_of(wanted.name))
+            except OSError:
+                if not _place_of(wanted.name).is_dir():
+                    raise
 
 
 def _place_of(name: str) -> Path:
     return cache_dir() / "jars" / name
 
 
-def _copy_dependencies(wanted: JarSet, pom: Path, jars: Path) -> None:
-    pom.write_text(_pom(wanted), encoding="utf-8")
+def _copy_dependencies(sets: Sequence[JarSet], folder: Path) -> None:
+    """Fill `<name>/jars` of the folder for each set."""
+    names = ", ".join(wanted.name for wanted in sets)
     maven = shutil.which("mvn")
     if maven is None:
-        raise JarError(f"cannot fetch {wanted.name}: Maven (mvn) is not installed: run `make setup`")
-    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        raise JarError(f"cannot fetch {names}: Maven (mvn) is not installed: run `make setup`")
+    modules = "".join(f"<module>{escape(wanted.name)}</module>" for wanted in sets)
+    _write_pom(folder, "all", f"<modules>{modules}</modules>")
+    for wanted in sets:
+        dependencies = "".join(_dependency(artifact, alone=wanted.alone) for artifact in wanted.artifacts)
+        where = "<properties><outputDirectory>${project.basedir}/jars</outputDirectory></properties>"
+        _write_pom(folder / wanted.name, wanted.name, f"{where}<dependencies>{dependencies}</dependencies>")
+    # Of its own: Java knows no HOME, so the usual one would be the machine's even where the cache is not.
+    repository = f"-Dmaven.repo.local={cache_dir() / 'maven'}"
+    options = ("--quiet", "--batch-mode", "--strict-checksums", "--threads", "4", repository)
+    command = [maven, *options, "--file", str(folder / "pom.xml"), "dependency:copy-dependencies"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
-    if done.returncode != 0 or not any(jars.glob("*.jar")):
+    if done.returncode != 0 or not all(any((folder / wanted.name / "jars").glob("*.jar")) for wanted in sets):
         said = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
-        raise JarError(f"cannot fetch {wanted.name} ({', '.join(wanted.artifacts)}) through Maven:\n{said}")
+        raise JarError(f"cannot fetch {names} through Maven:\n{said}")
 
 
-def _pom(wanted: JarSet) -> str:
-    dependencies = "".join(_dependency(artifact, alone=wanted.alone) for artifact in wanted.artifacts)
-    return (
+def _write_pom(folder: Path, name: str, content: str) -> None:
+    folder.mkdir(exist_ok=True)
+    folder.joinpath("pom.xml").write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        f"<groupId>sluice</groupId><artifactId>{escape(wanted.name)}</artifactId><version>1</version>"
-        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+        f"<groupId>sluice</groupId><artifactId>{escape(name)}</artifactId><version>1</version>"
+        f"<packaging>pom</packaging>{content}</project>",
+        encoding="utf-8",
     )
 
 

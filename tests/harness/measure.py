@@ -10,7 +10,7 @@ fetches, which takes back what it does not send, bursts every twelve seconds ins
 import bisect
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Self
 
@@ -146,12 +146,3 @@ def log_bytes(folder: Path) -> int:
     Segments are append-only files and not preallocated, so their sizes are the bytes appended so far.
     """
     return sum(segment.stat().st_size for segment in folder.glob("*.log"))
-
-
-def wait_until(is_so: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
-    """Poll; TimeoutError says what did not come true."""
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(SAMPLE_S)

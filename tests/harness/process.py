@@ -6,14 +6,14 @@ A group of its own keeps a Ctrl-C at the terminal away from servers that must ou
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.harness.polling import wait_until
+
 STOP_TIMEOUT_S: Final = 15.0
-POLL_S: Final = 0.02
 TAIL_LINES: Final = 25
 
 
@@ -73,14 +73,19 @@ class Program:
 
     def wait_until(self, is_ready: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Poll `is_ready`; ProcessError when the program ends first, or time is up."""
-        deadline = time.monotonic() + timeout_s
-        while not is_ready():
+
+        def look() -> bool:
+            if is_ready():
+                return True
             if not self.is_running:
                 status = self._process.returncode
                 raise ProcessError(f"{self.name} ended with status {status} before {what}\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise ProcessError(f"{self.name}: no {what} within {timeout_s:g} s\n{self.tail()}")
-            time.sleep(POLL_S)
+            return False
+
+        try:
+            wait_until(look, what, timeout_s)
+        except TimeoutError as error:
+            raise ProcessError(f"{self.name}: {error}\n{self.tail()}") from None
 
     def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")

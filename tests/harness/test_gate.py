@@ -32,7 +32,7 @@ def echo() -> Iterator[Address]:
 
 
 @pytest.mark.long
-def test_what_is_blocked_arrives_when_it_opens(echo: Address) -> None:
+def test_bytes_held_by_a_blocked_gate_arrive_on_open(echo: Address) -> None:
     at = (LOOPBACK, free_port())
     with Gate(Address(*at), echo) as gate:
         with socket.create_connection(at, timeout=60.0) as open_before:
@@ -53,7 +53,7 @@ def test_what_is_blocked_arrives_when_it_opens(echo: Address) -> None:
             assert after.recv(5) == b"again"
 
 
-def test_what_is_shut_is_refused(echo: Address) -> None:
+def test_shut_gate_refuses_connections_until_opened(echo: Address) -> None:
     at = (LOOPBACK, free_port())
     with Gate(Address(*at), echo) as gate:
         with socket.create_connection(at, timeout=60.0) as open_before:

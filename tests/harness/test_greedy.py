@@ -14,7 +14,7 @@ def outcome(*samples: tuple[float, float], quantum: int = 0) -> Outcome:
     return Outcome(counter, Series([(0.0, 0), *samples]))
 
 
-def test_counter_knows_its_request() -> None:
+def test_counter_reads_client_id_and_api_of_its_request() -> None:
     fetching = Counter("c", AT, fetch_request("t", "who", 100), LIMIT, quantum=0)
     producing = Counter("c", AT, produce_request("t", "somebody", 400), LIMIT, quantum=0)
     assert (fetching.client_id, fetching.is_produce) == ("who", False)
@@ -35,11 +35,11 @@ def test_marks_leave_room_for_one_request() -> None:
     assert found.first_mark() == pytest.approx(11.0 + 2.0 + 22.0)
 
 
-def test_who_gets_nothing_has_no_rate() -> None:
+def test_attack_that_gets_nothing_has_rate_zero() -> None:
     assert (outcome().rate(2), outcome().first()) == (0.0, 0.0)
 
 
-def test_who_runs_away_is_measured_until_he_was_stopped() -> None:
+def test_runaway_attack_is_measured_until_it_was_stopped() -> None:
     found = outcome((1.0, 50.0 * LIMIT), (2.0, 100.0 * LIMIT))
     found.counter.ran_away_s = 2.0
     assert found.rate(2) == pytest.approx(100, rel=0.1)

@@ -30,7 +30,7 @@ def test_group_is_settled_when_every_partition_has_its_member() -> None:
     assert run.rate(2) == pytest.approx(1.0, rel=0.01)
 
 
-def test_what_changes_behind_that_is_a_rebalance_until_the_end() -> None:
+def test_assignment_changes_after_settling_count_as_rebalances() -> None:
     run = ran(
         assigned(101, 0, 0),
         assigned(101, 1, 1),
@@ -47,17 +47,17 @@ def test_group_that_never_settles_is_an_error() -> None:
         _ = ran(assigned(101, 0, 0)).settled_s
 
 
-def test_troubles_are_what_clients_say() -> None:
+def test_troubles_list_reported_errors_and_time_outs() -> None:
     """Java's settings are in its log too, and are none."""
     trouble = {"event": "trouble", "at_s": 110.0, "text": "gone", "member": 0}
     run = ran(trouble, stderr="request.timeout.ms = 30000\nCancelled in-flight request due to request timeout.")
     assert run.troubles == ["gone", "1 lines of time-outs"]
 
 
-def test_first_ten_seconds_are_those_of_records() -> None:
+def test_rate_of_first_ten_seconds_starts_with_first_bytes() -> None:
     """From one report after the first bytes to the last within ten seconds."""
     assert ran().first == pytest.approx(5.0)
 
 
-def test_parts_are_against_a_fair_one() -> None:
+def test_member_parts_are_relative_to_a_fair_share() -> None:
     assert ran().parts == (0.5, 1.5)

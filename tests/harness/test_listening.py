@@ -8,7 +8,7 @@ from tests.harness.listening import stop_listening
 from tests.harness.ports import LOOPBACK
 
 
-def test_who_is_accepted_as_it_stops_is_handed_over() -> None:
+def test_connection_accepted_during_server_stop_is_handed_over() -> None:
     """`Server.close` in the same turn of the loop leaves sockets that nobody closes: an error when collected."""
     asyncio.run(connect_as_it_stops())
     gc.collect()

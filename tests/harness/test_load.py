@@ -29,7 +29,7 @@ def fetched(error: int = 0) -> bytes:
     return bytes(8) + struct.pack(">ihiih1siihqqqiii", 9, 0, 0, 1, 1, b"t", 1, 0, error, 0, 0, 0, -1, -1, 0)
 
 
-def test_what_is_charged_and_told() -> None:
+def test_load_reads_charged_bytes_and_throttle_time() -> None:
     """Kafka charges Produce by its request without the size field, Fetch by its response without the header."""
     produce = Shape(AT, produce_request("t", "c", 1000))
     told = produce.answer(produced(), 1.0)
@@ -59,7 +59,7 @@ def test_record_batch_has_just_the_size_asked_for(size: int) -> None:
     assert len(record_batch(size)) == size
 
 
-def test_asking_is_what_requests_take_that_nothing_holds() -> None:
+def test_asking_share_excludes_requests_that_were_held() -> None:
     """Ten of ten milliseconds, one that was held and not told, and one behind a throttle that was told."""
     moments = [(number / 100, 0) for number in range(11)] + [(0.6, 500), (1.1, 0)]
     load = Load([[Answer(at_s, 100, throttle_ms) for at_s, throttle_ms in moments]])

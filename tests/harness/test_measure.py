@@ -55,7 +55,7 @@ def test_steady_rate_does_not_depend_on_how_a_client_begins(
         assert series.rate_by_bursts(begin_s, begin_s + 4 * window_s, period_s) == pytest.approx(LIMIT, rel=0.025)
 
 
-def test_steady_rate_finds_what_is_let_through_too_much() -> None:
+def test_steady_rate_shows_a_four_percent_overshoot() -> None:
     leaking = paced(lambda _: 2_000_000, Window(), 60.0, 1.04 * LIMIT)
     assert leaking.steady_rate() == pytest.approx(1.04 * LIMIT, rel=0.01)
 

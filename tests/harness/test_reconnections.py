@@ -1,10 +1,10 @@
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.harness.polling import wait_until
 from tests.harness.reconnections import Reconnections
 
 SELF = "self"
@@ -26,13 +26,6 @@ def connect(to: socket.socket) -> socket.socket:
     return socket.create_connection(to.getsockname())
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def count_held(watched: Reconnections, at_least: int) -> Callable[[], bool]:
     return lambda: watched.held()[SELF] >= at_least
 
@@ -41,18 +34,18 @@ def count_held(watched: Reconnections, at_least: int) -> Callable[[], bool]:
 def test_connection_to_where_one_ended_is_seen(server: socket.socket, watched: Reconnections) -> None:
     before = watched.held()[SELF]
     with connect(server):
-        until(count_held(watched, before + 1))
-    until(lambda: watched.held()[SELF] <= before)
+        wait_until(count_held(watched, before + 1))
+    wait_until(lambda: watched.held()[SELF] <= before)
     with connect(server):
-        until(lambda: watched.seen() == {SELF: [server.getsockname()[1]]})
+        wait_until(lambda: watched.seen() == {SELF: [server.getsockname()[1]]})
 
 
 @pytest.mark.long
-def test_second_connection_is_none(server: socket.socket, watched: Reconnections) -> None:
+def test_second_connection_is_no_reconnection(server: socket.socket, watched: Reconnections) -> None:
     before = watched.held()[SELF]
     with connect(server):
-        until(count_held(watched, before + 1))
+        wait_until(count_held(watched, before + 1))
         with connect(server):
-            until(count_held(watched, before + 2))
-    until(lambda: watched.held()[SELF] <= before)
+            wait_until(count_held(watched, before + 2))
+    wait_until(lambda: watched.held()[SELF] <= before)
     assert watched.seen() == {}

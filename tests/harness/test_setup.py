@@ -7,7 +7,7 @@ import pytest
 from tests.harness import jars, setup
 
 
-def test_says_what_to_type_when_not_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_without_root_prints_the_command_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("shutil.which", lambda command: None if command == "mvn" else f"/usr/bin/{command}")
     monkeypatch.setattr(setup, "_java_version", lambda _: 17)
@@ -15,12 +15,38 @@ def test_says_what_to_type_when_not_root(monkeypatch: pytest.MonkeyPatch) -> Non
         setup.install_programs(setup.DEMO_PROGRAMS)
 
 
-def test_old_java_is_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("program", ["java", "javac"])
+def test_old_java_is_missing_java(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"\n')
     monkeypatch.setattr("shutil.which", lambda command: str(tmp_path / "bin" / command))
-    assert not setup.is_installed(setup.Program("javac", "default-jdk-headless"))
+    assert not setup.is_installed(setup.Program(program, "default-jdk-headless"))
     (tmp_path / "release").write_text('JAVA_VERSION="21"\n')
-    assert setup.is_installed(setup.Program("javac", "default-jdk-headless"))
+    assert setup.is_installed(setup.Program(program, "default-jdk-headless"))
+
+
+def test_download_that_fails_twice_is_tried_a_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    outcomes = iter([jars.JarError("no route"), setup.SetupError("no name"), None])
+
+    def download() -> None:
+        if (outcome := next(outcomes)) is not None:
+            raise outcome
+
+    setup.with_retries(download)
+    assert len(pauses) == 2
+    assert next(outcomes, "none left") == "none left"
+
+
+def test_download_that_fails_three_times_raises_its_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    errors = iter([jars.JarError("first"), jars.JarError("second"), jars.JarError("third")])
+
+    def download() -> None:
+        raise next(errors)
+
+    with pytest.raises(jars.JarError, match="third"):
+        setup.with_retries(download)
 
 
 def test_wrong_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tests.harness.clients.kinds import JAVA_4, KAFKA_PYTHON, ClientKind
 from tests.harness.clients.tasks import Produce
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Load, Shape, fetch_request, produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import NODE_IDS, fresh_name

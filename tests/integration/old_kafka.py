@@ -19,7 +19,7 @@ from tests.harness.configs import KafkaConfigs
 from tests.harness.jars import LAST_ON_ZOOKEEPER
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.wire import Address, Connection
 from tests.harness.zookeeper import ZooKeeper
 from tests.quotas.stores.alter_contract import change
@@ -66,8 +66,8 @@ class OldKafka:
 
     def wait_same(self, wanted: Mapping[Entity, Mapping[QuotaKind, float]]) -> None:
         """Until these are the quotas, here and as the broker describes them."""
-        wait_until(lambda: self.in_force() == wanted, f"in force here: {wanted}", TIMEOUT_S)
-        wait_until(lambda: describe_client_quotas(self.broker) == wanted, f"described: {wanted}", TIMEOUT_S)
+        wait_until(self.in_force, f"in force here: {wanted}", TIMEOUT_S, equals=wanted)
+        wait_until(lambda: describe_client_quotas(self.broker), f"described: {wanted}", TIMEOUT_S, equals=wanted)
 
 
 @contextmanager

@@ -80,6 +80,12 @@ class Typist:
                     missing = _first_missing(expected, said)
                     assert missing is None, f"{missing!r} is not in\n$ {command}\n{said}"
 
+    def place(self, source: Path, name: str) -> None:
+        """Copy a file of the checkout, with the test's names."""
+        target = self.folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(self._there(source.read_text(encoding="utf-8")), encoding="utf-8")
+
     def run(self, command: str) -> str:
         """Return what a command prints, with the page's names."""
         assert self._shell is not None

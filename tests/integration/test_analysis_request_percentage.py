@@ -60,7 +60,7 @@ def run(cluster: KafkaCluster, folder: Path, percent: float) -> tuple[Analyzed, 
     return analyzed, Met(float(met["percent_s"]), float(met["muted_s"]))
 
 
-def test_half_of_what_requests_took(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_whatif_predicts_throttle_of_request_percentage(cluster: KafkaCluster, tmp_path: Path) -> None:
     of_free, free = run(cluster, tmp_path / "free", OUT_OF_REACH)
     assert free.muted_s < SECONDS / 100
     percent = round(free.percent_s / SECONDS / 2, 2)

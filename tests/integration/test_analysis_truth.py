@@ -95,7 +95,7 @@ def test_recorded_mutes_are_those_that_clients_were_told(runs: Runs) -> None:
     assert [share for share in shares if share[0].word == "produce" and share[1] < share[2] - 0.02] == []
 
 
-def test_what_is_predicted_is_what_is_measured(runs: Runs) -> None:
+def test_whatif_predicts_throttle_that_proposed_quotas_cause(runs: Runs) -> None:
     predicted = runs.of_free.whatif(runs.stage.quotas(runs.proposed.limits), runs.stage.counters)
     measured = runs.proposed
     shown = list(zip(runs.stage.counters, predicted.throttled_s, measured.muted_s, strict=True))
@@ -105,11 +105,11 @@ def test_what_is_predicted_is_what_is_measured(runs: Runs) -> None:
     assert predicted.least_s.tolist() == predicted.most_s.tolist() == predicted.throttled_s.tolist()
 
 
-def test_nobody_is_held_by_what_is_out_of_reach(runs: Runs) -> None:
+def test_clients_with_quota_out_of_reach_are_never_throttled(runs: Runs) -> None:
     assert not runs.free.muted_s.any()
 
 
-def test_what_was_held_back_while_recorded_is_within_bounds(runs: Runs) -> None:
+def test_whatif_bounds_hold_for_records_of_throttled_clients(runs: Runs) -> None:
     """Recorded under the proposed quotas, asked of other ones: lower for some, higher for others."""
     for asked in (runs.free, runs.recommended):
         found = runs.of_proposed.whatif(runs.stage.quotas(asked.limits), runs.stage.counters)
@@ -129,7 +129,7 @@ def test_recommended_quotas_meet_their_target(runs: Runs) -> None:
     assert sized >= SIZED
 
 
-def test_less_than_recommended_would_not_do(runs: Runs) -> None:
+def test_whatif_below_recommended_quota_predicts_throttle_over_target(runs: Runs) -> None:
     """A tenth below what is needed; a client has one quota for all brokers, and the worst of them decides."""
     scarce = np.where(runs.recommended.limits < OUT_OF_REACH, runs.recommended.limits * 0.9 / SPARE, OUT_OF_REACH)
     predicted = runs.of_free.whatif(runs.stage.quotas(scarce), runs.stage.counters)

@@ -5,7 +5,7 @@ import pytest
 from tests.harness.admin import set_client_quotas
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
 
@@ -20,7 +20,7 @@ WINDOW = {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}
 """As the brokers of these tests have it."""
 
 
-def test_held_by_both_a_client_gets_what_one_would_give_it(cluster: KafkaCluster) -> None:
+def test_client_throttled_by_proxy_and_broker_gets_quota_once(cluster: KafkaCluster) -> None:
     """One client comes through the proxy, and another one, with a quota of its own, to the broker itself."""
     topic, node_id = fresh_name("both"), cluster.node_ids[0]
     by_both, by_broker = fresh_name("held-by-both"), fresh_name("held-by-the-broker")
@@ -29,7 +29,7 @@ def test_held_by_both_a_client_gets_what_one_would_give_it(cluster: KafkaCluster
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings=settings) as sluice:
         set_client_quotas(cluster.direct(node_id), RATE, {by_both: LIMIT, by_broker: LIMIT})
         try:
-            wait_until(lambda: sluice.metrics().value("sluice_quotas_configured") == 2, "the quotas")
+            wait_until(lambda: sluice.metrics().value("sluice_quotas_configured"), "the quotas", equals=2)
             places = {by_both: sluice.broker_addresses[node_id], by_broker: cluster.direct(node_id)}
             shapes = [Shape(at, produce_request(topic, name, REQUEST_BYTES)) for name, at in places.items()]
             loads = run_loads(shapes, LOAD_S)

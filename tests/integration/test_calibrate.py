@@ -15,7 +15,7 @@ from tests.harness.admin import Entity
 from tests.harness.broker import AS_IN_PRODUCTION, BrokerListener
 from tests.harness.client_quotas import describe_client_quotas
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -66,7 +66,7 @@ def left_in(cluster: KafkaCluster) -> list[str]:
         return [each for each in [*quotas, *admin.topics()] if each.startswith("sluice-calibrate-")]
 
 
-def test_a_factor_and_nothing_left_not_even_by_an_earlier_one(cluster: KafkaCluster, config: Path) -> None:
+def test_calibrate_prints_scale_and_removes_leftovers_of_earlier_run(cluster: KafkaCluster, config: Path) -> None:
     cluster.set_quota(Entity(client_id=LEFT), request_percentage=1.0)
     cluster.set_quota(Entity(client_id="orders"), request_percentage=50.0)
     done = subprocess.run(command(config), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
@@ -85,7 +85,7 @@ def _has_begun(cluster: KafkaCluster, running: "subprocess.Popen[str]") -> bool:
     return running.poll() is not None or len(left_in(cluster)) > 1
 
 
-def test_nothing_is_left_where_it_is_stopped(cluster: KafkaCluster, config: Path) -> None:
+def test_calibrate_interrupted_removes_its_topic_and_quotas(cluster: KafkaCluster, config: Path) -> None:
     for _ in range(TRIES):
         with subprocess.Popen(command(config), stderr=subprocess.PIPE, text=True) as running:
             wait_until(partial(_has_begun, cluster, running), "a topic and quotas, or its end", TIMEOUT_S)
@@ -97,7 +97,9 @@ def test_nothing_is_left_where_it_is_stopped(cluster: KafkaCluster, config: Path
     assert left_in(cluster) == []
 
 
-def test_who_has_no_right_to_it_is_told_which(cluster: KafkaCluster, config: Path, tmp_path: Path) -> None:
+def test_calibrate_without_acl_names_the_missing_operations(
+    cluster: KafkaCluster, config: Path, tmp_path: Path
+) -> None:
     written = yaml.safe_load(config.read_text())
     written["cluster"]["bootstrap"] = cluster.bootstrap_of("SASL").split(",")
     config.write_text(yaml.safe_dump(written))
@@ -119,7 +121,7 @@ def test_who_has_no_right_to_it_is_told_which(cluster: KafkaCluster, config: Pat
     assert "canary" not in done.stderr
 
 
-def test_a_broker_that_is_not_there(config: Path) -> None:
+def test_calibrate_of_unknown_broker_names_the_known_ones(config: Path) -> None:
     done = subprocess.run(
         command(config, "--broker", "7"), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
@@ -127,7 +129,7 @@ def test_a_broker_that_is_not_there(config: Path) -> None:
     assert done.stderr == "not calibrated: there is no broker 7: give --broker with one of 0\n"
 
 
-def test_brokers_that_do_not_answer(config: Path) -> None:
+def test_calibrate_with_unreachable_bootstrap_names_the_broker(config: Path) -> None:
     written = yaml.safe_load(config.read_text())
     written["cluster"]["bootstrap"] = ["127.0.0.1:1"]
     config.write_text(yaml.safe_dump(written))

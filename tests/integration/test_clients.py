@@ -12,7 +12,7 @@ from tests.harness.clients.process import ClientError
 from tests.harness.clients.tasks import Administer
 from tests.harness.guarded import Guarded, guarded_sluice
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.integration import operations
 from tests.integration.conftest import fresh_name
 from tests.integration.operations import SLOW_BYTES_PER_S, Operation, slow
@@ -73,7 +73,7 @@ def slow_clients(guarded: Guarded) -> Iterator[dict[ClientKind, Future[None]]]:
 
 
 @pytest.mark.parametrize(("operation", "kind"), _cases(old=False))
-def test_newest_broker(
+def test_every_operation_on_newest_broker_stays_on_the_proxy(
     guarded: Guarded, slow_clients: dict[ClientKind, Future[None]], operation: Operation, kind: ClientKind
 ) -> None:
     if operation is operations.under_quota and kind in slow_clients:
@@ -84,20 +84,22 @@ def test_newest_broker(
 
 
 @pytest.mark.parametrize(("operation", "kind"), _cases(old=True))
-def test_old_broker(old_guarded: Guarded, operation: Operation, kind: ClientKind) -> None:
+def test_every_operation_on_old_broker_stays_on_the_proxy(
+    old_guarded: Guarded, operation: Operation, kind: ClientKind
+) -> None:
     operation(old_guarded, kind)
     assert old_guarded.watch.escapes == []
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.has_consumer_protocol], ids=lambda kind: kind.name)
-def test_group_of_the_consumer_protocol(guarded: Guarded, kind: ClientKind) -> None:
+def test_consumer_protocol_group_rebalances_through_the_proxy(guarded: Guarded, kind: ClientKind) -> None:
     operations.consumer_protocol_rebalance(guarded, kind)
     assert guarded.watch.escapes == []
 
 
 @pytest.mark.integration
-def test_tools_of_the_distribution(guarded: Guarded) -> None:
+def test_kafka_topics_perf_test_and_console_consumer_work_through_proxy(guarded: Guarded) -> None:
     topic, bootstrap = fresh_name("tools"), guarded.sluice.bootstrap
     command = "org.apache.kafka.tools"
     run_tool(f"{command}.TopicCommand", "--bootstrap-server", bootstrap, "--create", "--topic", topic)

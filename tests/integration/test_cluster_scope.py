@@ -11,7 +11,8 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Produce
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import MEASURED_S, SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, wait_until
+from tests.harness.measure import MEASURED_S, SHORT_WINDOW, SHORT_WINDOW_S, LogMeter
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 
@@ -95,7 +96,9 @@ def test_one_instance_counts_all_brokers_together(cluster: KafkaCluster, alone: 
 
 
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_instances_divide_it(cluster: KafkaCluster, instances: list[SluiceProcess], everywhere: bool) -> None:
+def test_cluster_wide_limit_is_divided_between_instances(
+    cluster: KafkaCluster, instances: list[SluiceProcess], everywhere: bool
+) -> None:
     owners = owners_of(instances[0])
     leaders = [next(node_id for node_id, owner in owners.items() if owner == name) for name in NAMES]
     with ExitStack() as stack:
@@ -109,7 +112,7 @@ def test_instances_divide_it(cluster: KafkaCluster, instances: list[SluiceProces
 @pytest.mark.alone
 @pytest.mark.parametrize("connections", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_minute_of_instances_with_workers(
+def test_cluster_wide_limit_holds_for_instances_with_workers(
     cluster: KafkaCluster, tmp_path: Path, connections: int, workers: int
 ) -> None:
     """Connections anywhere, in Kafka's own window: the marks of docs/quotas.md."""

@@ -12,7 +12,7 @@ from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Altered, Change, Outcome
 from tests.harness.admin import set_client_quotas
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address as Place
 
@@ -35,7 +35,7 @@ def store_of(cluster: KafkaCluster) -> ClusterStore:
     return ClusterStore(Access(tuple(Address(each.host, each.port) for each in places)), poll_ms=3_600_000)
 
 
-def test_what_is_changed_through_the_proxy_is_in_force_at_once(cluster: KafkaCluster) -> None:
+def test_quota_altered_through_the_proxy_is_in_force_at_once(cluster: KafkaCluster) -> None:
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings=SELDOM) as sluice:
 
         def said() -> list[float | None]:

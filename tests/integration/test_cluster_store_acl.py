@@ -12,7 +12,7 @@ from tests.harness.admin import Entity
 from tests.harness.broker import BrokerListener
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import fresh_name
 from tests.integration.test_zookeeper import takes_clients
@@ -64,7 +64,7 @@ class Acls:
         self._admin.close()
 
 
-def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -> None:
+def test_cluster_store_without_acl_never_reads_as_no_quotas(guarded: KafkaCluster, tmp_path: Path) -> None:
     """At the start nobody is accepted; later the quotas that were read last hold; each time the fix is told."""
     (tmp_path / "password").write_text(PASSWORD)
     login = {"mechanism": MECHANISM, "username": "proxy", "password_file": str(tmp_path / "password")}
@@ -127,9 +127,11 @@ def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -
         assert FIX in told["problem"]
 
         acls.allow(ACLOperation.DESCRIBE_CONFIGS)
-        wait_until(lambda: sluice.metrics().value("sluice_quota_staleness_seconds") == 0, "it may again", TIMEOUT_S)
+        wait_until(
+            lambda: sluice.metrics().value("sluice_quota_staleness_seconds"), "it may again", TIMEOUT_S, equals=0
+        )
         assert not sluice.metrics().samples("sluice_quota_reload_error_info")
         acls.allow(ACLOperation.ALTER_CONFIGS)
         assert ran("alter", "client-id=other", "producer_byte_rate=5")[0] == 0
-        wait_until(lambda: sluice.metrics().value("sluice_quotas_configured") == 2, "what it has made", TIMEOUT_S)
+        wait_until(lambda: sluice.metrics().value("sluice_quotas_configured"), "what it has made", TIMEOUT_S, equals=2)
         assert is_held()

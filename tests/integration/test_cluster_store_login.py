@@ -22,13 +22,15 @@ def store_by(given: Route) -> ClusterStore:
 
 
 @pytest.mark.parametrize("listener", [SASL, SASL_TLS, MTLS])
-def test_it_logs_in_as_the_proxy_does(secure_cluster: SecureCluster, listener: str) -> None:
+def test_cluster_store_logs_in_as_the_proxy_does(secure_cluster: SecureCluster, listener: str) -> None:
     with closing(store_by(route(secure_cluster, listener))) as store:
         assert store.load(0).policy.limits == {}
         assert store.load(0).warnings == []
 
 
-def test_what_is_refused_is_never_no_quotas(secure_cluster: SecureCluster, tmp_path: Path) -> None:
+def test_cluster_store_refused_by_brokers_never_reads_as_no_quotas(
+    secure_cluster: SecureCluster, tmp_path: Path
+) -> None:
     (tmp_path / "wrong").write_text("canary")
     login = {**secure_cluster.route(SASL)["sasl"], "password_file": str(tmp_path / "wrong")}
     wrongs = [
@@ -51,7 +53,7 @@ def test_what_is_refused_is_never_no_quotas(secure_cluster: SecureCluster, tmp_p
         (lambda secure: _by_password(secure, "SASL_SSL") + _trust(secure), SASL_TLS),
     ],
 )
-def test_a_file_of_kafka_s_tools_says_how(
+def test_cluster_store_logs_in_by_command_config_of_kafka_tools(
     secure_cluster: SecureCluster, tmp_path: Path, properties: Callable[[SecureCluster], str], listener: str
 ) -> None:
     file = tmp_path / "client.properties"

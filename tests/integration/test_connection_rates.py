@@ -167,7 +167,9 @@ LONG = Weather(5000, 20.0, 100)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("weather", [SHORT, pytest.param(LONG, marks=pytest.mark.matrix)], ids=["short", "long"])
 @pytest.mark.parametrize("limit", ["by address", "of the listener"])
-def test_who_is_connected_goes_on_in_a_storm(rated: KafkaCluster, weather: Weather, limit: str) -> None:
+def test_connected_clients_are_answered_during_connection_storm(
+    rated: KafkaCluster, weather: Weather, limit: str
+) -> None:
     """Sessions are answered all the time, and at another listener newcomers too; afterwards all is as before."""
     quotas = "quotas: []"
     if limit == "by address":

@@ -137,7 +137,7 @@ def test_the_first_request_may_be_large(stage: Stage, log_in: Callable[[Connecti
 
 
 @LOGINS
-def test_who_sends_nothing_but_acks_0_is_not_closed(
+def test_connection_sending_only_acks_0_outlives_authentication_timeout(
     stage: Stage, log_in: Callable[[Connection], sasl.Answer], user: str
 ) -> None:
     name = fresh_name("custom")
@@ -152,7 +152,7 @@ def test_who_sends_nothing_but_acks_0_is_not_closed(
 
 
 @LOGINS
-def test_who_has_logged_in_and_is_idle_is_not_closed(
+def test_idle_connection_after_login_outlives_authentication_timeout(
     stage: Stage, log_in: Callable[[Connection], sasl.Answer], user: str
 ) -> None:
     name = fresh_name("custom")
@@ -163,14 +163,14 @@ def test_who_has_logged_in_and_is_idle_is_not_closed(
         assert stage.taken_for(name) == {user}
 
 
-def test_who_stops_between_the_rounds_is_closed_in_time(stage: Stage) -> None:
+def test_connection_stopping_mid_login_is_closed_at_authentication_timeout(stage: Stage) -> None:
     with stage.connect() as connection:
         sasl.handshake(connection, TWO_ROUNDS)
         sasl.authenticate(connection, b"nora")
         assert connection.is_closed_by_peer()
 
 
-def test_who_has_not_the_word_gets_in_nowhere(stage: Stage) -> None:
+def test_wrong_word_of_custom_mechanism_is_refused_and_closed(stage: Stage) -> None:
     name = fresh_name("custom")
     with stage.connect() as connection:
         assert _log_in(connection, word="a guess").error_code != sasl.SUCCESS
@@ -206,7 +206,7 @@ def test_a_connection_for_each_produce_gains_nothing(
 
 
 @pytest.mark.timeout(120)
-def test_who_has_another_key_is_not_held_for_the_first_one_s_bytes(stage: Stage) -> None:
+def test_client_of_one_iam_key_is_not_throttled_for_another(stage: Stage) -> None:
     name = fresh_name("custom")
     with stage.connect() as greedy, stage.connect() as other:
         _log_in_by_key(greedy, KEYS[0])

@@ -86,7 +86,7 @@ def changed(sluice: SluiceProcess, folder: Path, listener: str, **settings: Any)
     return file
 
 
-def test_all_is_well_without_security(sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_on_plain_listener_finds_no_fault(sluice: SluiceProcess, tmp_path: Path) -> None:
     run = Doctor(sluice.config_path, "PLAIN", None, tmp_path)
     assert (run.status, run.lines("FAIL"), run.lines("warn"), run.lines("skip")) == (0, [], [], []), run.text
     assert run.check("whoami") == ["user ANONYMOUS on listener PLAIN"]
@@ -94,14 +94,14 @@ def test_all_is_well_without_security(sluice: SluiceProcess, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_a_login_is(sluice: SluiceProcess, tmp_path: Path, mechanism: str) -> None:
+def test_doctor_names_user_of_sasl_login(sluice: SluiceProcess, tmp_path: Path, mechanism: str) -> None:
     run = Doctor(sluice.config_path, "SASL", login(mechanism), tmp_path)
     assert (run.status, run.lines("FAIL"), run.lines("warn")) == (0, [], []), run.text
     assert run.check("login") == [f"user alice by {mechanism}"]
     assert run.check("whoami") == ["user alice on listener SASL"]
 
 
-def test_who_the_holder_of_a_token_is(sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_names_user_of_oauthbearer_token(sluice: SluiceProcess, tmp_path: Path) -> None:
     bearer = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -113,7 +113,7 @@ def test_who_the_holder_of_a_token_is(sluice: SluiceProcess, tmp_path: Path) -> 
     assert (run.status, run.check("whoami")) == (0, ["user alice on listener SASL"]), run.text
 
 
-def test_a_wrong_password(sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_with_wrong_password_names_the_refused_login(sluice: SluiceProcess, tmp_path: Path) -> None:
     run = Doctor(sluice.config_path, "SASL", login("SCRAM-SHA-512", "wrong-canary"), tmp_path)
     assert run.status == 1
     (failure,) = run.lines("FAIL")
@@ -122,7 +122,9 @@ def test_a_wrong_password(sluice: SluiceProcess, tmp_path: Path) -> None:
     assert [line.split()[0] for line in run.lines("skip")] == ["whoami", "advertised"]
 
 
-def test_tls_and_a_login(secure: SecureCluster, sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_on_sasl_ssl_checks_tls_certificate_and_login(
+    secure: SecureCluster, sluice: SluiceProcess, tmp_path: Path
+) -> None:
     client = {**login("SCRAM-SHA-512"), "security.protocol": "SASL_SSL", **trusting(secure)}
     run = Doctor(sluice.config_path, "SASL_TLS", client, tmp_path)
     assert (run.status, run.lines("FAIL")) == (0, []), run.text
@@ -132,7 +134,7 @@ def test_tls_and_a_login(secure: SecureCluster, sluice: SluiceProcess, tmp_path:
     assert "verified for 127.0.0.1" in run.check("certificate")
 
 
-def test_a_certificate_is_who_one_is(secure: SecureCluster, sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_names_user_of_client_certificate(secure: SecureCluster, sluice: SluiceProcess, tmp_path: Path) -> None:
     shown = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(secure.proxy.both)}
     run = Doctor(sluice.config_path, "MTLS", {"security.protocol": "SSL", **trusting(secure), **shown}, tmp_path)
     assert (run.status, run.check("whoami")) == (0, ["user CN=proxy on listener MTLS"]), run.text
@@ -151,7 +153,7 @@ def test_a_certificate_is_who_one_is(secure: SecureCluster, sluice: SluiceProces
         ("PLAIN", login("PLAIN"), "does not use SASL on this listener", "compare"),
     ],
 )
-def test_a_client_of_another_kind(
+def test_doctor_names_setting_that_does_not_fit_the_listener(
     sluice: SluiceProcess, tmp_path: Path, listener: str, client: dict[str, str], said: str, fix: str
 ) -> None:
     run = Doctor(sluice.config_path, listener, client, tmp_path)
@@ -161,7 +163,7 @@ def test_a_client_of_another_kind(
     assert fix in failure
 
 
-def test_clients_that_are_led_past_the_proxy(sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_names_brokers_advertised_past_the_proxy(sluice: SluiceProcess, tmp_path: Path) -> None:
     ports = {"7": str(sluice.broker_addresses[7].port + 1)}
     run = Doctor(changed(sluice, tmp_path, "PLAIN", brokers=ports), "PLAIN", None, tmp_path)
     assert any(
@@ -172,7 +174,7 @@ def test_clients_that_are_led_past_the_proxy(sluice: SluiceProcess, tmp_path: Pa
     assert run.status == 1
 
 
-def test_nobody_there(sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_asks_whether_an_unreachable_proxy_runs(sluice: SluiceProcess, tmp_path: Path) -> None:
     run = Doctor(changed(sluice, tmp_path, "PLAIN", bind="127.0.0.1:1"), "PLAIN", None, tmp_path)
     assert run.status == 1
     assert "127.0.0.1:1 cannot be reached" in run.lines("FAIL")[0]
@@ -180,7 +182,9 @@ def test_nobody_there(sluice: SluiceProcess, tmp_path: Path) -> None:
     assert run.check("brokers")
 
 
-def test_brokers_that_refuse_the_proxy(secure: SecureCluster, sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_doctor_names_brokers_refusal_of_the_proxy_login(
+    secure: SecureCluster, sluice: SluiceProcess, tmp_path: Path
+) -> None:
     wrong = tmp_path / "password"
     wrong.write_text("canary")
     route = secure.route(SASL, guarded=False)
@@ -193,7 +197,7 @@ def test_brokers_that_refuse_the_proxy(secure: SecureCluster, sluice: SluiceProc
     assert "set cluster.sasl" in run.lines("warn")[0]
 
 
-def test_for_programs(sluice: SluiceProcess) -> None:
+def test_doctor_json_reports_findings_for_programs(sluice: SluiceProcess) -> None:
     command = [str(Path(sys.executable).parent / "sluice"), "doctor", "-c", str(sluice.config_path)]
     done = subprocess.run(
         [*command, "--listener", "PLAIN", "--json"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True

@@ -28,7 +28,7 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.gate import Gate
 from tests.harness.kafka import CLUSTER_ID, KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import fresh_name
@@ -145,7 +145,7 @@ def test_instances_join_leave_and_move_as_little_as_they_can(instances: Instance
 
 
 @pytest.mark.parametrize("probe", [True, False])
-def test_who_is_killed_is_replaced(instances: Instances, probe: bool) -> None:
+def test_killed_instance_is_replaced_as_owner(instances: Instances, probe: bool) -> None:
     for name in NAMES:
         instances.start(name, probe=str(probe).lower())
     instances.until_agreed(*NAMES)
@@ -160,7 +160,7 @@ def test_who_is_killed_is_replaced(instances: Instances, probe: bool) -> None:
     assert len(removed) == (1 if probe else 0)
 
 
-def test_who_is_started_again_at_once_is_an_owner_again(instances: Instances) -> None:
+def test_instance_restarted_at_once_becomes_owner_again(instances: Instances) -> None:
     for name in NAMES:
         instances.start(name)
     instances.until_agreed(*NAMES)
@@ -186,7 +186,7 @@ def test_a_sleeper_is_replaced_and_owns_nothing_when_it_wakes(instances: Instanc
     assert slept < replaced
 
 
-def test_nothing_moves_when_the_coordinator_dies(group_cluster: KafkaCluster, instances: Instances) -> None:
+def test_owners_stay_when_group_coordinator_dies(group_cluster: KafkaCluster, instances: Instances) -> None:
     for name in NAMES[:2]:
         instances.start(name)
     instances.until_agreed(*NAMES[:2])
@@ -210,7 +210,7 @@ def _answered_since(instances: Instances) -> bool:
     return frozen and all(said(each)["state"] == "member" for each in instances.running.values())
 
 
-def test_two_of_one_name(instances: Instances) -> None:
+def test_second_instance_with_the_same_name_fences_the_first(instances: Instances) -> None:
     first = instances.start("edge-1")
     second = instances.start("edge-1", wait=False)
     wait_until(second.is_ready, "the later one is the instance", 40.0)
@@ -298,7 +298,7 @@ def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, inst
     instances.until_agreed("edge-1")
 
 
-def test_a_member_of_another_version_says_so(group_cluster: KafkaCluster, instances: Instances) -> None:
+def test_instance_of_another_version_reports_it_in_readyz(group_cluster: KafkaCluster, instances: Instances) -> None:
     """The coordinator refuses who has no protocol that all members have."""
     other = Stranger(group_cluster, instances.group, "owners-2")
     other.join()
@@ -311,7 +311,7 @@ def test_a_member_of_another_version_says_so(group_cluster: KafkaCluster, instan
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("when_cut_off", ["serve", "stop"])
-def test_who_is_cut_off_from_the_coordinator_alone(
+def test_owner_cut_off_from_coordinator_is_replaced_and_frozen(
     group_cluster: KafkaCluster, instances: Instances, when_cut_off: str
 ) -> None:
     """Its clients' way to the brokers is another one, which stays."""
@@ -334,9 +334,9 @@ def test_who_is_cut_off_from_the_coordinator_alone(
         for gate in gates:
             gate.silence()
         began_s = time.monotonic()
-        wait_until(lambda: set(owned(instances.running["edge-1"]).values()) == {"edge-1"}, "it is replaced", 40.0)
+        wait_until(lambda: set(owned(instances.running["edge-1"]).values()), "it is replaced", 40.0, equals={"edge-1"})
         print(f"replaced after {time.monotonic() - began_s:.1f} s")
-        wait_until(lambda: said(cut_off)["state"] == "frozen", "it is frozen", 40.0)
+        wait_until(lambda: said(cut_off)["state"], "it is frozen", 40.0, equals="frozen")
         if when_cut_off == "serve":
             assert is_served(cut_off.broker_addresses[mine])
         else:
@@ -361,7 +361,7 @@ def is_served(at: Address) -> bool:
 
 
 @pytest.mark.matrix
-def test_nothing_moves_while_all_brokers_are_down(group_cluster: KafkaCluster, instances: Instances) -> None:
+def test_owners_stay_while_all_brokers_are_down(group_cluster: KafkaCluster, instances: Instances) -> None:
     for name in NAMES[:2]:
         instances.start(name)
     instances.until_agreed(*NAMES[:2])

@@ -11,7 +11,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, 
 
 from protocol.groups import GroupError, heartbeat, join_group, read_joined
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name

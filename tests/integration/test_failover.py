@@ -62,7 +62,9 @@ class Pair:
         pytest.param(KINDS, marks=pytest.mark.matrix, id="all"),
     ],
 )
-def test_moved_leader_and_restarted_broker(cluster: KafkaCluster, kinds: tuple[ClientKind, ...]) -> None:
+def test_clients_lose_nothing_over_leader_move_and_broker_restart(
+    cluster: KafkaCluster, kinds: tuple[ClientKind, ...]
+) -> None:
     with guarded_sluice(cluster, settings={"cluster": {"refresh": "1s"}}) as guarded, ExitStack() as stack:
         pairs = [Pair(guarded, kind, stack) for kind in kinds]
         _wait_for_all(pairs, "at first")

@@ -23,12 +23,12 @@ def guarded(cluster: KafkaCluster) -> Iterator[Guarded]:
         yield running
 
 
-def test_a_consumer_with_the_newest_fetch(guarded: Guarded) -> None:
+def test_consumer_with_newest_fetch_version_stays_on_the_proxy(guarded: Guarded) -> None:
     operations.acks_leader(guarded, JAVA_4)
     assert guarded.watch.escapes == []
 
 
-def test_a_share_group(guarded: Guarded) -> None:
+def test_share_group_consumes_through_the_proxy(guarded: Guarded) -> None:
     topic, group, bootstrap = fresh_name("shared"), fresh_name("share-group"), guarded.sluice.bootstrap
     guarded.cluster.create_topic(topic)
     properties = f"bootstrap.servers={bootstrap}"

@@ -158,21 +158,21 @@ def old(old_cluster: KafkaCluster) -> Iterator[dict[str, Outcome]]:
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMES)
-def test_no_way_around_the_quota(short: dict[str, Outcome], name: str) -> None:
+def test_greedy_client_stays_within_quota(short: dict[str, Outcome], name: str) -> None:
     _assert_held(short[name], SHORT_WINDOWS)
 
 
 @pytest.mark.matrix
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", [*NAMES, HUGE])
-def test_no_way_around_the_quota_in_the_long_run(long: dict[str, Outcome], name: str) -> None:
+def test_greedy_client_stays_within_quota_in_the_long_run(long: dict[str, Outcome], name: str) -> None:
     _assert_held(long[name], LONG_WINDOWS)
 
 
 @pytest.mark.matrix
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("login")])
-def test_no_way_around_the_quota_where_answers_are_held_back(old: dict[str, Outcome], name: str) -> None:
+def test_greedy_client_stays_within_quota_when_responses_are_delayed(old: dict[str, Outcome], name: str) -> None:
     _assert_held(old[name], LONG_WINDOWS)
 
 

@@ -84,7 +84,7 @@ def by_binary_protocol(address: str) -> bytes:
 
 @pytest.mark.matrix
 @pytest.mark.timeout(240)
-def test_no_way_around_the_connection_rate(cluster: KafkaCluster) -> None:
+def test_greedy_addresses_stay_within_connection_creation_rate(cluster: KafkaCluster) -> None:
     quotas = f"quotas: [{{entity: {{ip: {{default: true}}}}, connection_creation_rate: {LIMIT_PER_S}}}]"
     listeners = {
         "SECOND": {},

@@ -142,7 +142,7 @@ def long(cluster: KafkaCluster) -> Held:
 @pytest.mark.matrix
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", [*ASKING, *BEATING])
-def test_no_way_around_request_percentage(long: Held, name: str) -> None:
+def test_greedy_client_stays_within_request_percentage(long: Held, name: str) -> None:
     _assert_held(long, name, LONG_WINDOWS)
 
 

@@ -107,7 +107,7 @@ LITTLE: Final = ("gone", "half-closed")
 
 @pytest.mark.matrix
 @pytest.mark.timeout(240)
-def test_no_way_around_the_mutation_rate(cluster: KafkaCluster) -> None:
+def test_greedy_client_stays_within_controller_mutation_rate(cluster: KafkaCluster) -> None:
     found = _attack(cluster, DURATION_S)
     for name, (topics, most) in found.items():
         print(f"mutations, {name}: {topics} topics / {most:.0f} ({topics / most:.2f})")

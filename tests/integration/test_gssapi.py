@@ -172,7 +172,7 @@ def test_keytab_that_changes_is_in_force_with_the_next_token(kdc: Kdc, settings:
     assert accept.unread == {UnreadableCause.NO_KEY: 2}
 
 
-def test_ticket_under_another_version_of_the_key(kdc: Kdc, settings: Kerberos) -> None:
+def test_ticket_under_another_key_version_is_unread(kdc: Kdc, settings: Kerberos) -> None:
     kdc.keytab("kafka/renewed")
     settings.keytab.write_bytes(kdc.keytab("kafka/renewed").read_bytes())
     kdc.change_key("kafka/renewed")
@@ -189,7 +189,7 @@ def test_token_that_was_changed_is_refused(kdc: Kdc, settings: Kerberos) -> None
     assert accept.user_of(token) == "alice"
 
 
-def test_no_change_of_a_token_names_another(kdc: Kdc, settings: Kerberos) -> None:
+def test_changed_byte_of_a_token_never_names_another_user(kdc: Kdc, settings: Kerberos) -> None:
     """Every byte of it, one after the other; those that say for which service the ticket is are nobody's secret."""
     accept = acceptor(settings)
     token = GssapiClient(kdc.keytab("alice")).first()
@@ -198,7 +198,7 @@ def test_no_change_of_a_token_names_another(kdc: Kdc, settings: Kerberos) -> Non
     assert accept.unread.total() > len(token) * 0.8
 
 
-def test_what_the_library_alone_would_forgive(kdc: Kdc, settings: Kerberos) -> None:
+def test_second_ap_req_behind_the_first_is_unread(kdc: Kdc, settings: Kerberos) -> None:
     """A second AP-REQ behind the first; and the control, the same by the same means with one."""
     accept = acceptor(settings)
     token = GssapiClient(kdc.keytab("alice")).first()
@@ -298,7 +298,7 @@ def test_wrong_key_does_not_get_in(kerberos: Realm, kind: ClientKind) -> None:
 # ------------------------------------------------------------------------------------------ to be taken for another
 
 
-def test_6_gssapi_that_cannot_be_read(kerberos: Realm) -> None:
+def test_unreadable_gssapi_login_is_charged_to_unread_principal(kerberos: Realm) -> None:
     """The broker accepts, the proxy does not know whom: the documented class, and a line that says what is missing."""
     name = fresh_name("by-hand")
     with kerberos.connect(BLIND) as connection:
@@ -313,7 +313,7 @@ def test_6_gssapi_that_cannot_be_read(kerberos: Realm) -> None:
     assert said["keys_of"] == f"kafka/elsewhere@{REALM}"
 
 
-def test_6_stolen_token(kerberos: Realm) -> None:
+def test_stolen_token_without_its_key_fails_authentication(kerberos: Realm) -> None:
     """The token of another opens to his name, and whoever shows it cannot seal the next one."""
     name = fresh_name("attacker")
     stolen = kerberos.client("alice").first()
@@ -328,7 +328,7 @@ def test_6_stolen_token(kerberos: Realm) -> None:
     assert kerberos.taken_for(name) <= {ANONYMOUS}
 
 
-def test_6_stolen_token_with_requests_behind_it(kerberos: Realm) -> None:
+def test_requests_behind_stolen_token_are_not_charged_to_its_user(kerberos: Realm) -> None:
     """The broker is asked whether it serves the client, and does not."""
     name = fresh_name("attacker")
     succeeded = authentications(kerberos.sluice, "succeeded", READ)
@@ -341,7 +341,7 @@ def test_6_stolen_token_with_requests_behind_it(kerberos: Realm) -> None:
     assert kerberos.taken_for(name) <= {ANONYMOUS}
 
 
-def test_6_stolen_token_with_requests_behind_raw_tokens(kerberos: Realm) -> None:
+def test_requests_behind_stolen_raw_token_are_charged_to_nobody(kerberos: Realm) -> None:
     name = fresh_name("attacker")
     with kerberos.connect() as connection:
         sasl.handshake(connection, "GSSAPI", version=0)
@@ -371,7 +371,7 @@ def test_connection_with_raw_tokens_for_each_produce_gains_nothing(kerberos: Rea
     assert kerberos.taken_for(name) == {user}
 
 
-def test_6_ticket_that_only_the_proxy_can_read(kerberos: Realm) -> None:
+def test_ticket_that_only_the_proxy_reads_fails_authentication(kerberos: Realm) -> None:
     """Its keytab may hold more keys than the broker's: what it reads counts for nothing by itself."""
     name = fresh_name("attacker")
     failed = authentications(kerberos.sluice, "failed", READ)
@@ -382,7 +382,7 @@ def test_6_ticket_that_only_the_proxy_can_read(kerberos: Realm) -> None:
     assert kerberos.taken_for(name) == set()
 
 
-def test_6_two_tickets_in_one_token(kerberos: Realm) -> None:
+def test_token_with_two_tickets_names_neither_user(kerberos: Realm) -> None:
     """Whichever of them the broker reads: the user is none of those."""
     name = fresh_name("attacker")
     mine, stolen = kerberos.client("bob"), kerberos.client("alice").first()
@@ -400,7 +400,7 @@ def test_6_two_tickets_in_one_token(kerberos: Realm) -> None:
 
 
 @pytest.mark.parametrize("user", ["alice", "bob"])
-def test_8_reauthentication(kerberos: Realm, user: str) -> None:
+def test_gssapi_reauthentication_as_another_user_is_refused(kerberos: Realm, user: str) -> None:
     """As the same user it succeeds; as another the broker refuses, and the user is never adopted."""
     name = fresh_name("attacker")
     with kerberos.connect(REAUTH) as connection:
@@ -435,7 +435,7 @@ def test_no_key_and_no_token_is_in_the_log(kerberos: Realm) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.timeout(180)
-def test_users_are_held_to_their_quotas(kerberos: Realm) -> None:
+def test_gssapi_users_are_held_to_their_quotas(kerberos: Realm) -> None:
     """While a third, who has none, authenticates again every nine seconds and loses no connection for it."""
     sluice = kerberos.sluice
     before = _logins(sluice)

@@ -95,13 +95,15 @@ def _wrong(logins: Sequence[Login]) -> list[Login]:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("login", _wrong(SHORT), ids=lambda login: login.name)
-def test_wrong_password(secure_cluster: SecureCluster, guarded: Guarded, login: Login) -> None:
+def test_login_with_wrong_password_is_refused(secure_cluster: SecureCluster, guarded: Guarded, login: Login) -> None:
     _assert_refused(secure_cluster, guarded, login)
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("login", [each for each in _wrong(ALL) if each not in SHORT], ids=lambda login: login.name)
-def test_wrong_password_of_every_mechanism(secure_cluster: SecureCluster, guarded: Guarded, login: Login) -> None:
+def test_login_with_wrong_password_is_refused_by_every_mechanism(
+    secure_cluster: SecureCluster, guarded: Guarded, login: Login
+) -> None:
     _assert_refused(secure_cluster, guarded, login)
 
 

@@ -13,7 +13,7 @@ from tests.harness.clients.kinds import AIOKAFKA
 from tests.harness.clients.tasks import Administer
 from tests.harness.guarded import Guarded, guarded_sluice
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.secure import REAUTH, SASL, SIGNED, SecureCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.tokens import forged, unsecured_token
@@ -76,7 +76,7 @@ def stage(secure_cluster: SecureCluster, guarded: Guarded, topic: str) -> Stage:
     return Stage(secure_cluster, guarded.sluice, topic)
 
 
-def test_what_the_attacks_rest_on(stage: Stage) -> None:
+def test_sasl_plain_login_is_charged_to_its_user(stage: Stage) -> None:
     """Who logs in is seen as himself."""
     with stage.connect() as connection:
         assert sasl.log_in_plain(connection, "alice", stage.password("alice")).error_code == sasl.SUCCESS
@@ -85,7 +85,9 @@ def test_what_the_attacks_rest_on(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("log_in", [sasl.log_in_plain, sasl.log_in_scram], ids=["PLAIN", "SCRAM"])
-def test_2_failed_login(stage: Stage, log_in: Callable[[Connection, str, str], sasl.Answer]) -> None:
+def test_failed_login_is_closed_and_charged_to_nobody(
+    stage: Stage, log_in: Callable[[Connection, str, str], sasl.Answer]
+) -> None:
     failed = authentications(stage.sluice, "failed")
     with stage.connect() as connection:
         assert log_in(connection, "alice", "a guess").error_code == sasl.AUTHENTICATION_FAILED
@@ -94,7 +96,7 @@ def test_2_failed_login(stage: Stage, log_in: Callable[[Connection, str, str], s
     assert stage.taken_for() == set()
 
 
-def test_2_failed_login_with_requests_behind_it(stage: Stage) -> None:
+def test_requests_behind_failed_login_are_not_charged_to_the_user(stage: Stage) -> None:
     with stage.connect() as connection:
         sasl.handshake(connection, "PLAIN")
         token = sasl.authenticate_request(sasl.plain_token("alice", "a guess"))
@@ -104,7 +106,7 @@ def test_2_failed_login_with_requests_behind_it(stage: Stage) -> None:
     assert stage.taken_for() <= {ANONYMOUS}
 
 
-def test_2_refused_token_with_error_code_0(stage: Stage) -> None:
+def test_refused_token_with_error_code_0_is_a_failed_login(stage: Stage) -> None:
     """OAUTHBEARER refuses with error 0 and a JSON token, and waits for the client to admit it."""
     failed = authentications(stage.sluice, "failed", SIGNED)
     with stage.connect(SIGNED) as connection:
@@ -116,7 +118,7 @@ def test_2_refused_token_with_error_code_0(stage: Stage) -> None:
     assert stage.taken_for() == set()
 
 
-def test_2_answer_that_is_no_proof(stage: Stage) -> None:
+def test_request_after_refused_token_is_never_authenticated(stage: Stage) -> None:
     """A request instead of that: a broker answers it, with error 34 in every partition, and closes then; the proxy asks
     whether the broker serves the client, and closes.
     """
@@ -131,7 +133,7 @@ def test_2_answer_that_is_no_proof(stage: Stage) -> None:
     assert stage.taken_for() <= {ANONYMOUS}
 
 
-def test_2_client_that_takes_the_refusal_for_a_success(stage: Stage) -> None:
+def test_client_ignoring_a_refused_token_is_never_authenticated(stage: Stage) -> None:
     """Such a one is aiokafka 0.14: it goes on with ordinary requests.
 
     Whether that counts as failed depends on who closes first, the client or the broker: it never asks for the refusal.
@@ -148,7 +150,7 @@ def test_2_client_that_takes_the_refusal_for_a_success(stage: Stage) -> None:
     assert authentications(stage.sluice, "succeeded", SIGNED) == succeeded
 
 
-def test_4_delegation_token_named_as_a_user(stage: Stage) -> None:
+def test_delegation_token_id_and_namesake_user_stay_apart(stage: Stage) -> None:
     """A token of bob's; and a user who has the token's id as his name. Each is who he is, and neither the other."""
     with stage.connect() as connection:
         sasl.log_in_plain(connection, "bob", stage.password("bob"))
@@ -171,7 +173,7 @@ def test_4_delegation_token_named_as_a_user(stage: Stage) -> None:
             assert answer.error_code == sasl.AUTHENTICATION_FAILED
 
 
-def test_4_user_of_a_delegation_token_is_its_owner(stage: Stage) -> None:
+def test_delegation_token_login_is_charged_to_its_owner(stage: Stage) -> None:
     with stage.connect() as connection:
         sasl.log_in_plain(connection, "bob", stage.password("bob"))
         token = sasl.create_delegation_token(connection)
@@ -180,7 +182,7 @@ def test_4_user_of_a_delegation_token_is_its_owner(stage: Stage) -> None:
     assert stage.taken_for() <= {"bob", f"sluice:token:{token.token_id}"}
 
 
-def test_5_forged_subject(stage: Stage) -> None:
+def test_token_with_forged_subject_is_refused(stage: Stage) -> None:
     token = forged(stage.secure.issuer.token("bob"), "alice")
     with stage.connect(SIGNED) as connection:
         assert sasl.log_in_bearer(connection, token).token == REFUSED
@@ -194,7 +196,7 @@ def test_5_forged_subject(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("password", ["right", "wrong"])
-def test_8_reauthentication_as_another_user(stage: Stage, password: str) -> None:
+def test_reauthentication_as_another_user_is_refused_and_closed(stage: Stage, password: str) -> None:
     said = stage.password("bob") if password == "right" else "a guess"
     with stage.connect(REAUTH) as connection:
         assert sasl.log_in_plain(connection, "alice", stage.password("alice")).session_lifetime_ms > 0
@@ -207,7 +209,7 @@ def test_8_reauthentication_as_another_user(stage: Stage, password: str) -> None
     assert "alice" in stage.taken_for() <= {ANONYMOUS, "alice"}
 
 
-def test_8_reauthentication_as_oneself(stage: Stage) -> None:
+def test_reauthentication_as_the_same_user_succeeds(stage: Stage) -> None:
     """What the attack rests on: the same with the right name goes well, and the requests between are alice's."""
     with stage.connect(REAUTH) as connection:
         sasl.log_in_plain(connection, "alice", stage.password("alice"))
@@ -220,7 +222,7 @@ def test_8_reauthentication_as_oneself(stage: Stage) -> None:
     assert stage.taken_for() == {"alice"}
 
 
-def test_9_raw_frames(stage: Stage) -> None:
+def test_requests_behind_raw_token_are_charged_to_its_user(stage: Stage) -> None:
     """After SaslHandshake v0 tokens have no headers; requests that come with the token are held until it is judged."""
     with stage.connect() as connection:
         assert sasl.handshake(connection, "PLAIN", version=0) == 0
@@ -232,7 +234,7 @@ def test_9_raw_frames(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("what", ["wrong password", "request instead of a token", "request before the token"])
-def test_9_raw_frames_of_an_attacker(stage: Stage, what: str) -> None:
+def test_forged_raw_frames_are_never_charged_to_the_user(stage: Stage, what: str) -> None:
     wrong = sasl.raw_token(sasl.plain_token("alice", "a guess"))
     right = sasl.raw_token(sasl.plain_token("alice", stage.password("alice")))
     sent = {
@@ -247,7 +249,7 @@ def test_9_raw_frames_of_an_attacker(stage: Stage, what: str) -> None:
     assert stage.taken_for() <= {ANONYMOUS}
 
 
-def test_9_raw_frame_that_reads_as_a_request(stage: Stage) -> None:
+def test_raw_token_that_reads_as_a_request_is_refused(stage: Stage) -> None:
     """A user name that is an ApiVersions request: a token is a token, whatever it looks like."""
     token = frame(API_VERSIONS, 0, 1, stage.client_id, b"")[4:]
     with stage.connect() as connection:
@@ -260,7 +262,7 @@ def test_9_raw_frame_that_reads_as_a_request(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "token", ["\0bob\0{bob}\0", "\0alice\0\0{bob}", "alice\0bob\0{bob}", "\0\0alice\0{bob}", "bob\0{bob}", "\0\0"]
 )
-def test_10_plain_with_extra_nuls(stage: Stage, token: str) -> None:
+def test_plain_token_with_extra_nuls_is_refused(stage: Stage, token: str) -> None:
     said = token.format(bob=stage.password("bob")).encode()
     with stage.connect() as connection:
         sasl.handshake(connection, "PLAIN")
@@ -275,7 +277,7 @@ def test_10_plain_with_extra_nuls(stage: Stage, token: str) -> None:
     ["<default>", "/ * + %", "alice\0", "alice,CN=bob", "=2C=3D", "x" * 32_768, "User:alice", "\u212a"],
     ids=["default", "signs", "NUL", "comma", "escapes", "32-KiB", "with-its-type", "kelvin"],
 )
-def test_11_odd_names(stage: Stage, name: str) -> None:
+def test_odd_user_names_are_each_charged_to_that_user(stage: Stage, name: str) -> None:
     """Each is a user of that name, and no other; a long one is known by its beginning and digest."""
     with stage.connect() as connection:
         assert sasl.log_in_bearer(connection, unsecured_token(name)).token == b""
@@ -283,7 +285,7 @@ def test_11_odd_names(stage: Stage, name: str) -> None:
     assert stage.taken_for() == {counted_as(name)}
 
 
-def test_11_empty_name(stage: Stage) -> None:
+def test_login_with_empty_user_name_is_refused(stage: Stage) -> None:
     with stage.connect() as connection:
         assert sasl.log_in_bearer(connection, unsecured_token("")).token == REFUSED
         connection.send(stage.request())
@@ -292,14 +294,14 @@ def test_11_empty_name(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["sluice:GSSAPI", "sluice:token:x", "sluice:"])
-def test_11_name_of_a_pseudo_principal(stage: Stage, name: str) -> None:
+def test_user_named_as_pseudo_principal_is_charged_to_reserved_name(stage: Stage, name: str) -> None:
     with stage.connect() as connection:
         sasl.log_in_bearer(connection, unsecured_token(name))
         stage.produce(connection)
     assert stage.taken_for() == {"sluice:reserved"}
 
 
-def test_12_connections_racing(stage: Stage) -> None:
+def test_interleaved_logins_are_each_charged_to_their_user(stage: Stage) -> None:
     """Logins of four users, each step of all of them before the next step of any, again and again."""
     users = ["alice", "bob", "carol", "dave"]
     client_ids = {user: fresh_name(f"racing-{user}") for user in users}
@@ -329,7 +331,7 @@ def test_12_connections_racing(stage: Stage) -> None:
     }
 
 
-def test_none_of_it_went_round_the_proxy(guarded: Guarded) -> None:
+def test_clients_of_all_attacks_never_bypass_the_proxy(guarded: Guarded) -> None:
     assert guarded.watch.escapes == []
 
 
@@ -350,13 +352,17 @@ def _create_user(stage: Stage, name: str, password: str) -> None:
 
 def _connect_by_token(stage: Stage, token: sasl.DelegationToken) -> Connection:
     """As soon as the broker knows the token, a little after its making."""
-    for _ in range(100):
+
+    def connect() -> Connection | None:
         connection = stage.connect()
         if sasl.Scram(token.token_id, token.secret, "tokenauth=true").log_in(connection).error_code == sasl.SUCCESS:
             return connection
         connection.close()
-        time.sleep(0.1)
-    raise TimeoutError("the delegation token was never accepted")
+        return None
+
+    connection = wait_until(connect, "the delegation token accepted")
+    assert connection is not None
+    return connection
 
 
 def _produces_as(stage: Stage, connection: Connection, user: str) -> bool:

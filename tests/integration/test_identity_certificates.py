@@ -77,7 +77,9 @@ def _with(listener: dict[str, Any], **tls: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
-def test_subject_as_java_writes_it(secure_cluster: SecureCluster, guarded: Guarded, topic: str, kind: str) -> None:
+def test_certificate_user_is_the_subject_as_java_writes_it(
+    secure_cluster: SecureCluster, guarded: Guarded, topic: str, kind: str
+) -> None:
     subject, expected = SUBJECTS[kind]
     assert _seen_as(secure_cluster, guarded, topic, MTLS, subject) == {expected}
 
@@ -104,7 +106,7 @@ def test_subject_that_no_rule_fits_is_refused(secure_cluster: SecureCluster, gua
 
 
 @pytest.mark.parametrize("listener", [MTLS, MAPPED])
-def test_without_a_certificate_where_it_is_required(
+def test_client_without_required_certificate_is_refused(
     secure_cluster: SecureCluster, guarded: Guarded, topic: str, listener: str
 ) -> None:
     before = _rejected(guarded.sluice, "client_certificate_missing")
@@ -114,7 +116,7 @@ def test_without_a_certificate_where_it_is_required(
     assert taken_for(guarded.sluice, "without") == set()
 
 
-def test_without_a_certificate_where_it_is_requested(
+def test_client_without_requested_certificate_is_anonymous(
     secure_cluster: SecureCluster, guarded: Guarded, topic: str
 ) -> None:
     client_id = fresh_name("without")
@@ -123,7 +125,7 @@ def test_without_a_certificate_where_it_is_requested(
 
 
 @pytest.mark.parametrize("listener", [MTLS, REQUESTED])
-def test_certificate_of_another_authority(
+def test_certificate_of_untrusted_authority_is_refused_wherever_shown(
     secure_cluster: SecureCluster, guarded: Guarded, topic: str, listener: str
 ) -> None:
     """Refused, also where none at all would do: a certificate that is shown has to be good."""

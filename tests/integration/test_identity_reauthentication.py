@@ -58,7 +58,9 @@ def guarded(secure_cluster: SecureCluster) -> Iterator[Guarded]:
     ],
 )
 @pytest.mark.timeout(180)
-def test_no_connection_is_lost(secure_cluster: SecureCluster, guarded: Guarded, kinds: Sequence[ClientKind]) -> None:
+def test_throttled_clients_reauthenticate_without_losing_a_connection(
+    secure_cluster: SecureCluster, guarded: Guarded, kinds: Sequence[ClientKind]
+) -> None:
     sluice = guarded.sluice
     failed, succeeded = (authentications(sluice, outcome, REAUTH) for outcome in ("failed", "succeeded"))
     throttled_s = {kind: _throttled_s(guarded, kind) for kind in kinds}

@@ -85,7 +85,7 @@ def scene(secure_cluster: SecureCluster) -> Iterator[Scene]:
         yield found
 
 
-def test_the_scene_is_what_it_seems(scene: Scene) -> None:
+def test_secrets_would_be_found_in_plain_base64_and_hex(scene: Scene) -> None:
     """All of it has come to the proxy, it logs at debug level, and a secret would be found in each of its forms."""
     metrics = scene.sluice.metrics()
     assert metrics.value("sluice_authentications_total", outcome="succeeded") >= 6
@@ -100,18 +100,18 @@ def test_the_scene_is_what_it_seems(scene: Scene) -> None:
     assert _found_in("canary, secret", {"it": secret}) == []
 
 
-def test_no_secret_in_the_log(scene: Scene) -> None:
+def test_log_at_debug_level_contains_no_secret(scene: Scene) -> None:
     """The log is all that the process writes: both its streams go there."""
     assert _found_in(scene.sluice.output(), scene.secrets) == []
 
 
 @pytest.mark.parametrize("page", ["/metrics", "/readyz", "/livez", "/whoami", "/whoami?peer=127.0.0.1:1"])
-def test_no_secret_on_an_admin_page(scene: Scene, page: str) -> None:
+def test_admin_page_contains_no_secret(scene: Scene, page: str) -> None:
     _, text = scene.sluice.get(page)
     assert _found_in(text, scene.secrets) == []
 
 
-def test_no_secret_in_a_complaint(scene: Scene) -> None:
+def test_configuration_error_quotes_no_secret(scene: Scene) -> None:
     """A key where a certificate belongs, a password where its file does: who complains of it does not quote it."""
     configuration = scene.sluice.config_path.read_text(encoding="utf-8")
     password_file = f"password_file: {scene.secure.folder / 'proxy.password'}"

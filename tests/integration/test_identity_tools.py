@@ -8,7 +8,7 @@ import pytest
 from tests.harness.certificates import STORE_PASSWORD
 from tests.harness.clients.java import run_tool
 from tests.harness.guarded import Guarded, guarded_sluice
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sasl import SUCCESS, log_in_scram
 from tests.harness.secure import SASL_TLS, SecureCluster
 from tests.harness.wire import Address, Connection
@@ -28,7 +28,9 @@ def guarded(secure_cluster: SecureCluster) -> Iterator[Guarded]:
         yield running
 
 
-def test_tools_of_the_distribution(secure_cluster: SecureCluster, guarded: Guarded, tmp_path: Path) -> None:
+def test_kafka_tools_work_through_sasl_ssl_listener(
+    secure_cluster: SecureCluster, guarded: Guarded, tmp_path: Path
+) -> None:
     """A user makes a topic, fills it and reads it, and makes a user, who can then log in."""
     topic, client_id = fresh_name("tools"), fresh_name("console")
     where = ["--bootstrap-server", guarded.sluice.listeners[SASL_TLS].bootstrap]

@@ -18,6 +18,7 @@ from analysis.ingest.source import KEPT_BYTES
 from tests.analysis.records import Document, document, row, write_jsonl
 from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
+from tests.harness.polling import until
 from tests.harness.process import Program
 from tests.integration.conftest import fresh_name
 
@@ -154,7 +155,9 @@ SUM: Final = (
 
 
 @pytest.mark.integration
-def test_what_is_too_large_stops_nothing(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
+def test_ingest_rejects_too_large_records_and_stores_the_rest(
+    cluster: KafkaCluster, usage_topic: str, tmp_path: Path
+) -> None:
     place = ("--bootstrap", cluster.bootstrap, "--topic", usage_topic)
     status, output = ingest(tmp_path, *place, "--once", "--no-gold", *LOCAL, *jars())
     assert status == 0, output
@@ -169,7 +172,7 @@ NOT_KILLED_AT: Final = ("0 documents", "0 all", "0", "1 usage", "1 documents", "
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
-def test_killed_at_several_moments_nothing_is_lost_or_doubled(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_ingest_killed_at_several_moments_stores_every_record_once(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = filled(cluster, with_large=False)
     assert killed_and_ended(cluster, topic, tmp_path, NOT_KILLED_AT) == 3
     assert stored(tmp_path / "warehouse") == expected()
@@ -178,7 +181,7 @@ def test_killed_at_several_moments_nothing_is_lost_or_doubled(cluster: KafkaClus
 
 @pytest.mark.matrix
 @pytest.mark.timeout(1500)
-def test_killed_at_each_moment_of_each_batch_nothing_is_lost_or_doubled(
+def test_ingest_killed_at_any_moment_stores_every_record_once(
     cluster: KafkaCluster, usage_topic: str, tmp_path: Path
 ) -> None:
     assert killed_and_ended(cluster, usage_topic, tmp_path) >= 10
@@ -235,8 +238,7 @@ async def made_again(bootstrap: str, topic: str) -> None:
     try:
         if topic in await admin.list_topics():
             await admin.delete_topics([topic])
-        while topic in await admin.list_topics():
-            await asyncio.sleep(0.1)
+        await until(admin.list_topics, f"{topic} deleted", is_so=lambda topics: topic not in topics)
         await admin.create_topics([NewTopic(topic, 1, 1)])
     finally:
         await admin.close()
@@ -249,7 +251,9 @@ async def send(bootstrap: str, topic: str, sent: Sequence[Document]) -> None:
 
 
 @pytest.mark.matrix
-def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
+def test_ingest_and_whatif_run_on_spark_cluster_workers(
+    cluster: KafkaCluster, usage_topic: str, tmp_path: Path
+) -> None:
     """Two workers, processes of their own, that have this package from the session alone."""
     warehouse = tmp_path / "warehouse"
     submit = Submit(tmp_path)

@@ -12,7 +12,7 @@ from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Produce
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, fetch_request, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.secure import NODE_IDS, SASL, SecureCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Connection, answers_api_versions, frame
@@ -43,7 +43,7 @@ def test_sigterm_answers_what_is_in_flight_and_exits_0(sluice: SluiceProcess, to
     with Connection(sluice.broker_addresses[NODE_ID]) as busy, Connection(sluice.address) as idle:
         idle.exchange(API_VERSIONS_REQUEST)
         busy.send(fetch_request(topic, "draining", 1000))
-        wait_until(lambda: _requests(sluice, "Fetch") == 1, "the fetch on its way")
+        wait_until(lambda: _requests(sluice, "Fetch"), "the fetch on its way", equals=1)
         sluice.signal(signal.SIGTERM)
         assert busy.receive()
         assert busy.is_closed_by_peer()
@@ -63,7 +63,7 @@ def test_second_sigterm_does_not_wait(cluster: KafkaCluster, topic: str) -> None
             broker.signal(signal.SIGSTOP)
             try:
                 busy.send(API_VERSIONS_REQUEST)
-                wait_until(lambda: _requests(sluice, "ApiVersions") == 2, "the second request on its way")
+                wait_until(lambda: _requests(sluice, "ApiVersions"), "the second request on its way", equals=2)
                 sluice.signal(signal.SIGTERM)
                 wait_until(lambda: sluice.get("/readyz")[0] != 200, "not ready any more")
                 assert sluice.is_running

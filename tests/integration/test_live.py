@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, SHORT_WINDOW_SAMPLES, fresh_name
 from tests.integration.task_pages import Typist
@@ -82,7 +82,7 @@ def look(sluice: SluiceProcess, folder: Path, url: str, workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_who_is_throttled_is_seen_while_it_lasts_and_logged(
+def test_throttled_client_is_shown_while_throttled_and_logged(
     cluster: KafkaCluster, tmp_path: Path, workers: int
 ) -> None:
     topic = fresh_name("live")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.integration

@@ -70,7 +70,7 @@ PRODUCERS: Final = (KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_4)
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("minutes", [1, 10])
-def test_nobody_leaves_a_group_by_being_throttled(cluster: KafkaCluster, minutes: int) -> None:
+def test_throttled_consumers_never_leave_their_group(cluster: KafkaCluster, minutes: int) -> None:
     with _run(cluster, SETTLING_S + 60.0 * minutes) as (clients, producers, sluice):
         timeout_s = SETTLING_S + 60.0 * minutes + END_S
         runs = {held: _of(held, clients[held], timeout_s) for held in GROUPS}

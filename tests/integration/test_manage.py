@@ -43,7 +43,7 @@ def lines(text: str) -> list[str]:
     return sorted(text.splitlines())
 
 
-def test_each_sees_what_the_other_has_set(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_sluice_quotas_and_kafka_configs_see_each_others_quotas(cluster: KafkaCluster, tmp_path: Path) -> None:
     user, client_id = fresh_name("manage-user"), fresh_name("manage-client")
     ours = ("--bootstrap-server", cluster.bootstrap)
     pair = f"--user {user} --client {client_id}"

@@ -21,7 +21,7 @@ def shell(cluster: KafkaCluster) -> Iterator[Shell]:
     assert shell.run("sluice quotas describe --bootstrap-server broker:9092") == ""
 
 
-def test_the_proxy_is_taken_for_a_cluster(
+def test_quotas_applied_to_the_proxy_are_in_its_quota_file(
     cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is applied to the proxy is in its quota file, beside what somebody else has written there."""
@@ -44,7 +44,9 @@ def test_the_proxy_is_taken_for_a_cluster(
         assert left == "Quota configs for user-principal 'eve' are producer_byte_rate=1048576.0\n"
 
 
-def test_its_commands_print_what_it_says(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_managing_quotas_page_commands_print_as_documented(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text(encoding="utf-8")
     assert typed(text, frozenset(("console", "console broker")), shell) == text

@@ -17,7 +17,8 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import SHORT_PERIOD_S, SHORT_SAMPLES, SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, wait_until
+from tests.harness.measure import SHORT_PERIOD_S, SHORT_SAMPLES, SHORT_WINDOW, SHORT_WINDOW_S, LogMeter
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import fresh_name
 

@@ -18,7 +18,7 @@ import yaml
 from tests.harness.certificates import Authority, common_name
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, fetch_request, produce_request, start_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.process import Program
 from tests.harness.sluice import SluiceProcess

@@ -164,7 +164,7 @@ def test_a_request_refused_in_part_is_answered_in_the_order_that_the_broker_has(
 
 @pytest.mark.matrix
 @pytest.mark.timeout(200)
-def test_as_many_are_refused_as_by_the_broker_itself(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
+def test_proxy_refuses_as_many_mutations_as_the_broker(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
     """One storm after the other: topics are made at the same speed in both."""
     node_id = cluster.node_ids[0]
     cluster.set_client_quotas(QUOTA, {"own": LIMIT})
@@ -184,7 +184,7 @@ def test_as_many_are_refused_as_by_the_broker_itself(cluster: KafkaCluster, slui
 @pytest.mark.matrix
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("connections", [5, 20])
-def test_many_connections_get_no_more(sluice: SluiceProcess, connections: int) -> None:
+def test_mutation_rate_holds_over_many_connections(sluice: SluiceProcess, connections: int) -> None:
     address = next(iter(sluice.broker_addresses.values()))
     before_s = time.monotonic()
     time.sleep(SHORT_WINDOW_SAMPLES)  # full again, whatever ran before
@@ -257,7 +257,7 @@ CLIENT_IDS = {with_kafka_python: "kafka-python", with_confluent: "confluent", wi
     [with_kafka_python, with_confluent, pytest.param(with_aiokafka, marks=pytest.mark.matrix)],
     ids=["kafka-python", "confluent", "aiokafka"],
 )
-def test_clients_get_along_with_it(sluice: SluiceProcess, client: Any) -> None:
+def test_clients_of_each_library_stay_within_mutation_rate(sluice: SluiceProcess, client: Any) -> None:
     """kafka-python is refused; librdkafka and aiokafka speak a version that is not, and wait."""
     begin_s = time.monotonic()
     found: Storm = client(sluice.bootstrap, 8.0)
@@ -310,7 +310,7 @@ def test_java_repeats_what_is_refused_until_all_is_done(sluice: SluiceProcess) -
 
 @pytest.mark.matrix
 @pytest.mark.timeout(300)
-def test_java_with_an_old_broker(old_cluster: KafkaCluster) -> None:
+def test_java_mutations_at_old_broker_are_all_charged(old_cluster: KafkaCluster) -> None:
     quotas = f"quotas:\n  - {{entity: {{client-id: java}}, {QUOTA}: {JAVA_LIMIT}}}\n"
     with SluiceProcess(old_cluster.bootstrap, old_cluster.node_ids, quotas=quotas) as running:
         run_java("3.9.2", running.bootstrap, "java", topics=40, partitions=2)
@@ -319,7 +319,7 @@ def test_java_with_an_old_broker(old_cluster: KafkaCluster) -> None:
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_in_shadow_nothing_is_refused_and_all_is_counted(cluster: KafkaCluster) -> None:
+def test_shadow_mode_refuses_no_mutation_and_counts_all(cluster: KafkaCluster) -> None:
     quotas = f"quotas:\n  - {{entity: {{client-id: storm}}, {QUOTA}: 0.1}}\n"
     settings = {"quotas": {"mode": "shadow", "controller_window": {"samples": 1, "size": "1s"}}}
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas, settings=settings) as running:

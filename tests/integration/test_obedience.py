@@ -146,7 +146,7 @@ def between(places: list[Address]) -> Iterator[dict[str, list[Told]]]:
 
 @pytest.mark.matrix
 @pytest.mark.timeout(300)
-def test_who_waits_by_itself(cluster: KafkaCluster) -> None:
+def test_client_libraries_wait_for_throttle_time_as_listed(cluster: KafkaCluster) -> None:
     quotas = "quotas:\n" + "".join(
         f"  - {{entity: {{client-id: {work}-{kind.name}}}, {quota}: {LIMIT_BYTES_PER_S}}}\n"
         for kind in KINDS

@@ -43,7 +43,7 @@ def stored(store: ObjectStore) -> tuple[int, int]:
 
 
 @pytest.mark.matrix
-def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
+def test_killed_ingest_into_s3_stores_every_record_once(store: ObjectStore, tmp_path: Path) -> None:
     """Killed after each batch was published, and before it was committed."""
     (tmp_path / "files").mkdir()
     (tmp_path / "notes").mkdir()
@@ -79,7 +79,9 @@ def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_report_of_gold_in_s3(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_reads_gold_from_s3_without_spark(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Gold is read, and the report written, by Arrow: without Spark, and by the environment alone."""
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)

@@ -106,14 +106,14 @@ def long(old_cluster: KafkaCluster) -> Comparisons:
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_same_as_the_newest_broker(short: Comparisons, kind: Kind) -> None:
+def test_rate_and_throttle_match_the_newest_broker(short: Comparisons, kind: Kind) -> None:
     _assert_same(short[kind.name], is_told_all=kind.api == "produce")
 
 
 @pytest.mark.matrix
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_same_as_the_old_broker_with_the_default_window(long: Comparisons, kind: Kind) -> None:
+def test_rate_and_throttle_match_the_old_broker_over_default_window(long: Comparisons, kind: Kind) -> None:
     _assert_same(long[kind.name], is_told_all=kind.api == "produce")
 
 

@@ -107,7 +107,7 @@ def test_without_a_login_a_broker_that_demands_sasl_is_there_and_no_more(secure:
     assert "require TLS, a client certificate or SASL?" in str(why)
 
 
-def test_owners_of_delegation_tokens(secure: SecureCluster) -> None:
+def test_proxy_learns_owners_of_delegation_tokens(secure: SecureCluster) -> None:
     tokens = {}
     for user, password in USERS.items():
         with Connection(Place.parse(secure.cluster.bootstrap_of(SASL))) as connection:

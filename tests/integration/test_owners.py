@@ -67,7 +67,7 @@ def other_than_owner_of(instances: Instances, node_id: int) -> SluiceProcess:
     return next(instances[name] for name, ids in OWNED.items() if node_id not in ids)
 
 
-def test_whoever_is_asked_tells_each_brokers_owner(instances: Instances) -> None:
+def test_every_instance_advertises_each_brokers_owner(instances: Instances) -> None:
     wanted = {node_id: str(owner_of(instances, node_id).broker_addresses[node_id]) for node_id in NODE_IDS}
     for instance in instances.values():
         brokers = AdminClient({"bootstrap.servers": instance.bootstrap}).list_topics(timeout=20).brokers
@@ -93,7 +93,7 @@ def test_records_go_and_come_through_any_instance(
         assert (produced.records, consumed.records, consumed.corrupt) == (RECORDS, RECORDS, 0)
 
 
-def test_who_comes_to_another_instance_gets_no_byte(instances: Instances) -> None:
+def test_client_at_an_instance_that_is_not_owner_is_closed(instances: Instances) -> None:
     for node_id in NODE_IDS:
         instance = other_than_owner_of(instances, node_id)
         counted = partial(instance.metrics().value, "sluice_connections_total", outcome="not_owner")
@@ -128,7 +128,7 @@ class Greed:
 
 
 @pytest.mark.alone
-def test_one_client_gets_its_quota_once_through_two_instances(cluster: KafkaCluster, instances: Instances) -> None:
+def test_client_of_two_instances_gets_its_quota_once(cluster: KafkaCluster, instances: Instances) -> None:
     """Beside it, two instances without owners: each grants the quota."""
     with ExitStack() as stack:
         greeds = {

@@ -135,7 +135,7 @@ def test_an_address_has_its_rate_at_each_broker_whichever_way_it_comes(
 
 
 @pytest.mark.matrix
-def test_a_controller_that_is_one_is_left_alone(cluster: KafkaCluster, old_kafka: OldKafka) -> None:
+def test_brokers_on_zookeeper_are_not_taken_for_kraft(cluster: KafkaCluster, old_kafka: OldKafka) -> None:
     """Brokers with a ZooKeeper pass nothing on to the controller."""
 
     async def is_kraft(bootstrap: str) -> bool:

@@ -13,7 +13,7 @@ from tests.harness.certificates import Authority, common_name
 from tests.harness.clients.kinds import AIOKAFKA, KAFKA_PYTHON, ClientKind
 from tests.harness.clients.tasks import Consume, Produce, Security
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 from tests.integration.test_shared_ports import RESOLVER, ZONE

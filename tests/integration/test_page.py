@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Connection, frame
 from tests.integration.conftest import fresh_name
@@ -81,7 +81,7 @@ def test_a_throttled_client_is_seen_limited_and_closed(sluice: SluiceProcess, cl
     assert "internal error" not in events
 
 
-def test_the_page_is_live(sluice: SluiceProcess, tmp_path: Path) -> None:
+def test_page_event_stream_sends_live_events(sluice: SluiceProcess, tmp_path: Path) -> None:
     with urllib.request.urlopen(f"http://{sluice.admin}/events?page=overview", timeout=20) as stream:
         events = [stream.readline() for _ in range(4)]
     assert events[2:] == [b"event: live\n", events[3]]

@@ -16,7 +16,8 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, JAVA_1, JAVA_4, KAF
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import WINDOW_S, wait_until
+from tests.harness.measure import WINDOW_S
+from tests.harness.polling import wait_until
 from tests.harness.reconnections import Reconnections
 from tests.harness.sluice import Metrics, SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name

@@ -14,7 +14,7 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, JAVA_3, KAFKA_PYTHO
 from tests.harness.clients.tasks import Consume, Produce, Security
 from tests.harness.gate import Gate
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_ports
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, answers_api_versions
@@ -103,7 +103,7 @@ def test_java_works_at_host_names_on_another_port_than_the_bound_one(
     assert mapped.only.connections >= 4
 
 
-def test_check_tells_both_and_doctor_connects_to_what_is_told(mapped: Mapped, cluster: KafkaCluster) -> None:
+def test_doctor_connects_to_advertised_ports_that_check_prints(mapped: Mapped, cluster: KafkaCluster) -> None:
     said = mapped.sluice.command("check", "sluice.yaml")
     assert f"listener MAPPED: bootstrap.servers {mapped.told}, bound at " in said
     assert f"listener MAPPED: broker {cluster.node_ids[0]} {LOOPBACK}:" in said
@@ -140,7 +140,7 @@ def test_a_broker_that_is_added_to_the_configuration_is_served_after_sighup(clus
             assert sluice.metrics().value(without_port, listener="PLAIN") == 0
             sluice.config_path.write_text(before, "utf-8")
             sluice.signal(signal.SIGHUP)
-            wait_until(lambda: sluice.metrics().value(without_port, listener="PLAIN") == 1, "the port closed")
+            wait_until(lambda: sluice.metrics().value(without_port, listener="PLAIN"), "the port closed", equals=1)
             assert not answers_api_versions(Address(LOOPBACK, port))
             assert all(answers_api_versions(sluice.broker_addresses[node_id]) for node_id in ids)
         drained = [line for line in sluice.logs() if line["event"] == "draining sessions at closed ports"]

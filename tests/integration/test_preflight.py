@@ -91,12 +91,14 @@ def timed_out(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_login_that_is_right(spark: SparkSession, secure_cluster: SecureCluster, topic: str, mechanism: str) -> None:
+def test_preflight_accepts_correct_sasl_login(
+    spark: SparkSession, secure_cluster: SecureCluster, topic: str, mechanism: str
+) -> None:
     properties = login(USER, secure_cluster.passwords[USER], mechanism)
     assert Topic(topic, secure_cluster.cluster.bootstrap_of(SASL), properties).ask(spark)
 
 
-def test_a_login_within_tls(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
+def test_preflight_accepts_sasl_login_over_tls(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
     properties = login(USER, secure_cluster.passwords[USER]) | trusted(secure_cluster.authority.certificate)
     properties["security.protocol"] = "SASL_SSL"
     assert Topic(topic, secure_cluster.cluster.bootstrap_of(SASL_TLS), properties).ask(spark)
@@ -117,51 +119,55 @@ def test_a_topic_is_ingested_within_tls(spark: SparkSession, secure_cluster: Sec
     assert ingestion.total == Tally(documents=3, rows=3)
 
 
-def test_a_certificate(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
+def test_preflight_accepts_client_certificate(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
     shown = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(secure_cluster.proxy.both)}
     properties = {"security.protocol": "SSL", **trusted(secure_cluster.authority.certificate), **shown}
     assert Topic(topic, secure_cluster.cluster.bootstrap_of(MTLS), properties).ask(spark)
 
 
-def test_nobody_listens(spark: SparkSession, topic: str) -> None:
+def test_preflight_of_closed_port_names_the_address(spark: SparkSession, topic: str) -> None:
     port = free_port()
     assert f"127.0.0.1:{port}: " in (said := refusal(spark, f"127.0.0.1:{port}", topic))
     assert "check --bootstrap" in said
 
 
-def test_an_unknown_host(spark: SparkSession, topic: str) -> None:
+def test_preflight_of_unknown_host_names_it(spark: SparkSession, topic: str) -> None:
     assert "no-such-host.invalid is no known host" in refusal(spark, "no-such-host.invalid:9092", topic)
 
 
-def test_nobody_answers(timed_out: dict[str, str], silent: str, topic: str) -> None:
+def test_preflight_of_silent_broker_reports_no_answer(timed_out: dict[str, str], silent: str, topic: str) -> None:
     assert timed_out["silent"].startswith(f"{silent}, topic {topic}: no answer: ")
 
 
-def test_a_topic_that_is_not_there_is_not_made(spark: SparkSession, cluster: KafkaCluster) -> None:
+def test_preflight_of_missing_topic_does_not_create_it(spark: SparkSession, cluster: KafkaCluster) -> None:
     name = fresh_name("nowhere")
     for _ in range(2):
         assert f"topic {name}: it is not there" in refusal(spark, cluster.bootstrap, name)
 
 
-def test_a_wrong_password(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
+def test_preflight_with_wrong_password_reports_refused_login(
+    spark: SparkSession, secure_cluster: SecureCluster, topic: str
+) -> None:
     said = refusal(spark, secure_cluster.cluster.bootstrap_of(SASL), topic, login(USER, "a wrong one"))
     assert "the brokers refuse the login" in said
     assert "a wrong one" not in said
 
 
-def test_no_login_where_one_is_needed(timed_out: dict[str, str]) -> None:
+def test_preflight_without_required_login_names_security_protocol(timed_out: dict[str, str]) -> None:
     assert "security.protocol" in timed_out["no login"]
 
 
-def test_no_tls_where_it_is_needed(timed_out: dict[str, str]) -> None:
+def test_preflight_without_required_tls_names_security_protocol(timed_out: dict[str, str]) -> None:
     assert "security.protocol" in timed_out["no TLS"]
 
 
-def test_tls_where_there_is_none(timed_out: dict[str, str]) -> None:
+def test_preflight_with_tls_on_plaintext_listener_names_security_protocol(timed_out: dict[str, str]) -> None:
     assert "security.protocol" in timed_out["TLS"]
 
 
-def test_an_authority_that_is_not_trusted(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
+def test_preflight_with_untrusted_authority_names_the_truststore(
+    spark: SparkSession, secure_cluster: SecureCluster, topic: str
+) -> None:
     properties = {"security.protocol": "SSL", **trusted(secure_cluster.stranger_authority.certificate)}
     said = refusal(spark, secure_cluster.cluster.bootstrap_of(MTLS), topic, properties)
     assert "ssl.truststore.location" in said

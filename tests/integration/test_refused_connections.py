@@ -20,7 +20,7 @@ READY_S: Final = 120.0
 
 @pytest.mark.matrix
 @pytest.mark.timeout(300)
-def test_who_is_refused_comes_again(cluster: KafkaCluster) -> None:
+def test_clients_refused_for_connection_rate_reconnect_and_lose_nothing(cluster: KafkaCluster) -> None:
     quotas = f"quotas: [{{entity: {{ip: 127.0.0.1}}, connection_creation_rate: {LIMIT_PER_S}}}]"
     settings = {"quotas": {"window": {"samples": SAMPLES, "size": "1s"}}}
     topic = fresh_name("refused")

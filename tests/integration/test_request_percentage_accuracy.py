@@ -165,7 +165,7 @@ def percent_seconds(sluice: SluiceProcess, client_id: str) -> float:
     return sluice.metrics().value("sluice_quota_percent_seconds_total", client_id=client_id)
 
 
-def test_the_model_beside_the_broker_s_own_figure(cluster: KafkaCluster, jmx_port: int) -> None:
+def test_request_time_model_is_within_factor_of_broker_metric(cluster: KafkaCluster, jmx_port: int) -> None:
     """Each alone, on one connection and on four, as fast as it goes."""
     quotas = f"quotas:\n  - {{entity: {{client-id: {{default: true}}}}, request_percentage: {OUT_OF_REACH}}}\n"
     cluster.set_quota(Entity(client_id=""), request_percentage=OUT_OF_REACH)
@@ -216,7 +216,7 @@ quotas: {{window: {{samples: {round(WINDOW_S)}, size: 1s}}, store: {{type: file,
     return float(found[1])
 
 
-def test_as_many_requests_are_let_through_as_at_a_broker(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_request_percentage_passes_as_many_requests_as_the_broker(cluster: KafkaCluster, tmp_path: Path) -> None:
     """The same load under the same quota, at the broker and through the proxy; prints a row for each."""
     ratios = {}
     scale = _calibrated(cluster, tmp_path)
@@ -263,7 +263,7 @@ def _run(loads: list[Storm], seconds: float) -> None:
         thread.join(seconds + 60.0)
 
 
-def test_the_same_clients_are_throttled_at_a_broker(cluster: KafkaCluster) -> None:
+def test_request_percentage_throttles_the_same_clients_as_the_broker(cluster: KafkaCluster) -> None:
     """Some that send all they can and some that do not, each under the broker's own quota and through the proxy: the
     share of the time that each is throttled for.
     """

@@ -28,7 +28,7 @@ DRAIN: Final = {"delay": "1s", "timeout": "10s"}
 
 
 @pytest.mark.parametrize("restarts", [2, pytest.param(20, marks=pytest.mark.matrix)])
-def test_rolling_restarts(group_cluster: KafkaCluster, instances: Instances, restarts: int) -> None:  # noqa: F811
+def test_rolling_restarts_cause_no_error(group_cluster: KafkaCluster, instances: Instances, restarts: int) -> None:  # noqa: F811
     instances.sections = {"drain": DRAIN}
     for name in NAMES:
         instances.start(name)

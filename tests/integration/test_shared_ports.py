@@ -18,7 +18,8 @@ from tests.harness.clients.kinds import AIOKAFKA, JAVA_3, KAFKA_PYTHON, ClientKi
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce, Security
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, wait_until
+from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, frame
@@ -147,7 +148,9 @@ def test_each_host_has_one_process_whoever_accepts(shared: Shared, version: ssl.
 
 @pytest.mark.usefixtures("resolved")
 @pytest.mark.parametrize("kind", [KAFKA_PYTHON, AIOKAFKA, JAVA_3], ids=lambda kind: kind.name)
-def test_records_go_and_come(cluster: KafkaCluster, shared: Shared, kind: ClientKind) -> None:
+def test_clients_produce_and_consume_through_the_shared_port(
+    cluster: KafkaCluster, shared: Shared, kind: ClientKind
+) -> None:
     topic = fresh_name("shared")
     cluster.create_topic(topic, partitions=3)
     common = {"bootstrap": shared.bootstrap, "client_id": kind.name, "topic": topic, "security": shared.security()}
@@ -221,7 +224,7 @@ def test_half_hellos_cost_no_one_anything_and_end_at_the_deadline(shared: Shared
     def late() -> float:
         return shared.sluice.metrics().value("sluice_frames_rejected_total", cause="authentication_timeout")
 
-    wait_until(lambda: sessions() == 0, "earlier sessions ended")
+    wait_until(sessions, "earlier sessions ended", equals=0)
     before = late()
     with ExitStack() as stack:
         halves = []
@@ -237,7 +240,7 @@ def test_half_hellos_cost_no_one_anything_and_end_at_the_deadline(shared: Shared
         for half in halves:
             with suppress(ConnectionError):
                 assert half.recv(1) == b""
-    wait_until(lambda: sessions() == 0, "all ended")
+    wait_until(sessions, "all ended", equals=0)
     assert late() == before + len(halves)
 
 

@@ -231,7 +231,7 @@ def test_quota_smaller_than_a_message_makes_progress(short: Runs, case: Case) ->
 @pytest.mark.matrix
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("case", TRANSACTIONS, ids=lambda case: case.name)
-def test_transactions_beside_the_broker(long: Runs, case: Case) -> None:
+def test_transactions_under_small_quota_match_the_broker(long: Runs, case: Case) -> None:
     _assert_transactions(long, case, LONG_WINDOWS)
 
 

@@ -47,7 +47,7 @@ def documented(cluster: Standalone, folder: Path) -> list[str]:
     return [*found, "--files", str(folder / "files")]
 
 
-def test_the_documented_line_by_a_master_and_two_workers(cluster: Standalone, tmp_path: Path) -> None:
+def test_documented_spark_submit_line_runs_on_standalone_cluster(cluster: Standalone, tmp_path: Path) -> None:
     """Then a report and a compaction, by the same line with another command."""
     (tmp_path / "files").mkdir()
     for part in range(4):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, SHORT_WINDOW_SAMPLES, fresh_name
 from tests.integration.task_pages import Typist
@@ -31,7 +31,7 @@ def waits(sluice: SluiceProcess) -> dict[str, Any] | None:
     return next((each for each in items(sluice, f"throttled?q={CLIENT_ID}") if each["peers"] and each["owed_ms"]), None)
 
 
-def test_a_throttled_producer(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_state_api_shows_throttled_producer_with_rule_and_limit(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = fresh_name("state")
     cluster.create_topic(topic)
     settings = {"quotas": {"window": {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}}}
@@ -63,5 +63,5 @@ def test_a_throttled_producer(cluster: KafkaCluster, tmp_path: Path) -> None:
         assert client["bytes_in_per_s"] > 0
         assert {each["node_id"] for each in items(sluice, "brokers")} == set(NODE_IDS)
         with Typist(tmp_path, {"127.0.0.1:9404": str(sluice.admin)}) as typist:
-            wait_until(lambda: len(items(sluice, "throttled")) == 1, "a throttled client", timeout_s=60)
+            wait_until(lambda: len(items(sluice, "throttled")), "a throttled client", timeout_s=60, equals=1)
             typist.type_page("api.md")

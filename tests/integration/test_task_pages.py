@@ -1,5 +1,6 @@
 """The task pages of docs/, typed in front of a real cluster."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.harness.secure import PROXY_USER, SASL_TLS, SecureCluster
 from tests.integration.identity import USERS
 from tests.integration.task_pages import Typist
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
@@ -37,11 +39,11 @@ def typist(secure_cluster: SecureCluster, tmp_path: Path) -> Iterator[Typist]:
 
 
 @pytest.mark.parametrize("page", ["first-quota.md", "shadow-first.md", "upgrading.md", "securing-the-admin-port.md"])
-def test_page(typist: Typist, page: str) -> None:
+def test_task_page_commands_print_as_documented(typist: Typist, page: str) -> None:
     typist.type_page(page)
 
 
-def test_tls_and_sasl(typist: Typist, secure_cluster: SecureCluster) -> None:
+def test_tls_and_sasl_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     for folder in ("tls", "secrets"):
         (typist.folder / folder).mkdir()
     authority, server = secure_cluster.authority.certificate, secure_cluster.server
@@ -59,7 +61,7 @@ def test_tls_and_sasl(typist: Typist, secure_cluster: SecureCluster) -> None:
     typist.type_page("tls-and-sasl.md")
 
 
-def test_moving_from_kafka(typist: Typist, secure_cluster: SecureCluster) -> None:
+def test_moving_from_kafka_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     """The page leaves the brokers with the quotas that they had."""
     limits = {"web": 8 * 2.0**20, "batch": 2.0**20}
     for client_id, limit in limits.items():
@@ -71,5 +73,18 @@ def test_moving_from_kafka(typist: Typist, secure_cluster: SecureCluster) -> Non
             secure_cluster.cluster.set_quota(Entity(client_id=client_id), producer_byte_rate=None)
 
 
-def test_billing(typist: Typist) -> None:
+def test_first_quota_of_the_readme_throttles_its_producer(typist: Typist, secure_cluster: SecureCluster) -> None:
+    secure_cluster.cluster.create_topic("t")  # a broker makes it by default, those of the tests do not
+    for name in ("deploy/sluice.yaml", "deploy/quotas.yaml"):
+        typist.place(ROOT / name, name)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [commands] = re.findall(r"^## A first quota\n.*?^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    environment, _, rest = commands.partition("\n")
+    assert environment == ". .venv-sluice/bin/activate"
+    assert "records sent" in typist.run(rest)
+    said = typist.run("curl -s http://127.0.0.1:9404/metrics | grep '^sluice_quota_throttled_responses_total'")
+    assert 'client_id="batch-import"' in said
+
+
+def test_billing_page_commands_print_as_documented(typist: Typist) -> None:
     typist.type_page("billing.md")

@@ -76,7 +76,7 @@ CASES: Final = tuple(Case(side, work, kind) for side in SIDES for work in QUOTAS
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("percent", [1, 10, 50])
-def test_no_more_time_outs_than_with_the_brokers_own_quota(cluster: KafkaCluster, percent: int) -> None:
+def test_clients_time_out_no_more_than_under_broker_quota(cluster: KafkaCluster, percent: int) -> None:
     limit = DEMAND_BYTES_PER_S * percent // 100
     with _run(cluster, limit) as (clients, lost):
         time.sleep(DURATION_S)

@@ -19,7 +19,7 @@ from kafka.protocol import admin, consumer, metadata, producer
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import record_batch
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import fresh_name

@@ -9,7 +9,7 @@ from kafka.errors import KafkaError
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
@@ -68,7 +68,9 @@ def test_every_byte_of_the_wire_stands_in_the_records(cluster: KafkaCluster, dat
     assert {document["instance"] for document in found} == {"edge-1"}
 
 
-def test_files_where_there_is_no_topic(cluster: KafkaCluster, data_topic: str, tmp_path: Path) -> None:
+def test_usage_records_without_topic_are_written_to_files(
+    cluster: KafkaCluster, data_topic: str, tmp_path: Path
+) -> None:
     usage = {"files": {"directory": str(tmp_path), "rotate_after": "500ms"}, "interval": "100ms"}
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings={"usage": usage}) as sluice:
         sent, received = exchange(sluice, data_topic, "filed")

@@ -26,7 +26,7 @@ from kafka.admin import (
 from tests.harness.broker import BrokerListener
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_ports
 from tests.harness.secure import SASL_TLS, SecureCluster
 from tests.harness.sluice import SluiceProcess
@@ -163,7 +163,9 @@ def once(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list({document["seq"]: document for document in found}.values())
 
 
-def test_a_minute_without_the_topic(cluster: KafkaCluster, usage_cluster: KafkaCluster, data_topic: str) -> None:
+def test_usage_topic_outage_drops_only_counted_records(
+    cluster: KafkaCluster, usage_cluster: KafkaCluster, data_topic: str
+) -> None:
     """With room for it nothing is lost; without, exactly what is counted; and clients notice neither."""
     roomy = Apart(cluster, plain(usage_cluster), {})
     tight = Apart(cluster, plain(usage_cluster), {"buffer": "20KiB"})
@@ -259,7 +261,7 @@ def test_a_topic_that_is_deleted_is_made_again(
     assert max(document["seq"] for document in found) > before
 
 
-def test_names_of_32_kib_and_a_topic_that_takes_less(
+def test_usage_record_over_max_message_bytes_is_dropped_and_counted(
     cluster: KafkaCluster, usage_cluster: KafkaCluster, data_topic: str
 ) -> None:
     names = [f"{number:02}" + "\0" * 32_000 for number in range(30)]
@@ -284,7 +286,9 @@ def test_names_of_32_kib_and_a_topic_that_takes_less(
         )
 
 
-def test_through_tls_and_sasl(cluster: KafkaCluster, secure_cluster: SecureCluster, data_topic: str) -> None:
+def test_usage_records_ship_over_sasl_ssl(
+    cluster: KafkaCluster, secure_cluster: SecureCluster, data_topic: str
+) -> None:
     route = secure_cluster.route(SASL_TLS, guarded=False)
     with Apart(cluster, route, {}) as proxy:
         with Traffic(proxy.broker, data_topic, "secure") as traffic:

@@ -15,7 +15,8 @@ from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, JAVA_3, KAFKA_PYTHO
 from tests.harness.clients.process import ClientProcess
 from tests.harness.clients.tasks import Consume, Produce
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, wait_until
+from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import NODE_IDS, fresh_name
@@ -74,7 +75,9 @@ def test_each_broker_has_a_process_and_one_has_two(sluice: SluiceProcess) -> Non
 
 
 @pytest.mark.parametrize("kind", [KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_3], ids=lambda kind: kind.name)
-def test_records_go_and_come(cluster: KafkaCluster, sluice: SluiceProcess, kind: ClientKind) -> None:
+def test_clients_produce_and_consume_through_any_worker(
+    cluster: KafkaCluster, sluice: SluiceProcess, kind: ClientKind
+) -> None:
     """Also the coordinator of the group is at any worker."""
     topic = fresh_name("workers")
     cluster.create_topic(topic, partitions=3)
@@ -196,8 +199,8 @@ def test_workers_of_elected_owners_end_with_their_supervisor(cluster: KafkaClust
         instances["edge-1"].signal(signal.SIGKILL)
         _, left = psutil.wait_procs(workers, timeout=30.0)
         assert left == []
-        wait_until(lambda: {owner for owner, _ in owned("edge-2").values()} == {"edge-2"}, "the other owns all", 30.0)
-        wait_until(lambda: {worker for _, worker in owned("edge-2").values()} == {0, 1}, "both workers have some")
+        wait_until(lambda: {owner for owner, _ in owned("edge-2").values()}, "the other owns all", equals={"edge-2"})
+        wait_until(lambda: {worker for _, worker in owned("edge-2").values()}, "both workers have some", equals={0, 1})
         for at in instances["edge-2"].broker_addresses.values():
             with Connection(at) as connection:
                 assert ask(connection)

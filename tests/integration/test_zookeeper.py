@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.process import ProcessError
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
@@ -55,7 +55,7 @@ def test_quotas_are_in_force_at_once_and_stay_while_zookeeper_is_away(cluster: K
         ):
             assert sluice.metrics().value("sluice_quotas_configured") == 0
             write(client, "clients/app", producer_byte_rate=str(LIMIT))
-            wait_until(lambda: sluice.metrics().value("sluice_quotas_configured") == 1, "the quota", timeout_s=10.0)
+            wait_until(lambda: sluice.metrics().value("sluice_quotas_configured"), "the quota", equals=1)
             shape = Shape(sluice.broker_addresses[cluster.node_ids[0]], produce_request(topic, "app", REQUEST_BYTES))
 
             def is_held() -> bool:
@@ -79,10 +79,10 @@ def test_quotas_are_in_force_at_once_and_stay_while_zookeeper_is_away(cluster: K
             assert late.metrics().value("sluice_quotas_configured") == 1
             wait_until(lambda: client.connected, "the test's own client is back", timeout_s=20.0)
             wait_until(
-                lambda: sluice.metrics().value("sluice_quota_staleness_seconds") == 0, "it is read", timeout_s=20.0
+                lambda: sluice.metrics().value("sluice_quota_staleness_seconds"), "it is read", timeout_s=20.0, equals=0
             )
             write(client, "clients/other", producer_byte_rate="1")
-            wait_until(lambda: sluice.metrics().value("sluice_quotas_configured") == 2, "another one", timeout_s=10.0)
+            wait_until(lambda: sluice.metrics().value("sluice_quotas_configured"), "another one", equals=2)
             failed = [event for event in sluice.logs() if event["event"].startswith("quotas not loaded")]
             assert failed
             assert len(failed) == len({event["problem"] for event in failed}), "said once, however often it is tried"

@@ -20,7 +20,7 @@ from tests.harness.client_quotas import describe_client_quotas
 from tests.harness.configs import KafkaConfigs
 from tests.harness.jars import LAST_ON_ZOOKEEPER, ZOOKEEPER_TOOLS
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.zookeeper import ZooKeeper
 from tests.proxy.manage.run import quotas
@@ -84,7 +84,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 @pytest.mark.parametrize("version", [LAST_ON_ZOOKEEPER, ZOOKEEPER_TOOLS])
-def test_both_read_what_the_other_has_written(guarded: Guarded, version: str) -> None:
+def test_zookeeper_store_and_kafka_configs_read_each_others_quotas(guarded: Guarded, version: str) -> None:
     """And each may change it: its own tool, the one of 2.8 that goes to ZooKeeper itself, and we."""
     store = ZooKeeperStore(guarded.settings("broker"))
     broker = guarded.cluster.direct(NODE_ID)
@@ -99,15 +99,15 @@ def test_both_read_what_the_other_has_written(guarded: Guarded, version: str) ->
             for _, entity in pairs[:3]:
                 configs.alter(entity, producer_byte_rate=2048)
             store.alter(Alteration([change(entity, limits) for entity, limits in ours.items()], "test"))
-            wait_until(lambda: store.load(0).policy.limits == both, "known here", TIMEOUT_S)
-            wait_until(lambda: describe_client_quotas(broker) == both, "known there", TIMEOUT_S)
+            wait_until(lambda: store.load(0).policy.limits, "known here", TIMEOUT_S, equals=both)
+            wait_until(lambda: describe_client_quotas(broker), "known there", TIMEOUT_S, equals=both)
             for path in ("users/{}", "clients/{}", "users/{}/clients", "users/{}/clients/{}"):
                 mine, his = (f"/config/{path.replace('{}', name)}" for name in ("ours", "theirs"))
                 assert guarded.acls(mine) == guarded.acls(his) != []
             store.alter(Alteration([change(entity, {RATE: None}) for entity, _ in pairs[:3]], "test"))
             for _, entity in pairs[3:]:
                 configs.alter(entity, producer_byte_rate=None)
-            wait_until(lambda: describe_client_quotas(broker) == {}, "none", TIMEOUT_S)
+            wait_until(lambda: describe_client_quotas(broker), "none", TIMEOUT_S, equals={})
             assert store.load(0).policy.limits == {}
     finally:
         store.close()
@@ -143,7 +143,7 @@ def test_the_command_line_logs_in_as_kafka_configs_does(guarded: Guarded, tmp_pa
     assert quotas("delete", *own, "user=typed").exit_code == 0
 
 
-def test_who_may_not_read_has_no_quotas_and_not_none(guarded: Guarded) -> None:
+def test_zookeeper_store_without_acl_never_reads_as_no_quotas(guarded: Guarded) -> None:
     """A proxy with another login does not start; with the brokers' own it does."""
     with KafkaConfigs(LAST_ON_ZOOKEEPER, "--bootstrap-server", guarded.cluster.bootstrap) as configs:
         configs.alter(Named(user="alice"), producer_byte_rate=1024)

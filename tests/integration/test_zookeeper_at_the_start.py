@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.zookeeper import ZooKeeper
 from tests.integration.conftest import fresh_name
@@ -64,7 +64,7 @@ class Started:
     def wait_in_force(self, policy: str) -> None:
         """From now on ZooKeeper can be read: until its quotas are in force."""
         since_s = time.monotonic()
-        wait_until(lambda: self._value("sluice_quota_staleness_seconds") == 0, "they are read", TIMEOUT_S)
+        wait_until(lambda: self._value("sluice_quota_staleness_seconds"), "they are read", TIMEOUT_S, equals=0)
         self.sluice.wait_ready()
         print(f"{policy}: in force {time.monotonic() - since_s:.1f} s after it serves")
         assert self._value("sluice_quotas_configured") == 1
@@ -77,7 +77,7 @@ class Started:
         return metrics.value(name) if metrics.samples(name) else -1.0
 
 
-def test_refuse(old_cluster: KafkaCluster, away: ZooKeeper) -> None:
+def test_when_unavailable_refuse_takes_clients_once_quotas_are_read(old_cluster: KafkaCluster, away: ZooKeeper) -> None:
     with closing(Started(old_cluster, away)) as started:
         started.sluice.launch()
         wait_until(lambda: "quotas: zookeeper://" in started.sluice.get("/readyz")[1], "it says why", TIMEOUT_S)
@@ -94,7 +94,7 @@ def test_refuse(old_cluster: KafkaCluster, away: ZooKeeper) -> None:
     ("policy", "more", "is_held"),
     [("unlimited", {}, False), ("static", {"static": "quotas.yaml"}, True)],
 )
-def test_others_stand_in(
+def test_stand_in_quotas_hold_until_zookeeper_is_there(
     old_cluster: KafkaCluster, away: ZooKeeper, policy: str, more: dict[str, str], *, is_held: bool
 ) -> None:
     with closing(Started(old_cluster, away, when_unavailable=policy, **more)) as started:

@@ -13,7 +13,7 @@ from tests.harness.admin import AdminError
 from tests.harness.admin import Entity as Named
 from tests.harness.client_quotas import alter_client_quotas, describe_client_quotas
 from tests.harness.configs import KafkaConfigs
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.integration.old_kafka import TIMEOUT_S, OldKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(300)]
@@ -68,7 +68,7 @@ def test_every_name_means_the_same_to_both(old_kafka: OldKafka, old_configs: Kaf
         old_kafka.wait_same({})
 
 
-def test_addresses(old_kafka: OldKafka) -> None:
+def test_ip_quotas_mean_the_same_to_store_and_broker(old_kafka: OldKafka) -> None:
     for ours, theirs in ((Entity(ip="10.0.0.1"), Named(ip="10.0.0.1")), (Entity(ip=Default.DEFAULT), Named(ip=""))):
         quota = {ours: {CONNECTIONS: 100.0}}
         old_kafka.configs.alter(theirs, connection_creation_rate=100)
@@ -101,10 +101,12 @@ def test_addresses(old_kafka: OldKafka) -> None:
         (MUTATIONS, 0.1, 0.1),
     ],
 )
-def test_numbers_as_that_broker_takes_them(old_kafka: OldKafka, kind: QuotaKind, limit: float, here: float) -> None:
+def test_quota_values_are_read_as_the_broker_reads_them(
+    old_kafka: OldKafka, kind: QuotaKind, limit: float, here: float
+) -> None:
     entity = Entity(client_id="numbers")
     alter_client_quotas(old_kafka.broker, entity, {kind: limit})
-    wait_until(lambda: old_kafka.in_force().get(entity) == {kind: here}, "in force", TIMEOUT_S)
+    wait_until(lambda: old_kafka.in_force().get(entity), "in force", TIMEOUT_S, equals={kind: here})
     alter_client_quotas(old_kafka.broker, entity, {kind: None})
     wait_until(lambda: entity not in old_kafka.in_force(), "deleted", TIMEOUT_S)
 
@@ -114,7 +116,7 @@ def test_zero_bytes_are_no_limit_at_that_broker(old_kafka: OldKafka) -> None:
     alter_client_quotas(old_kafka.broker, entity, {RATE: 1_000.0})
     wait_until(lambda: old_kafka.throttle_ms("zero") > 0, "throttled by the broker", TIMEOUT_S)
     alter_client_quotas(old_kafka.broker, entity, {RATE: 0.0})
-    wait_until(lambda: old_kafka.throttle_ms("zero") == 0, "not throttled any more", TIMEOUT_S)
+    wait_until(lambda: old_kafka.throttle_ms("zero"), "not throttled any more", TIMEOUT_S, equals=0)
     wait_until(lambda: old_kafka.in_force().get(entity) == {RATE: math.inf}, "nor here", TIMEOUT_S)
     alter_client_quotas(old_kafka.broker, entity, {RATE: None})
     wait_until(lambda: entity not in old_kafka.in_force(), "deleted", TIMEOUT_S)

@@ -11,7 +11,7 @@ from quotas.stores.zookeeper.tree import path_of
 from tests.harness.admin import Entity as Named
 from tests.harness.client_quotas import describe_client_quotas
 from tests.harness.configs import KafkaConfigs
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.sasl import log_in_scram
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 RATE, FETCH, PERCENTAGE, MUTATIONS, _ = QuotaKind
 
 
-def test_what_kafka_configs_sets_is_in_force(old_kafka: OldKafka) -> None:
+def test_quota_set_by_kafka_configs_is_in_force(old_kafka: OldKafka) -> None:
     """Set, changed and deleted: the running proxy says of each what it was and what it is."""
     store = {"type": "zookeeper", "connect": old_kafka.zookeeper.connect}
     with SluiceProcess(old_kafka.cluster.bootstrap, [NODE_ID], settings={"quotas": {"store": store}}) as sluice:
@@ -60,7 +60,7 @@ def test_what_kafka_configs_sets_is_in_force(old_kafka: OldKafka) -> None:
         assert old_kafka.in_force() == describe_client_quotas(old_kafka.broker) == {}
 
 
-def test_what_is_written_here_the_broker_enforces(old_kafka: OldKafka) -> None:
+def test_quota_written_by_the_store_is_enforced_by_broker(old_kafka: OldKafka) -> None:
     """A producer straight to the broker is throttled by it, and not any more when the quota is gone."""
     client_id = "straight to the broker"
     quota = {Entity(client_id=client_id): {RATE: 1_000.0}}
@@ -69,7 +69,7 @@ def test_what_is_written_here_the_broker_enforces(old_kafka: OldKafka) -> None:
     old_kafka.wait_same(quota)
     wait_until(lambda: old_kafka.throttle_ms(client_id) > 0, "throttled by the broker", TIMEOUT_S)
     old_kafka.alter({Entity(client_id=client_id): {RATE: None}})
-    wait_until(lambda: old_kafka.throttle_ms(client_id) == 0, "not throttled any more", TIMEOUT_S)
+    wait_until(lambda: old_kafka.throttle_ms(client_id), "not throttled any more", TIMEOUT_S, equals=0)
     assert describe_client_quotas(old_kafka.broker) == {}
 
 
@@ -92,7 +92,7 @@ def test_credentials_survive_what_is_written_here(old_kafka: OldKafka) -> None:
     old_kafka.configs.alter(Named(user=user), SCRAM_SHA_512=None)
 
 
-def test_the_tool_that_writes_to_zookeeper_itself(old_kafka: OldKafka, old_configs: KafkaConfigs) -> None:
+def test_quota_set_by_kafka_configs_zookeeper_is_in_force(old_kafka: OldKafka, old_configs: KafkaConfigs) -> None:
     """2.8: what it sets is in force here and at the broker, what it says of ours is right."""
     quotas = {
         "user-principal 'old one'": (Entity(user="old one"), Named(user="old one")),
@@ -132,5 +132,5 @@ def test_a_node_deleted_by_hand_changes_nothing(old_kafka: OldKafka) -> None:
     told = '{"version":2,"entity_path":"clients/deleted%20by%20hand"}'
     old_kafka.client.create("/config/changes/config_change_", told.encode(), sequence=True)
     old_kafka.wait_same({later: {RATE: 1_000.0}})
-    wait_until(lambda: old_kafka.throttle_ms(by_hand) == 0, "forgotten by the broker", TIMEOUT_S)
+    wait_until(lambda: old_kafka.throttle_ms(by_hand), "forgotten by the broker", TIMEOUT_S, equals=0)
     old_kafka.alter({later: {RATE: None}})

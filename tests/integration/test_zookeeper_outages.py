@@ -18,7 +18,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from tests.harness.gate import Gate
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, produce_request, run_loads
-from tests.harness.measure import wait_until
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
@@ -58,12 +58,12 @@ class Scene:
     def wait_recovered(self, what: str) -> None:
         """From now, which is the end of the fault: until it is read again, and a new quota is in force."""
         since_s = time.monotonic()
-        wait_until(lambda: self.value(STALENESS) == 0, "it is read again", TIMEOUT_S)
+        wait_until(lambda: self.value(STALENESS), "it is read again", TIMEOUT_S, equals=0)
         print(f"{what}: read again after {time.monotonic() - since_s:.1f} s")
         wait_until(lambda: self.client.connected, "the test's own client is back", TIMEOUT_S)
         known = self.value(CONFIGURED)
         self.write(f"clients/{fresh_name('after')}", producer_byte_rate="1")
-        wait_until(lambda: self.value(CONFIGURED) == known + 1, "another one in force", TIMEOUT_S)
+        wait_until(lambda: self.value(CONFIGURED), "another one in force", TIMEOUT_S, equals=known + 1)
         self.assert_held()
 
     def _throttled(self) -> float:
@@ -150,7 +150,7 @@ def assert_outlived(scene: Scene, fault: str) -> None:
     assert scene.value(CONFIGURED) == 1
 
 
-def test_killed(scene: Behind) -> None:
+def test_quotas_stay_in_force_while_zookeeper_is_killed(scene: Behind) -> None:
     scene.zookeeper.crash()
     assert_outlived(scene, "killed")
     scene.zookeeper.start()
@@ -159,7 +159,7 @@ def test_killed(scene: Behind) -> None:
     assert len(failed) <= 3, "said once for each reason, however often it is tried"
 
 
-def test_stopped(scene: Behind) -> None:
+def test_quotas_stay_in_force_while_zookeeper_is_stopped(scene: Behind) -> None:
     assert scene.zookeeper.program is not None
     scene.zookeeper.program.signal(signal.SIGSTOP)
     assert_outlived(scene, "stopped")
@@ -167,7 +167,7 @@ def test_stopped(scene: Behind) -> None:
     scene.wait_recovered("stopped")
 
 
-def test_packets_dropped_until_the_session_has_expired(scene: Behind) -> None:
+def test_quotas_changed_during_expired_session_are_read_again(scene: Behind) -> None:
     """What was changed meanwhile, its notification deleted, is read with everything else."""
     scene.gate.block()
     assert_outlived(scene, "dropped")
@@ -182,24 +182,24 @@ def test_packets_dropped_until_the_session_has_expired(scene: Behind) -> None:
     assert scene.value(CONFIGURED) == 3
 
 
-def test_packets_dropped_for_a_moment(scene: Behind) -> None:
+def test_quota_changed_during_short_packet_loss_is_in_force(scene: Behind) -> None:
     """Not long enough to be noticed: what was changed meanwhile comes through."""
     scene.gate.block()
     scene.write("clients/meanwhile", producer_byte_rate="1")
     scene.assert_held()
     scene.gate.open()
-    wait_until(lambda: scene.value(CONFIGURED) == 2, "the change is in force", TIMEOUT_S)
+    wait_until(lambda: scene.value(CONFIGURED), "the change is in force", TIMEOUT_S, equals=2)
     scene.wait_recovered("packets dropped for a moment")
 
 
-def test_refused(scene: Behind) -> None:
+def test_quotas_stay_in_force_while_zookeeper_refuses_connections(scene: Behind) -> None:
     scene.gate.shut()
     assert_outlived(scene, "refused")
     scene.gate.open()
     scene.wait_recovered("refused")
 
 
-def test_flapping(scene: Behind) -> None:
+def test_quotas_stay_in_force_while_zookeeper_flaps(scene: Behind) -> None:
     """Up and down every few hundred milliseconds, while quotas change."""
     ended = threading.Event()
 
@@ -222,7 +222,7 @@ def test_flapping(scene: Behind) -> None:
     assert new[-1]["new"] == 3
 
 
-def test_denied(scene: Behind) -> None:
+def test_quotas_stay_in_force_when_a_node_becomes_unreadable(scene: Behind) -> None:
     """A node that may not be read any more keeps its quota, and all others theirs."""
     node = "/config/clients/app"
     scene.client.add_auth("digest", "broker:pw")
@@ -235,7 +235,7 @@ def test_denied(scene: Behind) -> None:
     scene.wait_recovered("denied")
 
 
-def test_the_tree_is_gone(scene: Behind) -> None:
+def test_quotas_stay_in_force_when_the_config_tree_is_deleted(scene: Behind) -> None:
     """Deleted by somebody, while a broker or an operator is there: not the same as no quotas."""
     scene.client.delete("/config", recursive=True)
     assert_outlived(scene, "the tree gone")
@@ -244,7 +244,7 @@ def test_the_tree_is_gone(scene: Behind) -> None:
     scene.wait_recovered("the tree gone")
 
 
-def test_the_proxy_itself_was_stopped_until_its_session_had_expired(scene: Behind) -> None:
+def test_proxy_resumed_after_session_expiry_reads_quotas_again(scene: Behind) -> None:
     scene.sluice.signal(signal.SIGSTOP)
     try:
         wait_until(lambda: not _sessions(scene.zookeeper, besides=scene.client), "its session is gone", TIMEOUT_S)
@@ -253,11 +253,11 @@ def test_the_proxy_itself_was_stopped_until_its_session_had_expired(scene: Behin
             scene.client.delete(f"/config/changes/{name}")
     finally:
         scene.sluice.signal(signal.SIGCONT)
-    wait_until(lambda: scene.value(CONFIGURED) == 2, "what was changed is in force", TIMEOUT_S)
+    wait_until(lambda: scene.value(CONFIGURED), "what was changed is in force", TIMEOUT_S, equals=2)
     scene.wait_recovered("the proxy stopped")
 
 
-def test_an_ensemble_is_restarted_server_by_server(old_cluster: KafkaCluster) -> None:
+def test_quotas_stay_in_force_while_ensemble_restarts_server_by_server(old_cluster: KafkaCluster) -> None:
     """What is changed meanwhile is in force after each."""
     topic = fresh_name("outage")
     old_cluster.create_topic(topic)

@@ -35,18 +35,18 @@ def answer(request: Request, **values: Any) -> bytes:
     return encode_frame(request.spec, values)
 
 
-def test_handshake() -> None:
+def test_sasl_handshake_response_gives_error_and_mechanisms() -> None:
     assert read_handshake(answer(sasl_handshake("PLAIN"))) == (0, [])
     assert read_handshake(ANSWERS[0][1]) == (33, ["PLAIN", "GSSAPI"])
 
 
-def test_authentication() -> None:
+def test_sasl_authenticate_response_gives_error_message_and_token() -> None:
     frame = answer(sasl_authenticate(b""), error_code=58, error_message=None, auth_bytes=b"")
     assert read_authentication(frame) == (58, "", b"")
     assert read_authentication(ANSWERS[1][1]) == (0, "no", b"v=x")
 
 
-def test_tokens_without_their_secrets() -> None:
+def test_delegation_tokens_are_read_without_their_hmac() -> None:
     read = read_tokens(answer(WHICH_TOKENS, **TOKENS))
     assert read.tokens == [
         Token("id of alice", "User", "alice"),

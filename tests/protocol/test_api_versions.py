@@ -14,7 +14,7 @@ def api(key: int, lowest: int, highest: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("spec", [V0, V3], ids=repr)
-def test_narrows_drops_and_counts(spec: ApiSpec) -> None:
+def test_offered_api_versions_are_narrowed_dropped_and_recounted(spec: ApiSpec) -> None:
     offered = [api(PRODUCE, 0, 13), api(FETCH, 4, 18), api(METADATA, 9, 13), api(10001, 0, 0)]
     limits = {PRODUCE: (3, 11), FETCH: (0, 15), METADATA: (0, 8)}
     kept = [api(PRODUCE, 0, 11), api(FETCH, 4, 15)]
@@ -22,7 +22,7 @@ def test_narrows_drops_and_counts(spec: ApiSpec) -> None:
     assert intersect(frame, spec, limits) == encode_frame(spec, {"api_keys": kept, "throttle_time_ms": 5})
 
 
-def test_keeps_what_it_does_not_know() -> None:
+def test_unknown_tags_of_api_versions_response_are_kept() -> None:
     rest = {"supported_features": [{"name": "metadata.version", "max_version": 25}], "_unknown_tags": {9: b"?"}}
     kept = api(METADATA, 0, 13) | {"_unknown_tags": {7: b"abc"}}
     frame = encode_frame(V3, {"api_keys": [kept, api(10001, 0, 0)], **rest})
@@ -34,7 +34,7 @@ def test_count_shrinks_to_one_byte() -> None:
     assert intersect(frame, V3, {METADATA: (0, 1)}) == encode_frame(V3, {"api_keys": [api(METADATA, 0, 1)]})
 
 
-def test_count_in_an_overlong_form_stays_if_it_stays_right() -> None:
+def test_overlong_count_is_kept_when_unchanged() -> None:
     frame = bytes.fromhex("000000140000000100008200000300000001000000000000")
     assert intersect(frame, V3, {METADATA: (0, 13)}) == frame
 
@@ -60,7 +60,7 @@ def test_impossible_count_is_refused(spec: ApiSpec, count: str) -> None:
         intersect(bytes(8) + b"\0\0" + bytes.fromhex(count) + bytes(12), spec, {0: (0, 0)})
 
 
-def test_advertised_limits() -> None:
+def test_advertised_limits_follow_the_configured_maximum_versions() -> None:
     limits = advertised_limits()
     assert limits[PRODUCE] == (0, 13)
     assert limits[FETCH] == (0, 15)
@@ -74,6 +74,6 @@ def test_advertised_limits() -> None:
     assert not limits.keys() & {4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)}
 
 
-def test_no_gap_in_what_is_advertised() -> None:
+def test_advertised_version_ranges_have_no_gap() -> None:
     for key, (lowest, highest) in advertised_limits(fetch_max_version=None, share_groups=True).items():
         assert all(SPECS[key_version(key, version)].advertised for version in range(lowest, highest + 1))

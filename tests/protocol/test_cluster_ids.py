@@ -18,7 +18,7 @@ def metadata(spec: ApiSpec, rack: str | None = None, cluster_id: str | None = CL
 
 @pytest.mark.parametrize("rack", [None, "", "eu-west-1a"])
 @pytest.mark.parametrize("spec", VERSIONS, ids=str)
-def test_cluster_id_of_every_version(spec: ApiSpec, rack: str | None) -> None:
+def test_cluster_id_is_read_in_every_metadata_version(spec: ApiSpec, rack: str | None) -> None:
     frame = metadata(spec, rack)
     expected = CLUSTER_ID if spec in WITH_ID else ""
     assert cluster_id_behind(spec, frame, locate(spec, frame).endpoints) == expected
@@ -26,7 +26,7 @@ def test_cluster_id_of_every_version(spec: ApiSpec, rack: str | None) -> None:
 
 
 @pytest.mark.parametrize("spec", WITH_ID, ids=str)
-def test_an_id_that_is_not_all_there_is_none(spec: ApiSpec) -> None:
+def test_incomplete_cluster_id_reads_as_empty(spec: ApiSpec) -> None:
     frame = metadata(spec)
     brokers = locate(spec, frame).endpoints
     begin = frame.index(CLUSTER_ID.encode())
@@ -39,13 +39,13 @@ def test_an_id_that_is_not_all_there_is_none(spec: ApiSpec) -> None:
 
 @pytest.mark.parametrize("wrong", ["a\nb", "ż", "a" * 256])
 @pytest.mark.parametrize("spec", WITH_ID, ids=str)
-def test_an_id_that_is_none_of_kafkas_is_left_out(spec: ApiSpec, wrong: str) -> None:
+def test_invalid_cluster_id_reads_as_empty(spec: ApiSpec, wrong: str) -> None:
     frame = metadata(spec, cluster_id=wrong)
     assert cluster_id_behind(spec, frame, locate(spec, frame).endpoints) == ""
 
 
 @pytest.mark.parametrize("spec", WITH_ID, ids=str)
-def test_whatever_stands_there_is_an_id_or_none(spec: ApiSpec) -> None:
+def test_arbitrary_bytes_read_as_cluster_id_or_empty(spec: ApiSpec) -> None:
     for junk in (b"\xff" * 12, b"\x80" * 12, b"\0" * 12, b"\x7f" * 12):
         assert isinstance(cluster_id_at(spec, junk, 0), str)
         frame = metadata(spec)

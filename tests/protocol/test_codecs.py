@@ -23,7 +23,7 @@ ORACLES = [pytest.param(KafkaPython(), id="kafka-python"), pytest.param(Kio(), i
 @pytest.mark.parametrize("oracle", ORACLES)
 @examples(2)
 @given(data=st.data())
-def test_throttle(oracle: Oracle, data: st.DataObject) -> None:
+def test_throttle_time_changed_by_us_is_decoded_by_other_codecs(oracle: Oracle, data: st.DataObject) -> None:
     specs = known_to(oracle, lambda spec: spec.throttle_offset != ABSENT)
     check(oracle, data.draw(st.sampled_from(specs)), data)
 
@@ -32,7 +32,7 @@ def test_throttle(oracle: Oracle, data: st.DataObject) -> None:
 @pytest.mark.parametrize("oracle", ORACLES)
 @examples(2)
 @given(data=st.data())
-def test_addresses(oracle: Oracle, data: st.DataObject) -> None:
+def test_addresses_changed_by_us_are_decoded_by_other_codecs(oracle: Oracle, data: st.DataObject) -> None:
     check(oracle, data.draw(st.sampled_from(known_to(oracle, lambda spec: spec.endpoints))), data)
 
 

@@ -6,7 +6,7 @@ from protocol.compile import Endpoint, Tag, compile_walk, walk_source
 from protocol.errors import ProtocolError
 
 
-def test_source_of_a_short_layout() -> None:
+def test_short_layout_compiles_to_the_expected_source() -> None:
     assert walk_source("error_code:i16 names:[string]? throttle_time_ms:i32", None).splitlines() == [
         "def walk(data, p, endpoints, tags):",
         "    throttle = -1",
@@ -26,7 +26,7 @@ def test_source_of_a_short_layout() -> None:
     ]
 
 
-def test_nothing_needed_is_nothing_walked() -> None:
+def test_layout_without_needed_fields_compiles_to_no_walk() -> None:
     assert len(walk_source("~ error_code:i16 names:[string]", None).splitlines()) == 5
 
 
@@ -49,7 +49,7 @@ def test_nothing_needed_is_nothing_walked() -> None:
         ("s:{a:i16 name:string} throttle_time_ms:i32", "aaaa 0001 61 00000009", 5),
     ],
 )
-def test_every_kind_of_field(layout: str, body: str, throttle: int) -> None:
+def test_compiled_walk_steps_over_every_kind_of_field(layout: str, body: str, throttle: int) -> None:
     data = b"head" + bytes.fromhex(body)
     walk = compile_walk(layout, None)
     assert walk(data, 4, [], []) == 4 + throttle
@@ -58,7 +58,7 @@ def test_every_kind_of_field(layout: str, body: str, throttle: int) -> None:
 
 
 @pytest.mark.parametrize("path", ["brokers", "#0 brokers"])
-def test_addresses_in_an_array(path: str) -> None:
+def test_compiled_walk_finds_addresses_in_an_array(path: str) -> None:
     layout = f"~ {path}:[node_id:i32 host:string port:i32]"
     content = bytes.fromhex("02 00000007 0268 00000009 00")
     data = content if path == "brokers" else b"\x01\x00" + bytes((len(content),)) + content
@@ -70,7 +70,7 @@ def test_addresses_in_an_array(path: str) -> None:
     assert tags == ([] if path == "brokers" else [Tag(2, 3, 3 + len(content))])
 
 
-def test_other_tags_are_skipped_by_size() -> None:
+def test_compiled_walk_skips_other_tags_by_size() -> None:
     layout = "~ #0 other:{a:i16} #1 brokers:[node_id:i32 host:string port:i32] #2 more:bytes"
     content = bytes.fromhex("02 00000007 0268 00000009 00")
     data = b"\x03" + b"\x00\x01\xff" + b"\x01" + bytes((len(content),)) + content + b"\x02\x00"

@@ -30,7 +30,7 @@ def named(spec: ApiSpec, frame: bytes) -> bytes:
     return name_controller(spec, frame, locate(spec, frame).endpoints)
 
 
-def test_all_versions_but_the_first_are_covered() -> None:
+def test_every_version_that_names_a_controller_is_covered() -> None:
     assert {(spec.api_key, spec.api_version) for spec in NAMING} >= {(METADATA, v) for v in range(1, 14)}
     assert len([spec for spec in NAMING if spec.api_key == DESCRIBE_CLUSTER]) == 3
 
@@ -43,7 +43,7 @@ def test_the_lowest_node_id_is_the_controller_and_nothing_else_changes(spec: Api
 
 
 @pytest.mark.parametrize("spec", NAMING, ids=str)
-def test_without_a_controller_or_brokers_it_stays(spec: ApiSpec) -> None:
+def test_response_without_controller_or_brokers_is_unchanged(spec: ApiSpec) -> None:
     for frame in (answer(spec, -1), answer(spec, 4, ())):
         assert named(spec, frame) == frame
 
@@ -54,13 +54,13 @@ def test_a_fenced_broker_is_not_named(spec: ApiSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [spec for spec in NAMING if "endpoint_type" in spec.response_layout], ids=str)
-def test_an_answer_of_controllers_stays(spec: ApiSpec) -> None:
+def test_response_listing_controllers_is_unchanged(spec: ApiSpec) -> None:
     frame = answer(spec, 4, endpoint_type=2)
     assert named(spec, frame) == frame
 
 
 @pytest.mark.parametrize("spec", [spec for spec in NAMING if spec.api_key == METADATA], ids=str)
-def test_an_answer_that_ends_before_it_is_refused(spec: ApiSpec) -> None:
+def test_response_cut_before_its_controller_is_refused(spec: ApiSpec) -> None:
     frame = answer(spec, 4)
     brokers = locate(spec, frame).endpoints
     for end in range(brokers[-1].port_offset + 4, len(frame)):
@@ -71,7 +71,7 @@ def test_an_answer_that_ends_before_it_is_refused(spec: ApiSpec) -> None:
         assert found == answer(spec, 3)[:end]
 
 
-def test_the_first_version_and_other_answers_have_none() -> None:
+def test_responses_without_a_controller_field_are_unchanged() -> None:
     for key in (METADATA << 16, 10 << 16):
         named = name_controller_behind(SPECS[key], bytes(100), 50, b"written", 1, is_whole=True)
         assert named == (50, b"written")

@@ -31,19 +31,19 @@ def behind_acks(version: int, topic: str, records: bytes) -> bytes:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("topic", ["t", "n" * 126, "n" * 127, "n" * 249])
 @pytest.mark.parametrize("codec", [0, LZ4])
-def test_what_clients_encode(version: int, topic: str, codec: int) -> None:
+def test_first_batch_of_a_produce_is_read(version: int, topic: str, codec: int) -> None:
     records = batch(50, codec)
     assert read(version, behind_acks(version, topic, records)) == (50, len(records), codec)
 
 
-def test_topics_that_are_known_by_an_id() -> None:
+def test_first_batch_of_a_topic_id_is_read() -> None:
     records = batch(50)
     rest = bytes(4) + b"\2" + bytes(16) + b"\2" + bytes(4) + encode_varint(len(records) + 1) + records
     assert read(13, rest) == (50, len(records), 0)
 
 
 @pytest.mark.parametrize("version", [7, 9])
-def test_more_is_asked_for_until_the_header_is_there(version: int) -> None:
+def test_first_batch_needs_more_until_its_header_is_complete(version: int) -> None:
     records = batch(50)
     whole = behind_acks(version, "t", records)
     header_ends = whole.index(records) + 61
@@ -60,7 +60,7 @@ def test_a_name_that_no_topic_has_is_not_waited_for(version: int) -> None:
 
 
 @given(st.sampled_from([3, 9, 13]), st.binary(max_size=200), st.integers(0, 250), st.integers(0, 10**6))
-def test_any_bytes(version: int, data: bytes, begin: int, more: int) -> None:
+def test_first_batch_of_arbitrary_bytes_is_bounded(version: int, data: bytes, begin: int, more: int) -> None:
     spec = SPECS[key_version(0, version)]
     found = first_batch(spec, data, begin, len(data) + more)
     if found is not None:
@@ -71,7 +71,7 @@ def test_any_bytes(version: int, data: bytes, begin: int, more: int) -> None:
         assert more
 
 
-def test_a_count_that_cannot_be_is_none() -> None:
+def test_batch_with_impossible_record_count_is_ignored() -> None:
     records = bytearray(batch(1))
     for count in (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff"):
         records[57:61] = count

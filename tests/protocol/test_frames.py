@@ -87,17 +87,17 @@ def test_size_below_the_head_is_refused(size: int) -> None:
     assert refused.value.cause is Cause.FRAME_TOO_SHORT
 
 
-def test_limit_is_inclusive() -> None:
+def test_frame_of_exactly_the_limit_is_accepted() -> None:
     splitter = FrameSplitter(RESPONSE_HEAD, LIMIT)
     assert splitter.split(frame(LIMIT))[2] == [(LIMIT, 0)]
 
 
-def test_refuses_a_bad_size_behind_a_good_frame() -> None:
+def test_bad_size_behind_a_good_frame_is_refused() -> None:
     with pytest.raises(ProtocolError):
         FrameSplitter(RESPONSE_HEAD, LIMIT).split(frame(8) + b"\xff\xff\xff\xff")
 
 
-def test_hold_begins_again_at_the_border() -> None:
+def test_splitter_hold_restarts_at_the_frame_border() -> None:
     splitter = FrameSplitter(RESPONSE_HEAD, LIMIT)
     first, second = frame(8, 1), frame(30, 2)
     chunk, _, heads = splitter.split(first + second[:10])
@@ -108,7 +108,7 @@ def test_hold_begins_again_at_the_border() -> None:
     assert splitter.remaining == 34 - 25
 
 
-def test_hold_keeps_what_split_kept_behind_it() -> None:
+def test_splitter_hold_keeps_bytes_of_the_incomplete_frame() -> None:
     splitter = FrameSplitter(RESPONSE_HEAD, LIMIT)
     data = frame(8, 1) + frame(8, 2) + frame(8, 3)[:5]
     chunk, _, heads = splitter.split(data)
@@ -118,7 +118,7 @@ def test_hold_keeps_what_split_kept_behind_it() -> None:
     assert splitter.split(frame(8, 3)[5:])[2] == [(8, 2), (8, 3)]
 
 
-def test_keep_while_stopped() -> None:
+def test_splitter_keeps_bytes_while_stopped() -> None:
     splitter = FrameSplitter(RESPONSE_HEAD, LIMIT)
     data = frame(8, 1) + frame(8, 2)
     for start in range(0, len(data), 5):

@@ -12,5 +12,5 @@ VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "frames.json").rea
 
 
 @pytest.mark.parametrize("outcome", [pytest.param(outcome, id=title) for title, outcome in run(VECTORS)])
-def test_case(outcome: Outcome) -> None:
+def test_frame_vector_case_gives_the_expected_outcome(outcome: Outcome) -> None:
     assert outcome is None

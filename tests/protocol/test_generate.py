@@ -11,13 +11,13 @@ def release(*rows: Row) -> Rows:
     return {(row.api_key, row.version): row for row in rows}
 
 
-def test_newer_release_counts_and_older_versions_stay() -> None:
+def test_layout_of_the_newer_release_wins_and_old_versions_stay() -> None:
     old = release(row(0, "a:i32"), row(1, "b:{c:i8}"))
     new = release(row(1, "b:{c:i8}?"), row(2, "d:i32"))
     assert [entry.response for entry in merge([old, new]).values()] == ["a:i32", "b:{c:i8}?", "d:i32"]
 
 
-def test_equal_neighbours_are_one_line() -> None:
+def test_equal_layouts_of_adjacent_versions_are_merged() -> None:
     rows = release(row(0, "a:i32"), row(1, "a:i32"), row(2, "b:i32"), row(3, "b:i32", stable=False), row(5, "b:i32"))
     (api,) = json.loads(render(rows))
     assert api["response"] == {"0-1": "a:i32", "2-3": "b:i32", "5-5": "b:i32"}

@@ -32,7 +32,7 @@ def test_each_request_is_a_version_that_clients_may_send(request_: Request) -> N
     assert request_.spec.advertised
 
 
-def test_what_requests_say() -> None:
+def test_group_requests_encode_members_and_assignments() -> None:
     assert REQUESTS[1].body == (
         text("g") + pack(">ii", 6000, 6000) + text("m-1") + text("sluice") + pack(">i", 2)
         + text("owners-1") + pack(">i", 2) + b"me" + text("x") + pack(">i", 0)
@@ -60,7 +60,7 @@ JOINED = (
 )
 
 
-def test_what_answers_say() -> None:
+def test_group_responses_decode_members_and_errors() -> None:
     found = groups.read_joined(answer(JOINED))
     assert found == groups.Joined(0, 7, "m-1", "m-2", {"m-1": b"me"})
     coordinator = pack(">ihhi", 0, 0, -1, 5) + text("host") + pack(">i", 9092)

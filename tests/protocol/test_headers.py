@@ -56,7 +56,7 @@ def prefixes(frame: bytes) -> Iterator[bytes]:
         (V2, string(b"x") + b"\x80\x00"),
     ],
 )
-def test_body_offset_and_how_much_of_the_header_it_needs(spec: ApiSpec, header: bytes) -> None:
+def test_body_offset_is_known_once_the_header_is_complete(spec: ApiSpec, header: bytes) -> None:
     frame = request(spec, header + b"body")
     start, data = len(BEFORE), BEFORE + frame
     body = start + 12 + len(header)
@@ -68,7 +68,7 @@ def test_body_offset_and_how_much_of_the_header_it_needs(spec: ApiSpec, header: 
 
 
 @pytest.mark.parametrize("spec", [V1, V2])
-def test_frame_that_ends_inside_its_header(spec: ApiSpec) -> None:
+def test_frame_ending_inside_its_header_is_refused(spec: ApiSpec) -> None:
     header = string(b"client") + (tags(3) if spec is V2 else b"")
     for length in range(len(header)):
         frame = request(spec, header[:length])
@@ -96,11 +96,11 @@ def test_header_v0_has_no_client_id() -> None:
         (string(b"ab\xc3"), "ab\ufffd"),
     ],
 )
-def test_client_id(written: bytes, read: str) -> None:
+def test_client_id_is_read_from_the_request_header(written: bytes, read: str) -> None:
     assert client_id(V1, BEFORE + request(V1, written), len(BEFORE)) == read
 
 
-def test_header_is_bounded() -> None:
+def test_header_over_the_bound_is_refused() -> None:
     header = string(b"x") + tags(MAX_HEADER_BYTES)
     frame = request(V2, header + bytes(10))
     assert request_body_offset(V2, frame[:MAX_HEADER_BYTES], 0, len(frame)) == -1
@@ -118,14 +118,14 @@ def test_number_of_header_tags_is_bounded() -> None:
     assert refused.value.cause is Cause.HEADER_TOO_LARGE
 
 
-def test_varint_of_header_tags_too_long() -> None:
+def test_overlong_varint_of_header_tags_is_refused() -> None:
     frame = request(V2, string(b"x") + b"\x80" * 5 + b"\x00")
     with pytest.raises(ProtocolError) as refused:
         request_body_offset(V2, frame, 0, len(frame))
     assert refused.value.cause is Cause.BAD_HEADER
 
 
-def test_largest_header() -> None:
+def test_largest_allowed_header_is_read() -> None:
     header = string(b"x" * 32767) + tags(MAX_HEADER_BYTES - 14 - 32767 - 1 - 1 - 3)
     frame = request(V2, header + b"body")
     assert request_body_offset(V2, frame, 0, len(frame)) == MAX_HEADER_BYTES
@@ -134,7 +134,7 @@ def test_largest_header() -> None:
 @pytest.mark.parametrize("version", range(14))
 @pytest.mark.parametrize("transactional_id", [None, b"", b"tx", b"t" * 127, b"t" * 300])
 @pytest.mark.parametrize("acks", [-1, 0, 1])
-def test_produce_acks(version: int, transactional_id: bytes | None, acks: int) -> None:
+def test_produce_acks_are_read_once_complete(version: int, transactional_id: bytes | None, acks: int) -> None:
     spec = PRODUCE[version]
     body = b""
     if version >= 9:
@@ -152,7 +152,7 @@ def test_produce_acks(version: int, transactional_id: bytes | None, acks: int) -
                 produce_acks(spec, data[:length] + behind, 20, length)
 
 
-def test_produce_acks_behind_a_transactional_id_of_any_length() -> None:
+def test_produce_with_oversized_transactional_id_is_refused() -> None:
     body = encode_varint(MAX_HEADER_BYTES + 2)
     with pytest.raises(ProtocolError) as refused:
         produce_acks(PRODUCE[9], body, 0, 10**6)
@@ -160,7 +160,7 @@ def test_produce_acks_behind_a_transactional_id_of_any_length() -> None:
 
 
 @given(st.binary(max_size=12), st.integers(0, 13), st.integers(0, 12))
-def test_produce_acks_of_any_bytes(body: bytes, version: int, missing: int) -> None:
+def test_produce_acks_of_arbitrary_bytes_raise_only_protocol_errors(body: bytes, version: int, missing: int) -> None:
     end = len(body) + missing
     try:
         acks = produce_acks(PRODUCE[version], body, 0, end)

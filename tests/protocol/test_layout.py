@@ -4,7 +4,7 @@ from protocol.layout import ARRAY, STRUCT, Field, Layout, fixed_offset, parse_la
 from protocol.table import SPECS
 
 
-def test_reads_every_form() -> None:
+def test_layout_text_of_every_form_is_parsed() -> None:
     text = "~ id:i32 name:string? ids:[i32]? parts:[n:i64 host:string] cursor:{a:i8}? #0 e:{b:i16} #2 tail:bytes"
     assert parse_layout(text) == Layout(
         True,
@@ -21,7 +21,7 @@ def test_reads_every_form() -> None:
 
 
 @pytest.mark.parametrize(("text", "flexible"), [("", False), ("~", True)])
-def test_empty_body(text: str, flexible: bool) -> None:
+def test_empty_layout_text_has_no_fields(text: str, flexible: bool) -> None:
     assert parse_layout(text) == Layout(flexible, ())
 
 
@@ -31,7 +31,7 @@ def written(field: Field) -> str:
     return ("" if field.tag is None else f"#{field.tag} ") + f"{field.name}:{kind}" + "?" * field.nullable
 
 
-def test_reads_the_whole_table() -> None:
+def test_every_layout_of_the_table_parses_and_writes_back() -> None:
     for spec in SPECS.values():
         for text in (spec.request_layout, spec.response_layout):
             layout = parse_layout(text)
@@ -48,11 +48,11 @@ def test_reads_the_whole_table() -> None:
         ("name:string? throttle_time_ms:i32", None),
     ],
 )
-def test_fixed_offset(text: str, offset: int | None) -> None:
+def test_fixed_offset_of_the_throttle_field_is_computed(text: str, offset: int | None) -> None:
     assert fixed_offset(text, "throttle_time_ms") == offset
 
 
 @pytest.mark.parametrize("text", ["", "~", "error_code:i16", "topics:[name:string]"])
-def test_fixed_offset_of_what_is_not_there(text: str) -> None:
+def test_fixed_offset_of_a_missing_field_is_an_error(text: str) -> None:
     with pytest.raises(KeyError):
         fixed_offset(text, "throttle_time_ms")

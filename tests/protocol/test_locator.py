@@ -64,7 +64,7 @@ def test_every_version_gets_its_addresses(spec: ApiSpec, host: str) -> None:
     assert rewrite(spec, after, None, {3: (b"kafka-3.internal", 9092), 5: (b"kafka-5.internal", 9093)}) == before
 
 
-def test_finds_offsets_and_values() -> None:
+def test_locator_finds_throttle_and_broker_addresses() -> None:
     frame = encode_frame(METADATA_V12, {"brokers": [broker(1, "h", 2)]})
     located = locate(METADATA_V12, frame)
     assert located.throttle_offset == 9
@@ -73,24 +73,24 @@ def test_finds_offsets_and_values() -> None:
 
 @pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12], ids=repr)
 @pytest.mark.parametrize("node_id", [-1, -2147483648, 2147483647, 4])
-def test_a_broker_of_which_nothing_is_known_is_given_a_name_that_leads_nowhere(spec: ApiSpec, node_id: int) -> None:
+def test_unknown_broker_is_rewritten_to_an_unresolvable_name(spec: ApiSpec, node_id: int) -> None:
     frame = encode_frame(spec, {"brokers": [broker(node_id, "h"), broker(1, "h")]})
     told = [broker(node_id, f"node-id-{node_id}-is-not-known-to-sluice.invalid", 0), broker(1, "x", 1)]
     assert rewrite(spec, frame, None, {1: (b"x", 1)}) == encode_frame(spec, {"brokers": told})
 
 
-def test_leaves_no_coordinator_alone() -> None:
+def test_empty_coordinator_address_is_not_rewritten() -> None:
     frame = encode_frame(FIND_COORDINATOR_V1, {"node_id": 1, "host": "", "port": -1})
     assert rewrite(FIND_COORDINATOR_V1, frame, None, {1: (b"x", 1)}) is frame
 
 
-def test_throttle_and_addresses_at_once() -> None:
+def test_throttle_and_addresses_are_rewritten_together() -> None:
     frame = encode_frame(PRODUCE_V11, PARTITIONS | {"node_endpoints": [broker(1, "h")], "throttle_time_ms": 3})
     expected = encode_frame(PRODUCE_V11, PARTITIONS | {"node_endpoints": [broker(1, "xx", 7)], "throttle_time_ms": 9})
     assert splice(frame, locate(PRODUCE_V11, frame), 9, {1: (b"xx", 7)}) == expected
 
 
-def test_keeps_overlong_lengths_that_stay_right() -> None:
+def test_overlong_lengths_that_stay_valid_are_kept() -> None:
     frame = encode_frame(METADATA_V12, {"brokers": [broker(1, "host"), broker(2, "host")]})
     offsets = [endpoint.host_offset for endpoint in locate(METADATA_V12, frame).endpoints]
     overlong = with_overlong_lengths(frame, [13, *offsets])  # the count of brokers, and both hosts
@@ -101,7 +101,7 @@ def test_keeps_overlong_lengths_that_stay_right() -> None:
     assert [endpoint.host for endpoint in locate(METADATA_V12, changed).endpoints] == [b"HOST", b"longer"]
 
 
-def test_keeps_unknown_tags_everywhere() -> None:
+def test_unknown_tags_survive_a_rewrite() -> None:
     def frame(host: str) -> bytes:
         partitions = [{"base_offset": 7, "_unknown_tags": {3: b"partition", 200: b"x" * 200}}]
         endpoints = [broker(1, host) | {"_unknown_tags": {1: b"endpoint"}}]
@@ -112,7 +112,7 @@ def test_keeps_unknown_tags_everywhere() -> None:
     assert rewrite(PRODUCE_V11, frame("h"), None, {1: (b"another.host", 9092)}) == frame("another.host")
 
 
-def test_walks_every_occurrence_of_a_tag() -> None:
+def test_every_occurrence_of_a_tag_is_rewritten() -> None:
     once = encode_frame(PRODUCE_V11, {"node_endpoints": [broker(1, "h")]})
     (tag,) = locate(PRODUCE_V11, once).tags
     field = once[tag.size_offset - 1 :]
@@ -122,7 +122,7 @@ def test_walks_every_occurrence_of_a_tag() -> None:
     assert [(endpoint.host, endpoint.port) for endpoint in locate(PRODUCE_V11, changed).endpoints] == [(b"xx", 7)] * 2
 
 
-def test_records_are_stepped_over() -> None:
+def test_fetched_records_are_skipped_by_the_locator() -> None:
     def frame(host: str) -> bytes:
         partitions = [{"records": bytes(range(256)) * 300, "aborted_transactions": None}] * 3
         responses = [{"topic_id": bytes(16), "partitions": partitions}]
@@ -131,14 +131,14 @@ def test_records_are_stepped_over() -> None:
     assert rewrite(FETCH_V16, frame("h"), None, {1: (b"elsewhere", 9092)}) == frame("elsewhere")
 
 
-def test_stops_after_the_last_thing_needed() -> None:
+def test_locator_reads_nothing_behind_the_last_address() -> None:
     frame = encode_frame(METADATA_V12, {"brokers": [broker(1, "h")]})
     end = locate(METADATA_V12, frame).endpoints[0].port_offset + 4 + 4  # rack, tags
     assert locate(METADATA_V12, frame[:end] + b"\xff" * 50).endpoints == locate(METADATA_V12, frame).endpoints
 
 
 @pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12, PRODUCE_V8, PRODUCE_V11, FETCH_V16], ids=repr)
-def test_any_cut_is_refused_or_changes_nothing_that_is_found(spec: ApiSpec) -> None:
+def test_cut_response_is_refused_or_located_alike(spec: ApiSpec) -> None:
     brokers = [broker(1, "host")]
     frame = encode_frame(spec, PARTITIONS | {"brokers": brokers, "node_endpoints": brokers, "throttle_time_ms": 7})
     whole = locate(spec, frame)
@@ -150,7 +150,7 @@ def test_any_cut_is_refused_or_changes_nothing_that_is_found(spec: ApiSpec) -> N
         assert located == whole
 
 
-def test_refuses_what_claims_more_than_there_is() -> None:
+def test_count_larger_than_the_response_is_refused() -> None:
     for count in ("ffffffff07", "ffffffff0f", "ff7f"):
         with pytest.raises(ProtocolError):
             locate(METADATA_V12, bytes(13) + bytes.fromhex(count) + bytes(100))
@@ -167,7 +167,7 @@ def test_header_tags_are_stepped_over() -> None:
 
 
 @pytest.mark.parametrize("spec", [FETCH_V11, FETCH_V16, OFFSET_DELETE], ids=repr)
-def test_throttle_position_in_a_stream(spec: ApiSpec) -> None:
+def test_throttle_position_in_a_stream_is_known_once_complete(spec: ApiSpec) -> None:
     before = b"the end of another frame"
     frame = encode_frame(spec, {"throttle_time_ms": 7})
     data, start = before + frame, len(before)
@@ -182,7 +182,7 @@ def test_throttle_position_in_a_stream(spec: ApiSpec) -> None:
 
 
 @pytest.mark.long
-def test_large_metadata() -> None:
+def test_large_metadata_response_is_rewritten_whole() -> None:
     brokers = [broker(node_id, f"broker-{node_id}.internal") for node_id in range(100)]
     partition = {"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
     topics = [{"name": f"topic-{number}", "partitions": [partition] * 10} for number in range(1000)]

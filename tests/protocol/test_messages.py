@@ -62,7 +62,7 @@ def without_tags(values: Any) -> Any:
 
 
 @given(data=st.data(), spec=st.sampled_from(ALL), request=st.booleans())
-def test_what_is_read_is_what_was_written(data: st.DataObject, spec: ApiSpec, request: bool) -> None:
+def test_message_is_read_back_as_written(data: st.DataObject, spec: ApiSpec, request: bool) -> None:
     layout = spec.request_layout if request else spec.response_layout
     values = data.draw(requests(spec) if request else responses(spec))
     frame = encode_request(spec, values) if request else encode_frame(spec, values)
@@ -84,7 +84,7 @@ def test_a_message_that_was_cut_is_refused(data: st.DataObject, spec: ApiSpec) -
 
 
 @pytest.mark.parametrize("spec", ALL, ids=str)
-def test_what_claims_too_many_elements_is_refused_before_it_is_read(spec: ApiSpec) -> None:
+def test_message_with_too_large_count_is_refused_unread(spec: ApiSpec) -> None:
     count = (2**31 - 1).to_bytes(4, "big") if not spec.api_version else b"\xff\xff\xff\xff\x07"
     with pytest.raises(ProtocolError, match=f"more than {MOST_ELEMENTS}") as error:
         read_message("it", spec.request_layout, count + bytes(100), 0, len(count) + 100)
@@ -141,7 +141,7 @@ def test_an_alter_is_read_and_answered(version: int) -> None:
     ]
 
 
-def test_what_is_asked_is_what_is_read_at_the_other_side() -> None:
+def test_quota_requests_and_responses_are_read_back() -> None:
     spec = SPECS[key_version(DESCRIBE, 0)]
     asked = Describing((Component("user", ANY),), False)
     assert read_describing(spec, describe_request(asked).frame("sluice", 1)) == asked

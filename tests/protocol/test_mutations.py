@@ -55,7 +55,7 @@ def listed(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_which_versions_may_be_refused() -> None:
+def test_refusable_versions_of_topic_requests_are_the_throttled_ones() -> None:
     assert {key: min(spec.api_version for spec in STRICT if spec.api_key == key) for key in KEYS} == {
         CREATE_TOPICS: 6,
         DELETE_TOPICS: 5,
@@ -146,7 +146,7 @@ def test_refused_topics_stand_in_any_answer_where_they_were_asked_for(data: st.D
 
 
 @pytest.mark.parametrize("spec", STRICT, ids=str)
-def test_a_request_of_which_nothing_is_left_is_answered_whole(spec: ApiSpec) -> None:
+def test_request_refused_whole_is_answered_by_the_proxy(spec: ApiSpec) -> None:
     answer = refusal(spec, 7, 1500, [entry_of(b"a"), entry_of(b"b")])
     assert unpack_from(">ii", answer) == (len(answer) - 4, 7)
     said = decoded(spec, answer[response_body_offset(spec, answer, 0) :], answer=True)
@@ -158,7 +158,7 @@ def test_a_request_of_which_nothing_is_left_is_answered_whole(spec: ApiSpec) -> 
 
 @examples(2)
 @given(data=st.data())
-def test_what_became_of_topics_is_read_from_any_answer(data: st.DataObject) -> None:
+def test_topic_outcomes_are_read_from_any_response(data: st.DataObject) -> None:
     spec = data.draw(st.sampled_from(ALL))
     values = data.draw(responses(spec))
     outcomes = read_outcomes(spec, encode_frame(spec, values))
@@ -172,7 +172,7 @@ def test_what_became_of_topics_is_read_from_any_answer(data: st.DataObject) -> N
 @pytest.mark.long
 @examples(2)
 @given(data=st.data())
-def test_no_part_of_a_message_is_taken_for_the_whole(data: st.DataObject) -> None:
+def test_cut_topic_request_is_refused(data: st.DataObject) -> None:
     spec = data.draw(st.sampled_from(ALL))
     frame = encode_request(spec, data.draw(requests(spec)))
     body = request_body_offset(spec, frame, 0, len(frame))

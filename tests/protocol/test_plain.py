@@ -50,7 +50,7 @@ def test_a_topic_of_another_name_and_the_same_length_is_recognised() -> None:
     assert taught(encode_frame(PRODUCE, partitions("orders", 7))).recognises(other, 0, size_of(other))
 
 
-def test_nothing_is_recognised_before_anything_was_learned() -> None:
+def test_response_is_not_recognised_before_learning() -> None:
     frame = encode_frame(PRODUCE, partitions("orders", 7))
     assert not Plain(PRODUCE).recognises(frame, 0, size_of(frame))
 
@@ -63,7 +63,7 @@ def test_a_broker_in_a_response_of_the_same_size_is_not_overlooked() -> None:
     assert not plain.recognises(telling, 0, size_of(telling))
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_learned_responses_are_bounded_in_number() -> None:
     plain = Plain(PRODUCE)
     frames = [encode_frame(PRODUCE, partitions("o" * length, 7)) for length in range(1, 400)]
     for frame in frames:
@@ -79,7 +79,7 @@ def test_a_response_of_very_many_partitions_is_walked_through() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("spec", PRODUCES, ids=repr)
 @given(data=st.data())
-def test_what_is_recognised_names_no_broker(spec: ApiSpec, data: st.DataObject) -> None:
+def test_recognised_response_names_no_broker(spec: ApiSpec, data: st.DataObject) -> None:
     frame = encode_frame(spec, data.draw(responses(spec)))
     if not names_no_broker(spec, frame):
         return
@@ -92,7 +92,7 @@ def test_what_is_recognised_names_no_broker(spec: ApiSpec, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("spec", PRODUCES, ids=repr)
-def test_no_single_byte_hides_a_broker(spec: ApiSpec) -> None:
+def test_response_changed_in_one_byte_hides_no_broker(spec: ApiSpec) -> None:
     frame = encode_frame(spec, partitions("orders", 7, 8))
     plain = taught(frame, spec)
     recognised = 0

@@ -58,7 +58,7 @@ def named(version: int, body: bytes, cuts: Sequence[int] = ()) -> list[str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_split_point(version: int) -> None:
+def test_produce_topics_are_read_at_every_split_point(version: int) -> None:
     topics: Topics = [("first", [b"x" * 70, None]), ("n" * 130, [b"", b"y" * 200]), ("last", [b"z"])]
     body = body_of(version, topics, "transactional" if version >= 3 else None)
     wanted = [name for name, _ in topics]
@@ -69,14 +69,16 @@ def test_every_split_point(version: int) -> None:
 
 
 @given(st.sampled_from(VERSIONS), TOPICS, IDS, st.data())
-def test_any_request_in_any_pieces(version: int, topics: Topics, transactional_id: str | None, data: Any) -> None:
+def test_produce_topics_are_read_from_any_pieces(
+    version: int, topics: Topics, transactional_id: str | None, data: Any
+) -> None:
     body = body_of(version, topics, transactional_id if version >= 3 else None)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
     assert named(version, body, cuts) == [name for name, _ in topics]
 
 
 @given(TOPICS, IDS)
-def test_as_aiokafka_writes_it(topics: Topics, transactional_id: str | None) -> None:
+def test_produce_topics_of_aiokafka_are_read(topics: Topics, transactional_id: str | None) -> None:
     listed = [(name, list(enumerate(partitions))) for name, partitions in topics]
     old = ProduceRequest_v0(required_acks=1, timeout=1000, topics=listed).encode()
     new = ProduceRequest_v3(transactional_id=transactional_id, required_acks=-1, timeout=1000, topics=listed).encode()
@@ -107,14 +109,14 @@ LAYOUT = (
 )
 
 
-def test_varints_that_are_longer_than_they_need_be() -> None:
+def test_produce_topics_with_overlong_varints_are_read() -> None:
     topic = b"\x86\x80\x80\x00hello" + b"\x82\x00" + b"\0\0\0\0" + b"\x84\x80\x00abc" + b"\x80\x00" + b"\0"
     body = b"\x80\x00" + struct.pack(">hi", 1, 1000) + b"\x82\x80\x80\x80\x00" + topic + b"\0"
     for cut in range(len(body)):
         assert named(9, body, (cut,)) == ["hello"]
 
 
-def test_what_stands_behind_is_not_read_as_the_broker_does_not() -> None:
+def test_bytes_behind_a_produce_body_are_ignored() -> None:
     body = body_of(7, [("t", [b"x"])])
     walk = ProduceTopics(SPECS[7], len(body) + 500)
     assert walk.feed(body, 0, len(body)) == [b"t"]
@@ -150,7 +152,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_produce_is_refused_in_any_pieces(name: str) -> None:
+def test_malformed_produce_is_refused_in_any_pieces(name: str) -> None:
     version, body = WRONG[name]
     for cuts in ((), (len(body) // 2,), range(1, min(len(body), 3000))):
         with pytest.raises(ProtocolError) as caught:
@@ -189,7 +191,7 @@ def test_a_request_that_was_changed_names_what_a_codec_reads_of_it(version: int,
     assert found == wanted
 
 
-def test_no_more_is_kept_than_a_name() -> None:
+def test_produce_topics_buffer_no_record_bytes() -> None:
     size = 50 * 2**20
     head = HEAD + plain(("i", 1), ("h", 1), ("", b"t"), ("i", 1), ("i", 0), ("i", size))
     walk = ProduceTopics(SPECS[7], len(head) + size)
@@ -204,5 +206,5 @@ def specs() -> Iterator[ApiSpec]:
     return (spec for spec in SPECS.values() if spec.api_key == 0)
 
 
-def test_versions_without_names_are_not_its() -> None:
+def test_produce_versions_without_topic_names_are_excluded() -> None:
     assert [spec.api_version for spec in specs() if spec.api_version > MOST_VERSION] == [13]

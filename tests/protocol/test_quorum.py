@@ -23,7 +23,7 @@ def test_any_answer_keeps_all_but_listeners(data: st.DataObject) -> None:
     assert without_listeners(SPEC, encode_frame(SPEC, values)) == encode_frame(SPEC, {**values, "nodes": nodes})
 
 
-def test_no_part_of_an_answer_is_taken_for_the_whole() -> None:
+def test_cut_describe_quorum_response_is_refused() -> None:
     listener = {"name": "CONTROLLER", "host": "kraft", "port": 9093}
     topic = {"topic_name": "__cluster_metadata", "partitions": [{"current_voters": [{}], "observers": [{}]}]}
     frame = encode_frame(SPEC, {"topics": [topic], "nodes": [{"node_id": 1, "listeners": [listener]}]})
@@ -35,7 +35,7 @@ def test_no_part_of_an_answer_is_taken_for_the_whole() -> None:
                 without_listeners(SPEC, cut)
 
 
-def test_which_versions_name_controllers() -> None:
+def test_only_describe_quorum_v2_names_controllers() -> None:
     versions = [spec for spec in SPECS.values() if spec.api_key == DESCRIBE_QUORUM]
     assert [names_controllers(spec) for spec in versions] == [False, False, True]
     assert all(spec.advertised for spec in versions)

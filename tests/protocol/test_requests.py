@@ -40,5 +40,5 @@ def test_metadata_asks_for_brokers_alone() -> None:
     assert WHICH_BROKERS.spec is SPECS[key_version(3, 1)]
 
 
-def test_sizes_count_bytes() -> None:
+def test_request_size_counts_bytes_of_the_client_id() -> None:
     assert WHICH_BROKERS.frame("żółw", -1)[:4] == (14 + len("żółw".encode())).to_bytes(4, "big")

@@ -33,7 +33,7 @@ def rewriting_of(spec: ApiSpec, frame: bytes, size: int, throttle_ms: int | None
 @pytest.mark.parametrize("spec", WITH_ADDRESSES, ids=repr)
 @pytest.mark.parametrize("count", [1, 3000])
 @pytest.mark.parametrize("throttle_ms", [None, 3, 700])
-def test_becomes_what_it_becomes_at_once(spec: ApiSpec, count: int, throttle_ms: int | None) -> None:
+def test_response_rewritten_in_slices_equals_one_rewrite(spec: ApiSpec, count: int, throttle_ms: int | None) -> None:
     frame = frame_of(spec, count)
     rewriting = rewriting_of(spec, frame, len(frame) - 4, throttle_ms)
     slices = 1
@@ -46,7 +46,7 @@ def test_becomes_what_it_becomes_at_once(spec: ApiSpec, count: int, throttle_ms:
 
 
 @pytest.mark.parametrize("spec", [spec for spec in WITH_ADDRESSES if spec.endpoint_path], ids=repr)
-def test_different_brokers_are_looked_up_a_few_in_each_slice(spec: ApiSpec) -> None:
+def test_rewriting_looks_up_few_brokers_in_each_slice(spec: ApiSpec) -> None:
     """To look one up that is new binds ports: thousands of them, as a hostile broker may name, are no one slice."""
     brokers = [{"node_id": n, "broker_id": n, "host": f"kafka-{n}", "port": 9092} for n in range(1, 333)]
     frame = encode_frame(spec, {(spec.endpoint_path or "").split(" ")[-1]: brokers})
@@ -68,7 +68,7 @@ def test_different_brokers_are_looked_up_a_few_in_each_slice(spec: ApiSpec) -> N
 
 
 @pytest.mark.parametrize("spec", WITH_ADDRESSES, ids=repr)
-def test_asks_for_more_where_it_is_not_all_there(spec: ApiSpec) -> None:
+def test_rewriting_of_incomplete_response_asks_for_more(spec: ApiSpec) -> None:
     frame = frame_of(spec, 3)
     size = len(frame) - 4
     whole = splice(frame, locate(spec, frame), None, ADDRESSES)
@@ -79,7 +79,7 @@ def test_asks_for_more_where_it_is_not_all_there(spec: ApiSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", WITH_ADDRESSES, ids=repr)
-def test_refuses_what_ends_too_early(spec: ApiSpec) -> None:
+def test_rewriting_of_response_that_ends_early_is_refused(spec: ApiSpec) -> None:
     frame = frame_of(spec, 1)
     for length in range(8, locate(spec, frame).endpoints[0].port_offset + 4):
         with pytest.raises(ProtocolError):
@@ -87,7 +87,7 @@ def test_refuses_what_ends_too_early(spec: ApiSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", WITH_ADDRESSES, ids=repr)
-def test_what_it_rests_on(spec: ApiSpec) -> None:
+def test_layouts_keep_node_id_host_and_port_together(spec: ApiSpec) -> None:
     """Node id, host and port stand together, a throttle before them; of Metadata nothing behind the brokers is read."""
     layout = spec.response_layout
     assert ("node_id:i32 host:string port:i32" in layout) or ("broker_id:i32 host:string port:i32" in layout)

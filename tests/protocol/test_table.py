@@ -52,7 +52,7 @@ OTHERS_VERSIONS = [
 
 
 @pytest.mark.parametrize(("api", "version"), OTHERS_VERSIONS)
-def test_agrees_with_the_others(api: dict[str, Any], version: int) -> None:
+def test_table_agrees_with_other_codecs(api: dict[str, Any], version: int) -> None:
     spec = SPECS[key_version(api["key"], version)]
     expected: dict[str, Any] = {
         member: dict(versions(runs))[version] for member, runs in api.items() if isinstance(runs, dict)
@@ -66,7 +66,7 @@ def test_agrees_with_the_others(api: dict[str, Any], version: int) -> None:
 
 
 @pytest.mark.parametrize("api", [pytest.param(api, id=api["name"]) for api in OTHERS if api["scope"] != "inter-broker"])
-def test_obeyed_and_addresses_agree_with_the_others(api: dict[str, Any]) -> None:
+def test_table_agrees_with_others_on_throttle_and_addresses(api: dict[str, Any]) -> None:
     assert OBEYED_FROM.get(api["key"]) == api["obeyed_from"]
     for version, struct in versions(api["endpoints"]):
         spec = SPECS[key_version(api["key"], version)]
@@ -75,7 +75,7 @@ def test_obeyed_and_addresses_agree_with_the_others(api: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("api", [pytest.param(api, id=api["name"]) for api in OTHERS])
-def test_advertises_what_brokers_advertise_to_clients(api: dict[str, Any]) -> None:
+def test_table_advertises_versions_that_brokers_advertise(api: dict[str, Any]) -> None:
     advertised = [spec.api_version for spec in SPECS.values() if spec.api_key == api["key"] and spec.advertised]
     if api["scope"] == "inter-broker":
         assert advertised == []
@@ -86,18 +86,18 @@ def test_advertises_what_brokers_advertise_to_clients(api: dict[str, Any]) -> No
     assert set(range(lowest, highest + 1)) - left_out <= set(advertised)
 
 
-def test_knows_what_the_others_know_and_little_more() -> None:
+def test_table_exceeds_other_codecs_by_known_versions_alone() -> None:
     theirs = {f"{NAMES[api['key']]} v{version}" for api in OTHERS for version, _ in versions(api["request_header"])}
     assert {repr(spec) for spec in SPECS.values()} - theirs == NEWER_THAN_THE_OTHERS
 
 
-def test_number_is_what_a_request_begins_with() -> None:
+def test_spec_number_is_api_key_and_version() -> None:
     assert all(number == spec.number for number, spec in SPECS.items())
     assert SPECS[3 << 16 | 12].name == "Metadata"
     assert SPECS[key_version(7, 0)].request_header_version == 0  # ControlledShutdown v0, the only one
 
 
-def test_obeyed_begins_with_the_first_version_that_obeys() -> None:
+def test_throttle_time_is_obeyed_from_the_recorded_version() -> None:
     assert [SPECS[key_version(0, version)].obeyed for version in range(4, 8)] == [False, False, True, True]
     assert SPECS[key_version(60, 0)].obeyed_from is None  # DescribeCluster: ignored by Java clients before 4.4
 
@@ -119,7 +119,7 @@ def test_addresses_are_node_id_host_and_port_in_this_order(spec: ApiSpec) -> Non
 
 
 @pytest.mark.integration
-def test_jars_say_what_the_table_says() -> None:
+def test_table_matches_the_kafka_clients_jars() -> None:
     directories = [cached_jar_directory(release) for release in RELEASES]
     if shutil.which("java") is None or not all(directory.is_dir() for directory in directories):
         pytest.fail("Java and the jars of kafka-clients are needed: make setup")

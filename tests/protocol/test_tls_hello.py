@@ -56,7 +56,7 @@ SHORT = made(named(HOST.encode()))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_openssl_names_a_host_or_none(version: ssl.TLSVersion) -> None:
+def test_server_name_of_openssl_hello_is_read(version: ssl.TLSVersion) -> None:
     longest = ".".join(["x" * 63] * 3 + ["y" * 61])
     for host in (HOST, longest, "B7.Kafka.Test", None):
         assert find_server_name(hello_of(host, version)) == Hello(host)
@@ -67,7 +67,7 @@ def test_openssl_names_a_host_or_none(version: ssl.TLSVersion) -> None:
     [REAL, divided(REAL, REAL.index(HOST.encode()) - 2), divided(REAL, *range(1, len(REAL) - 5))],
     ids=["one record", "divided in the name", "records of one byte"],
 )
-def test_a_part_of_it_needs_more_and_never_too_much(hello: bytes) -> None:
+def test_incomplete_hello_needs_no_more_than_its_length(hello: bytes) -> None:
     for have in range(len(hello)):
         found = find_server_name(hello[:have])
         assert isinstance(found, Incomplete)
@@ -75,7 +75,7 @@ def test_a_part_of_it_needs_more_and_never_too_much(hello: bytes) -> None:
     assert find_server_name(hello + b"what follows") == Hello(HOST)
 
 
-def test_few_looks_are_enough_whatever_the_records_are() -> None:
+def test_hello_in_tiny_records_is_searched_few_times() -> None:
     """A client that sends a byte at a time cannot have it searched again with every byte."""
     hello = divided(REAL, *range(1, len(REAL) - 5))
     looks, have = 0, 1
@@ -85,7 +85,7 @@ def test_few_looks_are_enough_whatever_the_records_are() -> None:
 
 
 @given(st.lists(st.integers(1, len(REAL) - 6), unique=True))
-def test_records_divide_it_anywhere(at: list[int]) -> None:
+def test_hello_divided_into_records_anywhere_is_read(at: list[int]) -> None:
     assert find_server_name(divided(REAL, *sorted(at))) == Hello(HOST)
 
 
@@ -94,7 +94,7 @@ def test_records_divide_it_anywhere(at: list[int]) -> None:
     [None, b"", extension(10, b"\0\2\0\x1d"), extension(16, b"")],
     ids=["no field", "none", "one", "empty"],
 )
-def test_it_names_none(extensions: bytes | None) -> None:
+def test_hello_without_a_server_name_has_none(extensions: bytes | None) -> None:
     assert find_server_name(made(extensions)) == Hello(None)
 
 
@@ -121,12 +121,12 @@ def test_it_names_none(extensions: bytes | None) -> None:
         made(b"\0"),
     ],
 )
-def test_anything_else_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_hello_are_refused(data: bytes) -> None:
     with pytest.raises(NotAHelloError):
         find_server_name(data)
 
 
-def test_one_that_is_too_long_is_refused_when_its_length_is_known() -> None:
+def test_too_long_hello_is_refused_by_its_length() -> None:
     longest = MOST_BYTES - len(made(extension(21, b"")))
     assert find_server_name(made(extension(21, bytes(longest)))) == Hello(None)
     for size in (longest + 1, 2**16 - 60):

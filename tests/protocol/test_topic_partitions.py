@@ -18,7 +18,7 @@ BY_ID = which_partitions([(b"", b"i" * 16), (b"", b"j" * 16)], by_id=True)
 
 
 @pytest.mark.parametrize("request_", [BY_NAME, BY_ID], ids=["by name", "by id"])
-def test_the_question_creates_nothing(request_: object) -> None:
+def test_metadata_request_for_partitions_creates_no_topic(request_: object) -> None:
     request = BY_NAME if request_ is BY_NAME else BY_ID
     frame = request.frame("sluice", 5)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -33,7 +33,7 @@ def test_the_question_creates_nothing(request_: object) -> None:
 @pytest.mark.long
 @examples(2)
 @given(data=st.data(), by_id=st.booleans())
-def test_the_answer_says_how_many(data: st.DataObject, by_id: bool) -> None:
+def test_metadata_response_gives_partition_counts(data: st.DataObject, by_id: bool) -> None:
     request = BY_ID if by_id else BY_NAME
     values = data.draw(responses(request.spec))
     expected = {

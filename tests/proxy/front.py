@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from config.brokers import parse_broker_ports
@@ -32,9 +32,10 @@ from quotas.connections import ConnectionRates
 from quotas.engine import Window
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
+from tests.harness.fake_broker import FakeBroker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker
-from tests.proxy.playbook import Play
+from tests.proxy.playbook import Play, list_offsets
 
 TIMEOUT_S = 30.0
 
@@ -122,9 +123,7 @@ class Front:
 
     async def until_rejected(self, cause: str) -> None:
         """Wait until that cause, and no other, has been counted, and nothing is open any more."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while not self.rejected() or self.stats.sessions.total():
-                await asyncio.sleep(0.005)
+        await until(lambda: self.rejected() and not self.stats.sessions.total())
         assert self.rejected() == {cause: 1}
 
 
@@ -195,3 +194,11 @@ async def client(
         yield Client(reader, writer)
     finally:
         writer.close()
+
+
+async def answers(port: int) -> bool:
+    with suppress(OSError, asyncio.IncompleteReadError):
+        async with client(port) as asking:
+            await asking.ask(list_offsets(1))
+            return True
+    return False

@@ -1,9 +1,8 @@
 """Faults put into the program where it is not looking for any: the places are read from its own source."""
 
 import ast
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +11,6 @@ from typing import Any, Final
 import pytest
 
 from proxy.runtime import faults, tasks
-from tests.proxy.front import TIMEOUT_S
 
 SOURCES: Final = Path(tasks.__file__).parents[1]
 
@@ -123,12 +121,3 @@ async def _instead_of(work: Coroutine[Any, Any, Any]) -> None:
 
 def _modules() -> Iterator[ModuleType]:
     return (module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "proxy")
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            held = holds()
-            if await held if isinstance(held, Awaitable) else held:
-                return
-            await asyncio.sleep(0.01)

@@ -15,6 +15,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from config.loader import load_settings
+from proxy import __version__
 from proxy.cli import cli
 from quotas.kinds import QuotaKind
 from tests.proxy.checks import secure
@@ -47,7 +48,7 @@ def test_the_version_is_answered_without_loading_anything() -> None:
     code += "assert not {'click', 'pydantic', 'structlog', 'asyncio'} & set(sys.modules), 'loaded too much'"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, fix = done.stdout.splitlines()
-    assert said == "sluice 0.1.0 (pure Python)"  # of the sources, whatever else is tested
+    assert said == f"sluice {__version__} (pure Python)"  # of the sources, whatever else is tested
     assert "where a C compiler is" in fix
 
 
@@ -106,7 +107,7 @@ def test_check_misses_no_missing_file(config: Path) -> None:
     assert sluice("check", "-c", "missing.yaml").output == "missing.yaml: no such file\n"
 
 
-def test_check_of_a_quota_file_alone(config: Path) -> None:
+def test_check_of_single_quota_file_reports_problems_and_count(config: Path) -> None:
     quotas = config.parent / "quotas.yaml"
     done = sluice("check", quotas)
     assert (done.exit_code, done.output) == (0, f"{quotas}: ok (1 quota)\n")
@@ -130,7 +131,7 @@ def test_check_of_a_quota_file_alone(config: Path) -> None:
     )
 
 
-def test_check_of_a_quota_file_that_is_to_take_the_place_of_another(config: Path) -> None:
+def test_check_of_proposed_quota_file_ignores_the_configured_one(config: Path) -> None:
     (config.parent / "quotas.yaml").write_text("broken")
     proposed = config.parent / "proposed.yaml"
     proposed.write_text("quotas:\n  - {entity: {user: alice}, producer_byte_rate: 1MB}\n")
@@ -143,7 +144,7 @@ def test_check_of_a_quota_file_that_is_to_take_the_place_of_another(config: Path
     assert sluice("check", "-c", config, proposed).output == f"{proposed}: no such file\n"
 
 
-def test_check_for_programs(config: Path) -> None:
+def test_check_as_json_lists_findings_with_fix(config: Path) -> None:
     quotas = config.parent / "quotas.yaml"
     done = sluice("check", "-c", config, "--json")
     assert (done.exit_code, json.loads(done.output)) == (0, {"ok": True, "findings": []})
@@ -309,7 +310,7 @@ def test_health_says_why_not(admin: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--live"], []])
-def test_health_says_yes(admin: str, arguments: list[str]) -> None:
+def test_health_command_prints_ok_when_ready(admin: str, arguments: list[str]) -> None:
     Admin.answers["/readyz"] = (200, b"ok\n")
     done = sluice("health", "--url", admin, *arguments)
     assert (done.exit_code, done.output) == (0, "ok\n")
@@ -321,7 +322,7 @@ def test_health_takes_the_address_from_the_configuration(admin: str, config: Pat
     assert (done.exit_code, done.output) == (1, "cluster demo: no broker answers\n")
 
 
-def test_health_of_nobody(config: Path) -> None:
+def test_health_command_without_answer_or_url_fails(config: Path) -> None:
     done = sluice("health", "--url", "http://127.0.0.1:1")
     assert (done.exit_code, "does not answer" in done.output) == (1, True)
     config.write_text("wrong: 1\n")

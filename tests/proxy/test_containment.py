@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,35 +25,44 @@ from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
 from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker, fake_broker
-from tests.proxy.front import TIMEOUT_S, client, end_background
+from tests.proxy.front import TIMEOUT_S, answers, client, end_background
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
-from tests.proxy.sabotage import Sabotage, calls, places, sources, until
+from tests.proxy.sabotage import Sabotage, calls, places, sources
 from tests.proxy.test_session_faults import SCENES
 
 pytestmark = pytest.mark.asyncio
 
 ELSEWHERE = {
-    "watch the quotas of the cluster": "control/test_cluster_store.py::test_a_look_that_fails_is_not_the_last",
-    "look for a passing change": "control/test_cluster_store.py::test_a_look_that_fails_is_not_the_last",
+    "watch the quotas of the cluster": "control/test_cluster_store.py::test_failing_look_for_quota_changes_is_repeated",
+    "look for a passing change": "control/test_cluster_store.py::test_failing_look_for_quota_changes_is_repeated",
     "throttle over": "session/test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
     "delay queue": "test_containment.py::test_a_delay_queue_that_fails_is_looked_at_again",
-    "event loop": "runtime/test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
-    "tell the owner of a token": "identity/test_delegation_tokens.py::test_who_cannot_take_an_owner_is_alone_in_that",
-    "ask for delegation tokens": "identity/test_delegation_tokens.py::test_a_question_that_fails_is_not_the_last",
+    "event loop": "runtime/test_tasks.py::test_loop_error_is_counted_unless_connection_ended",
+    "tell the owner of a token": (
+        "identity/test_delegation_tokens.py::test_failing_owner_callback_leaves_other_callbacks_told"
+    ),
+    "ask for delegation tokens": (
+        "identity/test_delegation_tokens.py::test_fault_in_token_lookup_leaves_next_lookup_answered"
+    ),
     "ask how many partitions topics have": (
         "brokers/test_topic_partitions.py::test_a_question_that_fails_is_answered_with_nothing"
     ),
     "tell how many partitions topics have": (
-        "brokers/test_topic_partitions.py::test_who_cannot_take_an_answer_is_alone_in_that"
+        "brokers/test_topic_partitions.py::test_failing_lookup_callback_leaves_other_lookups_answered"
     ),
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "drain sessions at closed ports": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
-    "close a connection of another instance's broker": "edge/test_owners.py::test_a_hold_that_fails_ends_all_the_same",
-    "exchange the demand for limits of the cluster": "owners/test_exchange.py::test_a_turn_that_fails_is_not_the_last",
+    "close a connection of another instance's broker": (
+        "edge/test_owners.py::test_held_connection_is_closed_despite_fault_in_close"
+    ),
+    "exchange the demand for limits of the cluster": (
+        "owners/test_exchange.py::test_fault_in_demand_exchange_is_counted_and_exchange_continues"
+    ),
     "end the exchange of demand": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "open the bootstrap port": "edge/test_owners.py::test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners",
     "take part in the group": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
@@ -73,29 +82,31 @@ ELSEWHERE = {
     "serve a worker's calls": "workers/test_faults.py::test_a_worker_whose_calls_cannot_be_served_is_started_again",
     "start a process": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
-    "name the brokers of bootstrap sessions": "edge/test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
+    "name the brokers of bootstrap sessions": (
+        "edge/test_listeners.py::test_failed_naming_of_bootstrap_session_is_retried_with_next_broker"
+    ),
     "name the broker of a session": (
-        "edge/test_listeners.py::test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named"
+        "edge/test_listeners.py::test_bootstrap_session_failing_to_be_named_closes_and_others_continue"
     ),
     "look at a session": "edge/test_reaper.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
     "tell that a worker is alive": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "note the load of brokers": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "sample what clients do": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "end temporary limits": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
-    "make a page": "page/test_recent.py::test_an_error_is_everybodys",
+    "make a page": "page/test_recent.py::test_cached_error_is_raised_to_every_request",
     "close connections": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
-    "a turn": "runtime/test_call_queue.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
+    "a turn": "runtime/test_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
     "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
-    "answer a quota request": "edge/test_quota_requests.py::test_one_that_fails_is_cut_off_and_counted",
+    "answer a quota request": "edge/test_quota_requests.py::test_failed_quota_request_closes_connection_and_is_counted",
     "receive a connection to the admin port": (
-        "admin/test_connections.py::test_one_that_cannot_be_received_or_cut_off_is_alone_in_that"
+        "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"
     ),
     "a connection to the admin port is overdue": (
-        "admin/test_connections.py::test_one_that_cannot_be_received_or_cut_off_is_alone_in_that"
+        "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"
     ),
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
@@ -119,7 +130,7 @@ async def test_only_tasks_asks_the_loop_to_run_something() -> None:
     assert len(found) == 4
 
 
-async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -> None:
+async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     """A loop of its own that sleeps ends with its first fault. Those here are bounded, or contain what they do."""
     loops = ((file, node) for file, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.While))
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
@@ -129,7 +140,7 @@ async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -
     assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
-async def test_every_place_has_its_fault_here() -> None:
+async def test_every_contained_place_is_covered_by_a_fault_test() -> None:
     named = places("spawn", "every", "attempt", "later", "on_readable", "on_signal", "contained", "note", "run")
     assert named == JOBS | SCENES.keys() | ENDS.keys() | ELSEWHERE.keys()
     for test in ELSEWHERE.values():
@@ -199,7 +210,6 @@ class Program:
 @asynccontextmanager
 async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
     """The whole program, with everything that recurs."""
-    broker.brokers = {1: ("127.0.0.1", broker.port)}
     at = dict(zip(("bind", "port", "secure", "secure_port", "admin"), free_ports(5), strict=True))
     file = folder / "sluice.yaml"
     file.write_text(CONFIG.format(broker=broker.port, **at))
@@ -220,14 +230,6 @@ async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             loop.remove_signal_handler(number)
         await end_background()
-
-
-async def answers(port: int) -> bool:
-    with suppress(OSError, asyncio.IncompleteReadError):
-        async with client(port) as asking:
-            await asking.ask(list_offsets(1))
-            return True
-    return False
 
 
 @pytest.mark.long
@@ -271,7 +273,7 @@ ENDS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", ENDS)
-async def test_it_ends_well_whatever_fails_at_the_end(
+async def test_program_exits_with_0_despite_fault_during_stop(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     async with fake_broker() as one, program(tmp_path, one) as running, client(running.port) as stuck:

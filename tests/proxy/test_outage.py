@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.client_quotas import Described
-from tests.proxy.control.quota_broker import QuotaBroker, quota_broker
+from tests.harness.quota_broker import QuotaBroker, quota_broker
 from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.playbook import list_offsets
 from tests.proxy.test_supervisor import Running, running
@@ -34,7 +34,6 @@ async def program(
     folder: Path, outage: str = "", *, error: int = REFUSED
 ) -> AsyncIterator[tuple[QuotaBroker, Running]]:
     async with quota_broker() as broker:
-        broker.brokers = {1: ("127.0.0.1", broker.port)}
         broker.quotas = [OF_ALICE]
         broker.error = error
         async with running(folder, broker, text=CONFIG.replace("OUTAGE", outage)) as started:
@@ -63,7 +62,7 @@ async def test_refuse_accepts_nobody_until_the_quotas_are_known(tmp_path: Path) 
     assert line["event"] == "quotas not loaded, no client is accepted without them"
 
 
-async def test_who_waits_for_quotas_can_be_stopped(tmp_path: Path) -> None:
+async def test_proxy_waiting_for_quotas_can_be_stopped(tmp_path: Path) -> None:
     async with program(tmp_path) as (_, started):
         await started.until("/readyz", "may not be read")
         started.stop()
@@ -78,7 +77,7 @@ async def test_who_waits_for_quotas_can_be_stopped(tmp_path: Path) -> None:
         (", when_unavailable: static, static: static.yaml", "static", 2),
     ],
 )
-async def test_what_stands_in_until_the_quotas_are_known_is_shown(
+async def test_stand_in_for_unknown_quotas_is_shown_in_metrics(
     tmp_path: Path, outage: str, stand_in: str, configured: int
 ) -> None:
     (tmp_path / "static.yaml").write_text(
@@ -113,7 +112,7 @@ async def test_brokers_that_are_too_old_are_a_wrong_configuration(tmp_path: Path
 
 
 @pytest.mark.long
-async def test_later_the_last_good_quotas_stay_and_clients_notice_nothing(tmp_path: Path) -> None:
+async def test_last_good_quotas_stay_in_force_during_later_outage(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with program(tmp_path, error=0) as (broker, started):
             await started.until("/readyz", "ready")

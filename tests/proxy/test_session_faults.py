@@ -16,11 +16,12 @@ from proxy.edge import accepting
 from proxy.edge.arrivals import Arrival
 from proxy.edge.transports import BrokerWire, ClientWire
 from proxy.session.session import Session
-from tests.proxy.fake_broker import FakeBroker, fake_broker
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import Client, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import handshake, list_offsets
-from tests.proxy.sabotage import Sabotage, fail, sources, until
+from tests.proxy.sabotage import Sabotage, fail, sources
 
 pytestmark = pytest.mark.asyncio
 
@@ -164,7 +165,9 @@ async def scene(monkeypatch: pytest.MonkeyPatch, pki: Pki, *wheres: str) -> Asyn
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", SCENES)
-async def test_a_fault_of_one_is_nobody_else_s(monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str) -> None:
+async def test_fault_in_one_session_leaves_other_sessions_served(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str
+) -> None:
     brings_its_own = where == "ask a broker"
     async with scene(monkeypatch, pki, *([] if brings_its_own else [where])) as played:
         await SCENES[where](played)
@@ -283,7 +286,9 @@ def _call(end: Any, callback: str) -> None:
             getattr(end, callback)()
 
 
-async def test_a_session_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, pki: Pki) -> None:
+async def test_fault_while_making_session_is_counted_and_client_refused(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki
+) -> None:
     async with scene(monkeypatch, pki) as played:
         with monkeypatch.context() as patch:
             patch.setattr(played.proxy.listener._arrivals, "_begin", fail)

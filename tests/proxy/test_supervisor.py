@@ -19,8 +19,9 @@ from protocol.locator import Endpoint
 from proxy import worker
 from proxy.runtime.faults import counts
 from proxy.supervisor import Supervisor
+from tests.harness.fake_broker import API_VERSIONS, FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, client, end_background
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets, request
@@ -72,15 +73,15 @@ class Running:
 
     async def until(self, path: str, wanted: str) -> str:
         """Return the answer of ``path`` once it holds ``wanted``."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                try:
-                    _, text = await self.get(path)
-                except OSError:
-                    text = ""
-                if wanted in text:
-                    return text
-                await asyncio.sleep(0.02)
+
+        async def look() -> str:
+            try:
+                return (await self.get(path))[1]
+            except OSError as error:
+                return str(error)
+
+        text: str = await until(look, f"{wanted} of {path}", is_so=lambda text: wanted in text)
+        return text
 
     def stop(self) -> None:
         self.app.on_stop_signal()
@@ -152,7 +153,6 @@ async def test_not_ready_where_no_broker_has_a_port(tmp_path: Path) -> None:
 @pytest.mark.long
 async def test_readiness_is_a_metric(tmp_path: Path) -> None:
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         port, one.silent = one.port, True
         async with running(tmp_path, one) as program:
             await program.until("/metrics", "sluice_ready 0.0")
@@ -192,9 +192,7 @@ async def test_sighup_says_what_of_the_settings_waits_for_a_restart(tmp_path: Pa
         with capture_logs() as logs:
             program.config.write_text(text.replace("delay: 0s", "delay: 1s"))
             os.kill(os.getpid(), signal.SIGHUP)
-            async with asyncio.timeout(TIMEOUT_S):
-                while not any(line["event"].startswith("settings changed") for line in logs):
-                    await asyncio.sleep(0.01)
+            await until(lambda: any(line["event"].startswith("settings changed") for line in logs))
             (changed,) = (line for line in logs if line["event"].startswith("settings changed"))
             assert changed["settings"] == ["drain.delay"]
         assert program.app._settings.drain.delay_s == 0
@@ -219,7 +217,6 @@ async def test_the_rules_of_the_listener_name_the_user(tmp_path: Path, pki: Pki)
     tls = "certificate: tls.crt, key: tls.key, client_ca: ca.pem, client_authentication: required"
     rules = "'RULE:^CN=([^,]+),OU=.*$/$1/U'"
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         more = f", tls: {{{tls}, principal_mapping_rules: {rules}}}"
         async with running(tmp_path, one, more=more) as program:
             await program.until("/readyz", "ready")
@@ -281,9 +278,7 @@ async def test_the_admin_port_is_there_while_connections_are_drained(tmp_path: P
                 await stuck.writer.drain()
                 os.kill(os.getpid(), signal.SIGTERM)
                 await program.until("/readyz", "stopping")
-                async with asyncio.timeout(TIMEOUT_S):
-                    while any(listener._acceptor.open for listener in program.worker._listeners):
-                        await asyncio.sleep(0)
+                await until(lambda: not any(listener._acceptor.open for listener in program.worker._listeners))
                 assert (await program.get("/readyz"))[0] == 503
 
 
@@ -345,7 +340,6 @@ async def test_the_mode_is_turned_by_the_file_by_signals_and_over_the_admin_port
             connection.close()
 
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         admin = 'admin: {{bind: "127.0.0.1:{admin}"'
         text = CONFIG.replace(admin, admin + ", token_file: token")
         assert text != CONFIG
@@ -416,9 +410,7 @@ async def test_sessions_at_a_closed_port_that_cannot_be_drained_go_on(
                 before = counts["drain sessions at closed ports"]
                 (port,) = free_ports(1)
                 program.config.write_text(program.config.read_text().replace(f'"{program.port}"', f'"{port}"'))
-                async with asyncio.timeout(TIMEOUT_S):
-                    while counts["drain sessions at closed ports"] == before:
-                        await asyncio.sleep(0.01)
+                await until(lambda: counts["drain sessions at closed ports"] != before)
                 await asking.ask(list_offsets(1))
             async with client(port) as moved:
                 await moved.ask(list_offsets(1))
@@ -430,7 +422,7 @@ async def test_brokers_of_before_have_their_ports_at_the_start(tmp_path: Path) -
     no_login = ", authentication: sasl"
     state = CONFIG.replace("refresh: 50ms", "refresh: 50ms, state: state/brokers.json")
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
+        del one.answers[API_VERSIONS]
         async with running(tmp_path, one, more=no_login, text=state) as program:
             await program.until("/readyz", "ready")
             for listener in program.worker._listeners:

@@ -42,7 +42,7 @@ from proxy.worker import Worker
 from quotas.counted import CounterKey
 from quotas.policy import Policy, PolicyChange
 from quotas.shares import Demand
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.playbook import list_offsets, produce, request
 from tests.proxy.test_supervisor import CONFIG, running
@@ -133,7 +133,7 @@ class Elsewhere(Worker):
         super().own(*across((in_force, fenced, share)))
 
 
-async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_receives_and_returns_only_plain_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     public = {name for name, each in vars(Worker).items() if isfunction(each) and not name.startswith("_")}
     assert public - vars(Elsewhere).keys() == {"reload_certificates", "end"}  # which take nothing and give nothing
     monkeypatch.setattr(supervisor, "Worker", Elsewhere)
@@ -238,7 +238,6 @@ async def test_quotas_are_changed_through_the_port_by_those_who_may_and_by_broke
     altering = Altering((QuotaEntry(named, (Op("producer_byte_rate", 2048.0),)),))
     for admins, error_code in (("[admin]", 31), ("[admin, ANONYMOUS]", 0)):
         async with fake_broker() as one:
-            one.brokers = {1: ("127.0.0.1", one.port)}
             config = CONFIG.replace("mode: {mode}", f"mode: {{mode}}, admins: {admins}")
             async with running(tmp_path, one, text=config) as program:
                 await program.until("/readyz", "ready")
@@ -304,7 +303,6 @@ async def test_a_broker_that_moves_is_told_at_once_and_its_sessions_are_drained(
 
 async def test_owners_that_the_file_names_anew_own_at_once(tmp_path: Path) -> None:
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         there = 'there: {brokers: "IDS", advertise: {PLAIN: there.test}}'
         section = 'owners: {instance: here, fixed: {here: "1", THERE}}\n'.replace("THERE", there)
         async with running(tmp_path, one, sections=section.replace("IDS", "2")) as program:

@@ -60,12 +60,12 @@ def checked(kind: str, folder: Path, checks: str) -> None:
 @pytest.mark.long
 @pytest.mark.uncompiled("a copy of the sources is changed")
 @pytest.mark.parametrize("kind", CHANGES, indirect=True)
-def test_the_quota_file_the_counters_usage_records_and_metrics_have_it(kind: str, tmp_path: Path) -> None:
+def test_added_kind_reaches_quota_file_counters_usage_records_and_metrics(kind: str, tmp_path: Path) -> None:
     checked(kind, tmp_path, "tests/proxy/added_kind.py")
 
 
 @pytest.mark.spark
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["request_percentage"], indirect=True)
-def test_the_analysis_has_it(kind: str, tmp_path: Path) -> None:
+def test_added_kind_reaches_the_analysis_tables(kind: str, tmp_path: Path) -> None:
     checked(kind, tmp_path, "tests/analysis/added_kind.py")

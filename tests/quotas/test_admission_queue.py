@@ -44,7 +44,7 @@ def in_debt(each_ms: int = 100) -> Counter:
     return counter
 
 
-def test_first_come_first_served_one_for_each_debt() -> None:
+def test_queue_admits_one_request_per_debt_in_arrival_order() -> None:
     counter = in_debt()
     for name in "abc":
         Guest(counter, name).join(0)
@@ -56,7 +56,7 @@ def test_first_come_first_served_one_for_each_debt() -> None:
     assert counter.line.cost_before(("user",)) == 0
 
 
-def test_who_leaves_holds_nobody_up_also_at_the_head() -> None:
+def test_request_that_leaves_the_queue_delays_no_other() -> None:
     counter = in_debt()
     places = [Guest(counter, name).join(0, cost=5.0) for name in "abcd"]
     counter.line.leave(places[0], 10)
@@ -87,7 +87,7 @@ def test_a_kept_place_is_taken_again_for_a_while() -> None:
     assert [name for name, _ in counter.went] == ["away", "next", "behind", "late"]
 
 
-def test_one_who_goes_may_bring_the_next() -> None:
+def test_admitted_request_may_queue_the_next_one() -> None:
     counter = Counter(0)
     line = counter.line
 
@@ -103,7 +103,7 @@ def test_one_who_goes_may_bring_the_next() -> None:
     assert [name for name, _ in counter.went] == ["a"] * 5
 
 
-def test_everybody_can_be_sent_to_ask_again_in_order() -> None:
+def test_dissolved_queue_sends_every_waiter_to_ask_again() -> None:
     counter = in_debt()
     guests = [Guest(counter, name) for name in "abc"]
     for guest in guests:

@@ -32,7 +32,7 @@ def limits_of(engine: Engine, user: str, client_id: str) -> list[float | None]:
     return [bound.limit for bound in engine.resolve_caps(user, client_id, RATE, 1)]
 
 
-def test_all_hold_that_are_for_a_client_and_the_quota_wins_as_before() -> None:
+def test_matching_caps_all_hold_and_quota_precedence_is_unchanged() -> None:
     engine = Engine(caps((None, TEAM), ("alice", None), (ANALYTICS, None), (None, TEAM_A)))
     assert limits_of(engine, "alice", "team-a-1") == [2, 3, 4, 1]
     assert limits_of(engine, "bob", "team-1") == [3, 1]
@@ -41,7 +41,7 @@ def test_all_hold_that_are_for_a_client_and_the_quota_wins_as_before() -> None:
     assert engine.limit_of("bob", "team-a-1", RATE) == (None, None)
 
 
-def test_of_those_with_one_counter_the_narrowest_holds() -> None:
+def test_narrowest_of_several_default_and_named_caps_holds() -> None:
     engine = Engine(caps((DEFAULT, None), ("alice", None), (None, DEFAULT), (None, "app")))
     assert limits_of(engine, "alice", "app") == [2, 4]
     assert limits_of(engine, "bob", "other") == [1, 3]
@@ -50,7 +50,7 @@ def test_of_those_with_one_counter_the_narrowest_holds() -> None:
     assert limits_of(unshared, "bob", "app") == [2]
 
 
-def test_whoever_comes_of_a_tenant_shares_its_counter_and_the_quota_of_one_name_is_another() -> None:
+def test_members_of_a_cap_share_a_counter_apart_from_quotas() -> None:
     policy = Policy(
         {cap(ANALYTICS): {RATE: 5.0}, Entity(ANALYTICS): {RATE: 7.0}, cap("alice"): {RATE: 2.0}},
         groups=GROUPS,
@@ -69,12 +69,12 @@ def test_whoever_comes_of_a_tenant_shares_its_counter_and_the_quota_of_one_name_
     assert (shared.client_id, shared.key.several) == ("team-*", PREFIX | CAP)
 
 
-def test_a_client_without_a_client_id_has_those_of_its_user() -> None:
+def test_client_without_client_id_is_under_caps_of_its_user() -> None:
     engine = Engine(caps((None, DEFAULT), (ANALYTICS, None), ("alice", DEFAULT)))
     assert limits_of(engine, "alice", "") == [2]
 
 
-def test_a_change_is_in_force_at_once_and_nothing_is_left_of_them() -> None:
+def test_changed_or_removed_cap_is_in_force_at_once() -> None:
     engine = Engine(caps())
     assert not engine.has_caps
     generation = engine.generation
@@ -96,25 +96,25 @@ def test_a_change_is_in_force_at_once_and_nothing_is_left_of_them() -> None:
     assert not list(engine.usage(120_000))
 
 
-def test_they_are_counted_among_the_names_that_have_room() -> None:
+def test_counters_of_caps_are_bounded_by_max_names_bytes() -> None:
     engine = Engine(caps((None, DEFAULT)), max_names_bytes=100_000)
     bounds = {engine.resolve_caps("bob", f"client-{number}", RATE, 1) for number in range(5_000)}
     assert 500 < len(bounds) < 2_000
     assert {bound.limit for (bound,) in bounds} == {1.0}
 
 
-def test_explained() -> None:
+def test_explain_names_quota_and_caps_of_client() -> None:
     walk = Engine(caps((ANALYTICS, None), (None, TEAM))).explain("alice", "team-1", RATE)
     assert walk.winner == ("alice", None)
     assert [(level.key, level.limit) for level in walk.caps] == [((ANALYTICS, None), 1.0), ((None, TEAM), 2.0)]
 
 
-def test_an_address_has_none() -> None:
+def test_cap_of_an_ip_is_refused() -> None:
     with pytest.raises(ValueError, match="a cap is of users and client-ids"):
         Entity(ip="10.0.0.1", cap=True)
 
 
-def test_a_policy_with_them_crosses_to_the_worker() -> None:
+def test_policy_with_caps_is_pickled_for_workers() -> None:
     policy = caps((ANALYTICS, None), (None, TEAM))
     arrived = pickle.loads(pickle.dumps(policy))  # noqa: S301  our own
     assert arrived == policy
@@ -134,7 +134,7 @@ def test_terms_are_those_of_the_cap() -> None:
 
 
 @given(st.sets(st.sampled_from(FIFTEEN)))
-def test_no_more_hold_than_their_forms_say(keys: set[Key]) -> None:
+def test_caps_in_force_never_exceed_their_distinct_forms(keys: set[Key]) -> None:
     engine = Engine(caps(*keys))
     held = engine.resolve_caps("alice", "team-a-1", RATE, 1)
     assert len(held) <= caps_at_once(keys)

@@ -54,7 +54,7 @@ def attempts(made: ConnectionRates, ip: str, times_ms: Iterable[int]) -> list[in
 # -------------------------------------------------------------------------------------------------- Kafka's figures
 
 
-def test_a_steady_overload_of_a_listener() -> None:
+def test_overloaded_listener_accepts_a_burst_and_then_waits() -> None:
     """Twenty at once at two a second; then waits, until the burst has left the window after eleven seconds."""
     made = rates(listener=2)
     assert [made.arrive("A", now_ms) for now_ms in range(0, 200, 10)] == [0] * 20
@@ -114,7 +114,7 @@ def test_the_largest_number_of_an_int_is_no_limit_and_exempts_from_the_default()
         ("::1.2.3.4", "::102:304"),
     ],
 )
-def test_an_address_is_its_bytes_however_it_is_spelt(host: str, ip: str) -> None:
+def test_ip_is_counted_alike_in_every_spelling(host: str, ip: str) -> None:
     assert counted_as(host) == ip
 
 
@@ -132,7 +132,7 @@ def test_an_address_is_its_bytes_however_it_is_spelt(host: str, ip: str) -> None
     st.sampled_from([None, 2.0]),
     st.sampled_from([Window(), Window(2, 1000), Window(1, 500)]),
 )
-def test_as_a_broker(
+def test_connection_rates_throttle_as_the_broker_model(
     steps: list[tuple[int, str, str, float | None]], rate: float | None, listener: float | None, window: Window
 ) -> None:
     """The reference model reproduces the numbers of Kafka's own unit tests (tests/reference)."""
@@ -220,7 +220,7 @@ def test_a_million_addresses_take_bounded_memory_and_the_first_ones_keep_their_o
     assert OTHERS in shared(made, 2)
 
 
-def test_the_bounds_are_what_the_documentation_says() -> None:
+def test_bounds_of_address_counters_are_the_documented_ones() -> None:
     assert (MOST_ADDRESSES, MOST_IN_NETWORK, MOST_NETWORKS) == (20_000, 256, 2000)
 
 
@@ -254,7 +254,7 @@ def test_an_address_has_its_rate_at_each_broker() -> None:
     }
 
 
-def test_who_names_his_broker_later_counts_there_alone() -> None:
+def test_connection_assigned_to_a_broker_counts_there_alone() -> None:
     made = rates(by_ip=policy(default=1))
     for broker in (1, 2, 3):
         for _ in range(10):
@@ -263,7 +263,7 @@ def test_who_names_his_broker_later_counts_there_alone() -> None:
     assert {each.broker: each.rate for each in made.usage_of_addresses(500)} == {None: 0.0, 1: 1.0, 2: 1.0, 3: 1.0}
 
 
-def test_refused_at_his_broker_he_is_refused_unseen_after_a_burst() -> None:
+def test_ip_refused_at_its_broker_is_refused_unassigned_after_burst() -> None:
     made = rates(by_ip=policy(default=1))
     served = [made.admit("A", "10.0.0.1", None, 0) == 0 and made.assign("10.0.0.1", 1, 0, 0) == 0 for _ in range(100)]
     assert sum(served) == 10
@@ -271,7 +271,7 @@ def test_refused_at_his_broker_he_is_refused_unseen_after_a_burst() -> None:
     assert made.admit("A", "10.0.0.1", None, 0) > 0
 
 
-def test_silence_until_the_sample_is_gone_gives_no_credit() -> None:
+def test_connection_assigned_after_its_sample_expired_gives_no_credit() -> None:
     made = rates(by_ip=policy(default=1))
     assert [made.admit("A", "10.0.0.1", None, 0) for _ in range(10)] == [0] * 10
     assert [made.assign("10.0.0.1", 1, 0, 11_000) for _ in range(10)] == [0] * 10
@@ -281,7 +281,7 @@ def test_silence_until_the_sample_is_gone_gives_no_credit() -> None:
 # -------------------------------------------------------------------------------------------------------------- shadow
 
 
-def test_in_shadow_waits_add_up_to_what_an_acceptor_would_have_waited() -> None:
+def test_shadow_waits_add_up_to_those_of_enforced_acceptor() -> None:
     """A hundred connections a second at ten a second for a minute: it would have waited nearly all of the time."""
     enforced, simulated = rates(listener=10), SimulatedAcceptor(rates(listener=10), "A")
     arrivals = range(0, 60_000, 10)
@@ -294,12 +294,12 @@ def test_in_shadow_waits_add_up_to_what_an_acceptor_would_have_waited() -> None:
     assert 40_000 < sum(waits) <= 61_000
 
 
-def test_in_shadow_below_the_limit_nothing_would_have_waited() -> None:
+def test_shadow_rate_below_the_limit_counts_no_wait() -> None:
     simulated = SimulatedAcceptor(rates(listener=10), "A")
     assert [simulated.arrive(now_ms) for now_ms in range(0, 60_500, 110)] == [[]] * 550
 
 
-def test_in_shadow_after_a_storm_the_imagined_backlog_is_worked_off_and_is_bounded() -> None:
+def test_shadow_backlog_after_a_storm_is_bounded_and_drains() -> None:
     simulated = SimulatedAcceptor(rates(listener=100), "A")
     for _ in range(50_000):
         simulated.arrive(0)

@@ -28,7 +28,7 @@ def charge(bound: Bound, size: float, now_ms: int) -> int:
     return throttle_ms
 
 
-def test_it_is_in_debt_for_as_long_as_kafka_throttles() -> None:
+def test_counter_is_in_debt_as_long_as_kafka_throttles() -> None:
     bound = counter()
     assert (bound.shut, bound.may_go(0)) == (False, 0)
     assert charge(bound, 12_000, 0) == 2000
@@ -40,7 +40,7 @@ def test_it_is_in_debt_for_as_long_as_kafka_throttles() -> None:
 
 
 @pytest.mark.parametrize("pause_ms", [11_000, 11_100, 15_000])
-def test_what_the_window_has_forgotten_stays_owed(pause_ms: int) -> None:
+def test_debt_outlives_the_window_and_keeps_the_limit(pause_ms: int) -> None:
     """Twenty seconds' worth at a time, as often as it may: no more than the limit, and what one window holds."""
     bound, now_ms, sent = counter(), 0, 0
     while now_ms < 600_000:
@@ -51,7 +51,7 @@ def test_what_the_window_has_forgotten_stays_owed(pause_ms: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30_000), st.integers(1, 50_000)), max_size=80))
-def test_what_is_let_go_is_never_more_than_the_law_allows(requests: list[tuple[int, int]]) -> None:
+def test_bytes_admitted_never_exceed_window_and_limit(requests: list[tuple[int, int]]) -> None:
     bound, now_ms = counter(), 0
     sent: list[tuple[int, int]] = []
     for pause_ms, size in requests:
@@ -74,7 +74,7 @@ def test_a_counter_in_debt_is_not_forgotten() -> None:
     assert engine.expire(1_100_000) == 1
 
 
-def test_another_limit_is_another_debt() -> None:
+def test_debt_is_judged_anew_by_a_changed_limit() -> None:
     engine = Engine(policy(10))
     bound = engine.resolve("u", "app", PRODUCER, 1)
     charge(bound, 10_000, 0)
@@ -87,7 +87,7 @@ def test_another_limit_is_another_debt() -> None:
     assert bound.owed_ms(3000) == 0
 
 
-def test_what_never_came_is_taken_back_where_it_was_charged() -> None:
+def test_bytes_taken_back_leave_the_sample_they_were_charged_to() -> None:
     bound = counter()
     bound.charge(9000, 0)
     mark = bound.mark

@@ -14,7 +14,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_it_is_a_sorted_list(history: list[tuple[str, int]]) -> None:
+def test_delay_queue_behaves_as_a_sorted_list(history: list[tuple[str, int]]) -> None:
     queue: DelayQueue[int] = DelayQueue()
     handles: list[Handle[int]] = []
     expected: list[tuple[int, int]] = []  # (end, number), numbers in order of adding
@@ -35,7 +35,7 @@ def test_it_is_a_sorted_list(history: list[tuple[str, int]]) -> None:
         assert queue.next_end() == min((end for end, _ in expected), default=None)
 
 
-def test_a_handle_that_is_out_is_left_alone() -> None:
+def test_cancelling_a_due_entry_changes_nothing() -> None:
     queue: DelayQueue[str] = DelayQueue()
     first = queue.add(10, "first")
     queue.add(20, "second")
@@ -45,7 +45,7 @@ def test_a_handle_that_is_out_is_left_alone() -> None:
     assert len(queue) == 1
 
 
-def test_what_is_discarded_does_not_pile_up() -> None:
+def test_cancelled_entries_do_not_pile_up() -> None:
     queue: DelayQueue[int] = DelayQueue()
     queue.add(0, -1)
     for number in range(1000):

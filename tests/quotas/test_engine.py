@@ -157,13 +157,13 @@ class TestExpiry:
         assert engine.expire(KEEP_MS + 1000) == 999
         assert engine.usage(0) == []
 
-    def test_a_busy_counter_stays(self) -> None:
+    def test_busy_counter_is_never_expired(self) -> None:
         engine = Engine(produce({EVERYBODY: 1000}))
         for now_ms in range(0, 10 * KEEP_MS, 700):
             engine.resolve("u", "busy", PRODUCE, 1).charge(1, now_ms)
             assert engine.expire(now_ms) == 0
 
-    def test_one_that_was_only_looked_up_goes_a_window_later(self) -> None:
+    def test_counter_without_charge_expires_a_window_after_lookup(self) -> None:
         engine = Engine(produce({EVERYBODY: 1000}))
         engine.resolve("u", "curious", PRODUCE, 1)
         assert engine.expire(5) == 0
@@ -182,7 +182,7 @@ class TestExpiry:
         assert engine.expire(2 * KEEP_MS - 1) == 0
         assert engine.expire(2 * KEEP_MS) == 1
 
-    def test_or_charges_the_one_that_took_its_place(self) -> None:
+    def test_dropped_bound_charges_the_one_in_its_place(self) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
         held.charge(10, 0)
@@ -197,7 +197,7 @@ class TestExpiry:
         (usage,) = engine.usage(KEEP_MS)
         assert (usage.charged_total, usage.throttled_total) == (12_000, 1)
 
-    def test_generation_rises_when_a_bound_was_charged_that_is_not_the_one_any_more(self) -> None:
+    def test_charge_of_a_replaced_bound_raises_the_generation(self) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
         engine.expire(0)
@@ -226,7 +226,7 @@ class TestExpiry:
             max_size=40,
         )
     )
-    def test_it_changes_no_throttle(self, history: list[tuple[int, int, bool, str]]) -> None:
+    def test_expiry_of_counters_changes_no_throttle(self, history: list[tuple[int, int, bool, str]]) -> None:
         swept, unswept = Engine(produce({EVERYBODY: 1000})), Engine(produce({EVERYBODY: 1000}))
         held = {name: swept.resolve("u", name, PRODUCE, 1) for name in "ab"}
         now_ms = 0
@@ -250,7 +250,7 @@ class TestRoom:
             engine.resolve("u", name, PRODUCE, 1).charge(10, now_ms)
         return engine
 
-    def test_clients_beyond_share_the_counter_and_the_default_quota_of_their_user(self) -> None:
+    def test_client_ids_over_the_bound_share_their_users_counter(self) -> None:
         engine = self.crowded({Entity(user=DEFAULT, client_id=DEFAULT): 1000})
         counters = {usage.client_id: usage for usage in engine.usage(1000)}
         assert len(counters) < 40
@@ -271,7 +271,7 @@ class TestRoom:
         bound = engine.resolve("u", "greedy", PRODUCE, 1)
         assert (bound.client_id, bound.limit) == ("greedy", 5)
 
-    def test_when_others_are_gone_sessions_learn_that_there_is_room(self) -> None:
+    def test_expired_counters_raise_the_generation_and_free_room(self) -> None:
         engine = self.crowded({EVERYBODY: 1000})
         shared = engine.resolve("u", "late", PRODUCE, 1)
         generation = engine.generation
@@ -290,7 +290,7 @@ policies = st.dictionaries(entities, st.integers(1, 9).map(float), max_size=6)
 
 @pytest.mark.long
 @given(st.lists(st.tuples(policies, st.one_of(st.just(""), names), st.one_of(st.just(""), names)), max_size=8))
-def test_every_counter_follows_every_policy(history: list[tuple[dict[Entity, float], str, str]]) -> None:
+def test_every_counter_follows_the_policy_applied_last(history: list[tuple[dict[Entity, float], str, str]]) -> None:
     engine = Engine(Policy())
     held = []
     for limits, user, client_id in history:

@@ -17,7 +17,7 @@ FAR = 10**9
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("kind", CLIENT_KINDS)
-def test_counters(kind: QuotaKind, limit: float) -> None:
+def test_counter_with_extreme_limit_throttles_only_below_one(kind: QuotaKind, limit: float) -> None:
     engine = Engine(Policy({Entity(user="a"): {kind: limit}}))
     bound = engine.resolve("a", "app", kind, 1)
     assert (bound.charge(1e9, 1000) > 0) is (limit < 1)
@@ -43,7 +43,7 @@ def test_counters(kind: QuotaKind, limit: float) -> None:
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_connections(limit: float) -> None:
+def test_connection_rate_with_extreme_limit_refuses_only_below_one(limit: float) -> None:
     rates = ConnectionRates(Window(), None, {"P": None})
     rates.apply(Policy({Entity(ip=Default.DEFAULT): {QuotaKind.CONNECTION_CREATION_RATE: limit}}))
     refused = [rates.admit("P", "10.0.0.1", 1, 1000 + number) > 0 for number in range(100)]

@@ -26,7 +26,7 @@ def taken(queue: FairQueue, entries: dict[QueueEntry, str], most: int = 10**6) -
     return found
 
 
-def test_of_one_party_it_is_first_come_first_served_by_number() -> None:
+def test_entries_of_one_party_are_taken_by_number() -> None:
     queue = FairQueue()
     first, second, third = (QueueEntry(number, 1.0, 1.0) for number in (7, 8, 9))
     for entry in (second, third, first):
@@ -34,7 +34,7 @@ def test_of_one_party_it_is_first_come_first_served_by_number() -> None:
     assert [queue.take() for _ in range(4)] == [first, second, third, None]
 
 
-def test_parties_take_turns_however_many_entries_one_has() -> None:
+def test_parties_with_unequal_entries_take_turns() -> None:
     queue = FairQueue()
     entries = {add(queue, MALLORY): "m" for _ in range(60)}
     entries |= {add(queue, ALICE): "a" for _ in range(3)}
@@ -67,7 +67,7 @@ def test_small_requests_do_not_wait_for_as_many_large_ones() -> None:
     assert found == "m" + "a" * 10 + "m" + "a" * 10
 
 
-def test_one_that_leaves_holds_nobody_up_and_what_nobody_waits_under_is_forgotten() -> None:
+def test_removed_entries_delay_no_other_and_free_their_names() -> None:
     queue = FairQueue()
     stays = add(queue, ALICE)
     for number in range(10_000):
@@ -82,7 +82,7 @@ def test_one_that_leaves_holds_nobody_up_and_what_nobody_waits_under_is_forgotte
     assert not queue._all.members
 
 
-def test_what_goes_before_the_next_one_is_about_as_much_of_each_other_party() -> None:
+def test_cost_before_an_entry_counts_other_parties_alike() -> None:
     queue = FairQueue()
     assert queue.cost_before(ALICE) == 0
     for _ in range(10):
@@ -95,7 +95,7 @@ def test_what_goes_before_the_next_one_is_about_as_much_of_each_other_party() ->
     assert queue.cost_before(ALICE) == 100 + 200
 
 
-def test_all_are_taken_out_in_the_order_of_their_numbers() -> None:
+def test_take_all_returns_entries_by_number() -> None:
     queue = FairQueue()
     entries = [add(queue, path) for path in (ALICE, MALLORY, ALICE, ("bob", "", ""), MALLORY)]
     queue.remove(entries[1])
@@ -113,7 +113,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_whatever_comes_and_leaves_each_entry_is_taken_once(steps: list[tuple[str, Path, int]]) -> None:
+def test_every_entry_is_taken_once_in_any_order_of_steps(steps: list[tuple[str, Path, int]]) -> None:
     queue = FairQueue()
     waiting: dict[QueueEntry, Path] = {}
     for step, path, weight in steps:
@@ -133,7 +133,7 @@ def test_whatever_comes_and_leaves_each_entry_is_taken_once(steps: list[tuple[st
 
 
 @given(st.lists(st.tuples(_NAMES, _NAMES, _NAMES), min_size=1, max_size=8, unique=True), st.data())
-def test_of_two_that_always_wait_none_has_had_more_than_a_request_more(paths: list[Path], data: st.DataObject) -> None:
+def test_parties_that_always_wait_differ_by_one_request_at_most(paths: list[Path], data: st.DataObject) -> None:
     """By what they weigh; of each pair of names at any place in the path."""
     queue = FairQueue()
     weights = {path: data.draw(st.integers(1, 20)) for path in paths}
@@ -160,7 +160,7 @@ def test_of_two_that_always_wait_none_has_had_more_than_a_request_more(paths: li
     st.integers(0, 10),
     st.floats(0.1, 5.0),
 )
-def test_the_order_that_is_told_is_that_in_which_they_are_taken(
+def test_announced_order_is_the_order_of_taking(
     asked: list[tuple[str, str, float]], taken_before: int, owed: float
 ) -> None:
     queue = FairQueue()

@@ -46,7 +46,7 @@ def set_aside(bound: Bound, who: object) -> float:
     return bound.fetches._fetchers[who].set_aside
 
 
-def test_one_alone_gets_what_may_come_at_once_and_then_what_the_window_has_left() -> None:
+def test_single_consumer_is_granted_burst_then_rest_of_window() -> None:
     bound = counter()
     assert bound.fetches.grant("a", ALL, 0) == AT_ONCE
     fetched(bound, "a", 600_000, 0)
@@ -55,12 +55,12 @@ def test_one_alone_gets_what_may_come_at_once_and_then_what_the_window_has_left(
     assert bound.fetches.grant("a", 1000, 20) == 1000
 
 
-def test_sharers_share_and_each_gets_the_same() -> None:
+def test_consumers_of_one_counter_are_granted_equal_shares() -> None:
     bound = known(range(4))
     assert {bound.fetches.grant(who, ALL, 0) for who in range(4)} == {WINDOW // 4}
 
 
-def test_while_nothing_is_known_of_batches_one_goes_after_the_other() -> None:
+def test_fetches_go_one_by_one_until_batch_size_is_known() -> None:
     bound = counter(range(8))
     assert bound.may_go(0) == 0
     bound.fetches.grant(0, ALL, 0)
@@ -88,7 +88,7 @@ def test_idle_consumers_poll_side_by_side_at_any_quota(limit: int) -> None:
         now_ms += 500
 
 
-def test_who_waits_for_fifty_megabytes_takes_nothing_from_one_who_fetches() -> None:
+def test_idle_consumers_take_nothing_from_a_busy_one() -> None:
     idle = range(19)
     bound = counter([*idle, "busy"])
     for who in idle:
@@ -102,12 +102,12 @@ def test_who_waits_for_fifty_megabytes_takes_nothing_from_one_who_fetches() -> N
     assert bound.fetches.grant("busy", ALL, 2) == AT_ONCE
 
 
-def test_what_waits_at_the_broker_is_lowered_to_a_share_of_all() -> None:
+def test_max_bytes_of_idle_fetches_is_lowered_to_equal_share() -> None:
     bound = known(range(20), EMPTY)
     assert {bound.fetches.grant(who, ALL, 1) for who in range(20)} == {WINDOW // 20}
 
 
-def test_who_has_no_answer_soon_waits_for_data_and_sets_nothing_aside() -> None:
+def test_fetch_without_early_response_sets_nothing_aside() -> None:
     bound = known(["silent", "other"])
     bound.fetches.grant("silent", ALL, 0)
     assert set_aside(bound, "silent") > 0
@@ -134,7 +134,7 @@ def test_connections_that_leave_without_an_answer_are_not_waited_for() -> None:
     assert bound.fetches.grant("victim", ALL, 120) >= AT_ONCE // 2
 
 
-def test_when_nothing_is_left_fetches_wait_until_it_is_worth_going() -> None:
+def test_fetches_without_allowance_wait_to_gather_records() -> None:
     """Twenty for whom records come half as fast again as the quota lets them: not each record by a Fetch of its own."""
     bound, now_ms, count = known(range(20), 1000), 0, 0
     bound.charge(WINDOW, 0)
@@ -173,7 +173,7 @@ def test_a_batch_larger_than_granted_is_what_is_set_aside_from_then_on() -> None
     assert bound.may_go(2) > 2
 
 
-def test_who_leaves_sets_nothing_aside() -> None:
+def test_consumer_that_leaves_sets_nothing_aside() -> None:
     bound = known(["a", "b"])
     bound.fetches.grant("a", ALL, 0)
     bound.fetches.forget("a")
@@ -200,7 +200,7 @@ def broker(max_bytes: int, batch: int, overhead: int = 80) -> int:
 
 
 @pytest.mark.parametrize("batch", [150, 2_000, 9_000, 16_384, 300_000, 2_000_000])
-def test_little_of_what_is_sent_is_a_part_of_a_batch(batch: int) -> None:
+def test_most_fetched_bytes_are_whole_batches_within_the_quota(batch: int) -> None:
     bound, now_ms, sent, whole = counter(), 0, 0, 0
     while now_ms < 300_000:
         now_ms = bound.may_go(now_ms)
@@ -228,7 +228,7 @@ def test_tiny_batches_come_many_at_a_time_also_after_nothing_came() -> None:
     assert asked.count(1) <= 2
 
 
-def test_where_all_might_ask_for_as_much_they_go_as_they_are() -> None:
+def test_fetch_within_an_equal_share_is_granted_whole() -> None:
     bound = known(["a", 1, 2, 3], 1000)
     assert not bound.fetches.grant_whole("a", AT_ONCE // 4 + 1, 1)
     assert bound.fetches.grant_whole("a", AT_ONCE // 4, 1)
@@ -246,7 +246,7 @@ def test_pipelined_fetches_are_set_aside_one_by_one_and_never_beyond_what_is_lef
     assert not fetches._set_aside
 
 
-def test_what_is_granted_whole_is_what_the_long_way_grants() -> None:
+def test_whole_grant_equals_the_grant_computed_in_full() -> None:
     for size in (1, 1000, LIMIT, AT_ONCE // 2, AT_ONCE - 5000, AT_ONCE - 1, AT_ONCE):
         short, long = known(["a"], 1000), known(["a"], 1000)
         for bound in (short, long):
@@ -259,7 +259,7 @@ def test_what_is_granted_whole_is_what_the_long_way_grants() -> None:
             assert size > AT_ONCE - 5000
 
 
-def test_in_debt_nothing_is_granted_whole() -> None:
+def test_counter_in_debt_grants_no_fetch_whole() -> None:
     bound = known(["a"], 1000)
     fetched(bound, "a", 2 * AT_ONCE, 0)
     assert not bound.fetches.grant_whole("a", 1, 1)

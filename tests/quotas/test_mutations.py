@@ -33,7 +33,7 @@ def bound_of(engine: Engine, user: str = "u", client_id: str = "app", broker: in
     return bound
 
 
-def test_one_counter_for_all_brokers_and_its_own_window() -> None:
+def test_mutation_counter_is_cluster_wide_with_its_own_window() -> None:
     engine = engine_with(2, controller_window=Window(5, 2000))
     bound = bound_of(engine)
     assert bound_of(engine, broker=2) is bound
@@ -76,7 +76,7 @@ def test_a_changed_limit_keeps_the_tokens_and_a_removed_one_forgets_them() -> No
 
 
 @pytest.mark.parametrize(("used", "full_s"), [(1, 11), (33, 11), (63, 21)])
-def test_it_is_dropped_when_it_is_full_and_idle_and_not_before(used: int, full_s: int) -> None:
+def test_mutation_bucket_is_dropped_once_full_and_idle(used: int, full_s: int) -> None:
     engine = engine_with(3)
     bound_of(engine).charge(used, 0)
     gone_at_s = next(second for second in range(100) if (engine.expire(second * 1000), not engine.usage(0))[1])
@@ -84,7 +84,7 @@ def test_it_is_dropped_when_it_is_full_and_idle_and_not_before(used: int, full_s
     assert bound_of(engine).tokens(gone_at_s * 1000) == 33
 
 
-def test_one_that_was_dropped_and_is_charged_again_is_the_same_for_all() -> None:
+def test_dropped_mutation_bucket_charges_the_one_in_its_place() -> None:
     engine = engine_with(3)
     held = bound_of(engine)
     held.charge(1, 0)
@@ -99,7 +99,7 @@ def test_one_that_was_dropped_and_is_charged_again_is_the_same_for_all() -> None
     assert held.check(200_000) == other.owed_ms(200_000) == 2333
 
 
-def test_what_is_given_back_is_not_counted_and_never_more_than_the_bucket_holds() -> None:
+def test_returned_tokens_are_uncounted_and_never_overfill_the_bucket() -> None:
     engine = engine_with(3)
     bound = bound_of(engine)
     bound.record(10, 0)
@@ -116,14 +116,14 @@ def test_a_limit_of_zero_is_owed_for_ever() -> None:
     assert bound.charge(1, 0) == INT32_MAX
 
 
-def test_without_a_quota_nothing_is_kept() -> None:
+def test_client_without_mutation_quota_has_no_bucket() -> None:
     engine = Engine(Policy())
     assert not isinstance(engine.resolve("u", "app", MUTATION, 1), TokenBound)
     assert Ruling(None, strict=True).accepts(1e9, 0)
 
 
 @given(limit=st.floats(0.1, 1000), spent=st.integers(1, 20_000), late_ms=st.integers(0, 5000))
-def test_who_waits_as_told_is_not_refused_again(limit: float, spent: int, late_ms: int) -> None:
+def test_client_that_waits_for_throttle_time_is_not_refused_again(limit: float, spent: int, late_ms: int) -> None:
     """A throttle is told in whole milliseconds: what is left of the overdraft then is owed by rounding alone."""
     bucket = bound_of(engine_with(limit))
     bucket.charge(bucket.tokens(0) + spent, 0)

@@ -9,7 +9,7 @@ from quotas.names import MAX_NAME_BYTES, NameBudget, configured_as, counted_as, 
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_round_trip_in_characters_that_zookeeper_and_metric_names_take(name: str) -> None:
+def test_sanitised_name_is_safe_for_zookeeper_and_reads_back(name: str) -> None:
     safe = sanitise(name)
     assert desanitise(safe) == name
     assert all(character.isascii() and (character.isalnum() or character in ".-_%") for character in safe)
@@ -19,11 +19,11 @@ def test_round_trip_in_characters_that_zookeeper_and_metric_names_take(name: str
     ("name", "safe"),
     [("~*+ /", "%7E%2A%2B%20%2F"), ("\ud800x", "%3Fx"), ("<default>", "%3Cdefault%3E"), ("a.b-c_D9", "a.b-c_D9")],
 )
-def test_sanitise(name: str, safe: str) -> None:
+def test_name_is_sanitised_as_in_kafka(name: str, safe: str) -> None:
     assert sanitise(name) == safe
 
 
-def test_a_plus_is_a_space() -> None:
+def test_plus_in_a_sanitised_name_reads_as_space() -> None:
     assert desanitise("a+b%2Bc") == "a b+c"
 
 
@@ -39,7 +39,7 @@ def test_a_name_of_up_to_256_bytes_is_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 257, "ü" * 129, "漢" * 86, "🎈" * 65, "x" * 32_767, "y" * 99 + "\udc80" * 99])
-def test_of_a_longer_one_the_beginning_and_a_digest_of_all_is_left(name: str) -> None:
+def test_long_name_is_counted_by_its_beginning_and_digest(name: str) -> None:
     beginning, _, digest = counted_as(name).rpartition("~")
     assert digest == sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     assert name.startswith(beginning)
@@ -47,7 +47,7 @@ def test_of_a_longer_one_the_beginning_and_a_digest_of_all_is_left(name: str) ->
     assert counted_as(name) != counted_as(name + "x")
 
 
-def test_nobody_is_called_what_is_left_of_anothers_name() -> None:
+def test_name_equal_to_a_shortened_one_is_counted_apart() -> None:
     cut = counted_as("x" * 300)
     assert counted_as(cut) not in (cut, "x" * 300)
     assert counted_as("~" + "0" * 64) != "~" + "0" * 64
@@ -64,7 +64,7 @@ def test_no_two_names_are_counted_as_one_and_none_is_too_long(name: str, other: 
     assert len(counted_as(name).encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES
 
 
-def test_room_is_what_names_take_in_memory() -> None:
+def test_name_budget_counts_bytes_of_names_in_memory() -> None:
     room = NameBudget(getsizeof("漢" * 100))
     room.take("漢" * 99)
     assert not room.full

@@ -50,7 +50,7 @@ def policy(keys: list[Key] | set[Key], kinds: tuple[QuotaKind, ...] = (RATE,), s
 
 @pytest.mark.parametrize("kind", [RATE, FETCH, QuotaKind.REQUEST_PERCENTAGE])
 @pytest.mark.parametrize("shared", [True, False])
-def test_each_level_wins_over_all_behind_it(kind: QuotaKind, shared: bool) -> None:
+def test_each_precedence_level_wins_over_all_lower_ones(kind: QuotaKind, shared: bool) -> None:
     for place, key in enumerate(FIFTEEN):
         engine = Engine(policy(FIFTEEN[place:], (kind,), shared=shared))
         assert engine.limit_of("alice", "team-a-1", kind) == (place + 1, Entity(*key))
@@ -85,7 +85,9 @@ PLAIN_TABLES = st.dictionaries(
 
 
 @given(PLAIN_TABLES, PLAIN_NAMES, st.one_of(st.just(""), PLAIN_NAMES))
-def test_where_nothing_is_for_who_asks_it_is_as_in_kafka(limits: dict[Key, float], user: str, client_id: str) -> None:
+def test_client_without_matching_pattern_gets_kafkas_precedence(
+    limits: dict[Key, float], user: str, client_id: str
+) -> None:
     """The eight levels walked with prefixes and groups about, for others."""
     of_others: dict[Key, float] = {(Group("shop"), None): 1.0, (None, Prefix("zz")): 1.0}
     entities = {Entity(*key): {RATE: limit} for key, limit in {**limits, **of_others}.items()}
@@ -119,7 +121,7 @@ def test_a_group_has_one_counter_whoever_of_it_comes() -> None:
     assert pairs.resolve("alice", "a", RATE, 1) is not pairs.resolve("bob", "b", RATE, 1)
 
 
-def test_nobody_calls_himself_into_another_s_counter() -> None:
+def test_user_named_as_a_group_gets_another_counter() -> None:
     engine = Engine(policy([(ANALYTICS, None), (None, TEAM_A), (DEFAULT, None), (None, DEFAULT)]))
     group, prefix = (
         engine.resolve("alice", "", RATE, 1),
@@ -141,7 +143,7 @@ def test_an_empty_client_id_has_no_prefix() -> None:
     assert (walk.winner, walk.why) == (None, "no level has a limit: an empty client-id has those of users alone")
 
 
-def test_who_joins_a_group_shares_its_counter_from_the_next_request_on() -> None:
+def test_user_added_to_a_group_shares_its_counter_at_once() -> None:
     rule = {Entity(user=ANALYTICS): {RATE: 100.0}, Entity(user=DEFAULT): {RATE: 7.0}}
     engine = Engine(Policy(rule, {}, GROUPS))
     before, generation = engine.resolve("dave", "", RATE, 1), engine.generation
@@ -182,14 +184,14 @@ def test_a_flood_of_names_folds_no_shared_prefix() -> None:
     assert engine.resolve("u", "team-a-5", RATE, 1).client_id == "team-a-*"
 
 
-def test_a_policy_with_both_crosses_processes() -> None:
+def test_policy_with_groups_and_prefixes_is_pickled_for_workers() -> None:
     sent = policy(FIFTEEN, shared=False)
     arrived = pickle.loads(pickle.dumps(sent))  # noqa: S301  our own
     assert arrived == sent
     assert Engine(arrived).explain("alice", "team-a-1", RATE) == Engine(sent).explain("alice", "team-a-1", RATE)
 
 
-def test_what_makes_no_policy() -> None:
+def test_invalid_groups_and_prefixes_are_refused_by_policy() -> None:
     with pytest.raises(ValueError, match="'alice' is in the groups 'a' and 'b'"):
         Policy({}, {}, {"a": ("alice",), "b": ("alice",)})
     with pytest.raises(ValueError, match="no group is called 'nobodys'"):
@@ -205,6 +207,6 @@ def test_what_makes_no_policy() -> None:
             Entity(user, client_id)
 
 
-def test_how_they_are_described() -> None:
+def test_entity_with_group_and_prefix_is_described_by_both() -> None:
     described = [Entity(user, client_id).describe() for user, client_id in ((ANALYTICS, None), (ANALYTICS, TEAM))]
     assert described == ["user-group=analytics", "user-group=analytics, client-id-prefix=team-"]

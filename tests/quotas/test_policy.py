@@ -34,7 +34,7 @@ def test_a_kind_that_the_entity_cannot_have_is_refused(entity: Entity, kind: Quo
         Policy({entity: {kind: 1}})
 
 
-def test_differences() -> None:
+def test_policy_differences_list_added_changed_and_removed_limits() -> None:
     old: dict[Key, float] = {("a", None): 1.0, ("b", None): 2.0, ("c", None): 3.0}
     new: dict[Key, float] = {("b", None): 2.0, ("c", None): 4.0, ("d", None): 5.0}
     assert differences(old, new) == ({("d", None)}, {("c", None)}, {("a", None)})

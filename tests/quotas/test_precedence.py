@@ -78,5 +78,5 @@ def test_an_empty_client_id_escapes_the_default_client_of_its_user() -> None:
     assert limiting_key(limits, *tags) == ("alice", None)
 
 
-def test_nobody_at_all_is_unlimited() -> None:
+def test_client_without_user_and_client_id_is_unlimited() -> None:
     assert limiting_key({(DEFAULT, None): 1, (None, DEFAULT): 1, (DEFAULT, DEFAULT): 1}, "", "") is None

@@ -110,7 +110,7 @@ def test_a_look_moves_nothing_and_sees_what_a_measurement_sees(
 
 
 @given(windows, events, st.floats(0.5, 1e5), events)
-def test_once_all_has_expired_a_rate_charges_like_a_new_one(
+def test_rate_with_expired_samples_charges_like_a_new_one(
     window: Window, before: list[Event], limit: float, after: list[Event]
 ) -> None:
     used, new = Rate(window, limit), Rate(window, limit)
@@ -138,13 +138,13 @@ def test_the_total_is_all_that_was_recorded(window: Window, history: list[Event]
 
 
 @pytest.mark.parametrize(("now_ms", "window_ms"), [(1000, 9500), (500, 10_000), (-600, 9900), (-9000, 9500)])
-def test_before_its_samples_began_elapsed_windows_truncate_towards_zero(now_ms: int, window_ms: int) -> None:
+def test_elapsed_windows_before_the_first_sample_truncate_towards_zero(now_ms: int, window_ms: int) -> None:
     rate = Rate(Window())
     rate.record(1, 1500)
     assert rate.observe(now_ms)[1] == window_ms
 
 
-def test_without_a_limit_all_is_measured_and_nothing_throttled() -> None:
+def test_rate_without_a_limit_measures_and_never_throttles() -> None:
     rate = Rate(Window())
     assert rate.charge(1e12, 0) == 0
     rate.set_limit(1)
@@ -152,7 +152,7 @@ def test_without_a_limit_all_is_measured_and_nothing_throttled() -> None:
 
 
 @pytest.mark.parametrize("limit", [math.nan, math.inf])
-def test_limits_that_are_no_limit(limit: float) -> None:
+def test_rate_with_nan_or_infinite_limit_never_throttles(limit: float) -> None:
     assert Rate(Window(), limit).charge(1e9, 0) == 0
 
 

@@ -32,27 +32,27 @@ def engine(limit: float = LIMIT, entity: Entity = BATCH, **terms: object) -> Eng
 
 class TestShares:
     @given(demands)
-    def test_they_are_the_whole_limit_and_nobody_has_none(self, told: list[Demand]) -> None:
+    def test_shares_add_up_to_the_limit_and_none_is_zero(self, told: list[Demand]) -> None:
         found = shares(told)
         assert sum(found) == pytest.approx(1)
         assert min(found) >= 0.01 / len(told)
 
     @given(demands)
-    def test_one_where_nobody_waits_keeps_what_it_uses_where_there_is_room(self, told: list[Demand]) -> None:
+    def test_instance_without_waiting_clients_keeps_what_it_uses(self, told: list[Demand]) -> None:
         if sum(each.used for each in told if not each.waiting) > 0.4:
             return
         for each, part in zip(told, shares(told), strict=True):
             assert each.waiting or part >= each.used * 0.98
 
     @given(st.lists(st.integers(1, 50), min_size=1, max_size=16))
-    def test_those_that_wait_share_by_their_number(self, waiting: list[int]) -> None:
+    def test_instances_with_waiting_clients_share_by_their_number(self, waiting: list[int]) -> None:
         for number, part in zip(waiting, shares([Demand(1.0, number) for number in waiting]), strict=True):
             assert part == pytest.approx(number / sum(waiting), rel=0.03, abs=0.02)
 
-    def test_who_uses_nothing_leaves_nearly_all_to_others(self) -> None:
+    def test_idle_instances_leave_nearly_the_whole_limit_to_others(self) -> None:
         assert shares([Demand(1.0, 1), Demand(), Demand(), Demand()])[0] > 0.97
 
-    def test_without_anybody_who_waits_what_is_free_is_shared_alike(self) -> None:
+    def test_free_limit_without_waiting_clients_is_shared_equally(self) -> None:
         assert shares([Demand(), Demand()]) == [0.5, 0.5]
         first, second = shares([Demand(0.4), Demand()])
         assert first > 0.65
@@ -60,7 +60,7 @@ class TestShares:
 
 
 class TestCountersOfTheCluster:
-    def test_there_is_one_for_all_brokers(self) -> None:
+    def test_cluster_scope_counter_is_one_for_all_brokers(self) -> None:
         of = engine()
         first, second = (of.resolve("u", "batch", PRODUCE, node_id) for node_id in (1, 2))
         assert first is second
@@ -77,7 +77,7 @@ class TestCountersOfTheCluster:
             (Entity(client_id="x", cap=True), ("u", "x")),
         ],
     )
-    def test_whatever_the_rule_is_for(self, entity: Entity, client: tuple[str, str]) -> None:
+    def test_cluster_scope_rule_has_one_counter_for_all_brokers(self, entity: Entity, client: tuple[str, str]) -> None:
         policy = Policy({entity: {PRODUCE: LIMIT}}, {entity: Terms(of_cluster=True)}, {"g": ["u"]})
         of = Engine(policy)
         resolve = of.resolve_caps if entity.cap else lambda *asked: (of.resolve(*asked),)
@@ -85,7 +85,7 @@ class TestCountersOfTheCluster:
         assert first is second
         assert first.limit == LIMIT
 
-    def test_another_scope_is_in_force_at_once(self) -> None:
+    def test_changed_scope_of_a_rule_is_in_force_at_once(self) -> None:
         of = engine()
         before, generation = of.resolve("u", "batch", PRODUCE, 1), of.generation
         of.apply(Policy({BATCH: {PRODUCE: LIMIT}}), 0)
@@ -125,7 +125,7 @@ class TestCountersOfTheCluster:
         assert (bound.limit, bound.shadow_limit) == (None, LIMIT / 4)
         assert dict(of.demands(0))[bound.key].used == pytest.approx(0.1)
 
-    def test_demand_is_told_where_it_matters(self) -> None:
+    def test_demand_is_sent_when_clients_wait_or_use_much(self) -> None:
         of = engine()
         bound = of.resolve("u", "batch", PRODUCE, 1)
         assert told(of.demands(0)) == {}
@@ -139,14 +139,14 @@ class TestCountersOfTheCluster:
         assert told(of.demands(0)) == {bound.key: Demand(0.2, 2)}
         assert dict(of.demands(150))[bound.key].waiting == 1
 
-    def test_of_too_many_names_the_greatest_demand_is_told(self) -> None:
+    def test_greatest_demand_is_sent_when_names_are_too_many(self) -> None:
         made_up = [(CounterKey(PRODUCE, "", f"name-{number}", CLUSTER), Demand(0.02)) for number in range(MOST_TOLD)]
         waits, uses = (CounterKey(PRODUCE, "", name, CLUSTER) for name in ("waits", "uses"))
         found = told([*made_up, (waits, Demand(0.0, 1)), (uses, Demand(0.9))])
         assert len(found) == MOST_TOLD
         assert {waits, uses} <= found.keys()
 
-    def test_mutations_are_of_the_cluster_anyway(self) -> None:
+    def test_mutation_quota_with_cluster_scope_has_no_shares(self) -> None:
         of = Engine(Policy({BATCH: {MUTATIONS: 5.0}}, {BATCH: Terms(of_cluster=True)}))
         bound = of.resolve("u", "batch", MUTATIONS, 1)
         assert bound.broker == CLUSTER
@@ -206,7 +206,7 @@ def simulate(connections: tuple[int, ...], size: float, *, late_ms: int = 500, l
 @pytest.mark.long
 @pytest.mark.parametrize("size", [16_000.0, 100_000.0])
 @pytest.mark.parametrize("connections", [(1, 0), (1, 1), (4, 4), (6, 1), (1, 0, 0, 0), (2, 2, 2, 2), (8, 0, 0, 0)])
-def test_the_rate_of_all_is_the_limit(connections: tuple[int, ...], size: float) -> None:
+def test_processes_sharing_a_limit_reach_it_together(connections: tuple[int, ...], size: float) -> None:
     went = simulate(connections, size)
     assert 0.95 < sum(went[22:]) / (len(went) - 22) / LIMIT < 1.05
     assert max(sum(went[at : at + 10]) for at in range(22, len(went) - 10)) / 10 / LIMIT < 1.25

@@ -9,7 +9,7 @@ from quotas.simulated_counter import PATIENCE_MS, SimulatedCounter
 WINDOW = Window()
 
 
-def test_until_the_first_throttle_it_is_the_rate_itself() -> None:
+def test_simulated_counter_matches_the_rate_until_first_throttle() -> None:
     simulated, rate = SimulatedCounter[str](WINDOW, 100.0), Rate(WINDOW, 100.0)
     for now_ms in range(0, 5000, 100):
         simulated.arrive(15.0, "app", now_ms)
@@ -18,7 +18,7 @@ def test_until_the_first_throttle_it_is_the_rate_itself() -> None:
         )
 
 
-def test_what_comes_within_a_throttle_is_charged_when_that_is_over() -> None:
+def test_request_within_a_simulated_throttle_is_charged_when_it_ends() -> None:
     simulated = SimulatedCounter[str](WINDOW, 100.0)
     simulated.arrive(1100.0, "a", 0)
     simulated.arrive(100.0, "b", 10)
@@ -45,7 +45,7 @@ def test_throttles_follow_each_other_and_end(demand: list[tuple[int, float]], li
     assert all(throttle.at_ms <= now_ms + PATIENCE_MS for throttle in begun)
 
 
-def test_a_great_many_that_wait_are_as_one() -> None:
+def test_simulated_waiters_over_a_thousand_are_merged() -> None:
     simulated = SimulatedCounter[str](WINDOW, 10.0)
     for number in range(5000):
         simulated.arrive(1.0, "app", number)
@@ -64,7 +64,7 @@ def test_a_request_waits_for_others_from_when_its_connection_would_have_sent_it(
     assert simulated.take_waited() == []
 
 
-def test_what_is_known_of_connections_is_bounded_by_those_that_wait() -> None:
+def test_simulated_counter_remembers_a_bounded_number_of_connections() -> None:
     simulated = SimulatedCounter[str](WINDOW, 1e9)
     for number in range(50_000):
         simulated.arrive(1.0, "app", number, number)

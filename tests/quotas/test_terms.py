@@ -51,7 +51,7 @@ def test_a_rule_in_shadow_limits_nobody_and_hides_those_below_it() -> None:
     assert (usage.limit, usage.shadow_limit, usage.rate) == (None, 100.0, 1e8)
 
 
-def test_out_of_shadow_the_window_counts_and_nothing_older() -> None:
+def test_quota_leaving_shadow_owes_one_window_at_most() -> None:
     engine = Engine(policy(Terms(shadow=True)))
     bound = engine.resolve("alice", "", PRODUCE, 1)
     for second in range(100):
@@ -64,7 +64,7 @@ def test_out_of_shadow_the_window_counts_and_nothing_older() -> None:
     assert bound.owed_ms(99_000) == 0
 
 
-def test_what_is_proposed_stands_beside_what_is_in_force() -> None:
+def test_proposed_limit_is_kept_beside_the_one_in_force() -> None:
     engine = Engine(policy(Terms(proposed={PRODUCE: 50.0})))
     bound = engine.resolve("alice", "", PRODUCE, 1)
     assert (bound.limit, bound.shadow_limit) == (100.0, 50.0)
@@ -75,14 +75,14 @@ def test_what_is_proposed_stands_beside_what_is_in_force() -> None:
 
 
 @pytest.mark.parametrize(("burst_ms", "worth"), [(5000, 500.0), (500, 50.0), (2500, 249.9), (60_000, 6000.0)])
-def test_a_burst_is_so_much_time_s_worth(burst_ms: int, worth: float) -> None:
+def test_burst_admits_that_many_seconds_of_the_limit(burst_ms: int, worth: float) -> None:
     bound = Engine(policy(Terms(burst_ms=burst_ms))).resolve("alice", "", PRODUCE, 1)
     assert bound.window.allowance(100.0) == pytest.approx(worth)
     assert bound.charge(worth, 0) == 0
     assert bound.charge(10, 0) > 0
 
 
-def test_in_the_long_run_a_burst_changes_nothing_of_the_rate() -> None:
+def test_burst_leaves_the_long_term_rate_at_the_limit() -> None:
     for burst_ms in (500, 2000, 30_000):
         bound = Engine(policy(Terms(burst_ms=burst_ms))).resolve("alice", "", PRODUCE, 1)
         charged, now_ms = 0, 0
@@ -99,7 +99,7 @@ def test_in_the_long_run_a_burst_changes_nothing_of_the_rate() -> None:
 
 @pytest.mark.parametrize("burst_ms", [1000, 5000, 20_000])
 @pytest.mark.parametrize("used_s", [3, 11, 25, 40])
-def test_another_burst_judges_what_was_used_already(burst_ms: int, used_s: int) -> None:
+def test_changed_burst_judges_bytes_charged_before(burst_ms: int, used_s: int) -> None:
     engine = Engine(policy(Terms()))
     bound = engine.resolve("alice", "", PRODUCE, 1)
     for second in range(used_s):

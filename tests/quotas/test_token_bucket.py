@@ -5,13 +5,13 @@ from quotas.rate import Window
 from quotas.token_bucket import TokenBucket
 
 
-def test_starts_full_at_whatever_limit_is_in_force_when_first_used() -> None:
+def test_token_bucket_starts_full_at_the_limit_in_force() -> None:
     bucket = TokenBucket(Window(), 5)
     bucket.set_limit(10)
     assert bucket.tokens(0) == 110
 
 
-def test_a_throttle_time_waited_out_is_enough() -> None:
+def test_token_bucket_owes_nothing_after_its_throttle_time() -> None:
     bucket = TokenBucket(Window(), 4)
     bucket.record(50, 1000)
     assert bucket.throttle_ms(1000) == 1500
@@ -29,7 +29,7 @@ def test_a_changed_limit_keeps_the_tokens_and_moves_the_burst() -> None:
 
 
 @given(st.floats(0.1, 1e6), st.lists(st.tuples(st.integers(0, 5000), st.floats(-100, 1000))))
-def test_never_above_the_burst(limit: float, uses: list[tuple[int, float]]) -> None:
+def test_token_bucket_never_holds_more_than_its_burst(limit: float, uses: list[tuple[int, float]]) -> None:
     bucket = TokenBucket(Window(3, 1000), limit)
     now_ms = 0
     for pause_ms, value in uses:

@@ -12,7 +12,7 @@ VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "quotas.json").rea
 
 
 @pytest.mark.parametrize("outcome", [pytest.param(outcome, id=title) for title, outcome in run(VECTORS)])
-def test_case(outcome: Outcome) -> None:
+def test_quota_vector_case_gives_the_expected_outcome(outcome: Outcome) -> None:
     if isinstance(outcome, Skipped):
         pytest.skip(outcome.reason)
     assert outcome is None

@@ -26,16 +26,16 @@ from tests.reference.wire import throttle_field
         (-math.inf, "-Infinity"),
     ],
 )
-def test_java_double(value: float, text: str) -> None:
+def test_double_is_printed_as_in_java(value: float, text: str) -> None:
     assert java_double(value) == text
 
 
-def test_jmx_quotes_line_feeds_and_specials() -> None:
+def test_jmx_name_quotes_line_feeds_and_specials() -> None:
     assert display.jmx('a\n"*\\') == r'"a\n\"\*\\"'
 
 
 @pytest.mark.parametrize(("raw", "wrapped"), [(2**63 - 1, -1), (2**31, -(2**31)), (-1, -1), (2**32 + 5, 5)])
-def test_wrap_as_java(raw: int, wrapped: int) -> None:
+def test_throttle_time_wraps_to_int32_as_in_java(raw: int, wrapped: int) -> None:
     assert wrap_ms(raw) == wrapped
 
 
@@ -56,13 +56,13 @@ def test_wrap_as_java(raw: int, wrapped: int) -> None:
         ("no_such_key", None, True, True),
     ],
 )
-def test_alter(key: str, value: float | None, kraft: bool, zk: bool) -> None:
+def test_alter_refuses_values_as_kraft_and_zookeeper_do(key: str, value: float | None, kraft: bool, zk: bool) -> None:
     for mode, passes in (("kraft", kraft), ("zk", zk)):
         refused = alter.refusal(mode, {"user": "u"}, [(key, value)], resolves=True)
         assert (refused is None) is passes
 
 
-def test_alter_by_ip() -> None:
+def test_alter_of_an_ip_is_refused_as_kafka_does() -> None:
     operations = [("connection_creation_rate", 5.0)]
     assert alter.refusal("kraft", {"ip": "::1"}, operations, resolves=False) is None
     assert alter.refusal("zk", {"ip": "::1"}, operations, resolves=True) is not None
@@ -71,7 +71,7 @@ def test_alter_by_ip() -> None:
     assert alter.refusal("kraft", {"ip": "::1"}, operations * 2, resolves=True) == "a key twice for one entity"
 
 
-def test_an_address_counts_however_it_is_written() -> None:
+def test_ip_is_canonical_in_every_spelling() -> None:
     assert canonical("::ffff:10.0.0.1") == canonical("10.0.0.1") == "10.0.0.1"
     assert canonical("0:0:0:0:0:0:0:1") == canonical("::1")
 
@@ -92,7 +92,7 @@ def test_a_fetch_without_quota_is_held_to_the_brokers_maximum() -> None:
     assert (sizes.max_value_in_window, sizes.max_bytes, sizes.min_bytes) == (None, 1000, 1)
 
 
-def test_brokers_obey_what_clients_never_see() -> None:
+def test_broker_only_apis_have_throttle_fields_to_obey() -> None:
     assert throttle_field("BrokerHeartbeat", 0).client_obeys
     assert throttle_field("ListClientMetricsResources", 0).position == "first"
     assert not throttle_field("SaslHandshake", 1).client_obeys

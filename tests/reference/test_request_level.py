@@ -14,14 +14,14 @@ def test_without_a_limit_requests_go_as_they_fall_due() -> None:
     assert real.left_bytes == 0
 
 
-def test_a_line_takes_its_time() -> None:
+def test_requests_wait_for_the_bandwidth_of_the_connection() -> None:
     real = run([400, 0, 0, 0], Shape(100, 100.0), None)
     assert real.served_bytes == [100, 100, 100, 100]
     assert real.waits_s == pytest.approx([0, 0.75, 1.5, 2.25])
     assert real.backlog_bytes == 300  # at the end of the first second one is on the line
 
 
-def test_while_the_counter_is_in_debt_nobody_goes_on() -> None:
+def test_requests_wait_while_the_counter_is_in_debt() -> None:
     # 1,000 bytes are ten seconds' worth; the 11th request is 0.1 s over, measured over 10 s and 10/11 of one.
     real = run([1100, 0, 0, 0], Shape(100, 1e9), 100.0)
     assert real.throttles_s[:10] == [0] * 10
@@ -32,7 +32,7 @@ def test_while_the_counter_is_in_debt_nobody_goes_on() -> None:
     assert more.waits_s[11] == pytest.approx(more.throttles_s[10] - 1 / 13, abs=2e-3)  # due a 13th of a second later
 
 
-def test_what_is_left_at_the_end_is_counted() -> None:
+def test_requests_left_at_the_end_are_counted() -> None:
     real = run([3000, 0, 0], Shape(1000, 1e9), 100.0)
     assert real.served_bytes == [2000, 0, 0]
     assert real.left_bytes == 1000

@@ -1,4 +1,6 @@
-"""``saslname`` of RFC 5801 and 5802, as Kafka's SCRAM and OAUTHBEARER read it: ASCII, with = and , escaped."""
+"""Names in SASL messages (saslname of RFC 5801 and 5802), as Kafka reads them for SCRAM and OAUTHBEARER:
+ASCII, with = and , escaped.
+"""
 
 import re
 from typing import Final

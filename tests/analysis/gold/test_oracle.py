@@ -139,7 +139,7 @@ def _require_reading(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found["most_window"] == pytest.approx(expected["most_window"])
 
 
-def test_mutes_are_told_as_recorded(gold: Gold) -> None:
+def test_gold_muted_table_holds_mutes_as_recorded(gold: Gold) -> None:
     found = Counter(
         (
             *(e[n] for n in WHO),
@@ -167,7 +167,7 @@ def _name(gold: Gold, each: dict[str, Any]) -> Any:
     return each["kind"] if each["role"] == "shadow" else gold.names[each["counter"]]
 
 
-def test_mutes_on_shared_counters_are_laid_to_who_used_them(gold: Gold) -> None:
+def test_mutes_on_shared_counters_are_attributed_to_their_users(gold: Gold) -> None:
     found = {
         (e["at"], gold.names[e["counter"]], e["user"], e["client_id"], e["victim_user"], e["victim_client_id"]): e[
             "caused_ms"
@@ -178,7 +178,7 @@ def test_mutes_on_shared_counters_are_laid_to_who_used_them(gold: Gold) -> None:
     assert found
 
 
-def test_moments_are_of_the_busiest_and_of_all_others(gold: Gold) -> None:
+def test_gold_moments_list_busiest_clients_and_the_rest(gold: Gold) -> None:
     names = ("bytes_in", "bytes_out", "requests", "request_time_ms", "muted_ms")
     found = {
         (e["cluster"], e["broker"], e["user"], e["client_id"], e["at_s"]): _only(e, names)
@@ -197,7 +197,7 @@ def test_users_have_hours_also_in_days(gold: Gold) -> None:
     assert {(e["at"], e["user"], e["exempt"]): e["bytes_in"] for e in gold.table("users", "day")} == before
 
 
-def test_documents_are_told_once_with_what_was_late_and_first(gold: Gold) -> None:
+def test_gold_lists_each_document_once_with_late_and_first(gold: Gold) -> None:
     found = gold.table("documents")
     assert Counter(
         (e["instance"], e["boot"], e["seq"], e["begin_ms"], e["end_ms"], e["rows"]) for e in found
@@ -212,12 +212,12 @@ def test_documents_are_told_once_with_what_was_late_and_first(gold: Gold) -> Non
     assert (sum(e["rows_of_others"] for e in found), sum(e["rows_of_nobody"] for e in found)) == (others, nobody)
 
 
-def test_all_tables_of_a_day_that_is_over_are_there(gold: Gold) -> None:
+def test_finished_day_has_every_gold_table(gold: Gold) -> None:
     for table in TABLES:
         assert {str(each["date"]) for each in gold.table(table.name, "day")} == {"2026-03-01"}, table.name
 
 
-def test_a_second_making_makes_nothing(gold: Gold, spark: SparkSession) -> None:
+def test_gold_made_twice_writes_nothing_new(gold: Gold, spark: SparkSession) -> None:
     assert make(spark, str(gold._root.parent)) == 0
 
 
@@ -225,7 +225,7 @@ def _only(line: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: line[name] for name in names}
 
 
-def test_refusals_are_charged_where_nothing_was_used(spark: SparkSession, tmp_path: Path) -> None:
+def test_refused_mutations_are_charged_with_zero_use(spark: SparkSession, tmp_path: Path) -> None:
     refused = records.row(mutation_requests=3, mutation_throttled=3, mutation_throttle_ms=900, mutation_limit=1.0)
     ingest(spark, tmp_path, [records.document(0, [refused])])
     make(spark, str(tmp_path / "warehouse"))

@@ -41,12 +41,12 @@ def fault_of(text: str | bytes) -> str | None:
     return None
 
 
-def test_rows_of_what_the_proxy_writes() -> None:
+def test_document_of_the_proxy_becomes_its_stored_rows() -> None:
     documents = [document(seq, [*TWO_ROWS, row("José 🦦", "")]) for seq in range(3)]
     assert rows_of(*documents) == [{name: each[name] for name in FILE.names} for each in stored(documents)]
 
 
-def test_what_is_not_known_is_ignored_and_what_is_missing_is_nothing() -> None:
+def test_unknown_columns_are_ignored_and_missing_ones_default() -> None:
     later = {**with_columns(carbon=[1, 2], produce_bytes=None, fetch_limit=None), "mood": {"good": True}}
     del later["samples"], later["cluster"], later["rows"]["fetch_bytes"], later["rows"]["listener"]
     first, second = rows_of(later)
@@ -55,7 +55,7 @@ def test_what_is_not_known_is_ignored_and_what_is_missing_is_nothing() -> None:
     assert (second["user"], second["bytes_in"], second["broker"]) == (None, 0, -1)
 
 
-def test_null_is_what_a_missing_value_is() -> None:
+def test_null_column_reads_as_a_missing_one() -> None:
     nulls = with_columns(**{column.name: [None, None] for column in COLUMNS})
     nulls |= {"cluster": None, "mode": None, "samples": None, "sample_ms": None}
     for each in rows_of(nulls):
@@ -65,7 +65,7 @@ def test_null_is_what_a_missing_value_is() -> None:
         assert (each["cluster"], each["mode"], each["samples"], each["sample_ms"]) == ("", "enforce", 11, 1000)
 
 
-def test_a_null_beside_a_value_takes_nothing_from_it() -> None:
+def test_null_beside_a_value_leaves_the_value_unchanged() -> None:
     found = rows_of(
         with_columns(bytes_in=[None, 5], listener=["PLAIN", None], broker=[None, 3], produce_limit=[None, 1])
     )
@@ -75,7 +75,7 @@ def test_a_null_beside_a_value_takes_nothing_from_it() -> None:
     ]
 
 
-def test_who_connected_who_is_exempt_and_what_a_shadow_limit_would_have_done() -> None:
+def test_connection_exempt_and_shadow_columns_are_read() -> None:
     connected: dict[str, list[Any]] = {
         "ip": ["10.0.0.5", None],
         "exempt": [None, True],
@@ -92,7 +92,7 @@ def test_who_connected_who_is_exempt_and_what_a_shadow_limit_would_have_done() -
     assert {name: second[name] for name in connected} == {name: values[1] for name, values in connected.items()}
 
 
-def test_documents_of_before_there_was_anything_of_it() -> None:
+def test_document_without_later_columns_reads_as_the_default() -> None:
     old = document(0, TWO_ROWS)
     later = [name for name in old["rows"] if "shadow" in name or name.startswith(("connection_", "accept_"))]
     for name in ("exempt", "ip", *later):
@@ -101,25 +101,25 @@ def test_documents_of_before_there_was_anything_of_it() -> None:
     assert rows_of(old) == rows_of(document(0, TWO_ROWS))
 
 
-def test_names_that_are_called_true_and_false() -> None:
+def test_users_named_true_and_false_stay_text() -> None:
     assert [each["user"] for each in rows_of(with_columns(user=["true", "false"]))] == ["true", "false"]
 
 
-def test_a_document_without_rows_has_none() -> None:
+def test_document_without_rows_adds_no_rows() -> None:
     for each in (document(0, []), {**document(1, []), "rows": {}}, {**document(2, []), "rows": {"user": None}}):
         assert read(json.dumps(each).encode()).num_rows == 0
     assert rows_of(document(0, []), document(1, TWO_ROWS))[0]["seq"] == 1
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2**53 + 1, 2**63, 2**64 - 1, 10**30, 0.5, 1e-3, 1e32])
-def test_every_limit_that_a_quota_file_can_say(limit: float) -> None:
+def test_every_limit_of_a_quota_file_is_read_from_rows(limit: float) -> None:
     assert [each["produce_limit"] for each in rows_of(with_columns(produce_limit=[limit, None]))] == [
         float(limit),
         None,
     ]
 
 
-def test_the_largest_numbers() -> None:
+def test_largest_allowed_numbers_of_a_document_are_read() -> None:
     largest = {"seq": 2**53, "samples": 1000, "sample_ms": 86_400, "interval_ms": DAY_MS, "time_ms": END_OF_TIME_MS - 1}
     most = 125_000_000 * (DAY_MS + 60_000)
     first = rows_of({**with_columns(bytes_in=[most, 0], broker=[2**31 - 1, 0]), **largest})[0]
@@ -127,7 +127,7 @@ def test_the_largest_numbers() -> None:
     assert (first["samples"], first["interval_ms"], first["time"].year) == (1000, DAY_MS, 9999)
 
 
-def test_a_gigabit_for_a_second_is_no_forgery() -> None:
+def test_large_but_possible_figures_are_accepted() -> None:
     """Nor is a megabyte that a stop found in its last millisecond, or a mute that a stall was late with."""
     assert rows_of(with_columns(bytes_in=[10**9, 0], produce_muted_ms=[1500, 0]))[0]["bytes_in"] == 10**9
     assert rows_of({**with_columns(bytes_in=[10**6, 0], requests=[5, 0]), "interval_ms": 1})[0]["bytes_in"] == 10**6
@@ -211,13 +211,13 @@ FAULTS: list[tuple[str | bytes | Document, str]] = [
 
 
 @pytest.mark.parametrize(("written", "said"), FAULTS)
-def test_what_is_wrong_is_said(written: str | bytes | Document, said: str) -> None:
+def test_faulty_document_is_refused_with_its_fault(written: str | bytes | Document, said: str) -> None:
     fault = fault_of(json.dumps(written) if isinstance(written, dict) else written)
     assert fault is not None
     assert said in fault
 
 
-def test_what_is_of_a_time_to_come_is_refused() -> None:
+def test_document_more_than_a_day_ahead_is_refused() -> None:
     text = json.dumps(document(0, TWO_ROWS)).encode()
     assert read(text, BEGIN_MS + 1).num_rows == 2
     with pytest.raises(UnreadableError, match=f"time_ms is {BEGIN_MS}, more than a day ahead"):
@@ -313,6 +313,6 @@ def test_each_field_is_taken_or_refused(data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=40) | st.recursive(ODD, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_anything_else_is_refused_with_a_reason(found: Any) -> None:
+def test_arbitrary_bytes_and_json_are_refused_with_a_reason(found: Any) -> None:
     text = found if isinstance(found, bytes) else json.dumps(found).encode()
     assert fault_of(text)

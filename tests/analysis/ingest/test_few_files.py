@@ -21,5 +21,5 @@ def test_files_are_few_by_their_bytes(
 
 
 @pytest.mark.parametrize("files", [None, "s3a://bucket/usage", "no-such-directory"])
-def test_what_is_not_on_a_disk_may_be_large(files: str | None) -> None:
+def test_source_outside_the_local_disk_counts_as_large(files: str | None) -> None:
     assert not ingest._are_few(files)

@@ -69,7 +69,7 @@ def site(spark: SparkSession, tmp_path: Path) -> Site:
     return Site(spark, tmp_path)
 
 
-def test_what_comes_is_stored_once(site: Site) -> None:
+def test_ingest_stores_each_document_once(site: Site) -> None:
     documents = [document(seq, ROWS, second=HOUR_S * seq / 2) for seq in range(4)]
     site.add("a", documents[0], documents[1], documents[1])
     assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
@@ -91,7 +91,7 @@ def test_every_row_is_there_for_a_reader_that_is_not_spark(site: Site) -> None:
     assert found[0][3].astimezone(BEGIN.tzinfo) == BEGIN
 
 
-def test_what_comes_late_lands_in_its_own_hour_and_is_counted(site: Site) -> None:
+def test_late_document_is_stored_in_its_own_hour_and_counted(site: Site) -> None:
     site.add("a", document(7, ROWS, second=5 * HOUR_S))
     assert site.ingest() == Tally(documents=1, rows=2, missing=7), "numbers begin at 0"
     site.add("b", document(1, ROWS, second=0), document(8, ROWS, second=5 * HOUR_S + 1))
@@ -100,7 +100,7 @@ def test_what_comes_late_lands_in_its_own_hour_and_is_counted(site: Site) -> Non
     assert [each["time"].hour for each in site.usage()].count(12) == 2
 
 
-def test_what_is_missing_is_told_across_runs(site: Site) -> None:
+def test_missing_documents_are_counted_across_runs(site: Site) -> None:
     site.add("a", document(0, ROWS), document(3, [row("eve", "sluice:other")], dropped_documents=1))
     found = site.ingest()
     assert found == Tally(documents=2, rows=3, missing=2, dropped=1, rows_of_others=1)
@@ -109,7 +109,7 @@ def test_what_is_missing_is_told_across_runs(site: Site) -> None:
     assert site.ingest() == Tally(documents=2, rows=4, missing=0), "4 is, and 2 no more"
 
 
-def test_what_cannot_be_read_is_kept_aside_and_stops_nothing(site: Site) -> None:
+def test_unreadable_document_is_rejected_and_the_rest_stored(site: Site) -> None:
     damaged = document(2, ROWS)
     damaged["rows"]["user"] = ["alice"]
     site.add("a", "nonsense", document(0, ROWS), {**document(1, ROWS), "v": 2}, damaged)
@@ -153,7 +153,7 @@ def test_a_new_checkpoint_reads_all_again_and_stores_nothing_twice(site: Site) -
     assert len(site.usage()) == 6
 
 
-def test_duplicates_from_several_tasks(site: Site) -> None:
+def test_duplicate_documents_in_several_tasks_are_stored_once(site: Site) -> None:
     documents = [document(seq, ROWS) for seq in range(6)]
     for number in range(3):
         site.add(f"file-{number}", *documents[2 * number :], "nonsense")
@@ -175,7 +175,7 @@ def test_files_that_are_not_complete_are_not_read(site: Site) -> None:
     assert site.ingest().documents == 2
 
 
-def test_what_is_too_long_and_what_is_no_text_is_kept_as_bytes(site: Site) -> None:
+def test_oversized_and_non_text_lines_are_rejected_as_bytes(site: Site) -> None:
     """For DuckDB and Spark alike; and what stands behind it is taken in."""
     no_text = b"\xff\xfe \x00"
     lines = [b"x" * (MOST_DOCUMENT_BYTES + 5), no_text, b"", json.dumps(document(0, ROWS)).encode()]

@@ -65,13 +65,13 @@ def errors(real: list[float], model: list[float]) -> Floats:
     return np.asarray(np.abs(np.array(model) / np.array(real) - 1))
 
 
-def test_who_is_throttled_at_all(cells: list[Cell]) -> None:
+def test_model_and_rate_agree_on_clients_ever_throttled(cells: list[Cell]) -> None:
     agree = [cell.ever_throttled == cell.real.ever_throttled for cell in cells]
     assert np.mean(agree) >= 0.98
     assert not any(cell.ever_throttled and not cell.real.ever_throttled for cell in cells)
 
 
-def test_for_how_much_of_the_time(cells: list[Cell]) -> None:
+def test_model_throttled_share_matches_the_proxys_rate(cells: list[Cell]) -> None:
     off = np.array([abs(cell.share - cell.real.throttled_share) for cell in cells])
     usual = np.array([cell.in_flight_share < 0.05 for cell in cells])
     assert off.mean() < 0.013
@@ -79,24 +79,24 @@ def test_for_how_much_of_the_time(cells: list[Cell]) -> None:
     assert off.max() < 0.15
 
 
-def test_how_much_passes(cells: list[Cell]) -> None:
+def test_model_sent_bytes_match_the_proxys_rate(cells: list[Cell]) -> None:
     off = errors([sum(cell.real.served_bytes) for cell in cells], [cell.sent_bytes for cell in cells])
     assert off.mean() < 0.005
     assert off.max() < 0.06
 
 
-def test_how_much_waits(cells: list[Cell]) -> None:
+def test_model_peak_backlog_matches_the_proxys_rate(cells: list[Cell]) -> None:
     held = [cell for cell in cells if cell.real.backlog_bytes > 1e6]
     assert np.median(errors([cell.real.backlog_bytes for cell in held], [c.peak_waiting_bytes for c in held])) < 0.02
 
 
-def test_how_long_bytes_wait(cells: list[Cell]) -> None:
+def test_model_p99_delay_matches_the_proxys_rate(cells: list[Cell]) -> None:
     p99_s = [float(np.quantile(cell.real.waits_s, 0.99)) for cell in cells]
     late = [(real, cell.delay_s) for real, cell in zip(p99_s, cells, strict=True) if real > 0.5]
     assert np.median(errors([real for real, _ in late], [model for _, model in late])) < 0.02
 
 
-def test_the_mean_throttle_time(cells: list[Cell]) -> None:
+def test_model_mean_throttle_time_matches_the_proxys_rate(cells: list[Cell]) -> None:
     means = [(float(np.mean(cell.real.throttles_s)), cell.mean_throttle_s) for cell in cells]
     some = [(real, model) for real, model in means if real > 0.05]
     assert np.median(errors([real for real, _ in some], [model for _, model in some])) < 0.1
@@ -120,7 +120,7 @@ def test_steady_overload_passes_the_limit_and_no_more(shape: Shape, limit: float
 
 
 @pytest.mark.parametrize("window", [Window(5, 1000), Window(6, 2000), Window(11, 500)])
-def test_other_windows(window: Window) -> None:
+def test_model_matches_the_proxys_rate_under_other_windows(window: Window) -> None:
     due_bytes = workloads(SECONDS)["tides"]
     recording = RecordedClient("tides", due_bytes, SHAPES[1], None, run(due_bytes, SHAPES[1], None))
     for scale in SCALES:

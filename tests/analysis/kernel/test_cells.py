@@ -28,7 +28,7 @@ def test_an_interval_of_a_second_is_one_cell() -> None:
     assert list(zip(cells.number, cells.second, cells.sent_bytes, strict=True)) == [(0, 0, 5), (0, 1, 7), (1, 1, 9)]
 
 
-def test_beats_that_are_off_by_milliseconds_are_the_same_beat() -> None:
+def test_intervals_off_by_milliseconds_fall_into_their_second() -> None:
     cells = Cells.of(rows([0, 0, 0], [3, 998, 2004], [995, 1006, 1011], [1.0, 2.0, 3.0]))
     assert cells.second.tolist() == [0, 1, 2]
     assert cells.sent_bytes.tolist() == [1, 2, 3]
@@ -62,7 +62,7 @@ def test_no_byte_is_lost_or_made(found: list[tuple[int, int, int, float]]) -> No
     assert keys == sorted(set(keys))
 
 
-def test_the_most_in_any_window() -> None:
+def test_largest_sum_of_any_window_matches_dense_arrays() -> None:
     sent = bursts(700, 5)
     expected = [np.convolve(sent[:, number], np.ones(11)).max() for number in range(5)]
     assert cells_of(sent).surge_bytes(6, 11) == pytest.approx([*expected, 0])
@@ -77,6 +77,6 @@ def test_rows_of_several_tasks_add_up() -> None:
     assert dense(thrice, 300, 4) == pytest.approx(2 * sent)
 
 
-def test_some_numbers_in_another_order() -> None:
+def test_selected_units_keep_their_cells_in_given_order() -> None:
     sent = bursts(100, 4)
     assert (dense(cells_of(sent).only(np.array([2, 0])), 100, 2) == sent[:, [2, 0]]).all()

@@ -20,7 +20,7 @@ def column(values: list[float]) -> Floats:
     return np.array(values)[:, None]
 
 
-def test_an_episode_moves_to_its_start() -> None:
+def test_bytes_of_throttled_episode_move_to_its_start() -> None:
     sent = [5.0, 10.0, 3.0, 3.0, 3.0, 3.0, 2.0, 7.0]
     recorded = recorded_of(column(sent), column([0.0, 0.0, 0.5, 1.0, 0.2, 0.0, 0.0, 0.0]))
     assert sent_of(recorded.low)[:, 0].tolist() == sent
@@ -45,7 +45,7 @@ def test_an_episode_moves_no_faster_than_the_client_ever_sends() -> None:
         ([0, 0, 0, 1], Answer.UNKNOWN),
     ],
 )
-def test_what_a_recording_can_tell(muted: list[float], answer: Answer) -> None:
+def test_recorded_mutes_decide_between_exact_interval_and_unknown(muted: list[float], answer: Answer) -> None:
     assert recorded_of(column([1, 1, 1, 1]), column(muted)).answers.tolist() == [answer]
 
 
@@ -67,7 +67,7 @@ def test_series_that_were_held_up_are_bounded_apart() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 80), st.integers(1, 4))
-def test_high_has_the_same_bytes_earlier_and_no_faster(seed: int, seconds: int, units: int) -> None:
+def test_high_bound_sends_same_bytes_earlier_and_no_faster(seed: int, seconds: int, units: int) -> None:
     rng = np.random.default_rng(seed)
     sent = rng.integers(0, 50, (seconds, units)).astype(float)
     muted = rng.random((seconds, units)) * (rng.random((seconds, units)) < 0.4)
@@ -84,7 +84,7 @@ def both(recorded: Recorded, limits: Floats) -> tuple[ReplayResult, ReplayResult
     return replayed(recorded.low, limits), replayed(recorded.high, limits)
 
 
-def test_the_truth_lies_within_what_is_shown() -> None:
+def test_true_throttle_time_lies_within_the_bounds() -> None:
     seen: set[Answer] = set()
     widths: list[float] = []
     for name, due_bytes in workloads(SECONDS).items():
@@ -109,7 +109,7 @@ def test_the_truth_lies_within_what_is_shown() -> None:
     assert np.mean(widths) < 0.25
 
 
-def test_what_was_in_force_is_what_was_seen() -> None:
+def test_bounds_under_the_recorded_limit_equal_recorded_mutes() -> None:
     recorded = recorded_of(column([90, 90, 10, 0, 0, 0]), column([0.0, 0.3, 0.4, 0.0, 0.0, 0.0]))
     limits = np.array([[10.0]])
     bounds_s = throttled_bounds_s(recorded, *both(recorded, limits), limits, np.full((2, 1), 10.0))
@@ -119,7 +119,7 @@ def test_what_was_in_force_is_what_was_seen() -> None:
 NOT_KNOWN, CHANGED = np.full((2, 1), np.nan), np.array([[10.0], [20.0]])
 
 
-def test_beyond_every_limit_that_was_in_force_is_known_what_was_seen() -> None:
+def test_limits_outside_the_recorded_range_are_bounded_by_recorded_mutes() -> None:
     """Recorded under 10 and then 20: under more than 20 it is not held longer, under less than 10 not shorter."""
     sent, muted = [90.0, 90, 90, 90, 0, 0, 0, 0, 0, 0], [0.0, 0.3, 0.4, 0.0, 0.0, 0.0, 0, 0, 0, 0]
     recorded = recorded_of(column(sent), column(muted))

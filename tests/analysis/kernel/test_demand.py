@@ -14,7 +14,7 @@ def test_sizes_and_rates_come_from_records() -> None:
     assert demand.active_s.tolist() == [2, 0]
 
 
-def test_some_units_in_another_order() -> None:
+def test_selected_units_keep_their_demand_in_given_order() -> None:
     demand = demand_of([[1, 2, 3]], [[1, 1, 1]]).only(np.array([2, 0]))
     assert demand.total_bytes.tolist() == [3, 1]
     assert demand.peak_bytes_per_s.tolist() == [30, 10]
@@ -23,7 +23,7 @@ def test_some_units_in_another_order() -> None:
 SENT = np.array([[10.0, 0.0], [0.0, 4.0], [0.0, 0.0], [30.0, 4.0]])
 
 
-def test_when_bytes_arrived() -> None:
+def test_arrival_time_of_each_byte_is_interpolated() -> None:
     arrivals = Arrivals(demand_of(SENT, SENT))
     units = np.array([1, 1, 1, 0, 0, 0, 1])
     amounts = np.array([1.0, 4.0, 5.0, 5.0, 10.0, 25.0, 8.0])
@@ -31,14 +31,14 @@ def test_when_bytes_arrived() -> None:
     assert arrivals.time_s(units[:2], 2, amounts[:2] - 2).tolist() == pytest.approx([1.75, 3.5])
 
 
-def test_curves_of_some_seconds() -> None:
+def test_curve_of_selected_seconds_matches_dense_curve() -> None:
     arrivals = Arrivals(demand_of(SENT, SENT))
     for start, seconds in ((-3, 5), (0, 4), (1, 2), (3, 4)):
         padded = np.concatenate((np.zeros((3, 2)), SENT, np.zeros((4, 2))))[start + 3 : start + 3 + seconds]
         assert (arrivals.points(np.array([1, 0]), start, seconds) == curve(padded[:, ::-1])).all()
 
 
-def test_the_most_in_windows_by_slab() -> None:
+def test_surges_list_units_over_the_limit_by_slab() -> None:
     sent = np.zeros((200, 2))
     sent[[5, 9, 70, 130], 0] = 10, 20, 5, 50
     sent[150, 1] = 9

@@ -24,7 +24,7 @@ def test_quantiles_are_within_a_bin_of_the_true_ones(values: list[float], share:
     assert found == pytest.approx(true, rel=0.045, abs=1e-3)
 
 
-def test_weights_and_columns() -> None:
+def test_weighted_samples_count_in_their_own_column() -> None:
     histogram = np.zeros((2, BINS))
     add(histogram, np.array([0, 1, 1, 1]), np.array([5.0, 0.0, 2.0, 2.0]), np.array([1.0, 97.0, 1.0, 2.0]))
     assert histogram.sum(axis=1).tolist() == [1, 100]
@@ -32,7 +32,7 @@ def test_weights_and_columns() -> None:
     assert quantile_s(histogram, 0.98)[1] == pytest.approx(2, rel=0.05)
 
 
-def test_nothing_and_forever() -> None:
+def test_quantile_is_zero_when_empty_and_capped_when_huge() -> None:
     histogram = np.zeros((2, BINS))
     add(histogram, np.array([1]), np.array([1e12]), np.array([1.0]))
     assert quantile_s(histogram, 0.5).tolist() == [0, EDGES_S[BINS - 1]]

@@ -53,7 +53,7 @@ limits = st.lists(st.floats(50, 50_000), min_size=3, max_size=3).map(np.array)
 
 
 @given(demands(), limits)
-def test_each_unit_is_what_it_would_be_alone_and_in_plain_words(demand: Demand, limit: Floats) -> None:
+def test_replayed_unit_equals_a_plain_replay_of_it_alone(demand: Demand, limit: Floats) -> None:
     sent = course(demand, limit).sent_bytes
     for unit in range(3):
         shape = (demand.request_bytes[unit], demand.peak_bytes_per_s[unit])
@@ -74,7 +74,7 @@ def test_no_byte_is_lost_or_made(demand: Demand, limit: Floats) -> None:
 
 
 @given(demands(), limits)
-def test_nobody_sends_faster_than_one_request_in_each_throttle_time(demand: Demand, limit: Floats) -> None:
+def test_replayed_client_sends_one_request_per_throttle_time(demand: Demand, limit: Floats) -> None:
     sent = course(demand, limit).sent_bytes
     sums = np.concatenate((np.zeros((W, *sent.shape[1:])), np.cumsum(sent, axis=0)))
     muted_s = np.maximum(excess((sums[W:] - sums[:-W]) / W, limit, W), 0)
@@ -83,7 +83,7 @@ def test_nobody_sends_faster_than_one_request_in_each_throttle_time(demand: Dema
 
 
 @given(demands())
-def test_without_a_limit_all_passes_as_it_came(demand: Demand) -> None:
+def test_replay_without_a_limit_sends_everything_unchanged(demand: Demand) -> None:
     for unlimited in (math.inf, 2.0**63, 1e18):
         outcome = replayed(demand, np.full(3, unlimited))
         assert (course(demand, np.full(3, unlimited)).sent_bytes[:, 0] == sent_of(demand)).all()
@@ -93,7 +93,7 @@ def test_without_a_limit_all_passes_as_it_came(demand: Demand) -> None:
 
 
 @given(demands(), limits)
-def test_throttled_is_who_is_over_the_limit_in_the_open_loop(demand: Demand, limit: Floats) -> None:
+def test_client_is_throttled_exactly_when_demand_exceeds_the_limit(demand: Demand, limit: Floats) -> None:
     surge = demand.cells.surge_bytes(3, W)
     plain = [
         one_unit(sent_of(demand)[:, unit].tolist(), float(limit[unit]), 1e-3, 1e6) != sent_of(demand)[:, unit].tolist()
@@ -133,7 +133,7 @@ def burst() -> Demand:
     return demand_of(sent, np.where(sent > 0, 2000, 0))
 
 
-def test_a_burst_by_hand() -> None:
+def test_burst_over_the_window_waits_until_the_window_passed() -> None:
     """Eleven seconds' worth passes at once; the rest when the window has forgotten it, eleven seconds later."""
     outcome = replayed(burst(), [100.0])
     sent, waiting, _, _ = course(burst(), [100.0])
@@ -150,7 +150,7 @@ def test_a_burst_by_hand() -> None:
     assert outcome.waiting_bytes[0, 0] == 0
 
 
-def test_what_waits_at_the_end_leaves_at_the_rate_of_the_limit() -> None:
+def test_backlog_at_the_end_drains_at_the_limit() -> None:
     demand = demand_of(np.full((60, 1), 1000.0), np.full((60, 1), 100.0))
     outcome = replayed(demand, [500.0])
     # 5,500 bytes pass in each eleven seconds, and what the last five of the minute allow.
@@ -159,7 +159,7 @@ def test_what_waits_at_the_end_leaves_at_the_rate_of_the_limit() -> None:
     assert max(course(demand, [500.0]).delays)[0] < 30
 
 
-def test_no_units_and_nothing_used() -> None:
+def test_replay_of_no_units_or_no_use_is_empty() -> None:
     nothing = demand_of(np.zeros((9, 2)), np.zeros((9, 2)))
     assert replayed(nothing, [1.0, 2.0]).active_s.tolist() == [[0.0, 0.0]]
     nobody = demand_of(np.zeros((9, 0)), np.zeros((9, 0)))
@@ -172,7 +172,7 @@ def test_a_window_below_a_second_is_refused() -> None:
         replayed(demand, [1.0, 1.0], Window(5, 100))
 
 
-def test_a_throttle_time_that_outlasts_what_is_replayed_counts_at_most() -> None:
+def test_throttle_time_is_cut_at_the_end_of_the_replay() -> None:
     """One request as large as 40 windows: it is held long after the window has forgotten all."""
     sent = np.zeros((300, 1))
     sent[5], sent[200] = 4e6, 1.0

@@ -28,7 +28,7 @@ from tests.reference.request_level import Run
         ("throttled share<0.25", Target(Measure.SHARE, 1.0, 0.25)),
     ],
 )
-def test_targets(text: str, target: Target) -> None:
+def test_target_text_is_parsed_to_measure_and_share(text: str, target: Target) -> None:
     parsed = parse_target(text)
     assert (parsed.measure, parsed.most) == (target.measure, target.most)
     assert parsed.share == pytest.approx(target.share)
@@ -50,7 +50,7 @@ def test_targets(text: str, target: Target) -> None:
         ("throttled share < 0", "'0' is not a share"),
     ],
 )
-def test_what_is_no_target(text: str, problem: str) -> None:
+def test_invalid_target_is_refused_with_a_hint(text: str, problem: str) -> None:
     with pytest.raises(InvalidValue, match=problem) as raised:
         parse_target(text)
     assert raised.value.hint
@@ -106,12 +106,12 @@ def test_the_smallest_quota_meets_the_target_in_the_model(seed: int, text: str) 
     assert (quota >= sent.mean(axis=0) * 0.999).all()
 
 
-def test_a_target_that_the_mean_rate_meets() -> None:
+def test_target_met_at_the_mean_rate_needs_hardly_more() -> None:
     known = recorded_of(np.full((60, 1), 100.0))
     assert smallest(known, parse_target("throttled share < 100 %"), Window())[0] <= 110
 
 
-def test_nobody_and_nothing() -> None:
+def test_search_without_any_use_recommends_zero() -> None:
     assert smallest(recorded_of(np.zeros((9, 2))), parse_target("max delay < 1s"), Window()).tolist() == [0, 0]
 
 
@@ -157,13 +157,13 @@ def agreed(sent: Floats, target: Target, window: Window, tried: Floats) -> None:
     st.sampled_from(TARGETS),
     st.sampled_from(WINDOWS),
 )
-def test_it_says_what_the_whole_replay_says(seed: int, seconds: int, target: str, window: Window) -> None:
+def test_search_agrees_with_the_whole_replay(seed: int, seconds: int, target: str, window: Window) -> None:
     scales = np.sort(np.random.default_rng(seed).uniform(0.5, 8, 5))[:, None]
     agreed(demanded(seed, seconds), parse_target(target), window, scales)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_period_of_many_slabs(target: str) -> None:
+def test_search_over_many_slabs_agrees_with_the_whole_replay(target: str) -> None:
     sent = demanded(4, 5000)
     sent[2040:2060] += 5e6  # late from one piece into the next
     sent[4990:] += 5e6  # and at the end
@@ -171,7 +171,7 @@ def test_a_period_of_many_slabs(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_found_does_not_depend_on_others(target: str) -> None:
+def test_smallest_quota_of_a_client_is_independent_of_others(target: str) -> None:
     sent = demanded(7, 700, 12)
     aim = parse_target(target)
     found = smallest(recorded_of(sent), aim, Window())
@@ -179,13 +179,13 @@ def test_what_is_found_does_not_depend_on_others(target: str) -> None:
     assert alone == pytest.approx(found.tolist(), rel=1e-9)
 
 
-def test_huge_use_of_one_hides_nothing_of_another() -> None:
+def test_search_beside_a_huge_client_agrees_with_the_whole_replay() -> None:
     sent = demanded(9, 200)
     sent[:, 0] = 2.0**58
     agreed(sent, parse_target("p99 throttle < 100 ms"), Window(), np.linspace(1, 4, 8)[:, None])
 
 
-def test_who_is_over_the_limit_and_late_with_nothing_is_throttled_on() -> None:
+def test_client_over_the_limit_at_slab_end_stays_throttled() -> None:
     """A little more than the window takes, in the last second of a slab: all of it passes at once."""
     sent = np.zeros((200, 1))
     sent[SLAB_S - 1] = 1.1e6 + 50

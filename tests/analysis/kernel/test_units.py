@@ -42,16 +42,16 @@ def test_rules_are_read_as_they_are_written(entity: Entity) -> None:
         ("user=alice, ip=::1", "ip cannot be combined"),
     ],
 )
-def test_what_is_no_rule(text: str, problem: str) -> None:
+def test_invalid_rule_text_is_refused_with_its_problem(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         read_rule(text)
 
 
-def test_an_ip_is_a_rule_too() -> None:
+def test_ip_rule_is_read_as_an_ip_entity() -> None:
     assert read_rule("ip=10.0.0.1").entity == Entity(ip="10.0.0.1")
 
 
-def test_who_shares_a_counter() -> None:
+def test_clients_share_counters_as_the_policy_says() -> None:
     policy = Policy(
         {
             Entity(user="alice"): {PRODUCE: 1000},
@@ -94,11 +94,11 @@ def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows:
             assert recorded_unit(row, bound.rule) == assigned.units[number]
 
 
-def test_kinds_whose_law_is_another_are_not_replayed() -> None:
+def test_only_byte_and_request_quotas_are_replayed() -> None:
     assert [kind.row.word for kind in REPLAYED] == ["produce", "fetch", "request"]
 
 
-def test_caps_that_hold_for_a_client() -> None:
+def test_caps_in_force_are_those_matching_the_client() -> None:
     cap, shadow = Entity(user="alice", cap=True), Entity(client_id=Prefix("a"), cap=True)
     policy = Policy({cap: {PRODUCE: 5.0}, shadow: {PRODUCE: 7.0}}, {shadow: Terms(shadow=True)})
     assert caps_in_force(policy, PRODUCE, ClientOnBroker("c", "p1", 1, "alice", "a")) == [cap]
@@ -119,7 +119,7 @@ def test_rules_of_groups_and_prefixes_are_read_as_they_are_written(entity: Entit
     assert read_rule(entity.describe()).entity == entity
 
 
-def test_who_shares_a_counter_of_a_group_or_a_prefix() -> None:
+def test_clients_of_a_group_or_prefix_share_its_counter() -> None:
     """As the engine says, and as recorded rules say; a rule in shadow limits nobody."""
     group, prefix = Entity(user=Group("shop")), Entity(client_id=Prefix("team-"))
     limits = {group: {PRODUCE: 5.0}, prefix: {PRODUCE: 7.0}, Entity(client_id="app"): {PRODUCE: 9.0}}

@@ -28,7 +28,7 @@ def test_a_bar_shows_how_close_it_is(p99: float, css: str) -> None:
     assert f'class="{css} mark"' in draw.bar(0, 0, p99, p99, 1.25)
 
 
-def test_layers_stand_upon_each_other() -> None:
+def test_stacked_layer_starts_where_the_lower_one_ends() -> None:
     svg = draw.stack([[1.0, 2.0], [3.0, 0.0]], top=4)
     assert re.findall(r'class="(s\d)"', svg) == ["s0", "s1"]
     lower, upper = re.findall(r' d="([^"]*)"', svg)

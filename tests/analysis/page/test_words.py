@@ -12,7 +12,7 @@ from analysis.page import words
         (7200, "2 h"), (7501, "2 h 5 min"), (273_600, "3 d 4 h"),
     ],
 )  # fmt: skip
-def test_durations(seconds: float, said: str) -> None:
+def test_duration_is_written_in_readable_units(seconds: float, said: str) -> None:
     assert words.duration(seconds) == said
 
 
@@ -28,7 +28,7 @@ def test_durations(seconds: float, said: str) -> None:
         (31, "3,100 %"),
     ],
 )
-def test_shares(share: float, said: str) -> None:
+def test_share_is_written_as_a_percentage(share: float, said: str) -> None:
     assert words.percent(share) == said
 
 
@@ -43,11 +43,11 @@ def test_shares(share: float, said: str) -> None:
         (3.25 * 2**40, "3.2 TiB"),
     ],
 )
-def test_sizes(bytes_: float, said: str) -> None:
+def test_size_is_written_in_binary_units(bytes_: float, said: str) -> None:
     assert words.size(bytes_) == said
 
 
-def test_counts() -> None:
+def test_count_is_written_with_unit_and_plural() -> None:
     assert [words.count(number) for number in (0, 999, 1000, 12_340, 4e6)] == ["0", "999", "1 k", "12.3 k", "4 M"]
     assert words.counted(1, "client") == "1 client"
     assert words.counted(1200, "client") == "1,200 clients"
@@ -78,7 +78,7 @@ def test_a_period_names_a_date_once() -> None:
     assert words.from_to(begin, begin + timedelta(seconds=5)) == "2026-03-01 12:00:00 to 12:00:05"
 
 
-def test_who() -> None:
+def test_client_and_counter_names_are_written_for_readers() -> None:
     assert words.client("alice", "") == "alice / (no client-id)"
     assert words.client(None, None) == "(nobody yet)"
     assert words.counter("alice", None) == "alice"

@@ -55,7 +55,7 @@ quotas:
 """
 
 
-def test_a_group_and_prefixes_are_sized_by_whom_the_file_says_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_group_and_prefix_quotas_are_sized_by_their_members(spark: SparkSession, tmp_path: Path) -> None:
     """All of a group together, and of a shared prefix; of one that is not shared, the client-id that needs most."""
     warehouse = warehouse_of(spark, documents(), tmp_path / "warehouse")
     present, made = tmp_path / "quotas.yaml", tmp_path / "made.yaml"

@@ -68,9 +68,7 @@ def under_a_cap(made: Iterable[Document]) -> Iterator[Document]:
         yield document
 
 
-def test_who_was_held_by_a_cap_alone_is_recommended_no_quota_without_that_word(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_client_throttled_by_caps_alone_is_marked_as_such(spark: SparkSession, tmp_path: Path) -> None:
     found = found_in(warehouse_of(spark, under_a_cap(documents([*HELD, LOADS[4]])), tmp_path), choices())
     needs = {each: found[f"user={each}", PRODUCE] for each in ("gina", "hank", "ivan", "carol")}
     assert {user: (need.capped, round(need.by_caps, 2)) for user, need in needs.items()} == {
@@ -99,7 +97,7 @@ def found_in(warehouse: str, chosen: Choices, per: str = "user") -> dict[tuple[s
 
 
 @pytest.mark.parametrize("target", [THROTTLE, "p95 delay < 2 s", "throttled share < 10 %"])
-def test_it_is_enough_and_hardly_more(recorded: str, target: str) -> None:
+def test_recommended_quota_meets_the_target_and_hardly_more(recorded: str, target: str) -> None:
     found = found_in(recorded, choices(target))
     for user, drawn, kind in (("alice", LOADS[0], PRODUCE), ("bob", LOADS[2], PRODUCE), ("bob", LOADS[3], FETCH)):
         need = found[f"user={user}", kind]
@@ -112,14 +110,14 @@ def test_it_is_enough_and_hardly_more(recorded: str, target: str) -> None:
         assert need.limit == with_headroom(need.needed, 0.15)
 
 
-def test_the_broker_that_needs_most_decides(recorded: str) -> None:
+def test_recommended_quota_follows_the_broker_that_needs_most(recorded: str) -> None:
     need = found_in(recorded, choices())["user=alice", PRODUCE]
     assert need.unit.broker == 1
     assert need.most == np.floor(LOADS[0].sent_bytes).max()
     assert need.p99 == np.sort(np.floor(LOADS[0].sent_bytes))[296]
 
 
-def test_who_has_too_little_data_gets_none(recorded: str) -> None:
+def test_client_with_too_little_data_gets_no_quota(recorded: str) -> None:
     found = found_in(recorded, choices(), "client-id")
     assert {name: need.refused for (name, _), need in found.items() if need.refused} == {
         "client-id=bursts": "too little data: used in 5 s",
@@ -132,7 +130,7 @@ def test_no_quota_is_below_the_floor(recorded: str) -> None:
     assert (tiny.limit, tiny.needed) == (1000, 0)
 
 
-def test_demand_that_was_held_up_is_taken_at_most(spark: SparkSession, tmp_path: Path) -> None:
+def test_recommendation_from_throttled_records_covers_the_whole_demand(spark: SparkSession, tmp_path: Path) -> None:
     load_, due_bytes, _ = held_up(0.9 * MB)
     free = Load("eve", "free", due_bytes)
     found = found_in(warehouse_of(spark, documents([load_, free, CLOCK]), tmp_path), choices(), "client-id")
@@ -176,7 +174,7 @@ COMMAND = re.compile(r"^\S*sluice analyze (recommend .*?)(?:  +#.*)?$", re.MULTI
 PAGE = Path(__file__).parents[3] / "docs" / "analysis.md"
 
 
-def test_no_command_of_the_page_touches_what_is_live(
+def test_recommend_commands_of_the_page_leave_the_live_file_unchanged(
     recorded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -225,19 +223,19 @@ def test_no_command_of_the_page_touches_what_is_live(
         (["--target", THROTTLE, "--per", "ip"], "--per"),
     ],
 )
-def test_what_the_user_got_wrong(arguments: list[str], said: str) -> None:
+def test_wrong_recommend_argument_exits_with_2_and_says_why(arguments: list[str], said: str) -> None:
     ran = CliRunner().invoke(analyze, ["recommend", "--warehouse", "nowhere", *arguments])
     assert ran.exit_code == 2
     assert said in ran.stderr
 
 
 @given(st.floats(0, 1e15))
-def test_rounding_is_upwards_and_at_most_a_tenth(needed: float) -> None:
+def test_recommended_limit_is_rounded_up_by_a_tenth_at_most(needed: float) -> None:
     rounded = with_headroom(needed, 0.0)
     assert needed <= rounded <= max(needed * 1.1 + 1e-9, np.ceil(needed))
 
 
-def test_headroom() -> None:
+def test_recommended_limit_includes_the_headroom() -> None:
     assert [with_headroom(each, 0.15) for each in (100.0, 1_000_000.0, 0.0)] == [120, 1_200_000, 0]
 
 

@@ -36,7 +36,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "start", start)
 
 
-def test_a_file_is_created_as_it_is(tmp_path: Path) -> None:
+def test_created_quota_file_keeps_its_bytes_and_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     create(path, "quotas: []\r\n")
     new = tmp_path / "new"
@@ -48,7 +48,7 @@ def test_a_file_is_created_as_it_is(tmp_path: Path) -> None:
     assert path.read_bytes() == b"quotas: []\r\n"
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_quota_file_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match=r"quotas\.yaml cannot be written: File too large"), limited_files(0):
         create(tmp_path / "quotas.yaml", "quotas: []\n")
     assert list(tmp_path.iterdir()) == []
@@ -67,7 +67,7 @@ def limited_files(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_what_exists_is_refused_at_once(no_spark: None, tmp_path: Path) -> None:
+def test_existing_output_path_is_refused_before_spark_starts(no_spark: None, tmp_path: Path) -> None:
     file, pipe, link = (tmp_path / name for name in ("quotas.yaml", "pipe", "link"))
     file.write_text("quotas: []\n")
     os.mkfifo(pipe)
@@ -88,7 +88,9 @@ def test_what_exists_is_refused_at_once(no_spark: None, tmp_path: Path) -> None:
         (f"{'q' * 300}/quotas.yaml", "File name too long"),
     ],
 )
-def test_what_cannot_be_written_is_refused_at_once(no_spark: None, tmp_path: Path, name: str, said: str) -> None:
+def test_unwritable_output_path_is_refused_before_spark_starts(
+    no_spark: None, tmp_path: Path, name: str, said: str
+) -> None:
     (tmp_path / "taken").touch()
     (tmp_path / "nowhere").symlink_to("nothing")
     assert f"cannot be written: {said}" in refused(tmp_path / name).stderr
@@ -106,5 +108,5 @@ def test_a_directory_that_takes_no_files_is_refused_at_once(
 
 
 @pytest.mark.parametrize("headroom", ["nan", "inf", "-inf", "1e300", "-0.1"])
-def test_a_headroom_is_a_number(no_spark: None, tmp_path: Path, headroom: str) -> None:
+def test_headroom_that_is_no_finite_number_is_refused(no_spark: None, tmp_path: Path, headroom: str) -> None:
     assert "Invalid value for '--headroom'" in refused(tmp_path / "quotas.yaml", f"--headroom={headroom}").stderr

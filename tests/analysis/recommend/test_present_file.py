@@ -85,7 +85,7 @@ def test_limits_are_changed_and_nothing_else(present: Present) -> None:
     assert present.path.read_text() == TEXT
 
 
-def test_the_difference_says_what_and_why(present: Present) -> None:
+def test_recommendation_lines_list_each_change_with_its_reason(present: Present) -> None:
     found = verdicts(present.policy, FOUND, CHOICES, accept_low=False)
     recorded = "recorded p99 2.5 MB/s, most 3 MB/s in a second and 900 kB/s over the window"
     because = f"needs 2.7 MB/s (broker 3, edge-1); {recorded}; confidence"
@@ -106,20 +106,20 @@ def test_the_difference_says_what_and_why(present: Present) -> None:
     )
 
 
-def test_low_confidence_is_taken_where_one_says_so(present: Present) -> None:
+def test_low_confidence_recommendation_is_written_when_accepted(present: Present) -> None:
     found = verdicts(present.policy, FOUND, CHOICES, accept_low=True)
     assert Fate.LOW not in {each.fate for each in found}
     assert "consumer_byte_rate: 50000" in merged(present, found)
 
 
-def test_what_is_refused_is_left(present: Present) -> None:
+def test_refused_recommendation_leaves_the_file_unchanged(present: Present) -> None:
     few = of("shop", None, replace(need(), refused="too little data: used in 4 s"))
     found = verdicts(present.policy, few, CHOICES, accept_low=True)
     assert merged(present, found) == TEXT
     assert "x user=shop producer_byte_rate 10485760: too little data: used in 4 s" in list(lines(found))
 
 
-def test_of_very_many_that_are_left_some_are_told(tmp_path: Path) -> None:
+def test_long_list_of_unused_quotas_is_cut_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(
         "quotas:\n" + "".join(f"- {{entity: {{user: u{n}}}, producer_byte_rate: 1MB}}\n" for n in range(50))
@@ -172,7 +172,7 @@ FORMS = (
 
 
 @pytest.mark.parametrize(("before", "after"), FORMS)
-def test_a_proposal_in_every_form_of_a_file(tmp_path: Path, before: str, after: str) -> None:
+def test_proposal_is_written_in_every_form_of_file(tmp_path: Path, before: str, after: str) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_bytes(before.encode())
     present = read(path)
@@ -180,7 +180,7 @@ def test_a_proposal_in_every_form_of_a_file(tmp_path: Path, before: str, after: 
     assert text == after
 
 
-def test_what_cannot_be_written_is_said_in_the_words_of_who_reads_it(
+def test_merged_file_that_does_not_parse_is_refused_with_places(
     present: Present, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(file: str, _: str) -> NoReturn:
@@ -196,7 +196,7 @@ def test_what_cannot_be_written_is_said_in_the_words_of_who_reads_it(
     )
 
 
-def test_what_is_written_can_be_read_and_is_then_as_recommended(present: Present, tmp_path: Path) -> None:
+def test_merged_file_is_read_back_with_recommended_limits(present: Present, tmp_path: Path) -> None:
     path = tmp_path / "new.yaml"
     path.write_text(merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=True)))
     again = verdicts(load(path).policy, FOUND, CHOICES, accept_low=True)
@@ -211,7 +211,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(present: Present) -> None:
     assert not present.is_unchanged()
 
 
-def test_what_caps_did_is_said(present: Present) -> None:
+def test_line_of_a_capped_client_says_what_caps_did(present: Present) -> None:
     alone, among, idle = (replace(need(), capped=True, by_caps=share) for share in (1.0, 0.5, 0.0))
     for mine, said in (
         (alone, "; throttled while recorded, by caps alone: a quota above the caps changes nothing)"),

@@ -60,7 +60,7 @@ def test_four_client_ids_of_one_user_stay_four() -> None:
     assert wanted.outside_words() == ["4 clients consuming under no quota"]
 
 
-def test_a_new_file_is_for_whom_a_quota_can_name() -> None:
+def test_new_file_has_quotas_for_entities_that_can_be_named() -> None:
     recorded = recording([client("alice", "app"), client("alice", ""), client("bob", "sluice:other"), client("", "x")])
 
     def names(per: str, *patterns: str) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_new_file_is_for_whom_a_quota_can_name() -> None:
     assert holders(wanted) == [Entity("alice"), Entity("alice"), Entity("bob"), None]
 
 
-def test_who_shares_a_counter_shares_the_need() -> None:
+def test_clients_of_one_counter_are_sized_together() -> None:
     policy = Policy(
         {
             Entity(Group("analytics")): {PRODUCE: 1},
@@ -103,7 +103,7 @@ def test_who_shares_a_counter_shares_the_need() -> None:
     assert len(wanted.quotas) == 4
 
 
-def test_some_of_the_rules() -> None:
+def test_entity_pattern_selects_some_of_the_rules() -> None:
     policy = Policy({Entity("alice"): {PRODUCE: 1}, Entity("bob"): {PRODUCE: 1}})
     chosen = Choices(CHOICES.target, entities=("user=al*",))
     assert holders(by_rules(recording([client("alice", "a"), client("bob", "b")]), policy, chosen)) == [
@@ -120,7 +120,7 @@ ENTITIES = st.tuples(NAMES_OF_USERS, NAMES_OF_IDS).filter(any).map(lambda names:
 
 
 @given(st.sets(ENTITIES, max_size=6), st.sets(ENTITIES, max_size=3))
-def test_the_engine_would_say_the_same(rules: set[Entity], shadows: set[Entity]) -> None:
+def test_client_is_sized_by_the_rule_the_engine_chooses(rules: set[Entity], shadows: set[Entity]) -> None:
     """Whichever quota wins for a client is the one that is sized by it, also where it is in shadow."""
     groups = {"g": ["u1", "u2"]}
     policy = Policy({rule: {PRODUCE: 1000} for rule in rules}, groups=groups)

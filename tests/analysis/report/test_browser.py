@@ -46,7 +46,7 @@ def look(file: Path, *expressions: str, width: int = 1000, dark: bool = False) -
 
 
 @pytest.mark.parametrize(("width", "dark"), SIZES)
-def test_it_fits_and_asks_for_nothing(file: Path, width: int, dark: bool) -> None:
+def test_report_page_fits_the_window_and_follows_dark_mode(file: Path, width: int, dark: bool) -> None:
     [wide, paper] = look(
         file,
         "document.documentElement.scrollWidth",
@@ -75,7 +75,7 @@ def test_tables_sort_and_find(file: Path) -> None:
     assert only is True
 
 
-def test_the_browser_would_have_noticed(tmp_path: Path) -> None:
+def test_browser_check_notices_requests_and_errors_of_bad_page(tmp_path: Path) -> None:
     """A page that does ask for something, and does complain, is told from one that does not."""
     file = tmp_path / "bad.html"
     file.write_text(

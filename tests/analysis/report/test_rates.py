@@ -12,7 +12,7 @@ def rates(folder: Path, text: str) -> Path:
     return path
 
 
-def test_rates(tmp_path: Path) -> None:
+def test_rates_file_is_read_to_unit_prices(tmp_path: Path) -> None:
     text = "currency: EUR\nrates:\n  bytes_in: {per: 1GiB, price: 0.02}\n  requests: {per: 1000, price: 0}\n"
     found = load(rates(tmp_path, text))
     assert found.currency == "EUR"
@@ -45,7 +45,7 @@ def test_rates(tmp_path: Path) -> None:
         ("currency: EUR\ncurrency: USD\nrates:\n  requests: {per: 1, price: 1}\n", "is a duplicate key"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_rates_file_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(rates(tmp_path, text))
     assert said in str(raised.value)

@@ -49,7 +49,7 @@ def losses(folder: Path) -> dict[tuple[str, int], tuple[int, int]]:
     }
 
 
-def test_a_gap_is_even_over_the_time_between_the_documents_around_it(tmp_path: Path) -> None:
+def test_gap_is_spread_evenly_between_the_surrounding_documents(tmp_path: Path) -> None:
     first, second = documents(HOUR, range(3)), documents(later(1), range(23, 26))
     for each in first:
         each["begin_ms"] += 3_590_000
@@ -79,7 +79,7 @@ def test_a_boot_that_does_not_begin_at_0_has_a_gap(tmp_path: Path) -> None:
     assert "12 of 17 documents (71 %) missing" in (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_boot_that_went_on_before_the_period_has_none(tmp_path: Path) -> None:
+def test_boot_from_before_the_period_has_no_gap(tmp_path: Path) -> None:
     """Its documents of days ago are looked at: a proxy that nobody uses writes none."""
     by_hand.write(
         tmp_path / "w",
@@ -93,7 +93,7 @@ def test_a_boot_that_went_on_before_the_period_has_none(tmp_path: Path) -> None:
     assert [each["documents"] for each in table(folder, "loss")] == [2]
 
 
-def test_a_boot_whose_first_documents_expired_has_none(tmp_path: Path) -> None:
+def test_boot_with_expired_first_documents_has_no_gap(tmp_path: Path) -> None:
     left = documents(HOUR, [7, 8, 10], dropped=3, is_first=False)
     by_hand.write(tmp_path / "w", {HOUR: {"client": [client()], "documents": left}})
     assert losses(report(tmp_path / "w")) == {("boot-1", 12): (1, 0)}
@@ -148,7 +148,7 @@ def test_percentiles_are_over_all_intervals_of_the_period(tmp_path: Path) -> Non
         ([1.25, 1.5, 1.25, 1.75, 1.5], "at its limit"),
     ],
 )
-def test_a_trend_is_that_of_daily_percentiles(tmp_path: Path, shares: list[float], verdict: str) -> None:
+def test_trend_verdict_follows_daily_percentiles(tmp_path: Path, shares: list[float], verdict: str) -> None:
     hours: dict[datetime, by_hand.Tables] = {}
     for day, share in enumerate(shares):
         hour = datetime(2026, 3, 1 + day, tzinfo=UTC)
@@ -278,7 +278,7 @@ def test_no_name_is_markup(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert re.search(r"script-src 'sha256-[^']+'; img-src data:", page)
 
 
-def test_a_quiet_hour(tmp_path: Path) -> None:
+def test_report_of_quiet_hour_says_nobody_was_throttled(tmp_path: Path) -> None:
     by_hand.write(tmp_path / "w", {HOUR: quiet()})
     made = CliRunner().invoke(analyze, ["report", "--warehouse", str(tmp_path / "w")])
     assert made.output.splitlines()[0] == "Nobody was throttled."
@@ -313,7 +313,7 @@ def test_the_period_before_is_compared(tmp_path: Path) -> None:
     assert "Against the period before" not in (alone / "report.html").read_text(encoding="utf-8")
 
 
-def test_limits_are_compared_where_a_tenth_was_used_in_one_of_the_periods(tmp_path: Path) -> None:
+def test_limits_used_by_a_tenth_in_either_period_are_compared(tmp_path: Path) -> None:
     """Counter 4 is that of another proxy instance, which has the broker of counter 1 now."""
 
     def hour(at: datetime, shares: dict[int, float]) -> by_hand.Tables:
@@ -330,7 +330,7 @@ def test_limits_are_compared_where_a_tenth_was_used_in_one_of_the_periods(tmp_pa
     ]
 
 
-def test_one_client_is_the_report_with_a_filter(tmp_path: Path) -> None:
+def test_report_of_one_client_shows_only_its_use_and_limits(tmp_path: Path) -> None:
     who: Row = {"user": "bob", "client_id": "batch"}
     shared = [
         {"victim_user": "alice", "victim_client_id": "app", "caused_ms": 70.0, "muted_ms": 100, **who},
@@ -406,7 +406,7 @@ def test_a_report_needs_gold(tmp_path: Path) -> None:
     assert "sluice analyze ingest" in said
 
 
-def test_rows_that_are_not_in_gold_are_told(tmp_path: Path) -> None:
+def test_report_names_rows_that_are_not_in_gold_yet(tmp_path: Path) -> None:
     hours = {hour: {**quiet(), "client": [client(hour)]} for hour in (later(-3), HOUR)}
     by_hand.write(tmp_path / "w", hours, stale=[HOUR])
     made = CliRunner().invoke(analyze, ["report", "--warehouse", str(tmp_path / "w")])
@@ -427,12 +427,14 @@ def test_rows_that_are_not_in_gold_are_told(tmp_path: Path) -> None:
         (("--out", "{warehouse}/usage/x"), "is in usage/, a table of the warehouse"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_report_arguments_are_refused_with_a_reason(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
     by_hand.write(tmp_path / "w", {HOUR: quiet() | {"users": [{"exempt": False}]}})
     assert said in refused(tmp_path / "w", *(each.format(warehouse=tmp_path / "w") for each in arguments))
 
 
-def test_hours_are_whole(tmp_path: Path) -> None:
+def test_report_period_is_widened_to_whole_hours(tmp_path: Path) -> None:
     by_hand.write(tmp_path / "w", {HOUR: quiet()})
     made = CliRunner().invoke(
         analyze,

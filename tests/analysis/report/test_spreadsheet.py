@@ -43,18 +43,18 @@ def harmless(name: str) -> str:
 
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("formula", FORMULAS)
-def test_a_formula_is_none(before: str, formula: str) -> None:
+def test_formula_in_a_name_is_quoted(before: str, formula: str) -> None:
     assert harmless(before + formula) == f"'{before}{formula}"
 
 
 @pytest.mark.parametrize("form", [*"".join(FORMS.values())])
-def test_nor_is_one_in_another_form(form: str) -> None:
+def test_formula_in_another_form_is_quoted(form: str) -> None:
     assert harmless(f"{form}1+1") == f"'{form}1+1"
     assert harmless(f" {form}1+1") == f"' {form}1+1"
 
 
 @pytest.mark.parametrize("name", ["\talice", "\ralice", "\nalice", "\x00"])
-def test_what_begins_with_something_unseen_stays_in_its_cell(name: str) -> None:
+def test_name_beginning_with_a_control_character_is_quoted(name: str) -> None:
     assert harmless(name) == f"'{name}"
 
 
@@ -62,10 +62,10 @@ def test_what_begins_with_something_unseen_stays_in_its_cell(name: str) -> None:
     "name",
     ["alice", " alice", "a=b", "a -1", "'alice", '"alice"', "", "1", "(nobody: refused connections)", "ü", "日本"],
 )
-def test_a_name_is_itself(name: str) -> None:
+def test_harmless_name_is_written_unchanged(name: str) -> None:
     assert harmless(name) == name
 
 
 @given(st.text())
-def test_nothing_is_lost(name: str) -> None:
+def test_quoting_for_a_spreadsheet_keeps_the_whole_name(name: str) -> None:
     assert harmless(name) in {name, f"'{name}"}

@@ -40,7 +40,7 @@ def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
     return Reported(kept, warehouse_of(spark, kept, tmp_path_factory.mktemp("reported")))
 
 
-def test_gold_by_hand_has_the_columns_of_gold(reported: Reported) -> None:
+def test_handmade_gold_schema_matches_real_gold(reported: Reported) -> None:
     for name, columns in SCHEMAS.items():
         [file, *_] = reported.warehouse.glob(f"gold/{name}_hour/*/*/*.parquet")
         import pyarrow.parquet as pq
@@ -49,7 +49,7 @@ def test_gold_by_hand_has_the_columns_of_gold(reported: Reported) -> None:
         assert {field: schema.field(field).type for field in columns} == dict(columns), name
 
 
-def test_talkers(reported: Reported) -> None:
+def test_talkers_table_matches_sums_of_documents(reported: Reported) -> None:
     expected: defaultdict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
     for row in oracle.rows(reported.documents):
         sums = expected[row["user"], row["client_id"]]
@@ -65,7 +65,7 @@ def test_talkers(reported: Reported) -> None:
     assert {who: {name: found[who][name] for name in sums} for who, sums in expected.items()} == expected
 
 
-def test_rules(reported: Reported) -> None:
+def test_rules_table_matches_charges_of_documents(reported: Reported) -> None:
     names = ("used", "requests", "throttled", "throttle_ms", "muted_ms")
     expected: defaultdict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
     for charge in oracle.charges(reported.documents):
@@ -81,7 +81,7 @@ def test_rules(reported: Reported) -> None:
     assert found == {key: {name: sums[name] for name in names} for key, sums in expected.items()}
 
 
-def test_headroom(reported: Reported) -> None:
+def test_headroom_table_matches_percentiles_of_all_intervals(reported: Reported) -> None:
     """Percentiles of every counter, from a list of all intervals."""
     rows = oracle.rows(reported.documents)
     length_ms = max(each["time_ms"] + each["interval_ms"] for each in rows) - min(each["time_ms"] for each in rows)
@@ -105,7 +105,7 @@ def test_headroom(reported: Reported) -> None:
         assert each["over"] == pytest.approx(over[name] / whole)
 
 
-def test_episodes(reported: Reported) -> None:
+def test_episodes_table_matches_recorded_mutes(reported: Reported) -> None:
     """Sums of all mutes are in them, and each begins a window after the one before."""
     sums: Counter[tuple[Any, ...]] = Counter()
     for charge in oracle.charges(reported.documents):
@@ -124,7 +124,7 @@ def test_episodes(reported: Reported) -> None:
     assert found == sums
 
 
-def test_loss(reported: Reported) -> None:
+def test_loss_table_matches_missing_documents(reported: Reported) -> None:
     missing: Counter[str] = Counter()
     for instance in ("edge-1", "edge-2"):
         seqs = {each["seq"] for each in reported.documents if each["instance"] == instance}
@@ -136,7 +136,7 @@ def test_loss(reported: Reported) -> None:
     assert min(missing.values()) >= len(LOST)
 
 
-def test_whose_use_muted_whom(reported: Reported) -> None:
+def test_caused_table_matches_shared_mutes_of_documents(reported: Reported) -> None:
     expected: defaultdict[tuple[Any, ...], float] = defaultdict(float)
     for (_, *key), caused_ms in oracle.shared(reported.documents).items():
         expected[tuple(key)] += caused_ms
@@ -153,7 +153,7 @@ def test_whose_use_muted_whom(reported: Reported) -> None:
     assert found == pytest.approx(dict(expected))
 
 
-def test_chargeback(reported: Reported) -> None:
+def test_chargeback_table_matches_use_by_user_and_day(reported: Reported) -> None:
     expected: Counter[tuple[Any, ...]] = Counter()
     for row in oracle.rows(reported.documents):
         day = row["time_ms"] // (24 * HOUR_MS)
@@ -168,6 +168,6 @@ def test_chargeback(reported: Reported) -> None:
     assert found == expected
 
 
-def test_over_time_has_all_that_moved(reported: Reported) -> None:
+def test_over_time_table_sums_to_all_bytes_moved(reported: Reported) -> None:
     moved = sum(row["bytes_in"] + row["bytes_out"] for row in oracle.rows(reported.documents))
     assert sum(each["bytes_in"] + each["bytes_out"] for each in reported.table("over_time")) == moved

@@ -9,7 +9,7 @@ from analysis.spark.folder import Folder
 pytestmark = pytest.mark.spark
 
 
-def test_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_folder_writes_reads_lists_and_removes_files(spark: SparkSession, tmp_path: Path) -> None:
     folder = Folder(spark, str(tmp_path / "there"))
     assert not folder.exists()
     assert folder.names("*") == []
@@ -44,14 +44,14 @@ def test_a_directory_takes_the_place_of_another(spark: SparkSession, tmp_path: P
         folder.move("not there", "there/place")
 
 
-def test_what_the_file_system_will_not_do_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_system_failure_is_reported_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match=r'^nowhere://x: No FileSystem for scheme "nowhere"$'):
         Folder(spark, "nowhere://x")
     with pytest.raises(AnalysisError, match=r"File .* does not exist"):
         Folder(spark, str(tmp_path)).read("not there")
 
 
-def test_what_is_in_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_folder_entries_have_path_size_and_time(spark: SparkSession, tmp_path: Path) -> None:
     folder = Folder(spark, str(tmp_path))
     folder.write("a/b/note", "grüße")
     folder.write("a/c/note", "")
@@ -66,7 +66,7 @@ def test_what_is_in_it(spark: SparkSession, tmp_path: Path) -> None:
     assert folder.on_disk("a/b/note").read_text(encoding="utf-8") == "grüße"
 
 
-def test_only_one_creates_a_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_created_twice_is_refused_the_second_time(spark: SparkSession, tmp_path: Path) -> None:
     folder = Folder(spark, str(tmp_path))
     assert folder.create("lock", "one")
     assert not folder.create("lock", "two")
@@ -74,7 +74,7 @@ def test_only_one_creates_a_file(spark: SparkSession, tmp_path: Path) -> None:
     assert folder.read("lock") == "three"
 
 
-def test_files_are_put_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_put_into_a_folder_keeps_its_bytes(spark: SparkSession, tmp_path: Path) -> None:
     folder = Folder(spark, str(tmp_path / "there"))
     content = tmp_path / "content"
     content.write_bytes(bytes(range(256)))

@@ -29,7 +29,7 @@ def raised(error: BaseException, by: BaseException | None = None) -> BaseExcepti
         return found
 
 
-def test_what_comes_of_it() -> None:
+def test_interrupt_is_found_as_cause_of_spark_failures() -> None:
     """Spark tells of a job that was cancelled, while the interrupt goes up."""
     assert interrupt.is_cause(raised(KeyboardInterrupt()))
     assert interrupt.is_cause(raised(ValueError("cancelled"), KeyboardInterrupt()))
@@ -55,7 +55,7 @@ def test_jobs_are_cancelled_and_java_tells_nothing_of_it(monkeypatch: pytest.Mon
     assert interrupt.is_cause(ValueError("whatever follows"))
 
 
-def test_while_java_starts_it_is_put_off() -> None:
+def test_interrupt_during_java_start_waits_until_java_is_up() -> None:
     made: list[Context] = []
 
     def make() -> SparkContext:

@@ -14,20 +14,20 @@ def test_the_session_is_in_utc(spark: SparkSession) -> None:
     assert spark.sparkContext.master == "local[2]"
 
 
-def test_a_wrong_java_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_with_wrong_java_home_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(AnalysisError, match="JAVA_HOME is /nowhere, and there is no bin/java"):
         session.start("test")
 
 
-def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_without_java_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(AnalysisError, match="there is no Java: install 17 or newer"):
         session.start("test")
 
 
-def test_a_pyspark_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_with_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", "3.5.1")
     with pytest.raises(AnalysisError, match=r"pyspark 3\.5\.1 is not supported"):
         session.start("test", SparkSettings("local[1]"))
@@ -39,7 +39,7 @@ def test_spark_submit_has_chosen_master_and_memory(monkeypatch: pytest.MonkeyPat
     assert not {"spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions"} & chosen.keys()
 
 
-def test_here_it_is_all_cores_with_few_partitions() -> None:
+def test_local_session_uses_all_cores_and_few_partitions() -> None:
     chosen = session.chosen(SparkSettings(conf={"spark.driver.memory": "3g"}))
     assert chosen["spark.master"] == "local[*]"
     assert chosen["spark.driver.memory"] == "3g"
@@ -47,5 +47,5 @@ def test_here_it_is_all_cores_with_few_partitions() -> None:
 
 
 @pytest.mark.parametrize(("conf", "hint"), [({}, False), ({"spark.jars.packages": "a:b:1"}, True)])
-def test_where_jars_are_fetched_the_error_says_how_to_do_without(conf: dict[str, str], hint: bool) -> None:
+def test_failed_start_that_fetches_jars_suggests_a_jar_folder(conf: dict[str, str], hint: bool) -> None:
     assert ("--jars DIR" in session._not_started("[JAVA_GATEWAY_EXITED] …", conf)) is hint

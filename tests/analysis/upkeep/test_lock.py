@@ -18,18 +18,13 @@ from analysis.errors import AnalysisError, RunError
 from analysis.spark.folder import Folder
 from analysis.upkeep import lock
 from analysis.upkeep.lock import Lock
+from tests.harness.clock import Clock
+from tests.harness.polling import wait_until
 
 pytestmark = pytest.mark.spark
 
 NAME = ".upkeep-lock-7"
 NEXT = ".upkeep-lock-8"
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -57,7 +52,7 @@ def said(folder: Folder, name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_second_one_says_who_is_first(folder: Folder) -> None:
+def test_second_lock_is_refused_and_names_the_holder(folder: Folder) -> None:
     with Lock(folder, "compact", Clock()):
         first = (
             rf"^compact \(process {os.getpid()} on {socket.gethostname()}\) is at work on this warehouse.*"
@@ -69,7 +64,7 @@ def test_the_second_one_says_who_is_first(folder: Folder) -> None:
         pass
 
 
-def test_the_last_one_says_that_it_is_over(folder: Folder) -> None:
+def test_released_lock_is_marked_as_over(folder: Folder) -> None:
     held(folder, host="elsewhere", pid=1, renewed_s=0)
     with Lock(folder, "compact", Clock()):
         assert not said(folder, NEXT)["over"]
@@ -77,13 +72,13 @@ def test_the_last_one_says_that_it_is_over(folder: Folder) -> None:
     assert said(folder, NEXT)["over"]
 
 
-def test_of_a_process_that_is_no_more_it_is_taken_over(folder: Folder) -> None:
+def test_lock_of_a_dead_process_is_taken_over(folder: Folder) -> None:
     held(folder, host=socket.gethostname(), pid=gone(), renewed_s=1000)
     with Lock(folder, "compact", Clock()):
         assert folder.names(".upkeep*") == [NEXT]
 
 
-def test_of_another_machine_when_it_was_not_renewed_for_long(folder: Folder) -> None:
+def test_lock_of_another_machine_is_taken_over_after_ten_minutes(folder: Folder) -> None:
     clock = Clock()
     held(folder, host="elsewhere", pid=1, renewed_s=1000)
     clock.now_s = 1599
@@ -95,7 +90,7 @@ def test_of_another_machine_when_it_was_not_renewed_for_long(folder: Folder) -> 
         pass
 
 
-def test_one_that_is_just_being_written_is_as_old_as_its_file(folder: Folder) -> None:
+def test_half_written_lock_is_as_old_as_its_file(folder: Folder) -> None:
     """Or was cut off in it."""
     clock = Clock()
     clock.now_s = time.time()
@@ -107,7 +102,7 @@ def test_one_that_is_just_being_written_is_as_old_as_its_file(folder: Folder) ->
         pass
 
 
-def test_who_was_held_up_for_too_long_stops(folder: Folder) -> None:
+def test_holder_whose_lock_was_taken_over_stops(folder: Folder) -> None:
     clock = Clock()
     with Lock(folder, "compact", clock) as taken:
         taken.check()
@@ -118,7 +113,9 @@ def test_who_was_held_up_for_too_long_stops(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("others", [1, 2, 3])
-def test_others_that_were_faster_have_it(folder: Folder, monkeypatch: pytest.MonkeyPatch, others: int) -> None:
+def test_expired_lock_goes_to_the_fastest_and_others_fail(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
     """One after the other, since this one has seen that nobody has it any more."""
     held(folder, host="elsewhere", pid=1, renewed_s=0)
     read = Folder.read
@@ -142,9 +139,7 @@ def test_others_that_were_faster_have_it(folder: Folder, monkeypatch: pytest.Mon
     faster[-1].__exit__(None, None, None)
 
 
-def test_two_that_begin_at_once_where_the_second_writes_over_the_first(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_simultaneous_locks_leave_one_holder(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a store takes a condition, and does not hold to it: both look once more when both have written."""
     both = Barrier(2, timeout=60)
 
@@ -173,18 +168,11 @@ def test_two_that_begin_at_once_where_the_second_writes_over_the_first(
     assert sorted(found) == [False, True]
 
 
-def until_renewed(folder: Folder, now_s: float) -> None:
-    deadline = time.monotonic() + 60
-    while folder.read(folder.names(".upkeep*")[-1]).find(f'"renewed_s": {now_s}') < 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_it_is_renewed_while_a_single_step_lasts(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_renewed_during_a_long_step(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "_RENEWED_S", 0.01)
     clock = Clock()
     with Lock(folder, "compact", clock):
         clock.now_s += 10_000
-        until_renewed(folder, clock.now_s)
+        wait_until(lambda: said(folder, folder.names(".upkeep*")[-1])["renewed_s"], equals=clock.now_s)
         with pytest.raises(AnalysisError, match="is at work"), Lock(folder, "expire", clock):
             pass

@@ -84,7 +84,7 @@ def filled(spark: SparkSession, pattern: Path, tmp_path: Path) -> Filled:
     return Filled(spark, tmp_path)
 
 
-def test_a_day_that_is_over_becomes_a_batch_an_hour(filled: Filled) -> None:
+def test_compact_leaves_one_batch_per_hour_of_finished_day(filled: Filled) -> None:
     rows, documents = filled.rows(), filled.documents()
     found = filled.compact()
     assert filled.batches() == {
@@ -98,7 +98,7 @@ def test_a_day_that_is_over_becomes_a_batch_an_hour(filled: Filled) -> None:
     assert filled.compact().days == 0
 
 
-def test_gold_is_not_made_again_of_what_was_compacted(filled: Filled) -> None:
+def test_compacted_batches_are_not_made_into_gold_again(filled: Filled) -> None:
     filled.compact()
     assert make(filled.spark, filled.root) == 0
 
@@ -118,7 +118,9 @@ def test_the_last_batch_of_a_stream_may_come_again_and_stays(filled: Filled) -> 
 
 
 @pytest.mark.parametrize("at", ["remove", "move", "rename"])
-def test_a_run_that_is_killed_is_finished_by_the_next(filled: Filled, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_compaction_is_finished_by_the_next_run(
+    filled: Filled, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows, documents = filled.rows(), filled.documents()
 
     def killed(*_: Any) -> None:
@@ -143,7 +145,7 @@ def test_a_run_that_is_killed_is_finished_by_the_next(filled: Filled, at: str, m
     assert make(filled.spark, filled.root) == 0
 
 
-def test_what_is_older_goes_with_all_that_was_made_of_it(filled: Filled) -> None:
+def test_expire_removes_old_rows_with_their_gold(filled: Filled) -> None:
     would = filled.expire(DAY_S, dry_run=True)
     assert len(filled.rows()) == 8
     found = filled.expire(DAY_S)
@@ -160,6 +162,6 @@ def test_what_is_older_goes_with_all_that_was_made_of_it(filled: Filled) -> None
     assert [each.parent.name for each in gold.glob("client_day/date=*/*.parquet")] == ["date=2026-03-01"]
 
 
-def test_the_newest_hour_stays(filled: Filled) -> None:
+def test_expire_always_keeps_the_newest_hour(filled: Filled) -> None:
     filled.expire(0)
     assert filled.batches() == {"date=2026-03-02 hour=12": 1}

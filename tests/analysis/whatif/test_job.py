@@ -134,7 +134,7 @@ def test_scenarios_do_not_disturb_each_other(recorded: str, found: WhatIf) -> No
     assert by_unit(several, "quotas-1") == {unit: {**row, "scenario": "quotas-1"} for unit, row in alone.items()}
 
 
-def test_where_sums_answer_all_no_row_is_read(recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatif_answered_by_sums_reads_no_rows(recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> NoReturn:
         raise AssertionError("rows were asked for")
 
@@ -147,7 +147,7 @@ def test_where_sums_answer_all_no_row_is_read(recorded: str, monkeypatch: pytest
     assert sum(row["sent_bytes"] for row in rows) == sum(np.floor(load.sent_bytes).sum() for load in LOADS)
 
 
-def test_who_is_never_over_in_any_window_needs_no_row(recorded: str) -> None:
+def test_client_is_throttled_exactly_when_a_window_exceeds_limit(recorded: str) -> None:
     """Its largest sum of eleven seconds, over eleven, is the least limit that throttles nobody."""
     cases = []
     for load in LOADS:
@@ -161,7 +161,7 @@ def test_who_is_never_over_in_any_window_needs_no_row(recorded: str) -> None:
         assert (unit["verdict"] == "yes") is is_throttled, load
 
 
-def test_one_proxy_at_a_time_is_one_counter(asked: Asked) -> None:
+def test_broker_taken_over_by_another_proxy_keeps_one_counter(asked: Asked) -> None:
     """Another one took the broker over: who shares a counter there is held by its limit all the time."""
     ((unit, row),) = by_unit(asked("moved", TIGHT)).items()
     assert unit == ("", 1, PRODUCE.value, "", "over")
@@ -170,7 +170,7 @@ def test_one_proxy_at_a_time_is_one_counter(asked: Asked) -> None:
     assert row["recorded_bytes"] == np.floor(USE).sum()
 
 
-def test_owners_one_after_the_other_are_one_counter_and_proxies_beside_each_other_two(asked: Asked) -> None:
+def test_proxies_with_owners_share_a_counter_and_others_do_not(asked: Asked) -> None:
     """A document says whether brokers have owners: the same rows are of one counter, or each proxy has its own."""
     per_user = Policy({EACH_USER: {PRODUCE: MB}})
     ((unit, row),) = by_unit(asked("drained by owners", per_user)).items()
@@ -185,7 +185,7 @@ def test_owners_one_after_the_other_are_one_counter_and_proxies_beside_each_othe
     }
 
 
-def test_what_is_not_replayed_is_left_out_and_said(recorded: str) -> None:
+def test_rules_that_are_not_replayed_are_left_out_and_listed(recorded: str) -> None:
     policy = Policy(
         {Entity("alice"): {PRODUCE: MB}, Entity("bob", cap=True): {PRODUCE: MB}, EACH_USER: {PRODUCE: MB}},
         {Entity("alice"): Terms(burst_ms=2000)},
@@ -201,7 +201,7 @@ def test_what_is_not_replayed_is_left_out_and_said(recorded: str) -> None:
 
 
 @pytest.mark.parametrize("proposed", [0.6 * MB, 0.9 * MB, 1.2 * MB])
-def test_the_truth_is_within_what_is_shown(asked: Asked, proposed: float) -> None:
+def test_true_throttle_time_lies_within_whatif_bounds(asked: Asked, proposed: float) -> None:
     """Recorded under 900 kB/s, asked of less, of the same, and of more."""
     load, due_bytes, shape = held_up(0.9 * MB)
     units = by_unit(asked("held", Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
@@ -216,7 +216,9 @@ def test_the_truth_is_within_what_is_shown(asked: Asked, proposed: float) -> Non
 
 
 @pytest.mark.parametrize(("proposed", "mode"), [(0.6 * MB, None), (0.95 * MB, None), (0.95 * MB, "shadow")])
-def test_a_limit_that_changed_bounds_what_is_beyond_it(asked: Asked, proposed: float, mode: str | None) -> None:
+def test_limits_beyond_a_changed_one_are_bounded_by_recorded_throttle(
+    asked: Asked, proposed: float, mode: str | None
+) -> None:
     """Under more than it ever had nobody is held longer than was recorded; where all was held, and in no shadow."""
     name = "changed" if mode is None else f"changed in {mode}"
     units = by_unit(asked(name, Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
@@ -235,7 +237,7 @@ def test_a_raised_quota_is_not_called_harmless(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_was_not_held_up_is_known_exactly(asked: Asked, mode: str) -> None:
+def test_whatif_of_unthrottled_recording_is_exact(asked: Asked, mode: str) -> None:
     """In shadow the records say what would have been: nobody was throttled, and the demand is all there."""
     answer = asked(f"free in {mode}", TIGHT)
     (row,) = by_unit(answer).values()
@@ -245,7 +247,7 @@ def test_what_was_not_held_up_is_known_exactly(asked: Asked, mode: str) -> None:
     assert f"recorded in mode {mode}" in comparison.text(answer, 5)
 
 
-def test_intervals_of_ten_seconds(asked: Asked) -> None:
+def test_whatif_over_long_intervals_says_bursts_are_hidden(asked: Asked) -> None:
     """Steady overload is seen; a burst within an interval is not, and that is said."""
     answer = asked("ten seconds", TIGHT)
     units = {row["client_id"]: row for row in answer.units.to_pylist()}
@@ -270,24 +272,24 @@ def test_a_proxy_that_idles_has_no_gap(found: WhatIf) -> None:
 
 
 @pytest.mark.parametrize(("samples", "verdict"), [(11, "yes"), (21, "no")])
-def test_the_window_that_was_recorded(asked: Asked, samples: int, verdict: str) -> None:
+def test_whatif_replays_with_the_recorded_window(asked: Asked, samples: int, verdict: str) -> None:
     answer = asked(f"window {samples}", TIGHT)
     assert answer.circumstances.window == Window(samples, 1000)
     [row] = by_unit(answer).values()
     assert row["verdict"] == verdict
 
 
-def test_refused_connections_are_nobody(asked: Asked) -> None:
+def test_refused_connections_are_no_whatif_unit(asked: Asked) -> None:
     (found,) = by_unit(asked("refused", TIGHT)).values()
     assert found["client_id"] == "over"
 
 
-def test_a_period_without_use(asked: Asked) -> None:
+def test_whatif_over_a_period_without_use_is_refused(asked: Asked) -> None:
     with pytest.raises(AnalysisError, match=r"nobody produced or fetched anything from 2026-03-01 .*00 to"):
         asked("without use", TIGHT)
 
 
-def test_what_is_printed(found: WhatIf) -> None:
+def test_whatif_text_lists_throttled_counters_up_to_top(found: WhatIf) -> None:
     text = comparison.text(found, 3)
     assert "quotas-0: 6 of 8 counters would be throttled; 0 were" in text
     assert "over producing" in text
@@ -296,7 +298,7 @@ def test_what_is_printed(found: WhatIf) -> None:
     assert max(map(len, text.splitlines())) < 180
 
 
-def test_the_page(found: WhatIf, asked: Asked) -> None:
+def test_whatif_page_escapes_names_and_loads_nothing(found: WhatIf, asked: Asked) -> None:
     html = render(found)
     assert "<em>6 of 8 counters</em> would be throttled" in html
     assert html.count("<tr>") == 1 + 6
@@ -312,7 +314,7 @@ def quota_file(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_the_command(recorded: str, tmp_path: Path) -> None:
+def test_whatif_with_fail_if_throttled_exits_with_1(recorded: str, tmp_path: Path) -> None:
     path = quota_file(
         tmp_path, "  - {entity: {client-id: {default: true}}, producer_byte_rate: 1MB, consumer_byte_rate: 1200kB}\n"
     )
@@ -326,14 +328,14 @@ def test_the_command(recorded: str, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out" / "whatif").num_rows == len(LOADS)
 
 
-def test_the_command_finds_nothing_wrong(recorded: str, tmp_path: Path) -> None:
+def test_whatif_without_throttle_exits_with_0(recorded: str, tmp_path: Path) -> None:
     path = quota_file(tmp_path, "  - {entity: {client-id: {default: true}}, producer_byte_rate: 1GB}\n")
     ran = CliRunner().invoke(analyze, ["whatif", "--warehouse", recorded, "--quotas", path, "--fail-if-throttled"])
     assert ran.exit_code == 0, ran.output
     assert "0 of 8 counters would be throttled; 0 were" in ran.stdout
 
 
-def test_a_bad_quota_file(tmp_path: Path) -> None:
+def test_whatif_with_bad_quota_file_names_each_place(tmp_path: Path) -> None:
     path = quota_file(tmp_path, "  - {entity: {user: alice}, producer_byte_rate: fast}\n  - {entity: {}}\n")
     ran = CliRunner().invoke(analyze, ["whatif", "--warehouse", "nowhere", "--quotas", path])
     assert ran.exit_code == 2
@@ -342,14 +344,14 @@ def test_a_bad_quota_file(tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_an_empty_period(recorded: str, tmp_path: Path) -> None:
+def test_whatif_over_an_empty_period_exits_with_2(recorded: str, tmp_path: Path) -> None:
     path = quota_file(tmp_path, "  - {entity: {user: alice}, producer_byte_rate: 1MB}\n")
     ran = CliRunner().invoke(analyze, ["whatif", "--warehouse", recorded, "--quotas", path, "--from", "2031-01-01"])
     assert ran.exit_code == 2
     assert "no usage records" in ran.stderr
 
 
-def test_the_kernels_own_workloads_through_the_job(asked: Asked) -> None:
+def test_whatif_job_matches_the_kernel_for_each_workload(asked: Asked) -> None:
     """Each workload in one shape of requests; its connections and sizes are what rows say of them."""
     units = by_unit(asked("workloads", TIGHT))
     for load in workloads():

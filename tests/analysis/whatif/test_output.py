@@ -37,7 +37,7 @@ def run(warehouse: str, out: str, folder: Path) -> Result:
 
 
 @pytest.mark.spark
-def test_it_is_written_over_an_earlier_one(recorded: str, tmp_path: Path) -> None:
+def test_whatif_output_replaces_that_of_an_earlier_run(recorded: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(2):
         ran = run(recorded, f"{out}/", tmp_path)
@@ -47,7 +47,7 @@ def test_it_is_written_over_an_earlier_one(recorded: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
-def test_what_somebody_put_among_its_own_is_left(recorded: str, tmp_path: Path) -> None:
+def test_whatif_output_leaves_foreign_files_in_place(recorded: str, tmp_path: Path) -> None:
     assert run(recorded, str(tmp_path), tmp_path).exit_code == 0
     theirs = tmp_path / "whatif" / "joined.parquet"
     pq.write_table(pa.table({"a": [1]}), theirs)
@@ -56,14 +56,14 @@ def test_what_somebody_put_among_its_own_is_left(recorded: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("out", ["usage", "usage/date=2026-03-01", "rejected/x"])
-def test_a_table_of_the_warehouse_is_no_place(no_spark: None, tmp_path: Path, out: str) -> None:
+def test_whatif_output_into_a_warehouse_table_is_refused(no_spark: None, tmp_path: Path, out: str) -> None:
     ran = run(str(tmp_path), f"{tmp_path}/{out}", tmp_path)
     assert ran.exit_code == 2
     assert "a table of the warehouse: name another directory" in ran.stderr
 
 
 @pytest.mark.parametrize("out", ["file", "file/sub", "taken", "file:{}/file"])
-def test_a_file_is_no_directory(no_spark: None, tmp_path: Path, out: str) -> None:
+def test_whatif_output_into_a_file_is_refused(no_spark: None, tmp_path: Path, out: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "whatif").touch()

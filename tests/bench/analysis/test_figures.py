@@ -26,25 +26,25 @@ def measured(rows_m: float, cpu_s: float, *, peak_gib: float = 1, step: str = "i
         (measured(20, 100, peak_gib=3.1), ["cpu", "memory"]),
     ],
 )
-def test_aims(one: Measured, missed: list[str]) -> None:
+def test_figures_over_their_aim_are_marked_missed(one: Measured, missed: list[str]) -> None:
     assert one.misses(AIM) == missed
     assert ("MISSED" in one.line(AIM)) == bool(missed)
     assert one.misses(None) == []
 
 
-def test_growth_is_a_fixed_part_and_one_by_rows() -> None:
+def test_growth_is_fitted_as_fixed_cost_and_cost_per_row() -> None:
     growth = Growth.of([measured(rows, 10 + 3 * rows) for rows in (2, 5, 10, 20)])
     assert growth is not None
     assert (growth.fixed_s, growth.cpu_s_per_million) == pytest.approx((10, 3))
     assert growth.worst == pytest.approx(0)
 
 
-def test_what_grows_faster_than_rows_is_off_the_line() -> None:
+def test_growth_faster_than_rows_is_off_the_line() -> None:
     growth = Growth.of([measured(rows, rows**2) for rows in (2, 5, 10, 20)])
     assert growth is not None
     assert growth.worst > 0.2
 
 
-def test_lines_go_through_three_worlds_or_more_of_one_step() -> None:
+def test_growth_needs_three_worlds_of_one_step() -> None:
     some = [measured(rows, rows) for rows in (2, 5, 10)] + [measured(rows, rows, step="report") for rows in (2, 5)]
     assert list(growths(some)) == [("ingest", "wide")]

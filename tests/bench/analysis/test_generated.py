@@ -52,14 +52,14 @@ def test_documents_of_a_process_are_numbered_without_gaps(documents: list[dict[s
     assert all(seen == list(range(len(seen))) for seen in numbers.values())
 
 
-def test_what_is_said_of_a_world_is_in_its_documents(world: Generated, documents: list[dict[str, Any]]) -> None:
+def test_sums_of_a_world_match_its_documents(world: Generated, documents: list[dict[str, Any]]) -> None:
     assert world.documents == len(documents)
     assert world.rows == sum(len(document["rows"]["user"]) for document in documents) >= WORLD.rows
     for name in SUMS:
         assert world.sums[name] == sum(sum(document["rows"][name]) for document in documents)
 
 
-def test_who_is_muted_for_all_of_a_second_sends_nothing(documents: list[dict[str, Any]]) -> None:
+def test_client_muted_for_a_whole_second_sends_nothing(documents: list[dict[str, Any]]) -> None:
     muted = 0
     for document in documents:
         columns = document["rows"]
@@ -83,7 +83,7 @@ def test_throttle_times_come_with_throttled_requests_and_a_rule(documents: list[
                 assert (limit is None) == (rule is None)
 
 
-def test_few_make_most_of_it(documents: list[dict[str, Any]]) -> None:
+def test_busiest_clients_make_a_third_of_requests(documents: list[dict[str, Any]]) -> None:
     requests: dict[object, int] = defaultdict(int)
     for document in documents:
         columns = document["rows"]
@@ -105,7 +105,7 @@ def test_a_world_is_made_once(cache: Path, world: Generated) -> None:
     assert world.folder.stat().st_mtime_ns == made
 
 
-def test_what_was_interrupted_is_made_again(tmp_path: Path) -> None:
+def test_interrupted_world_is_generated_again(tmp_path: Path) -> None:
     unfinished = (tmp_path / WORLD.key).with_suffix(".part")
     unfinished.mkdir()
     (unfinished / "documents").write_text("half", encoding="utf-8")

@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Generated:
     return world
 
 
-def test_all_that_was_generated_passes(world: Generated) -> None:
+def test_complete_warehouse_passes_the_oracle(world: Generated) -> None:
     require_all(world)
 
 
@@ -41,6 +41,8 @@ def test_all_that_was_generated_passes(world: Generated) -> None:
         ({"sums": dict.fromkeys(SUMS, ROWS) | {"fetch_bytes": 5}}, "fetch_bytes 6 instead of 5$"),
     ],
 )
-def test_anything_else_is_an_error(world: Generated, change: dict[str, object], said: str) -> None:
+def test_incomplete_or_doubled_warehouse_fails_the_oracle(
+    world: Generated, change: dict[str, object], said: str
+) -> None:
     with pytest.raises(BenchError, match=said):
         require_all(replace(world, **change))  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def test_cpu_of_all_processes_is_counted(code: str, tmp_path: Path) -> None:
     assert not [process for process in psutil.process_iter(["cmdline"]) if code in (process.info["cmdline"] or ())]
 
 
-def test_cpu_of_children_whom_nobody_waits_for_is_seen(tmp_path: Path) -> None:
+def test_cpu_of_children_without_wait_is_counted(tmp_path: Path) -> None:
     """Workers of pyspark.daemon are such: the kernel does not add up what they used."""
     ignores = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
     burns = BURN.replace(str(BURN_S), "1.0")
@@ -58,7 +58,7 @@ def test_a_command_that_fails_has_no_figures(tmp_path: Path) -> None:
         run([sys.executable, "-c", "import sys; print('no such topic'); sys.exit(3)"], tmp_path / "log")
 
 
-def test_what_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_stopped_measurement_ends_all_its_processes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     waits = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     starts = START.format(code=waits) + "; child.wait()"

@@ -1,8 +1,6 @@
 """What is kept of a client's conversations, and which of it is replayed."""
 
-import socket
 import struct
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +8,8 @@ import pytest
 
 from bench.errors import BenchError
 from bench.real.recording import Conversation, Recorded, Recorder
+from tests.harness.fake_broker import FakeBroker, serving_in_thread
+from tests.harness.fake_broker import frame as framed
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.wire import Address, Connection, frame
 
@@ -26,20 +26,10 @@ def answer(error_code: int = 0) -> bytes:
 @pytest.fixture
 def broker_port() -> Iterator[int]:
     """A broker that sends every frame back."""
-
-    def echo(server: socket.socket) -> None:
-        for _ in range(2):
-            accepted, _ = server.accept()
-            with accepted:
-                while data := accepted.recv(1 << 16):
-                    accepted.sendall(data)
-
-    with socket.create_server((LOOPBACK, 0)) as server:
-        thread = threading.Thread(target=echo, args=(server,), daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        thread.join(10)
-    assert not thread.is_alive()
+    broker = FakeBroker()
+    broker.answers, broker.otherwise = {}, framed
+    with serving_in_thread(broker):
+        yield broker.port
 
 
 def test_each_connection_is_kept_as_it_was(broker_port: int) -> None:
@@ -54,7 +44,7 @@ def test_each_connection_is_kept_as_it_was(broker_port: int) -> None:
     ]
 
 
-def test_what_leads_to_the_first_produce_is_replayed(tmp_path: Path) -> None:
+def test_requests_up_to_the_first_produce_are_replayed(tmp_path: Path) -> None:
     heard = [
         Conversation([API_VERSIONS, METADATA], [b"", b""]),
         Conversation([API_VERSIONS, PRODUCE, PRODUCE], [b"", answer(), answer()]),
@@ -76,6 +66,6 @@ def test_what_leads_to_the_first_produce_is_replayed(tmp_path: Path) -> None:
         ([Conversation([*[METADATA] * 16, PRODUCE], [answer()] * 17)], "as its request 17"),
     ],
 )
-def test_what_cannot_be_replayed_is_an_error(tmp_path: Path, heard: list[Conversation], error: str) -> None:
+def test_unreplayable_recording_is_refused_with_a_reason(tmp_path: Path, heard: list[Conversation], error: str) -> None:
     with pytest.raises(BenchError, match=error):
         Recorded.of(heard, tmp_path / "frames")

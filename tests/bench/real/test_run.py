@@ -54,7 +54,7 @@ def test_every_target_has_figures(run: Run, name: str) -> None:
     assert all(samples[target][0][figure] > 0 for target in PROXIES)
 
 
-def test_what_is_replayed_is_as_large_as_the_row_says(fleet: Fleet) -> None:
+def test_replayed_produce_has_the_size_of_its_row(fleet: Fleet) -> None:
     greeting, produce = split_frames(fleet.stage.recorded().file.read_bytes())
     assert struct.unpack_from(">h", greeting, 4) == (API_VERSIONS,)
     assert len(produce) == 512

@@ -34,7 +34,7 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     return Tools(0, tmp_path)
 
 
-def test_of_a_producer_the_last_line_counts() -> None:
+def test_producer_figures_are_those_of_its_last_line() -> None:
     moved = read_sent(SENT, 1000)
     assert moved is not None
     assert (moved.records, moved.bytes) == (200_000, 200_000_000)
@@ -46,7 +46,7 @@ def test_a_consumer_is_read_by_the_names_of_its_columns() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "Exception in thread main\n", SENT.partition("200000")[0], NAMES])
-def test_what_has_no_figures_is_none(said: str) -> None:
+def test_tool_output_without_figures_reads_as_none(said: str) -> None:
     assert read_sent(said, 1000) is None
     assert read_consumed(said) is None
 

@@ -8,16 +8,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.harness.clients.tasks import Task, arguments
+from tests.harness.polling import wait_until
 
 TIMEOUT_S: Final = 90.0
-POLL_S: Final = 0.05
 ERROR_LINES: Final = 20
 Event = dict[str, Any]
 
@@ -69,13 +68,19 @@ class ClientProcess:
 
     def wait_for(self, is_so: Callable[["ClientProcess"], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
         """Until the events say so; ClientError when the program ends first, or time is up."""
-        deadline = time.monotonic() + timeout_s
-        while not is_so(self):
-            if self._process.poll() is not None and not self._reader.is_alive() and not is_so(self):
+
+        def look() -> bool:
+            is_over = self._process.poll() is not None and not self._reader.is_alive()
+            if is_so(self):
+                return True
+            if is_over:
                 raise self._error(f"ended before {what}")
-            if time.monotonic() > deadline:
-                raise self._error(f"not within {timeout_s:g} s: {what}")
-            time.sleep(POLL_S)
+            return False
+
+        try:
+            wait_until(look, what, timeout_s)
+        except TimeoutError as error:
+            raise self._error(str(error)) from None
 
     def ask_to_stop(self) -> None:
         """Close its standard input: it finishes what it has begun and reports."""

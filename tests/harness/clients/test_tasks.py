@@ -34,7 +34,7 @@ def test_payload_knows_its_index(index: int) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 7, 8, 250, 499])
-def test_one_changed_byte_is_no_payload(position: int) -> None:
+def test_payload_with_a_changed_byte_is_not_recognised(position: int) -> None:
     changed = bytearray(payload(3, 500))
     changed[position] ^= 1
     assert index_of(bytes(changed)) is None
@@ -44,5 +44,5 @@ def test_short_value_is_no_payload() -> None:
     assert index_of(b"short") is None
 
 
-def test_ranges() -> None:
+def test_sorted_numbers_are_folded_into_ranges() -> None:
     assert ranges({5, 1, 2, 3, 9, 10}) == [[1, 3], [5, 5], [9, 10]]

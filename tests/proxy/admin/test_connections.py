@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.admin import connections
+from tests.harness.polling import until
 from tests.proxy.admin.test_server import Served, serving
 from tests.proxy.sabotage import Sabotage
 
@@ -50,7 +51,7 @@ async def answer_of(peer: Peer) -> bytes:
 
 
 @pytest.mark.parametrize("first", [b"", HALF, WHOLE], ids=["silence", "half a request", "a request"])
-async def test_those_who_ask_nothing_more_make_room_oldest_first(first: bytes) -> None:
+async def test_full_admin_port_closes_oldest_idle_connections_for_new_request(first: bytes) -> None:
     async with serving() as (served, client), crowd(served, 3 * connections.MOST, first) as peers:
         async with client.get("/livez") as answer:
             assert answer.status == 200
@@ -59,7 +60,7 @@ async def test_those_who_ask_nothing_more_make_room_oldest_first(first: bytes) -
             assert await is_closed(peer)
 
 
-async def test_those_who_take_no_answer_make_room_after_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_admin_port_closes_unread_answers_for_new_request(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as (served, client):
         monkeypatch.setattr(served.server, "_render", page)
         async with crowd(served, connections.MOST + 4, WHOLE.replace(b"livez", b"metrics")):
@@ -80,7 +81,7 @@ async def test_a_request_has_a_deadline(first: bytes, monkeypatch: pytest.Monkey
         assert await is_closed(peers[0])
 
 
-async def test_so_has_the_next_one_from_its_first_byte_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_sent_second_request_is_closed_at_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.3)
     async with serving() as (served, _), crowd(served, 1, WHOLE) as peers:
         assert await answer_of(peers[0])
@@ -90,7 +91,7 @@ async def test_so_has_the_next_one_from_its_first_byte_on(monkeypatch: pytest.Mo
         assert await is_closed(peers[0])
 
 
-async def test_so_has_an_answer_that_is_not_taken_and_a_connection_that_is_idle(
+async def test_idle_connection_and_unread_answer_are_closed_at_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "IDLE_S", 0.05)
@@ -111,7 +112,9 @@ async def test_so_has_an_answer_that_is_not_taken_and_a_connection_that_is_idle(
     ],
     ids=["no header", "a long line", "many headers"],
 )
-async def test_what_is_no_http_is_refused_without_a_traceback(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_http_is_closed_and_logged_without_traceback(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serving() as (served, client), crowd(served, 1, sent) as peers:
         assert await is_closed(peers[0])
         async with client.get("/livez") as answer:
@@ -119,17 +122,15 @@ async def test_what_is_no_http_is_refused_without_a_traceback(sent: bytes, caplo
     assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)]
 
 
-async def test_who_leaves_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_admin_connections_free_their_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as (served, _):
         for _ in range(3):
             async with crowd(served, connections.MOST, HALF):
                 pass
-        async with asyncio.timeout(TIMEOUT_S):
-            while served.server._connections._by_transport:
-                await asyncio.sleep(0)
+        await until(lambda: not served.server._connections._by_transport)
 
 
-async def test_one_that_cannot_be_received_or_cut_off_is_alone_in_that(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fault_in_one_admin_connection_leaves_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.05)
     monkeypatch.setattr(connections, "AFTER_FAULT_S", 0.05)
     wheres = ("receive a connection to the admin port", "a connection to the admin port is overdue")

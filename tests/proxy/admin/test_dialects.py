@@ -42,12 +42,12 @@ class Scrapes:
         }
 
 
-def test_nothing_of_it_unless_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_metrics_are_absent_unless_dialect_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Scrapes(monkeypatch).look(PRODUCE) == {}
     assert b"kafka_server" not in Renderer(divide(20_000)).render(shows(PRODUCE))
 
 
-def test_the_names_and_labels_of_jmx_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jmx_exporter_dialect_has_its_metric_names_and_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Scrapes(monkeypatch, "jmx_exporter").look(PRODUCE, FETCH, throttled=2, throttle_ms=1500)
     assert shown["kafka_server_quota_byte_rate"] == [
         ({"resource": "Produce", "user": "", "clientId": "greedy", "broker": "1"}, 500.0),
@@ -56,7 +56,7 @@ def test_the_names_and_labels_of_jmx_exporter(monkeypatch: pytest.MonkeyPatch) -
     assert [value for _, value in shown["kafka_server_quota_throttle_time"]] == [750.0, 750.0]
 
 
-def test_the_names_and_labels_of_confluent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confluent_dialect_has_its_metric_names_and_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Scrapes(monkeypatch, "confluent").look(PRODUCE, FETCH)
     assert set(CONFLUENT) <= set(shown)
     assert shown["kafka_server_produce_byte_rate"] == [({"user": "", "client_id": "greedy", "broker": "1"}, 500.0)]
@@ -67,7 +67,7 @@ def test_the_names_and_labels_of_confluent(monkeypatch: pytest.MonkeyPatch) -> N
     }
 
 
-def test_both_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_dialects_configured_at_once_are_both_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Scrapes(monkeypatch, "jmx_exporter", "confluent").look(PRODUCE)
     assert {"kafka_server_quota_byte_rate", "kafka_server_produce_byte_rate"} <= set(shown)
 

@@ -77,7 +77,7 @@ def test_a_counter_of_the_whole_cluster_is_not_summed() -> None:
     assert {broker for _, _, broker, _ in entities} == {CLUSTER, SUMMED}
 
 
-def test_who_is_throttled_takes_the_place_of_who_is_not() -> None:
+def test_throttled_client_takes_series_of_unthrottled_client() -> None:
     entities = EntitySeries(1)
     others = [client(name, 10.0)._replace(entity=Entity(client_id=Default.DEFAULT)) for name in "ab"]
     update(entities, others)
@@ -87,7 +87,7 @@ def test_who_is_throttled_takes_the_place_of_who_is_not() -> None:
     assert charged(entities) == {"b": 1.0, "other": 20.0}
 
 
-def test_of_those_that_come_together_the_most_throttled_and_then_the_busiest_are_shown() -> None:
+def test_new_clients_get_series_by_throttle_time_then_by_traffic() -> None:
     entities = EntitySeries(2)
     update(
         entities, [client("idle"), client("busy", 99.0), client("busier", 100.0), client("slowed", 1.0, throttle_ms=5)]
@@ -96,14 +96,14 @@ def test_of_those_that_come_together_the_most_throttled_and_then_the_busiest_are
     assert entities.folded == 2
 
 
-def test_who_came_first_keeps_the_place_from_a_busier_one() -> None:
+def test_earlier_client_keeps_series_when_busier_client_comes() -> None:
     entities = EntitySeries(1)
     update(entities, [client("first", 1.0), client("idle")])
     update(entities, [client("busy", 1e9), client("first", 1.0)])
     assert charged(entities) == {"first": 2.0, "other": 1e9}
 
 
-def test_who_has_a_quota_by_name_is_shown_however_many_others_there_are() -> None:
+def test_client_with_quota_by_name_gets_series_before_default_clients() -> None:
     entities = EntitySeries(2)
     others = [client(name, 10.0)._replace(entity=Entity(client_id=Default.DEFAULT)) for name in "abc"]
     update(entities, others)
@@ -146,14 +146,14 @@ def test_an_expired_counter_keeps_its_totals_and_has_no_gauges() -> None:
     assert not any(series.live for series in by_name(entities).values())
 
 
-def test_what_counters_have_counted_is_added_up() -> None:
+def test_bytes_charged_between_scrapes_add_up_in_series() -> None:
     entities = EntitySeries(1)
     for charged_since in (10.0, 0.0, 4.0):
         update(entities, [client("a", charged_since)])
     assert charged(entities) == {"a": 14.0}
 
 
-def test_what_a_counter_counted_before_it_went_is_added_too() -> None:
+def test_bytes_of_expired_counter_are_added_to_its_series() -> None:
     entities = EntitySeries(1)
     update(entities, [client("a", 10.0)])
     update(entities, [], gone=[client("a", 2.0)])
@@ -164,7 +164,7 @@ def test_what_a_counter_counted_before_it_went_is_added_too() -> None:
     assert by_name(entities)["a"].rate == 1.0
 
 
-def test_who_has_gone_before_the_first_look_gets_a_place_where_there_is_one() -> None:
+def test_client_gone_before_first_scrape_gets_free_series() -> None:
     entities = EntitySeries(1)
     update(entities, [], gone=[client("a", 10.0), client("b", 2.0)])
     assert charged(entities) == {"a": 10.0, "other": 2.0}
@@ -180,7 +180,7 @@ def test_a_place_is_kept_for_the_absent_until_a_newcomer_needs_it() -> None:
     assert charged(entities) == {"b": 2.0, "c": 3.0}, "a was gone for longest"
 
 
-def test_what_was_counted_as_other_is_not_counted_again_by_name() -> None:
+def test_bytes_counted_as_other_stay_there_after_naming() -> None:
     entities = EntitySeries(1)
     update(entities, [client("a", 50.0), client("b", 10.0)])
     update(entities, [client("b", 5.0)])

@@ -98,7 +98,7 @@ def values(text: str, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_an_entity_with_a_quota() -> None:
+def test_entity_with_quota_has_limit_usage_and_throttle_series() -> None:
     text = render(shows(PRODUCE))
     whose = {"kind": "producer_byte_rate", "user": "", "client_id": "greedy", "broker": "1"}
     shown = {sample.name: sample for sample in samples(text) if "client_id" in sample.labels}
@@ -140,7 +140,7 @@ def test_a_kind_of_another_unit_has_no_bytes() -> None:
     assert not values(text, "sluice_quota_bytes_total")
 
 
-def test_others_have_no_limit() -> None:
+def test_folded_clients_have_summed_usage_and_no_limit() -> None:
     text = render(shows(PRODUCE, PRODUCE._replace(client_id="b", rate=900.0)), most=0)
     other = ("sum", "other", "producer_byte_rate", "other")
     assert values(text, "sluice_quota_usage_bytes_per_second") == {other: 1400.0}
@@ -195,7 +195,7 @@ def test_series_are_never_there_twice() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_at_most_so_many_are_labelled() -> None:
+def test_clients_beyond_label_limit_are_folded_and_counted() -> None:
     text = render(shows(*(PRODUCE._replace(client_id=f"c{number}") for number in range(25))), most=20)
     assert len(values(text, "sluice_quota_bytes_total")) == 21
     assert values(text, "sluice_quota_entities_folded") == {(): 5.0}
@@ -234,7 +234,7 @@ def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
     assert values(text, "sluice_clients_folded") == {(): 1.0}
 
 
-def test_the_mode_that_quotas_are_in() -> None:
+def test_quota_mode_metric_is_one_for_current_mode_only() -> None:
     assert values(render(EVERYTHING), "sluice_quota_mode") == {("enforce",): 0.0, ("shadow",): 1.0, ("off",): 0.0}
 
 
@@ -252,7 +252,7 @@ def test_gssapi_tokens_that_showed_no_user_by_cause_from_zero_on() -> None:
     assert counts == {("no_key", "SASL"): 1.0, ("refused", "SASL"): 0.0}
 
 
-def test_certificates_by_listener() -> None:
+def test_certificate_expiry_and_reloads_are_shown_per_listener() -> None:
     text = render(EVERYTHING)
     assert values(text, "sluice_certificate_expiry_timestamp_seconds") == {("TLS",): 1.8e9}
     assert values(text, "sluice_certificate_reloads_total") == {("TLS", "ok"): 0.0, ("TLS", "failed"): 1.0}
@@ -276,7 +276,7 @@ def test_a_token_bucket_shows_what_it_has_left_and_how_much_of_it_is_used() -> N
     assert not values(render(shows(PRODUCE)), "sluice_quota_tokens")
 
 
-def test_of_several_buckets_that_are_folded_the_emptiest_is_shown() -> None:
+def test_folded_token_buckets_show_lowest_token_count() -> None:
     many = [MUTATIONS._replace(client_id=f"admin-{tokens}", tokens=float(tokens)) for tokens in (5, -7, 9)]
     assert list(values(render(shows(*many), most=0), "sluice_quota_tokens").values()) == [-7.0]
 
@@ -306,18 +306,18 @@ def test_before_the_first_load_there_is_no_time_of_it() -> None:
     assert values(render(EMPTY), "sluice_quota_loaded_timestamp_seconds") == {(): 1.7e9}
 
 
-def test_how_stale_quotas_are() -> None:
+def test_staleness_metric_shows_seconds_since_last_good_load() -> None:
     assert values(render(EMPTY), "sluice_quota_staleness_seconds") == {(): 0.0}
     assert values(render(replace(EMPTY, quotas_staleness_s=2.5)), "sluice_quota_staleness_seconds") == {(): 2.5}
 
 
-def test_what_stands_in_for_quotas_that_are_not_known() -> None:
+def test_stand_in_metric_is_present_only_while_quotas_are_unknown() -> None:
     assert values(render(EMPTY), "sluice_quota_stand_in") == {}
     shown = render(replace(EMPTY, quotas_stand_in="unlimited"))
     assert values(shown, "sluice_quota_stand_in") == {("unlimited",): 1.0}
 
 
-def test_how_long_brokers_take_is_a_histogram_by_api_and_broker() -> None:
+def test_broker_and_proxy_times_are_histograms_by_api_and_broker() -> None:
     text = render(EVERYTHING)
     buckets = values(text, "sluice_request_broker_seconds_bucket")
     assert buckets["Produce", "1", "0.001"] == buckets["Produce", "1", "30.0"] == 3.0
@@ -340,7 +340,7 @@ def test_lag_is_a_histogram() -> None:
     assert values(text, "sluice_event_loop_lag_seconds_sum") == {(): pytest.approx(60.042)}
 
 
-def test_brokers_sessions_queues_and_what_runs() -> None:
+def test_broker_session_queue_and_build_metrics_are_rendered() -> None:
     snapshot = replace(
         EVERYTHING,
         brokers={5: False, 1: True},
@@ -375,7 +375,7 @@ def test_connection_rates_of_the_proxy_its_listeners_and_what_they_made_wait() -
     assert values(text, "sluice_ip_accept_throttle_seconds_total") == {("PLAIN",): 6.5, ("INTERNAL",): 0.0}
 
 
-def test_of_addresses_those_with_a_quota_by_name_are_shown_and_then_the_busiest() -> None:
+def test_addresses_with_quota_by_name_are_shown_before_busiest() -> None:
     text = render(EVERYTHING, most=2)
     assert values(text, "sluice_ip_accept_rate") == {("1", "10.0.0.2"): 1.0, ("", "2001:db8::/64"): 5.0}
     assert values(text, "sluice_ip_accept_rate_limit") == {
@@ -385,7 +385,7 @@ def test_of_addresses_those_with_a_quota_by_name_are_shown_and_then_the_busiest(
     assert values(text, "sluice_ip_accept_rates_left_out") == {(): 1.0}
 
 
-def test_what_is_documented_is_what_is_rendered() -> None:
+def test_metrics_page_documents_exactly_the_rendered_families() -> None:
     families = {family.name: family for family in text_string_to_metric_families(render(EVERYTHING))}
     rendered = {
         (

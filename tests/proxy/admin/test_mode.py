@@ -61,7 +61,7 @@ async def test_the_mode_is_told_to_everybody(token_file: Path) -> None:
         assert (answer.status, await answer.json()) == (200, {"mode": "enforce", "configured": "enforce"})
 
 
-async def test_with_the_token_it_is_changed_and_that_is_logged(token_file: Path) -> None:
+async def test_mode_request_with_token_changes_mode_and_is_logged(token_file: Path) -> None:
     async with serving(token_file) as (switch, client):
         with capture_logs() as logs:
             async with client.post("/mode", data="shadow\n", headers=TOKEN) as answer:
@@ -87,7 +87,7 @@ async def test_with_the_token_it_is_changed_and_that_is_logged(token_file: Path)
         (TOKEN, "", 400, "'' is not a mode"),
     ],
 )
-async def test_nobody_else_changes_it(
+async def test_mode_request_without_valid_token_or_host_is_refused(
     token_file: Path, headers: dict[str, str], body: str, status: int, said: str
 ) -> None:
     async with serving(token_file) as (switch, client):
@@ -98,14 +98,14 @@ async def test_nobody_else_changes_it(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]:9404", "localhost", "ADMIN.example:80"])
-async def test_by_which_names_it_may_be_asked_for(token_file: Path, host: str) -> None:
+async def test_mode_request_to_configured_host_name_is_accepted(token_file: Path, host: str) -> None:
     async with serving(token_file) as (switch, client):
         async with client.post("/mode", data="off", headers={**TOKEN, "Host": host}) as answer:
             assert answer.status == 200
         assert switch.mode == "off"
 
 
-async def test_without_a_token_configured_nobody_may_and_is_told_what_to_set() -> None:
+async def test_mode_request_without_configured_token_names_the_setting() -> None:
     async with serving(None) as (switch, client):
         async with client.post("/mode", data="off", headers=TOKEN) as answer:
             assert answer.status == 403
@@ -113,7 +113,7 @@ async def test_without_a_token_configured_nobody_may_and_is_told_what_to_set() -
         assert switch.mode == "enforce"
 
 
-async def test_a_token_that_is_replaced_or_taken_away_is_so_at_once(token_file: Path) -> None:
+async def test_replaced_or_removed_admin_token_is_refused_at_once(token_file: Path) -> None:
     async with serving(token_file) as (switch, client):
         for text, status in (("another", 401), ("", 503), (None, 503)):
             replace(token_file, text)
@@ -122,7 +122,7 @@ async def test_a_token_that_is_replaced_or_taken_away_is_so_at_once(token_file: 
         assert switch.mode == "enforce"
 
 
-async def test_other_methods_are_not_for_it(token_file: Path) -> None:
+async def test_put_to_mode_returns_405_with_allowed_methods(token_file: Path) -> None:
     async with serving(token_file) as (_, client), client.put("/mode", data="off", headers=TOKEN) as answer:
         assert answer.status == 405
         assert answer.headers["Allow"] == "GET, HEAD, POST"

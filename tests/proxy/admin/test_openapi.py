@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 EXAMPLES = 15
 
 
-async def test_every_resource_is_in_it() -> None:
+async def test_openapi_document_lists_every_resource() -> None:
     paths = document()["paths"]
     assert paths.keys() == {f"/api/v1/{name}" for name in (*RESOURCES, "openapi.json")}
     throttled = paths["/api/v1/throttled"]["get"]

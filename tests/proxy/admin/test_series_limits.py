@@ -110,7 +110,7 @@ def test_a_page_has_so_many_series_at_most(large: Snapshot, max_series: int, dia
     assert 0.8 * max_series < number_of_series(page) <= max_series
 
 
-def test_with_the_most_brokers_too() -> None:
+def test_page_with_2000_brokers_stays_below_series_limit() -> None:
     page = Renderer(divide(20_000)).render(snapshot(entities=5, brokers=2000, addresses=5))
     assert number_of_series(page) <= 20_000
 

@@ -76,14 +76,14 @@ async def serving() -> AsyncIterator[tuple[Served, aiohttp.ClientSession]]:
         await served.server.stop()
 
 
-async def test_metrics() -> None:
+async def test_metrics_request_returns_prometheus_text_with_client_series() -> None:
     async with serving() as (_, client), client.get("/metrics") as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert 'client_id="greedy"' in await answer.text()
 
 
-async def test_changes_of_quotas() -> None:
+async def test_quota_changes_are_returned_as_json_and_read_only() -> None:
     async with serving() as (served, client):
         latest: dict[str, object] = {"who": "alice", "old": None, "new": 5.0}
         for changes in ([], [latest]):
@@ -95,12 +95,12 @@ async def test_changes_of_quotas() -> None:
             assert answer.status == 405
 
 
-async def test_alive() -> None:
+async def test_livez_request_returns_200_ok() -> None:
     async with serving() as (_, client), client.get("/livez") as answer:
         assert (answer.status, await answer.text()) == (200, "ok\n")
 
 
-async def test_ready() -> None:
+async def test_readyz_request_returns_200_when_ready() -> None:
     async with serving() as (_, client), client.get("/readyz") as answer:
         assert (answer.status, await answer.text()) == (200, "ready\n")
 
@@ -112,7 +112,7 @@ async def test_not_ready_says_why() -> None:
             assert (answer.status, await answer.text()) == (503, "stopping\ncluster demo: no broker answers\n")
 
 
-async def test_readiness_as_json() -> None:
+async def test_readyz_as_json_lists_reasons_when_not_ready() -> None:
     async with serving() as (served, client):
         for reasons in ([], ["stopping"]):
             served.reasons = reasons
@@ -121,7 +121,7 @@ async def test_readiness_as_json() -> None:
                 assert json.loads(await answer.text()) == {"ready": not reasons, "reasons": reasons}
 
 
-async def test_who_a_client_is() -> None:
+async def test_whoami_with_known_peer_returns_its_user_and_listener() -> None:
     async with serving() as (served, client):
         served.clients["127.0.0.1:5"] = {
             "listener": "SASL",
@@ -144,7 +144,7 @@ async def test_who_a_client_is() -> None:
         ("?peer=%1b%0a", r"no client connection from '\x1b\n'"),
     ],
 )
-async def test_nobody_is_told_so(query: str, said: str) -> None:
+async def test_whoami_without_known_peer_returns_404_with_usage(query: str, said: str) -> None:
     async with serving() as (_, client), client.get(f"/whoami{query}") as answer:
         assert answer.status == 404
         assert (await answer.text()).startswith(f"{said}: use /whoami?peer=HOST:PORT")
@@ -159,13 +159,13 @@ async def test_head_answers_without_a_body(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/metric", "/metrics/", "/livez/x", "/%00"])
-async def test_anything_else_is_not_found_and_says_what_there_is(path: str) -> None:
+async def test_unknown_path_returns_404_and_lists_resources(path: str) -> None:
     async with serving() as (_, client), client.get(path) as answer:
         assert answer.status == 404
         assert {"/metrics", "/livez", "/readyz"} < set((await answer.text()).splitlines())
 
 
-async def test_nothing_can_be_written() -> None:
+async def test_post_to_metrics_returns_405_without_rendering() -> None:
     async with serving() as (served, client), client.post("/metrics", data=b"x" * 100_000) as answer:
         assert answer.status == 405
         assert answer.headers["Allow"] == "GET, HEAD"
@@ -234,7 +234,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
             await Served(port).server.start()
 
 
-async def test_a_host_that_is_not_ours_is_named() -> None:
+async def test_admin_bind_to_foreign_address_fails_with_the_setting() -> None:
     server = AdminServer(Address("192.0.2.1", 9404), empty, ready, nobody, Renderer(divide(20_000)))
     with pytest.raises(
         OSError, match=r"admin\.bind 192\.0\.2\.1:9404: (cannot assign requested address|could not bind)"

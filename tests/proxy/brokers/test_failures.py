@@ -38,7 +38,7 @@ def tls_error(reason: str) -> ssl.SSLError:
         (tls_error("SOMETHING_ELSE"), "TLS failed: SOMETHING_ELSE"),
     ],
 )
-def test_errors(error: BaseException, said: str) -> None:
+def test_connection_errors_are_described_with_cause_and_fix(error: BaseException, said: str) -> None:
     assert said in describe(error)
     assert "_ssl.c" not in describe(error)
 

@@ -59,7 +59,7 @@ async def test_broken_files_leave_the_old_context_in_force(tmp_path: Path) -> No
     ]
 
 
-def test_what_cannot_be_loaded_names_the_setting_and_the_file(tmp_path: Path) -> None:
+def test_unloadable_tls_file_is_reported_with_setting_and_path(tmp_path: Path) -> None:
     authority = trustme.CA()
     good = settings(tmp_path, authority)
     (tmp_path / "other").mkdir()

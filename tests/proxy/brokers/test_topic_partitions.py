@@ -1,22 +1,20 @@
 """Asking how many partitions topics have: whose turn it is, what is kept, what comes of a broker that does not say."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from protocol.fields import NO_ID
 from protocol.mutations import Topic
-from protocol.requests import Request
 from proxy.brokers import topic_partitions
-from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.topic_partitions import KEPT_MS, MOST_KEPT, TopicPartitions
 from proxy.runtime.faults import counts
-from tests.protocol.encode import encode_frame
-
-T = TypeVar("T")
+from tests.harness.asked_broker import AskedBroker
+from tests.harness.clock import Clock
+from tests.harness.polling import until
 
 pytestmark = pytest.mark.asyncio
 COUNTER, ANOTHER = object(), object()
@@ -26,51 +24,24 @@ def named(name: str) -> Topic:
     return name.encode(), NO_ID
 
 
-class FakeCluster:
-    """Says what a broker would; every question waits for ``go_on``."""
-
-    def __init__(self) -> None:
-        self.present: dict[str, int] = {}
-        self.questions: list[int] = []
-        """The versions that were asked."""
-        self.error: Exception | None = None
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-
-    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        return await question(cast("BrokerConnection", self._Connection(self)))
-
-    class _Connection:
-        def __init__(self, cluster: "FakeCluster") -> None:
-            self._cluster = cluster
-
-        async def ask(self, request: Request) -> bytes:
-            cluster = self._cluster
-            cluster.questions.append(request.version)
-            await cluster.go_on.wait()
-            if cluster.error is not None:
-                raise cluster.error
-            topics = [
-                {"name": name, "topic_id": name.encode() * 16, "partitions": [{}] * partitions}
-                for name, partitions in cluster.present.items()
-            ]
-            refused = [{"name": "forbidden", "error_code": 29}]
-            return encode_frame(request.spec, {"topics": topics + refused})
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 class Asking:
     def __init__(self) -> None:
-        self.cluster = FakeCluster()
+        self.cluster = AskedBroker({3: self._metadata})
+        self.present: dict[str, int] = {}
         self.clock = Clock()
-        self.partitions = TopicPartitions(lambda: [self.cluster], self.clock)
+        self.partitions = TopicPartitions(lambda: [self.cluster], self.clock.ms)
+
+    def _metadata(self) -> dict[str, Any]:
+        topics = [
+            {"name": name, "topic_id": name.encode() * 16, "partitions": [{}] * partitions}
+            for name, partitions in self.present.items()
+        ]
+        return {"topics": [*topics, {"name": "forbidden", "error_code": 29}]}
+
+    @property
+    def questions(self) -> list[int]:
+        """The versions that were asked."""
+        return [request.version for _, request in self.cluster.asked]
 
     async def look(self, *topics: Topic, whose: object = COUNTER) -> Mapping[Topic, int]:
         answered: asyncio.Future[Mapping[Topic, int]] = asyncio.get_running_loop().create_future()
@@ -82,47 +53,46 @@ class Asking:
 
 async def test_names_and_ids_are_asked_about_and_what_is_not_there_is_left_out() -> None:
     asking = Asking()
-    asking.cluster.present = {"a": 3, "b": 5}
+    asking.present = {"a": 3, "b": 5}
     by_id = (b"", b"b" * 16)
     found = await asking.look(named("a"), by_id, named("gone"), named("forbidden"))
     assert (found[named("a")], found[by_id]) == (3, 5)
     assert named("gone") not in found
     assert named("forbidden") not in found
-    assert asking.cluster.questions == [4, 12]
+    assert asking.questions == [4, 12]
 
 
-async def test_what_is_known_is_kept_for_a_while_and_forgotten_when_it_changes() -> None:
+async def test_partition_counts_are_cached_until_expiry_or_change() -> None:
     asking = Asking()
-    asking.cluster.present = {"a": 3}
+    asking.present = {"a": 3}
     await asking.look(named("a"))
     assert asking.partitions.known([named("a"), named("b")]) == {named("a"): 3}
     assert await asking.look(named("a")) == {named("a"): 3}
-    assert asking.cluster.questions == [4]
-    asking.clock.now_ms += KEPT_MS
+    assert asking.questions == [4]
+    asking.clock.now_s += KEPT_MS / 1000
     assert asking.partitions.known([named("a")]) == {}
     await asking.look(named("a"))
     asking.partitions.forget([named("a"), named("never")])
     assert asking.partitions.known([named("a")]) == {}
 
 
-async def test_what_a_controller_said_meanwhile_is_newer_than_the_answer_to_a_question() -> None:
+async def test_controller_answer_during_lookup_overrides_metadata_answer() -> None:
     asking = Asking()
-    asking.cluster.present = {"a": 3, "b": 2}
+    asking.present = {"a": 3, "b": 2}
     asking.cluster.go_on.clear()
     looking = asyncio.create_task(asking.look(named("a"), named("b")))
-    while not asking.cluster.questions:
-        await asyncio.sleep(0)
+    await until(lambda: asking.questions)
     asking.partitions.note(named("a"), 6)
     asking.cluster.go_on.set()
     assert await looking == {named("a"): 6, named("b"): 2}
     assert asking.partitions.known([named("a")]) == {named("a"): 6}
-    asking.clock.now_ms += KEPT_MS
+    asking.clock.now_s += KEPT_MS / 1000
     assert (await asking.look(named("a")))[named("a")] == 3, "by then the brokers say what there is"
 
 
 async def test_no_more_is_kept_than_there_is_room_for() -> None:
     asking = Asking()
-    asking.cluster.present = {f"{number}": 1 for number in range(30)}
+    asking.present = {f"{number}": 1 for number in range(30)}
     asking.partitions._keep({named(f"t{number}"): 1 for number in range(MOST_KEPT - 1)})
     await asking.look(named("1"))
     assert 0 < len(asking.partitions._known) <= MOST_KEPT
@@ -131,10 +101,10 @@ async def test_no_more_is_kept_than_there_is_room_for() -> None:
 async def test_names_that_no_topic_has_are_not_asked_about() -> None:
     asking = Asking()
     await asking.look(named("x" * 250), named(""))
-    assert asking.cluster.questions == []
+    assert asking.questions == []
 
 
-async def test_of_one_counter_one_look_is_under_way_and_none_for_who_has_left() -> None:
+async def test_lookups_of_one_counter_are_serialized_and_abandoned_ones_skipped() -> None:
     asking = Asking()
     asking.cluster.go_on.clear()
     told: list[str] = []
@@ -144,18 +114,18 @@ async def test_of_one_counter_one_look_is_under_way_and_none_for_who_has_left() 
     asking.partitions.look_up(ANOTHER, [named("d")], lambda _: told.append("another"))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert len(asking.cluster.questions) == 2
+    assert len(asking.questions) == 2
     assert first is not None
     assert second is not None
     first.wanted = second.wanted = False
     asking.cluster.go_on.set()
     await asking.look(named("e"))
     assert sorted(told) == ["another", "third"]
-    assert len(asking.cluster.questions) == 4, "nothing was asked for the second"
+    assert len(asking.questions) == 4, "nothing was asked for the second"
 
 
 @pytest.mark.parametrize("error", [ConnectionError("away"), TimeoutError()], ids=repr)
-async def test_a_broker_that_does_not_say_leaves_them_unknown_and_is_logged_once(error: Exception) -> None:
+async def test_failed_partition_lookup_is_logged_once_and_retried(error: Exception) -> None:
     asking = Asking()
     asking.cluster.error = error
     with capture_logs() as logs:
@@ -163,12 +133,12 @@ async def test_a_broker_that_does_not_say_leaves_them_unknown_and_is_logged_once
         assert await asking.look(named("a")) == {}
     assert [each["event"] for each in logs] == ["partitions of topics unknown: each changed topic is charged as one"]
     asking.cluster.error = None
-    asking.cluster.present = {"a": 1}
+    asking.present = {"a": 1}
     assert await asking.look(named("a")) == {named("a"): 1}
     assert asking.partitions.error is None
 
 
-async def test_who_does_not_answer_in_time_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partition_lookup_without_answer_ends_at_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_partitions, "WITHIN_S", 0.01)
     asking = Asking()
     asking.cluster.go_on.clear()
@@ -176,8 +146,8 @@ async def test_who_does_not_answer_in_time_is_waited_for_no_longer(monkeypatch: 
         assert await asking.look(named("a")) == {}
 
 
-async def test_where_nobody_can_be_asked_nothing_is() -> None:
-    partitions = TopicPartitions(list, Clock())
+async def test_partition_lookup_without_brokers_is_not_started() -> None:
+    partitions = TopicPartitions(list, Clock().ms)
     assert partitions.look_up(COUNTER, [named("a")], lambda _: None) is None
 
 
@@ -190,7 +160,7 @@ async def test_a_question_that_fails_is_answered_with_nothing() -> None:
     assert counts["ask how many partitions topics have"] == before + 1
 
 
-async def test_who_cannot_take_an_answer_is_alone_in_that() -> None:
+async def test_failing_lookup_callback_leaves_other_lookups_answered() -> None:
     asking = Asking()
 
     def fail(_: object) -> None:

@@ -19,7 +19,7 @@ def kind(*measured_us: float) -> Kind:
 
 @pytest.mark.parametrize("us", [12.0, 26.0, 750.0])
 @pytest.mark.parametrize("pace_us", [60, 150, 900])
-def test_the_law_of_a_broker_read_backwards(us: float, pace_us: int) -> None:
+def test_request_cost_is_recovered_from_first_throttle_of_broker(us: float, pace_us: int) -> None:
     rate = Rate(Samples(), 0.4, cap_ms=1000)
     requests = throttle_ms = 0
     while not throttle_ms:
@@ -34,7 +34,7 @@ def test_the_law_of_a_broker_read_backwards(us: float, pace_us: int) -> None:
 @pytest.mark.parametrize(
     ("took_ms", "throttle_ms"), [(200, 1000), (990, 20), (1010, 20), (12_000, 20)], ids=["most", "end", "begin", "long"]
 )
-def test_what_cannot_be_read(took_ms: float, throttle_ms: int) -> None:
+def test_ambiguous_throttle_measurements_give_no_cost(took_ms: float, throttle_ms: int) -> None:
     assert cost_us(0.4, WINDOW, took_ms, throttle_ms, 100) is None
 
 
@@ -44,7 +44,7 @@ def test_the_factor_is_the_median_and_neither_very_small_nor_very_large() -> Non
     assert factor([100.0]) == MOST
 
 
-def test_what_is_printed() -> None:
+def test_calibration_prints_cost_scale_and_spread_warning() -> None:
     quiet = Calibration(3, (kind(24.0, 25.0, 26.0),), ())
     assert [*quiet.lines()] == [
         "Fetch: 25 µs in bursts (24 to 26), 40 µs in the table",
@@ -56,7 +56,7 @@ def test_what_is_printed() -> None:
     assert told[2].startswith("warning: bursts of one kind differ by a factor of 10.8.")
 
 
-def test_the_table_says_of_a_probe_what_it_says_of_a_request_and_whatever_the_scale() -> None:
+def test_cost_table_ignores_scale_for_calibration_requests() -> None:
     for scale in (1.0, 3.0):
         prices = Prices(scale=scale)
         assert table_us(all_metadata(), 4096, prices) == pytest.approx(35 + 100)

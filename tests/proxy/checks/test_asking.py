@@ -56,7 +56,7 @@ def test_layers_of_files_are_each_looked_at(folder: Path) -> None:
     ] * 2
 
 
-def test_what_is_elsewhere_is_asked_only_when_that_is_wanted(folder: Path) -> None:
+def test_quotas_in_cluster_are_checked_only_with_loader(folder: Path) -> None:
     layers = "{stores: [{path: top.yaml}, {type: cluster}]}"
     found = check(folder, layers)
     assert found.lines("it") == ["it: ok (quotas in cluster not checked, 1 listener)"]
@@ -99,7 +99,7 @@ STATIC = "{store: {type: cluster}, when_unavailable: static, static: static.yaml
         ("quotas: [\n", "static.yaml:2:1: "),
     ],
 )
-def test_what_is_wrong_with_the_file_that_stands_in_is_told(folder: Path, text: str | None, said: str) -> None:
+def test_broken_static_quota_file_is_reported_with_position(folder: Path, text: str | None, said: str) -> None:
     if text is not None:
         (folder / "static.yaml").write_text(text)
     [problem] = check(folder, STATIC, load).problems
@@ -129,7 +129,7 @@ def test_the_files_of_a_zookeeper_are_looked_at(folder: Path) -> None:
     ]
 
 
-def test_nothing_is_wrong_with_them(folder: Path) -> None:
+def test_valid_zookeeper_tls_files_give_no_problem(folder: Path) -> None:
     """The key in the file of its certificate, or in another one."""
     AUTHORITY.cert_pem.write_to_path(str(folder / "ca.pem"))
     own = AUTHORITY.issue_cert("sluice.example")

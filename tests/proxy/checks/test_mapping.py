@@ -25,7 +25,7 @@ def test_each_rule_is_shown_at_work(tmp_path: Path) -> None:
     assert mapped(tmp_path, CONFIG.replace(RULES, "DEFAULT")) == []
 
 
-def test_of_a_name_that_is_asked_about(tmp_path: Path) -> None:
+def test_name_option_shows_user_made_by_each_rule(tmp_path: Path) -> None:
     write(tmp_path)
     asked = ["check", "--config", str(tmp_path / "sluice.yaml"), "--name", "CN=Orders,O=X"]
     said = CliRunner().invoke(cli, asked).output
@@ -34,7 +34,7 @@ def test_of_a_name_that_is_asked_about(tmp_path: Path) -> None:
     assert line == "listener SASL_SSL: RULE:^CN=(.*?),.*$/$1/L does not match 'OU=X'; try other names with --name"
 
 
-def test_rules_for_principals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kerberos_rules_are_shown_with_example_principals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.checks.configuration.acceptor", lambda _: None)
     rules = '["RULE:[2:$1](kafka)s/.*/broker/", "RULE:[1:$1](.*)s/s(.*)/$1/U", DEFAULT]'
     lines = mapped(tmp_path, KERBEROS.replace('["RULE:[1:$1](.*)s/@.*//", DEFAULT]', rules))[2:]
@@ -61,7 +61,9 @@ def test_a_user_without_a_name_is_shown_as_what_it_is_counted_as(tmp_path: Path)
         (r"'RULE:^CN=(.*?)\\,.*$/$1/'", None),
     ],
 )
-def test_a_doubled_backslash_before_a_letter(tmp_path: Path, rules: str, doubled: str | None) -> None:
+def test_doubled_backslash_in_unquoted_mapping_rule_is_warned_about(
+    tmp_path: Path, rules: str, doubled: str | None
+) -> None:
     """As server.properties has it: CN=sr became user r, and nobody said so."""
     report = check(write(tmp_path, CONFIG.replace(RULES, rules)), NOW_S)
     assert [warning.path for warning in report.warnings] == ["listeners[0].tls.principal_mapping_rules"] * bool(doubled)
@@ -70,7 +72,7 @@ def test_a_doubled_backslash_before_a_letter(tmp_path: Path, rules: str, doubled
         assert warning.hint.endswith(f"write {doubled[1:] if doubled else ''}")
 
 
-def test_one_in_a_rule_for_principals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doubled_backslash_in_kerberos_rule_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.checks.configuration.acceptor", lambda _: None)
     config = KERBEROS.replace('"RULE:[1:$1](.*)s/@.*//"', r"'RULE:[1:$1](.*)s/\\d.*//'")
     (warning,) = check(write(tmp_path, config), NOW_S).warnings
@@ -92,6 +94,6 @@ def test_an_example_is_made_after_the_pattern(tmp_path: Path, pattern: str) -> N
     assert " makes 'made' of " in line
 
 
-def test_none_is_better_than_a_wrong_one(tmp_path: Path) -> None:
+def test_rule_without_safe_example_says_matches_neither(tmp_path: Path) -> None:
     (line,) = mapped(tmp_path, CONFIG.replace(RULES, r"'RULE:^CN=(?!s)(.*)x$/$1/'"))
     assert "matches neither" in line

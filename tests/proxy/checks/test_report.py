@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_nothing_is_wrong(folder: Path) -> None:
+def test_valid_configuration_gives_report_without_problems(folder: Path) -> None:
     report = check(folder / "sluice.yaml", NOW_S)
     assert len(report.mapped) == 2
     assert report == Report(listeners=1, quotas=1, mapped=report.mapped)
@@ -64,7 +64,7 @@ def content(name: str, what: bytes) -> Change:
         (content("chain.key", b"none"), ":20:12: listeners[0].tls.key: chain.key holds no private key; it must hold"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told_where_it_is_named(folder: Path, change: Change, expected: str) -> None:
+def test_unreadable_file_is_reported_at_position_of_its_setting(folder: Path, change: Change, expected: str) -> None:
     change(folder)
     first = found(folder)[0]
     assert first.startswith(expected)
@@ -85,14 +85,14 @@ def test_every_file_is_looked_at(folder: Path) -> None:
     ]
 
 
-def test_the_key_of_another_certificate(folder: Path) -> None:
+def test_private_key_of_other_certificate_is_reported(folder: Path) -> None:
     secret(folder / "chain.key", (folder / "proxy.key").read_bytes())
     (line,) = found(folder)
     assert line.startswith(":20:12: listeners[0].tls.key: is not the key of the first certificate, ")
     assert line.endswith("; write the pair, the chain with its own certificate first")
 
 
-def test_a_chain_in_the_wrong_order(folder: Path) -> None:
+def test_certificate_chain_in_wrong_order_is_reported(folder: Path) -> None:
     child = AUTHORITY.create_child_ca()
     issued = child.issue_cert("kafka.example.com", "*.kafka.example.com")
     show(folder, "chain", issued)
@@ -112,7 +112,7 @@ def test_a_chain_in_the_wrong_order(folder: Path) -> None:
         (-9, 31, None),
     ],
 )  # fmt: skip
-def test_how_long_it_is_valid(folder: Path, since_days: float, until_days: float, said: str | None) -> None:
+def test_expiring_certificate_is_reported(folder: Path, since_days: float, until_days: float, said: str | None) -> None:
     issued = AUTHORITY.issue_cert(
         "kafka.example.com",
         "*.kafka.example.com",
@@ -138,7 +138,7 @@ def test_how_long_it_is_valid(folder: Path, since_days: float, until_days: float
         (["localhost"], ["kafka.example.com", "b0.kafka.example.com"]),
     ],
 )
-def test_which_hosts_the_certificate_is_for(folder: Path, names: list[str], missed: list[str]) -> None:
+def test_hosts_missing_from_certificate_are_warned_about(folder: Path, names: list[str], missed: list[str]) -> None:
     show(folder, "chain", AUTHORITY.issue_cert(*names))
     assert [re.findall(r"is not for (\S+), only for", line)[0] for line in found(folder)] == missed
     assert all(line.startswith("warning: sluice.yaml:19:20: ") for line in found(folder))
@@ -169,11 +169,11 @@ def test_secrets_are_not_for_everybody(folder: Path, name: str) -> None:
         ("SCRAM-SHA-512", "PLAIN", []),
     ],
 )  # fmt: skip
-def test_settings_that_only_openssl_understands(folder: Path, old: str, new: str, expected: list[str]) -> None:
+def test_unknown_ciphers_are_reported_at_their_setting(folder: Path, old: str, new: str, expected: list[str]) -> None:
     assert found(folder, CONFIG.replace(old, new)) == expected
 
 
-def test_what_openssl_alone_finds_is_told_too(folder: Path) -> None:
+def test_certificate_refused_by_openssl_is_reported(folder: Path) -> None:
     weak = trustme.CA(key_type=trustme.KeyType.RSA)
     show(folder, "chain", weak.issue_cert("kafka.example.com", "*.kafka.example.com", key_type=trustme.KeyType.RSA))
     # A group of the security level that no key of this size reaches.
@@ -188,7 +188,7 @@ def test_what_openssl_alone_finds_is_told_too(folder: Path) -> None:
         ("^CN=(.*?),.*$", "[a&&b]", ":23:32: listeners[0].tls.principal_mapping_rules: "),
     ],
 )  # fmt: skip
-def test_rules_are_parsed(folder: Path, old: str, new: str, at: str) -> None:
+def test_invalid_principal_mapping_rules_are_reported_with_position(folder: Path, old: str, new: str, at: str) -> None:
     (line,) = found(folder, CONFIG.replace(old, new))
     assert line.startswith(at)
 
@@ -196,7 +196,7 @@ def test_rules_are_parsed(folder: Path, old: str, new: str, at: str) -> None:
 KERBEROS_AT = "listeners[0].sasl.kerberos"
 
 
-def test_a_keytab_and_its_rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keytab_problems_and_invalid_kerberos_rules_are_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Kerberos] = []
     monkeypatch.setattr("proxy.checks.configuration.acceptor", opened.append)
     assert found(folder, KERBEROS) == []
@@ -221,7 +221,7 @@ def test_gssapi_needs_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "install the extra, kafka-sluice[gssapi]" in line
 
 
-def test_a_password_in_the_clear(folder: Path) -> None:
+def test_plain_login_to_brokers_without_tls_is_warned_about(folder: Path) -> None:
     tls = CONFIG[CONFIG.index("  tls:") : CONFIG.index("  sasl:")]
     assert found(folder, CONFIG.replace("SCRAM-SHA-512", "PLAIN").replace(tls, "")) == [
         (
@@ -234,7 +234,7 @@ def test_a_password_in_the_clear(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("host", "warns"), [("2001:db8::1:443", True), ("2001:db8::1", False), ("[2001:db8::1]:443", False)]
 )
-def test_an_ipv6_address_that_may_have_been_meant_to_end_in_a_port(folder: Path, host: str, warns: bool) -> None:
+def test_ambiguous_ipv6_address_without_port_is_warned_about(folder: Path, host: str, warns: bool) -> None:
     plain = CONFIG[: CONFIG.index("listeners:")] + "listeners:\n"
     plain += f'  - {{name: A, bind: ":9092", advertise: "{host}", brokers: {{"1": "9101"}}}}\n'
     said = [line for line in found(folder, plain + CONFIG[CONFIG.index("quotas:") :]) if "advertise" in line]
@@ -269,7 +269,7 @@ def test_a_state_file_says_who_the_brokers_are(folder: Path) -> None:
     assert "is a directory; name a file in it" in problem
 
 
-def test_brokers_that_cannot_be_asked(folder: Path) -> None:
+def test_sasl_listener_without_cluster_login_is_warned_about(folder: Path) -> None:
     login = CONFIG[CONFIG.index("  sasl:") : CONFIG.index("listeners:")]
     assert found(folder, CONFIG.replace(login, "")) == [
         f"warning: sluice.yaml:13:21: listeners[0].authentication: {NO_LOGIN}; add sasl to cluster, {OR_KEEP}"
@@ -304,13 +304,13 @@ OTHER = """\
 quotas: """
 
 
-def test_two_listeners_that_tell_the_same_addresses(folder: Path) -> None:
+def test_listeners_advertising_the_same_addresses_are_warned_about(folder: Path) -> None:
     (line,) = found(folder, CONFIG.replace("quotas: ", OTHER))
     assert line.startswith("warning: sluice.yaml:25:54: listeners[1].advertise: clients of listener SASL_SSL are told ")
     assert found(folder, CONFIG.replace("quotas: ", OTHER.replace("9093", "9094"))) == []
 
 
-def test_one_broken_file_does_not_hide_the_other(folder: Path) -> None:
+def test_broken_quota_file_and_settings_are_both_reported(folder: Path) -> None:
     (folder / "quotas.yaml").write_text("quotas: 1\n")
     (folder / "chain.pem").unlink()
     assert [line.split(": ")[1] for line in found(folder)] == ["listeners[0].tls.certificate", "quotas"]
@@ -332,7 +332,7 @@ quotas:
 """
 
 
-def test_quotas_of_users_whom_nobody_authenticates(folder: Path) -> None:
+def test_user_quotas_without_authenticating_listener_are_warned_about(folder: Path) -> None:
     (folder / "quotas.yaml").write_text(USERS)
     (line,) = found(folder, NOBODY)
     assert line.startswith(
@@ -353,7 +353,7 @@ def test_quotas_of_users_whom_nobody_authenticates(folder: Path) -> None:
         (b"short\n", "admin.token_file: the token has 5 bytes, and can be guessed; write one into it"),
     ],
 )
-def test_the_token_of_the_admin_port(folder: Path, token: bytes | None, expected: str) -> None:
+def test_missing_empty_or_short_admin_token_is_reported(folder: Path, token: bytes | None, expected: str) -> None:
     if token is not None:
         secret(folder / "token", token)
     (said,) = found(folder, CONFIG + "admin: {token_file: token}\n")
@@ -382,7 +382,7 @@ def test_byte_rates_below_a_batch_a_second_are_one_warning(folder: Path) -> None
         ("networks: [10.0.0.1/8]", "quotas.exempt.networks[0]: '10.0.0.1/8' is an address in a network"),
     ],
 )
-def test_who_is_exempt(folder: Path, exempt: str, expected: str | None) -> None:
+def test_exemptions_that_anyone_can_claim_are_warned_about(folder: Path, exempt: str, expected: str | None) -> None:
     said = found(folder, CONFIG.replace("quotas.yaml}", f"quotas.yaml}}, exempt: {{{exempt}}}"))
     assert len(said) == (expected is not None)
     assert all(expected in line for line in said if expected is not None)
@@ -399,7 +399,7 @@ def test_who_is_exempt(folder: Path, exempt: str, expected: str | None) -> None:
         ("alice", "quotas.admins: must be a list"),
     ],
 )
-def test_who_may_change_quotas(folder: Path, admins: str, expected: str | None) -> None:
+def test_invalid_or_anonymous_quota_admins_are_reported(folder: Path, admins: str, expected: str | None) -> None:
     said = found(folder, CONFIG.replace("quotas.yaml}", f"quotas.yaml}}, admins: {admins}"))
     assert len(said) == (expected is not None)
     assert all(expected in line for line in said if expected is not None)
@@ -427,7 +427,7 @@ def test_quotas_that_are_elsewhere_are_not_called_none(folder: Path) -> None:
     assert report.lines("it") == ["it: ok (quotas in zookeeper not checked, 1 listener)"]
 
 
-def test_a_broker_with_a_port_and_no_owner(folder: Path) -> None:
+def test_broker_port_without_fixed_owner_is_warned_about(folder: Path) -> None:
     config = (
         'cluster: {name: c, bootstrap: ["b:9092"]}\n'
         'listeners: [{name: A, bind: ":9092", advertise: a.test, brokers: {"0-9": "9100-9109"}}]\n'

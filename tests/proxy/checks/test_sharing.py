@@ -16,7 +16,9 @@ def shared(folder: Path, config: str, quotas: str) -> list[str]:
     return check(file, NOW_S).shared
 
 
-def test_where_the_default_user_has_a_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_user_quota_shared_by_unknown_logins_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("proxy.checks.configuration.acceptor", lambda _: None)
     (line,) = shared(tmp_path, CONFIG, DEFAULT)
     assert line.startswith("listener SASL_SSL: the quota of the default user limits all clients of GSSAPI together")
@@ -25,6 +27,6 @@ def test_where_the_default_user_has_a_quota(tmp_path: Path, monkeypatch: pytest.
     assert "of a mechanism that Sluice cannot follow, all clients together" in line
 
 
-def test_elsewhere_nothing_is_said(tmp_path: Path) -> None:
+def test_sharing_is_not_reported_without_default_quota_or_login(tmp_path: Path) -> None:
     assert shared(tmp_path, CONFIG, DEFAULT.replace("{default: true}", "alice")) == []
     assert shared(tmp_path, CONFIG.replace("authentication: sasl", "authentication: none"), DEFAULT) == []

@@ -22,6 +22,7 @@ from proxy.control.cluster_store import ClusterStore
 from quotas.entities import Entity
 from tests.harness.gate import Gate
 from tests.harness.kafka import KafkaCluster
+from tests.harness.polling import wait_until
 from tests.harness.wire import Connection
 from tests.quotas.stores.contract import Harness, Limits
 
@@ -55,8 +56,8 @@ class ClusterHarness(Harness):
             if ops:
                 entries.append(QuotaEntry(entity, tuple(ops)))
         self.alter(entries)
-        while {each.entity: dict(each.limits) for each in self.described()} != wanted:
-            sleep(0.005)  # the broker follows its controller
+        # The broker follows its controller.
+        wait_until(lambda: {each.entity: dict(each.limits) for each in self.described()}, equals=wanted)
 
     def alter(self, entries: Sequence[QuotaEntry]) -> None:
         results = read_altered(self._ask(alter_request(Altering(tuple(entries)))))

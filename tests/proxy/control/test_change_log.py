@@ -48,7 +48,7 @@ def told(quotas: QuotasInForce) -> list[tuple[str, str, object, object]]:
     return [(each["who"], each["quota"], each["old"], each["new"]) for each in reversed(quotas.changes.last())]
 
 
-async def test_the_start_is_no_change_and_an_edit_is_the_file_s(tmp_path: Path) -> None:
+async def test_change_log_ignores_start_and_names_file_for_edit(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     quotas = await in_force(tmp_path, enabled=False)
     assert told(quotas) == []
@@ -61,7 +61,7 @@ async def test_the_start_is_no_change_and_an_edit_is_the_file_s(tmp_path: Path) 
     assert change.keys() == {"at", "who", "store", "quota", "kind", "old", "new"}
 
 
-async def test_what_somebody_altered_is_theirs_and_what_was_edited_before_is_the_file_s(tmp_path: Path) -> None:
+async def test_change_log_names_admin_for_alter_and_file_for_edit(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     quotas = await in_force(tmp_path)
     path.write_text(QUOTAS.replace("1MiB", "2MiB"))  # nobody has looked at it yet
@@ -73,7 +73,7 @@ async def test_what_somebody_altered_is_theirs_and_what_was_edited_before_is_the
     ]
 
 
-async def test_what_was_altered_is_told_once_also_when_it_cannot_be_loaded_at_first(
+async def test_altered_quota_is_logged_once_when_first_load_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "quotas.yaml"

@@ -36,12 +36,12 @@ def store(broker: tuple[KafkaCluster, Gate]) -> Iterator[ClusterHarness]:
 class TestContract(StoreContract):
     @pytest.mark.skip(reason=NOT_TAKEN)
     @pytest.mark.parametrize(("entity", "name", "value"), NO_QUOTAS)
-    def test_what_is_no_quota_is_refused(
+    def test_invalid_quota_is_refused_on_load(
         self, store: Harness, entity: Mapping[str, str], name: str, value: str
     ) -> None:
         raise NotImplementedError
 
-    def test_what_cannot_be_loaded_is_told_once_too(self, store: Harness) -> None:
+    def test_change_that_cannot_be_loaded_is_noticed_once(self, store: Harness) -> None:
         """Here it is a broker that is away, and its end is noticed."""
         store.put({Entity(user="a"): {RATE: 1.0}})
         store.load()

@@ -17,9 +17,10 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import Loaded, UnreadableError, UnwritableError
-from tests.proxy.control.quota_broker import QuotaBroker, quota_broker
+from tests.harness.polling import until
+from tests.harness.quota_broker import QuotaBroker, quota_broker
 from tests.proxy.front import TIMEOUT_S
-from tests.proxy.sabotage import Sabotage, until
+from tests.proxy.sabotage import Sabotage
 
 pytestmark = pytest.mark.asyncio
 
@@ -61,7 +62,7 @@ async def alter(store: ClusterStore, user: str, limit: float | None) -> Outcome:
 # ------------------------------------------------------------------------------------------------- who is asked
 
 
-async def test_one_connection_is_kept_and_another_made_where_it_has_ended() -> None:
+async def test_cluster_store_reuses_connection_and_reconnects_when_closed() -> None:
     async with quota_broker() as broker, store_of(broker) as store:
         broker.quotas = [OF_ALICE]
         for _ in range(3):
@@ -72,7 +73,7 @@ async def test_one_connection_is_kept_and_another_made_where_it_has_ended() -> N
         assert broker.taken == 2
 
 
-async def test_where_one_broker_is_away_the_next_is_asked_and_then_stays() -> None:
+async def test_store_moves_to_next_broker_when_first_fails() -> None:
     async with quota_broker() as one, quota_broker() as other, store_of(one, other) as store:
         await load(store)
         assert (one.taken, other.taken) == (1, 0)
@@ -96,14 +97,14 @@ async def test_brokers_that_others_have_named_are_asked_too() -> None:
         assert other.taken == 1
 
 
-async def test_why_nobody_answers_is_said_of_each_and_always_alike() -> None:
+async def test_unreachable_brokers_are_reported_with_same_error_each_time() -> None:
     async with store_of(port=1) as store:
         first = await failure(store)
         assert first == "kafka://127.0.0.1:1: 127.0.0.1:1: [Errno 111] Connection refused"
         assert await failure(store) == first
 
 
-async def test_not_allowed_is_never_no_quotas() -> None:
+async def test_unauthorized_describe_fails_and_counts_staleness() -> None:
     async with quota_broker() as broker, store_of(broker) as store:
         broker.quotas = [OF_ALICE]
         await load(store, 1000)
@@ -133,7 +134,7 @@ async def test_closing_does_not_wait_for_a_broker_that_is_silent() -> None:
 # ---------------------------------------------------------------------------------------------- what is no quota
 
 
-async def test_what_is_no_quota_here_is_skipped_and_said() -> None:
+async def test_unsupported_described_quotas_are_skipped_with_warning() -> None:
     def user(name: str | None, **limits: float) -> Described:
         return Described((("user", name),), tuple(limits.items()))
 
@@ -212,7 +213,7 @@ async def test_a_change_that_may_have_been_made_is_not_asked_for_twice(answer: l
         assert len(asked) == 1
 
 
-async def test_very_many_at_once_are_refused_before_anything_is_asked() -> None:
+async def test_alter_of_1001_changes_is_refused_without_asking_brokers() -> None:
     changes = [Change({"user": f"u{number}"}, [("producer_byte_rate", 1.0)]) for number in range(1001)]
     async with quota_broker() as broker, store_of(broker) as store:
         with pytest.raises(UnwritableError, match="ask for 1000 at most"):
@@ -247,7 +248,7 @@ async def test_a_change_an_outage_and_its_end_are_noticed_by_asking(monkeypatch:
         assert len((await load(store)).policy.limits) == 2
 
 
-async def test_a_change_that_passes_by_is_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forwarded_alter_makes_store_look_for_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_store, "_SOON_S", (0.01, 0.02, 0.03))
     async with quota_broker() as broker, store_of(broker) as store:
         await load(store)
@@ -258,7 +259,7 @@ async def test_a_change_that_passes_by_is_looked_for_at_once(monkeypatch: pytest
         assert (await load(store)).policy.limits == FIVE_FOR_ALICE
 
 
-async def test_who_alters_without_end_asks_for_a_bounded_number_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_alters_cause_bounded_number_of_describes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_store, "_SOON_S", (0.0, 0.0, 0.0))
     async with quota_broker() as broker, store_of(broker) as store:
         await load(store)
@@ -269,7 +270,7 @@ async def test_who_alters_without_end_asks_for_a_bounded_number_of_looks(monkeyp
         assert broker.described - before <= 30
 
 
-async def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_look_for_quota_changes_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(cluster_store, "_SOON_S", (0.01, 0.02))
     watch, soon = "watch the quotas of the cluster", "look for a passing change"

@@ -6,7 +6,7 @@ from protocol.client_quotas import Described, Named, Result
 from proxy.control.hash_order import _hash, in_hash_order, names_in_hash_order, results_in_hash_order
 
 
-def test_hashes_of_java() -> None:
+def test_string_hashes_equal_those_of_java_hashmap() -> None:
     names = {"": 0, "user": 3599307, "client-id": 2390829661, "ip": 3367, "😀": 1772899, "odd name/ü%": 1230827196}
     assert {name: _hash(name) for name in names} == names
 
@@ -33,13 +33,13 @@ MANY += [1, 7, 25, 22, 29, 34, 28, 30]
     ],
     ids=len,
 )
-def test_order(expected: list[int]) -> None:
+def test_described_entities_come_in_java_hashmap_order(expected: list[int]) -> None:
     numbers = {entity(number): number for number in range(max(expected) + 1)}
     described = [Described(each, ((str(number), 1.0),)) for each, number in numbers.items()]
     assert [int(each.limits[0][0]) for each in in_hash_order(described, len(described))] == expected
 
 
-def test_the_order_of_results_and_of_names() -> None:
+def test_alter_results_and_entity_names_come_in_broker_order() -> None:
     """As a broker of 4.3 has answered one AlterClientQuotas, that asked in another order."""
     alice, pair = (("user", "alice"),), (("client-id", None), ("user", "alice"))
     app, everybody = (("client-id", "web"),), (("user", None),)

@@ -30,7 +30,7 @@ async def test_the_configuration_turns_it_only_when_it_says_something_new() -> N
     assert (switch.mode, changed.modes, switch.changes) == ("enforce", ["shadow", "enforce"], 2)
 
 
-async def test_what_is_so_already_is_no_change_and_no_line() -> None:
+async def test_mode_set_to_its_current_value_changes_and_logs_nothing() -> None:
     changed = Changed()
     switch = ModeSwitch("enforce", changed.change)
     with capture_logs() as logs:
@@ -38,7 +38,7 @@ async def test_what_is_so_already_is_no_change_and_no_line() -> None:
     assert (logs, changed.modes, switch.changes) == ([], [], 0)
 
 
-async def test_a_change_that_fails_leaves_it_as_it_was() -> None:
+async def test_failing_mode_change_leaves_the_mode() -> None:
     switch = ModeSwitch("enforce", Changed().change)
     with pytest.raises(OSError):  # noqa: PT011  the one that was raised
         await switch.turn("off", who="signal", source="SIGUSR1")

@@ -38,6 +38,7 @@ from quotas.policy import Policy, PolicyChange
 from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError
 from quotas.stores.file_store import FileStore
+from tests.harness.polling import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -116,7 +117,7 @@ def entry(limit: float | None, *named: Named, key: str = RATE) -> QuotaEntry:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-async def test_what_is_configured_is_described_whatever_the_mode(tmp_path: Path, enabled: bool) -> None:
+async def test_describe_returns_configured_quotas_in_every_mode(tmp_path: Path, enabled: bool) -> None:
     stage = await Stage(tmp_path, enabled=enabled).loaded()
     everything = await stage.describe()
     assert {each.entity: dict(each.limits) for each in everything.entries} == {
@@ -226,7 +227,7 @@ async def test_an_alter_is_in_force_kept_in_the_file_as_its_author_wrote_it_and_
     ],
 )
 @pytest.mark.parametrize("validate_only", [False, True])
-async def test_what_a_controller_refuses_is_refused_in_its_words(
+async def test_invalid_alter_is_refused_with_message_of_controller(
     tmp_path: Path, named: tuple[Named, ...], ops: list[tuple[str, float | None]], message: str, validate_only: bool
 ) -> None:
     stage = await Stage(tmp_path).loaded()
@@ -257,7 +258,7 @@ async def test_an_entity_has_one_result_and_the_first_of_two_changes_was_made(tm
 
 @pytest.mark.parametrize("admins", [(), ("admin",), ("User:mallory", "Mallory")])
 @pytest.mark.parametrize("user", ["mallory", "ANONYMOUS", ""])
-async def test_who_is_no_admin_sees_and_changes_nothing(tmp_path: Path, admins: Sequence[str], user: str) -> None:
+async def test_quota_requests_without_admin_are_refused(tmp_path: Path, admins: Sequence[str], user: str) -> None:
     stage = await Stage(tmp_path, admins=admins).loaded()
     assert await stage.describe(user=user) == DescribedAll((), *NOT_AUTHORIZED)
     for validate_only in (False, True):
@@ -267,7 +268,7 @@ async def test_who_is_no_admin_sees_and_changes_nothing(tmp_path: Path, admins: 
     assert stage.counted() == {"unauthorized": 4}
 
 
-async def test_who_is_no_admin_is_not_read_at_length(tmp_path: Path) -> None:
+async def test_long_alter_without_admin_fails_as_frame_too_large(tmp_path: Path) -> None:
     stage = await Stage(tmp_path).loaded()
     many = [entry(1.0, ("user", f"user-{number}")) for number in range(MOST_ELEMENTS_OF_OTHERS // 3 + 1)]
     with pytest.raises(ProtocolError, match=r"quotas\.admins") as caught:
@@ -276,7 +277,7 @@ async def test_who_is_no_admin_is_not_read_at_length(tmp_path: Path) -> None:
     assert len(await stage.alter(*many)) == len(many)
 
 
-async def test_of_who_is_no_admin_a_few_entities_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_alter_without_admin_parses_few_entities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight KiB have room for 2,700 of the smallest: 14 ms of everybody's time, as often as a stranger likes."""
     read = 0
     count = Fields.count
@@ -342,17 +343,12 @@ async def test_a_file_that_changes_meanwhile_is_read_again(tmp_path: Path, times
 # ------------------------------------------------------------------------------------------------- many, and the end
 
 
-async def until(stage: Stage, waiting: int) -> None:
-    while stage.managing._waiting != waiting:
-        await asyncio.sleep(0.001)
-
-
-async def test_so_many_wait_for_a_slow_store_and_describing_waits_for_none(tmp_path: Path) -> None:
+async def test_alters_beyond_waiting_limit_are_refused_and_describe_answers(tmp_path: Path) -> None:
     stage = await Stage(tmp_path).loaded()
     stage.store.go_on.clear()
     alters = [entry(1048576.0 + number, ("user", f"u{number}")) for number in range(MOST_WAITING)]
     waiting = [asyncio.ensure_future(stage.alter(each)) for each in alters]
-    await until(stage, MOST_WAITING)
+    await until(lambda: stage.managing._waiting, equals=MOST_WAITING)
     (refused,) = await stage.alter(entry(1.0))
     assert (refused.error_code, "try again" in str(refused.message)) == (AGAIN, True)
     assert len((await stage.describe()).entries) == 3
@@ -363,13 +359,13 @@ async def test_so_many_wait_for_a_slow_store_and_describing_waits_for_none(tmp_p
     assert stage.managing._waiting == 0
 
 
-async def test_one_that_is_stopping_makes_what_it_has_begun_and_nothing_more(tmp_path: Path) -> None:
+async def test_stopping_quota_admin_finishes_begun_alter_and_refuses_waiting(tmp_path: Path) -> None:
     stage = await Stage(tmp_path).loaded()
     stage.store.go_on.clear()
     begun = asyncio.ensure_future(stage.alter(entry(2097152.0)))
-    await until(stage, 1)
+    await until(lambda: stage.managing._waiting, equals=1)
     behind = asyncio.ensure_future(stage.alter(entry(3145728.0)))
-    await until(stage, 2)
+    await until(lambda: stage.managing._waiting, equals=2)
     stage.managing.stop()
     stage.store.go_on.set()
     assert await begun == (Result(ALICE),)
@@ -378,11 +374,11 @@ async def test_one_that_is_stopping_makes_what_it_has_begun_and_nothing_more(tmp
     assert "2097152" in stage.path.read_text()
 
 
-async def test_who_gives_up_while_others_wait_takes_no_place(tmp_path: Path) -> None:
+async def test_cancelled_waiting_alter_frees_its_place(tmp_path: Path) -> None:
     stage = await Stage(tmp_path).loaded()
     stage.store.go_on.clear()
     first, second = (asyncio.ensure_future(stage.alter(entry(2097152.0 + number))) for number in range(2))
-    await until(stage, 2)
+    await until(lambda: stage.managing._waiting, equals=2)
     second.cancel()
     await asyncio.wait([second])
     assert stage.managing._waiting == 1
@@ -392,7 +388,7 @@ async def test_who_gives_up_while_others_wait_takes_no_place(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("key", [DESCRIBE, ALTER])
 @pytest.mark.parametrize("version", [0, 1])
-async def test_what_is_no_request_is_refused(tmp_path: Path, key: int, version: int) -> None:
+async def test_malformed_quota_requests_are_protocol_errors(tmp_path: Path, key: int, version: int) -> None:
     stage = await Stage(tmp_path).loaded()
     assert key_version(key, version) in SPECS
     whole = Request(key, version, b"\0" * version + b"\xff\xff\xff\x7f").frame("tool", 1)

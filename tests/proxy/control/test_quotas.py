@@ -72,12 +72,12 @@ async def test_a_great_many_are_a_bounded_number_of_lines_and_names_are_cut(tmp_
     assert len({line.get("quota") for line in lines}) == 21
 
 
-async def test_what_did_not_change_or_is_not_in_force_is_not_told(tmp_path: Path) -> None:
+async def test_reload_without_change_or_when_disabled_logs_no_change(tmp_path: Path) -> None:
     assert await changes(tmp_path, OLD, "# as before\n" + OLD) == []
     assert await changes(tmp_path, OLD, OLD.replace("5MiB", "6MiB"), enabled=False) == []
 
 
-async def test_of_many_loads_at_once_the_last_one_read_is_in_force(tmp_path: Path) -> None:
+async def test_concurrent_quota_loads_leave_last_read_file_in_force(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
     quotas = in_force(path)
@@ -90,7 +90,7 @@ async def test_of_many_loads_at_once_the_last_one_read_is_in_force(tmp_path: Pat
     assert quotas.policy.limits == {}
 
 
-async def test_what_is_altered_is_in_force_at_once_and_told(tmp_path: Path) -> None:
+async def test_altered_quota_is_in_force_at_once_and_logged(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
     quotas = in_force(path)
@@ -110,7 +110,7 @@ async def test_what_is_altered_is_in_force_at_once_and_told(tmp_path: Path) -> N
     ]
 
 
-async def test_how_stale_quotas_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_staleness_grows_while_quota_loads_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
     quotas = in_force(path)
@@ -132,7 +132,7 @@ async def test_how_stale_quotas_are(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("policy", "meanwhile"), [("refuse", "no client is accepted without them"), ("unlimited", "no client is limited")]
 )
-async def test_what_is_wrong_after_a_start_without_the_store_does_not_end_the_proxy(
+async def test_quotas_failing_after_start_without_store_keep_proxy_running(
     tmp_path: Path, policy: str, meanwhile: str
 ) -> None:
     """ZooKeeper comes, and its brokers have not made their tree yet."""
@@ -148,7 +148,7 @@ async def test_what_is_wrong_after_a_start_without_the_store_does_not_end_the_pr
     assert len(told) == 2
 
 
-async def test_the_end_of_an_outage_is_told_as_such(tmp_path: Path) -> None:
+async def test_end_of_quota_store_outage_is_logged(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
     quotas = in_force(path, store=_Scripted(path, away=[]))
@@ -165,9 +165,7 @@ async def test_the_end_of_an_outage_is_told_as_such(tmp_path: Path) -> None:
         assert logs[1]["unread_s"] >= 0
 
 
-async def test_what_sluice_quotas_changes_in_the_file_is_told_with_the_person(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_change_by_sluice_quotas_is_logged_with_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
     try:
@@ -189,7 +187,9 @@ async def test_what_sluice_quotas_changes_in_the_file_is_told_with_the_person(
     assert (quotas.changes.last()[0]["who"], quotas.changes.last()[0]["new"]) == ("file", 7 << 20)
 
 
-async def test_a_fault_of_ours_is_no_good_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_internal_error_during_load_counts_as_failed_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a text that Python does not take for a number: nothing is loaded, and staleness says so."""
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
@@ -209,7 +209,7 @@ async def test_a_fault_of_ours_is_no_good_load(tmp_path: Path, monkeypatch: pyte
     assert quotas.error == "quotas: internal error: ValueError; please report it"
 
 
-async def test_what_is_wrong_with_the_stand_in_is_told_before_it_is_needed(tmp_path: Path) -> None:
+async def test_broken_static_quota_file_is_logged_at_start(tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text(OLD)
     (tmp_path / "static.yaml").write_text("quotas: 5\n")
     quotas = in_force(tmp_path / "quotas.yaml")
@@ -220,7 +220,7 @@ async def test_what_is_wrong_with_the_stand_in_is_told_before_it_is_needed(tmp_p
     assert "static.yaml:1:9" in told["problem"]
 
 
-async def test_what_is_wrong_at_the_start_ends_it(tmp_path: Path) -> None:
+async def test_quotas_not_loaded_at_start_keep_proxy_from_starting(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
     quotas = in_force(path, store=_Scripted(path, away=[False]))

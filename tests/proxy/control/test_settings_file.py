@@ -47,11 +47,11 @@ async def said(folder: Path, text: str) -> list[Any]:
     return logs
 
 
-async def test_nothing_of_what_runs_already(tmp_path: Path) -> None:
+async def test_reloaded_settings_with_equal_values_log_nothing(tmp_path: Path) -> None:
     assert await said(tmp_path, "# in other words\n" + GOOD) == []
 
 
-async def test_what_needs_a_restart_is_named_without_its_value(tmp_path: Path) -> None:
+async def test_settings_that_need_restart_are_named_without_values(tmp_path: Path) -> None:
     (line,) = await said(tmp_path, GOOD.replace("own-user", "another-user").replace(":1000", ":1002"))
     assert (line["log_level"], line["settings"]) == ("warning", ["cluster.sasl.username", "listeners[0].bind"])
     assert "another-user" not in str(line)
@@ -113,7 +113,7 @@ async def test_a_listener_that_is_to_have_names_instead_of_ports_needs_a_restart
         await running._take_addresses(load_settings(file).listeners)
 
 
-async def test_what_is_wrong_is_told_once_however_often_it_is_read(tmp_path: Path) -> None:
+async def test_error_in_settings_file_is_logged_once_until_it_changes(tmp_path: Path) -> None:
     """Who writes a file and sends SIGHUP has it read twice."""
     file = tmp_path / "sluice.yaml"
     (tmp_path / "pw").write_text("canary")

@@ -55,7 +55,7 @@ def kept(tmp_path: Path) -> Kept:
     return Kept(tmp_path)
 
 
-async def test_what_is_known_is_there_after_a_restart(kept: Kept) -> None:
+async def test_known_brokers_are_loaded_from_state_file_after_restart(kept: Kept) -> None:
     assert await kept.file.load() == []
     await kept.file.keep()
     assert not kept.path.exists()  # nothing is known yet
@@ -134,7 +134,7 @@ async def test_a_file_that_cannot_be_used_is_told_counted_and_written_anew(kept:
     assert await kept.anew().load() == [ONE]
 
 
-async def test_what_is_no_file_keeps_nobody_waiting(kept: Kept) -> None:
+async def test_directory_or_fifo_as_state_file_is_skipped_without_waiting(kept: Kept) -> None:
     kept.path.mkdir(parents=True)
     assert await kept.file.load() == []
     kept.path.rmdir()

@@ -29,7 +29,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-async def test_it_is_in_force_beside_the_quotas_of_the_file_until_its_time_is_over(path: Path) -> None:
+async def test_temporary_limit_overrides_quota_file_until_it_expires(path: Path) -> None:
     quotas = in_force(path)
     await quotas.load()
     limits, now = quotas.temporary, 0
@@ -71,7 +71,7 @@ async def test_an_entity_without_a_quota_has_none_again_afterwards(path: Path) -
     assert not await quotas.temporary.end(pair, FETCH, "admin token", "")
 
 
-async def test_there_are_few_and_each_has_an_end(path: Path) -> None:
+async def test_temporary_limits_are_bounded_in_number_and_duration(path: Path) -> None:
     quotas = in_force(path)
     for wrong in (0, LONGEST_MS + 1):
         with pytest.raises(ValueError, match="at most 168h"):
@@ -84,7 +84,7 @@ async def test_there_are_few_and_each_has_an_end(path: Path) -> None:
     assert len(quotas.temporary.limits) == MOST
 
 
-async def test_one_that_cannot_be_put_in_force_is_not_kept() -> None:
+async def test_temporary_limit_is_discarded_when_policy_fails_to_load() -> None:
     async def renew() -> tuple[Policy, Policy]:
         raise OSError
 

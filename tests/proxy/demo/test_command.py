@@ -18,7 +18,7 @@ SLUICE = Path(sys.executable).parent / "sluice"
 
 
 @pytest.mark.long
-def test_it_goes_on_with_keep_and_leaves_nothing(tmp_path: Path) -> None:
+def test_demo_with_keep_runs_until_interrupt_and_cleans_up(tmp_path: Path) -> None:
     """Its first throttle: tests/deploy/test_install.py."""
     demo = subprocess.Popen(
         [SLUICE, "demo", "--seconds", "3", "--keep"], env={"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True
@@ -74,7 +74,9 @@ def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_sleep")
 @pytest.mark.parametrize("throttled_s", [0.0, 0.5])
-def test_whether_a_throttle_was_seen_is_told(throttled_s: float, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_prints_first_throttle_only_when_one_happened(
+    throttled_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
     at: Any = OfTest(throttled_s)
     assert command._watch(at, [at], 3) == bool(throttled_s)
     assert capsys.readouterr().out.count("The first throttle") == bool(throttled_s)

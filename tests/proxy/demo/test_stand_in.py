@@ -62,7 +62,7 @@ def test_metadata_names_this_broker_as_leader_of_each_topic(version: int) -> Non
     assert [(topic["name"], topic["partitions"][0]["leader_id"]) for topic in said["topics"]] == [("a", 1), ("b", 1)]
 
 
-def test_all_that_is_offered_is_named() -> None:
+def test_api_versions_answer_lists_exactly_the_offered_apis() -> None:
     offered = {
         each["api_key"]: (each["min_version"], each["max_version"]) for each in ask(API_VERSIONS, 0, {})["api_keys"]
     }
@@ -80,7 +80,7 @@ def test_a_produce_with_acks_0_has_no_answer() -> None:
 
 
 @pytest.mark.parametrize("request_", [frame(1, 11, 7, "test", b""), frame(3, 13, 7, "test", b""), b"\0\0\0\1\0"])
-def test_what_is_not_offered_closes_the_connection(port: int, request_: bytes) -> None:
+def test_request_that_is_not_offered_closes_the_connection(port: int, request_: bytes) -> None:
     with Connection(Address("127.0.0.1", port)) as connection:
         connection.send(request_)
         assert connection.is_closed_by_peer()

@@ -20,12 +20,12 @@ def client(**properties: str) -> ClientLogin:
     return client_of({key.replace("__", "."): value for key, value in properties.items()}, NOW_S)
 
 
-def test_without_a_word_it_is_plaintext() -> None:
+def test_client_without_properties_uses_plaintext() -> None:
     assert client() == ClientLogin("PLAINTEXT")
 
 
 @pytest.mark.parametrize(("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("scram-sha-512", SCRAM)])
-def test_a_login_by_password(mechanism: str, jaas: str) -> None:
+def test_plain_and_scram_logins_are_read_from_jaas_config(mechanism: str, jaas: str) -> None:
     found = client(security__protocol="sasl_plaintext", sasl__mechanism=mechanism, sasl__jaas__config=jaas)
     assert found.credentials is not None
     assert (found.credentials.mechanism, found.credentials.username) == (mechanism.upper(), "alice")
@@ -34,7 +34,7 @@ def test_a_login_by_password(mechanism: str, jaas: str) -> None:
     found.credentials.exchange().auth_bytes()
 
 
-def test_a_bearer_s_token_from_a_file(tmp_path: Path) -> None:
+def test_oauthbearer_token_is_read_from_endpoint_file(tmp_path: Path) -> None:
     token = tmp_path / "a token"
     token.write_text("x.y.z\n")
     found = client(
@@ -48,7 +48,7 @@ def test_a_bearer_s_token_from_a_file(tmp_path: Path) -> None:
     assert found.credentials.exchange().auth_bytes() == b"n,,\x01auth=Bearer x.y.z\x01\x01"
 
 
-def test_a_bearer_s_token_made_of_claims() -> None:
+def test_oauthbearer_token_is_built_from_unsecured_claims() -> None:
     found = client(
         security__protocol="SASL_PLAINTEXT",
         sasl__mechanism="OAUTHBEARER",
@@ -62,7 +62,7 @@ def test_a_bearer_s_token_made_of_claims() -> None:
     assert decoded == [{"alg": "none"}, {"sub": "alice", "iat": NOW_S, "exp": NOW_S + 3600}]
 
 
-def test_tls_as_a_client_verifies(tmp_path: Path) -> None:
+def test_ssl_properties_set_truststore_keystore_and_hostname_check(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     own = tmp_path / "own.pem"
@@ -129,7 +129,7 @@ def test_tls_as_a_client_verifies(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_used_says_what_to_do(properties: dict[str, str], said: str) -> None:
+def test_unusable_client_properties_are_refused_without_showing_secrets(properties: dict[str, str], said: str) -> None:
     with pytest.raises(ClientConfigError) as refused:
         client(**{"security__protocol": "SASL_PLAINTEXT", **properties})
     assert said in str(refused.value)

@@ -22,7 +22,7 @@ from proxy.doctor.client import ClientLogin, client_for, client_of
 from proxy.doctor.client_checks import ClientChecks
 from proxy.doctor.findings import DoctorFindings
 from proxy.owners.map import OwnersInForce, OwnersMap
-from tests.proxy.secure_broker import PASSWORD, USER, secure_broker
+from tests.harness.fake_broker import PASSWORD, USER, fake_broker
 
 pytestmark = pytest.mark.asyncio
 
@@ -109,9 +109,9 @@ async def seen(
     return lines
 
 
-async def test_all_is_well() -> None:
+async def test_plaintext_client_passes_every_check() -> None:
     identity = '{"listener": "TEST", "peer": "", "user": "ANONYMOUS", "authenticated": false, "mechanism": null}'
-    async with secure_broker() as broker:
+    async with fake_broker() as broker:
         with admin(200, identity) as url:
             lines = await seen(listener(broker.port), client_for(listener(broker.port)), url)
     assert {check: [status for status, _ in said] for check, said in lines.items()} == {
@@ -139,8 +139,10 @@ async def test_all_is_well() -> None:
         (200, "<html>", "warn", "is this the admin port"),
     ],
 )
-async def test_whom_the_proxy_sees(status: int, body: str, expected: str, said: str) -> None:
-    async with secure_broker(password=PASSWORD) as broker:
+async def test_whoami_check_compares_proxy_user_with_client_user(
+    status: int, body: str, expected: str, said: str
+) -> None:
+    async with fake_broker(password=PASSWORD) as broker:
         with admin(status, body) as url:
             lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S), url)
     ((found, text),) = lines["whoami"]
@@ -149,7 +151,7 @@ async def test_whom_the_proxy_sees(status: int, body: str, expected: str, said: 
 
 
 async def test_an_admin_port_that_is_elsewhere_ends_nothing() -> None:
-    async with secure_broker(password=PASSWORD) as broker:
+    async with fake_broker(password=PASSWORD) as broker:
         lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S))
     assert lines["whoami"][0][0] == "warn"
     assert "find out where the admin port of that proxy can be reached" in lines["whoami"][0][1]
@@ -171,7 +173,7 @@ async def test_a_proxy_without_brokers_fails_at_the_brokers() -> None:
 
 
 async def test_a_broker_that_is_away_fails_once() -> None:
-    async with secure_broker() as broker, silent() as port:
+    async with fake_broker() as broker, silent() as port:
         broker.brokers = {1: ("127.0.0.1", broker.port), 2: ("127.0.0.1", port)}
         served = Listener(
             name="TEST",
@@ -187,7 +189,7 @@ async def test_a_broker_that_is_away_fails_once() -> None:
 
 
 async def test_without_a_client_s_file_nobody_logs_in() -> None:
-    async with secure_broker(password=PASSWORD) as broker:
+    async with fake_broker(password=PASSWORD) as broker:
         lines = await seen(listener(broker.port, sasl=True), client_for(listener(broker.port)))
     assert lines["login"][0][0] == "skip"
     assert "give --command-config" in lines["login"][0][1]
@@ -204,7 +206,9 @@ async def test_without_a_client_s_file_nobody_logs_in() -> None:
         (100, "other.example", {"ok", "FAIL"}),
     ],
 )
-async def test_certificates(tmp_path: Path, days: int, host: str, expected: set[str]) -> None:
+async def test_client_checks_report_expiring_expired_and_wrong_certificates(
+    tmp_path: Path, days: int, host: str, expected: set[str]
+) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     until = datetime.now(UTC) + timedelta(days=days)
@@ -220,19 +224,19 @@ async def test_certificates(tmp_path: Path, days: int, host: str, expected: set[
         },
         NOW_S,
     )
-    async with secure_broker(context=context) as broker:
+    async with fake_broker(tls=context) as broker:
         served = listener(broker.port, tls=ClientTls(certificate=tmp_path / "own.pem", key=tmp_path / "own.pem"))
         lines = await seen(served, client)
     assert {status for status, _ in lines["certificate"]} == expected, lines["certificate"]
     assert lines["advertised"][0][0] == ("skip" if "FAIL" in expected else "ok")
 
 
-async def test_another_certificate_than_in_the_file_and_one_that_is_not_trusted(tmp_path: Path) -> None:
+async def test_certificate_differing_from_file_or_untrusted_is_warned_about(tmp_path: Path) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
-    async with secure_broker(context=context) as broker:
+    async with fake_broker(tls=context) as broker:
         served = listener(broker.port, tls=ClientTls(certificate=tmp_path / "own.pem", key=tmp_path / "own.pem"))
         lines = await seen(served, client_for(served))
     said = [text for status, text in lines["certificate"] if status == "warn"]
@@ -241,11 +245,11 @@ async def test_another_certificate_than_in_the_file_and_one_that_is_not_trusted(
     assert lines["advertised"][0][0] == "ok", "without a client's file, nobody's trust is at stake"
 
 
-async def test_brokers_behind(tmp_path: Path) -> None:
+async def test_broker_check_reports_unreachable_brokers_of_each_route(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     sasl = BrokerSasl(mechanism="PLAIN", username=USER, password_file=password)
-    async with secure_broker(password=PASSWORD) as one, secure_broker() as two:
+    async with fake_broker(password=PASSWORD) as one, fake_broker() as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port), 3: ("127.0.0.1", 1)}
         bootstrap = (Address("127.0.0.1", one.port),)
         away = (*bootstrap, Address("127.0.0.1", 1))
@@ -268,7 +272,7 @@ async def test_the_address_at_a_brokers_owner_is_the_right_one() -> None:
     """With an elected owner, whatever is told: it is in no file. A fixed one is compared."""
     here = Endpoint("127.0.0.1", None, parse_broker_ports({"1": "1"}))
     there = OwnersMap(((range(1, 2), "there"),), {"there": {"TEST": here}}, ("there",))
-    async with secure_broker() as broker:
+    async with fake_broker() as broker:
         for owners, status, said in (
             (OwnersInForce("here", None, "group"), "ok", "answers"),
             (OwnersInForce("here", there), "FAIL", "instead of 127.0.0.1:1"),

@@ -30,7 +30,7 @@ def doctor(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["doctor", *map(str, arguments)])
 
 
-def test_nobody_answers(config: Path) -> None:
+def test_unreachable_proxy_fails_tcp_and_skips_later_checks(config: Path) -> None:
     done = doctor("-c", config)
     assert done.exit_code == 1
     statuses = [line.split()[:2] for line in done.output.splitlines()]
@@ -59,7 +59,7 @@ def test_a_configuration_that_is_wrong_is_all_that_is_said(config: Path) -> None
     assert finding["fix"]
 
 
-def test_a_configuration_that_is_away() -> None:
+def test_missing_configuration_file_fails_with_its_fix() -> None:
     done = doctor("-c", "missing.yaml")
     assert (done.exit_code, done.output.splitlines()) == (
         1,
@@ -77,7 +77,7 @@ def test_a_quota_file_that_is_wrong_ends_nothing(config: Path) -> None:
     assert "FAIL  brokers      " in done.output
 
 
-def test_a_client_s_file_that_cannot_be_used(config: Path) -> None:
+def test_unusable_client_file_fails_client_check_with_fix(config: Path) -> None:
     client = config.parent / "client.properties"
     client.write_text("security.protocol=SASL_SSL\nssl.truststore.location=x.jks\nssl.truststore.password=canary\n")
     done = doctor("-c", config, "--command-config", client)
@@ -111,7 +111,7 @@ def test_a_client_s_file_that_cannot_be_used(config: Path) -> None:
         (("--listener", "TWO", "--bootstrap", "here"), "--bootstrap 'here' has no port; write host:port"),
     ],
 )
-def test_a_wrong_command_line(config: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_doctor_command_line_exits_with_2(config: Path, arguments: tuple[str, ...], said: str) -> None:
     config.write_text(CONFIG.replace("quotas: {", OTHER + "quotas: {"))
     done = doctor("-c", config, *arguments)
     assert (done.exit_code, said in done.stderr) == (2, True), done.stderr

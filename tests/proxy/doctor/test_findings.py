@@ -1,7 +1,7 @@
 from proxy.doctor.findings import DoctorFindings
 
 
-def test_a_line_says_what_and_what_to_do() -> None:
+def test_finding_lines_show_status_check_text_and_fix() -> None:
     found = DoctorFindings()
     found.ok("tcp", "there")
     found.warn("certificate", "soon", "renew it")
@@ -38,7 +38,7 @@ def test_the_first_failure_is_named_in_the_end() -> None:
     assert found.summary() == "Fix tls first: bad: mend it"
 
 
-def test_what_the_other_end_says_moves_no_cursor() -> None:
+def test_control_characters_in_findings_are_replaced() -> None:
     found = DoctorFindings()
     found.fail("login", "no\x1b[2J\r\nentry \u202e", "a\tb")
     assert str(found.all[0]) == "FAIL  login        no?[2J entry ?: a b"

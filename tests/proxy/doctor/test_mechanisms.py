@@ -10,7 +10,7 @@ from config.settings import Listener
 from config.units import Address
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.mechanisms import look_at_mechanisms
-from tests.proxy.secure_broker import secure_broker
+from tests.harness.fake_broker import fake_broker
 
 pytestmark = pytest.mark.asyncio
 
@@ -21,9 +21,9 @@ def listener(kerberos: Kerberos | None = None) -> Listener:
     return Listener.model_construct(None, **settings)  # type: ignore[arg-type]  # what is asked for, and no more
 
 
-async def test_which_are_told() -> None:
+async def test_mechanisms_that_share_a_counter_are_warned_about() -> None:
     keytab = Kerberos(keytab=Path("kafka.keytab"), default_realm="EXAMPLE.COM")
-    async with secure_broker() as one:
+    async with fake_broker() as one:
         route = Route(bootstrap=(Address("127.0.0.1", 1), Address("127.0.0.1", one.port)))
         for offered, kerberos, told in (
             (["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"], None, []),
@@ -37,7 +37,7 @@ async def test_which_are_told() -> None:
             assert {finding.status.value for finding in found.all} <= {"warn"}
 
 
-async def test_brokers_that_do_not_say() -> None:
+async def test_unreachable_broker_gives_no_mechanism_findings() -> None:
     found = DoctorFindings()
     await look_at_mechanisms(found, listener(), Route(bootstrap=(Address("127.0.0.1", 1),)))
     assert found.all == []

@@ -42,7 +42,7 @@ async def looked(answers: list[Mapping[str, Any] | str]) -> list[str]:
         return [str(each) for each in found.all]
 
 
-async def test_the_same_everywhere() -> None:
+async def test_instances_with_same_owners_are_reported_ok() -> None:
     load = {"1": {"instance": "a"}, "2": {"instance": "b", "worker": 1, "load": 3.5}}
     assert await looked([said("a"), said("i1", owners=load)]) == [
         "ok    owners       i1 has the same owners as a",
@@ -59,11 +59,11 @@ async def test_the_same_everywhere() -> None:
         ("no JSON", "warn  owners       i1 was not asked: http://127.0.0.1:"),
     ],
 )
-async def test_another_that_differs(other: Mapping[str, Any] | str, line: str) -> None:
+async def test_instance_with_other_owners_or_no_answer_is_reported(other: Mapping[str, Any] | str, line: str) -> None:
     first, *_ = await looked([said("a"), other])
     assert first.startswith(line)
 
 
-async def test_one_that_is_no_member() -> None:
+async def test_fenced_instance_is_reported_with_its_error() -> None:
     (line,) = await looked([said("a", state="fenced", error="it is refused")])
     assert line == "FAIL  owners       a is fenced: it is refused: see its log"

@@ -9,7 +9,7 @@ from config.loader import load_settings
 from protocol.client_quotas import Described
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.quotas import look_at_quotas
-from tests.proxy.control.quota_broker import QuotaBroker, quota_broker
+from tests.harness.quota_broker import QuotaBroker, quota_broker
 
 pytestmark = pytest.mark.asyncio
 

@@ -13,6 +13,7 @@ from proxy.edge import accepting
 from proxy.edge.accepting import Acceptor
 from proxy.edge.kernel import KEEPALIVE
 from proxy.edge.listening import bind
+from tests.harness.polling import until
 from tests.harness.ports import free_port, free_ports
 from tests.proxy.front import TIMEOUT_S
 
@@ -37,9 +38,7 @@ class Taken:
         self.failures += 1
 
     async def until(self, number: int) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
-            while len(self.connections) < number:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.connections), is_so=lambda taken: taken >= number)
 
     def close(self) -> None:
         self.acceptor.close()
@@ -132,9 +131,7 @@ async def test_out_of_descriptors_connections_wait_and_are_taken_later(monkeypat
     taken.listen(port, None)
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
     with capture_logs() as logs, no_descriptors():
-        async with asyncio.timeout(TIMEOUT_S):
-            while taken.failures < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: taken.failures >= 2)
     assert taken.connections == []
     assert taken.failures < 10, "it does not spin"
     assert [line["event"] for line in logs] == ["cannot accept connections, trying again"]
@@ -151,9 +148,7 @@ async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest
     taken.listen(port, None)
     waiting = socket.create_connection(("127.0.0.1", port))
     with no_descriptors():
-        async with asyncio.timeout(TIMEOUT_S):
-            while not taken.failures:
-                await asyncio.sleep(0.001)
+        await until(lambda: taken.failures)
         taken.close()
     await asyncio.sleep(0.05)
     assert taken.connections == []
@@ -161,7 +156,7 @@ async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest
 
 
 @pytest.mark.long
-async def test_one_that_has_to_wait_is_handed_on_first_and_nobody_overtakes_it_at_another_port() -> None:
+async def test_delayed_connection_is_accepted_before_connections_at_other_ports() -> None:
     taken = Taken(delays_ms=[0, 500, 0, 50])
     any_broker, broker_7 = free_ports(2)
     taken.listen(any_broker, None)
@@ -172,8 +167,7 @@ async def test_one_that_has_to_wait_is_handed_on_first_and_nobody_overtakes_it_a
         if number == 1:
             await taken.until(1)
         if number == 2:
-            while taken.acceptor._delayed is None:
-                await asyncio.sleep(0)
+            await until(lambda: taken.acceptor._delayed is not None)
     assert len(taken.connections) == 1
     await taken.until(5)
     ports = [each.getsockname()[1] for each in clients]
@@ -189,8 +183,7 @@ async def test_a_port_that_opens_while_one_waits_is_listened_to_after_that() -> 
     first, second = free_ports(2)
     taken.listen(first, None)
     with socket.create_connection(("127.0.0.1", first)):
-        while taken.acceptor._delayed is None:
-            await asyncio.sleep(0)
+        await until(lambda: taken.acceptor._delayed is not None)
         taken.listen(second, 2)
         with socket.create_connection(("127.0.0.1", second)):
             await taken.until(2)
@@ -198,13 +191,12 @@ async def test_a_port_that_opens_while_one_waits_is_listened_to_after_that() -> 
     taken.close()
 
 
-async def test_one_that_waits_when_all_is_closed_is_closed_too() -> None:
+async def test_delayed_connection_is_closed_when_acceptor_closes() -> None:
     taken = Taken(delays_ms=[200])
     port = free_port()
     taken.listen(port, None)
     with socket.create_connection(("127.0.0.1", port)) as waiting:
-        while taken.acceptor._delayed is None:
-            await asyncio.sleep(0)
+        await until(lambda: taken.acceptor._delayed is not None)
         taken.close()
         waiting.settimeout(TIMEOUT_S)
         assert waiting.recv(1) == b""

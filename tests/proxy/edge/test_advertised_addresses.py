@@ -1,6 +1,5 @@
 """What clients are told and which ports are bound for it, at the start and when the settings become others."""
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,8 +10,9 @@ from structlog.testing import capture_logs
 from config.brokers import parse_broker_ports
 from config.settings import Listener
 from config.units import AdvertisedAddress
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_ports
-from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import Front, client, front
 from tests.proxy.playbook import list_offsets, request
 
@@ -93,15 +93,14 @@ async def test_a_node_id_that_is_removed_has_no_port_and_its_sessions_are_return
         assert proxy.listener.brokers_without_port == 1
 
 
-async def test_who_has_come_to_a_closed_port_and_sent_nothing_is_closed() -> None:
+async def test_silent_connection_is_closed_when_its_port_is_removed() -> None:
     async with proxied(1, 2) as (_, proxy), client(proxy.port_2) as early:
-        while not proxy.stats.sessions.total():
-            await asyncio.sleep(0)
+        await until(proxy.stats.sessions.total)
         assert proxy.listener.change(with_brokers(proxy, {"1": str(proxy.port_1)})) == []
         assert await early.closed()
 
 
-async def test_two_brokers_that_change_ports() -> None:
+async def test_brokers_that_swap_ports_are_served_at_both() -> None:
     async with proxied(1, 2) as (_, proxy):
         async with client(proxy.port_1) as to_one, client(proxy.port_2) as to_two:
             for each in (to_one, to_two):
@@ -112,7 +111,7 @@ async def test_two_brokers_that_change_ports() -> None:
         assert await serves(proxy.port_2)
 
 
-async def test_other_told_ports_close_nothing() -> None:
+async def test_changed_advertised_port_keeps_sessions_open() -> None:
     async with proxied(1) as (_, proxy), client(proxy.port_1) as kept:
         await kept.ask(list_offsets(1))
         brokers = {"1": {"bind": str(proxy.port_1), "advertise": "443"}}
@@ -140,8 +139,7 @@ async def test_a_new_port_that_is_taken_leaves_the_old_one_until_it_is_free() ->
 
 
 async def test_a_port_that_was_taken_when_its_broker_was_found_is_bound_when_it_is_free() -> None:
-    async with fake_broker() as one, front(one) as proxy:
-        one.brokers = {1: ("127.0.0.1", one.port)}
+    async with fake_broker() as one, front(one, known=False) as proxy:
         with socket.create_server(("127.0.0.1", proxy.port_1)):
             await proxy.cluster.refresh()
         assert proxy.listener.brokers_without_port == 1
@@ -150,7 +148,7 @@ async def test_a_port_that_was_taken_when_its_broker_was_found_is_bound_when_it_
         assert await serves(proxy.port_1)
 
 
-async def test_nothing_is_bound_while_the_proxy_stops() -> None:
+async def test_port_added_while_listener_closes_is_not_bound() -> None:
     async with proxied(1, 77) as (_, proxy):
         proxy.listener.close()
         (port,) = free_ports(1)

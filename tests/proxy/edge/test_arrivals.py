@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
 
@@ -15,7 +14,8 @@ from config.units import IpNumbers
 from proxy.edge.arrivals import HandshakePacer
 from proxy.edge.drain import drain
 from proxy.edge.proxy_protocol import V2_SIGNATURE
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets, request
@@ -33,7 +33,7 @@ V6 = V2_SIGNATURE + b"\x21\x21\0\x24" + bytes(10) + b"\xff\xff\xc0\0\2\7" + byte
 
 
 @pytest.mark.parametrize("first", [list_offsets(1), b"GET / HTTP/1.1\r\n\r\n", b"\x80", b"\x16\x04\x01", b"\0"])
-async def test_garbage_on_a_tls_port(pki: Pki, first: bytes) -> None:
+async def test_plaintext_at_tls_port_is_rejected_as_not_tls(pki: Pki, first: bytes) -> None:
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         async with client(proxy.bootstrap_port, first=first) as asking:
             assert await asking.closed()
@@ -41,14 +41,14 @@ async def test_garbage_on_a_tls_port(pki: Pki, first: bytes) -> None:
 
 
 @pytest.mark.parametrize("first", [b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x03\xff\xff" + bytes(100)])
-async def test_garbage_that_begins_like_tls(pki: Pki, first: bytes) -> None:
+async def test_malformed_tls_hello_is_rejected_as_failed_handshake(pki: Pki, first: bytes) -> None:
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         async with client(proxy.bootstrap_port, first=first) as asking:
             await asyncio.wait_for(asking._reader.read(), TIMEOUT_S)  # perhaps an alert, then the end
         await proxy.until_rejected("tls_handshake")
 
 
-async def test_tls_on_a_plain_port(pki: Pki) -> None:
+async def test_tls_client_at_plaintext_port_is_rejected_and_counted(pki: Pki) -> None:
     async with fake_broker() as one, front(one) as proxy:
         with pytest.raises(OSError):  # noqa: PT011  a reset, an end within the handshake: the loop's choice
             async with client(proxy.bootstrap_port, pki.client()):
@@ -56,14 +56,14 @@ async def test_tls_on_a_plain_port(pki: Pki) -> None:
         await proxy.until_rejected("tls_on_plaintext")
 
 
-async def test_a_client_that_leaves_in_the_handshake(pki: Pki) -> None:
+async def test_client_leaving_during_tls_handshake_is_counted_as_rejected(pki: Pki) -> None:
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         async with client(proxy.bootstrap_port, first=b"\x16\x03\x01\x02\0\x01"):
             pass
         await proxy.until_rejected("tls_handshake")
 
 
-async def test_what_a_client_sent_is_not_quoted(pki: Pki) -> None:
+async def test_bytes_of_rejected_client_are_not_logged(pki: Pki) -> None:
     secret = b"\0alice\0canary-secret"
     async with fake_broker() as one:
         with capture_logs() as logs:
@@ -105,7 +105,6 @@ async def test_a_client_that_drips_bytes_gains_no_time(pki: Pki) -> None:
 
 async def test_sasl_has_the_same_deadline() -> None:
     async with fake_broker() as one:
-        one.padding = 2  # as an empty ApiVersions answer has
         options = {"authentication": "sasl", "authentication_timeout_s": 0.1}
         async with front(one, **options) as proxy, client(proxy.bootstrap_port) as waiting:
             await waiting.ask(request(18, 0, 1))
@@ -115,9 +114,8 @@ async def test_sasl_has_the_same_deadline() -> None:
 
 
 @pytest.mark.long
-async def test_who_is_authenticated_or_gone_has_no_deadline_any_more() -> None:
+async def test_authenticated_or_closed_client_has_no_authentication_deadline() -> None:
     async with fake_broker() as one:
-        one.padding = 2  # as an empty ApiVersions answer has
         options = {"authentication": "sasl", "authentication_timeout_s": 0.6}
         async with front(one, **options) as proxy:
             async with client(proxy.bootstrap_port) as leaving:
@@ -146,12 +144,6 @@ async def test_a_first_request_has_the_same_deadline(pki: Pki, first: bytes, enc
 # ---------------------------------------------------------------------------------------------------- limits and drain
 
 
-async def until(number: int, taken: Callable[[], int]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while taken() != number:
-            await asyncio.sleep(0.005)
-
-
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
 async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encrypted: bool) -> None:
     """The oldest goes, of the address that has most of them: who speaks at once is served."""
@@ -160,7 +152,7 @@ async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encryp
         proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_before_request": 5}))
         proxy.slots.grace_s = 0.0
         silent = [await stack.enter_async_context(client(proxy.bootstrap_port)) for _ in range(20)]
-        await until(15, lambda: proxy.rejected().get("connections_before_request", 0))
+        await until(lambda: proxy.rejected().get("connections_before_request", 0), equals=15)
         for gone in silent[:15]:
             assert await gone.closed()
         assert (proxy.slots.taken, proxy.slots.before_request, len(one.connections)) == (5, 5, 1)
@@ -174,31 +166,31 @@ async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> No
     async with fake_broker() as one, front(one, limits={"connections_before_request": 3}) as proxy:
         proxy.slots.grace_s = 0.0
         flood = [socket.create_connection(("127.0.0.1", proxy.bootstrap_port)) for _ in range(40)]
-        await until(37, lambda: proxy.rejected().get("connections_before_request", 0))
-        await until(3, proxy.stats.sessions.total)
+        await until(lambda: proxy.rejected().get("connections_before_request", 0), equals=37)
+        await until(proxy.stats.sessions.total, equals=3)
         for gone in flood[:37]:
             gone.settimeout(TIMEOUT_S)
             assert gone.recv(1) == b""
         for each in flood:
             each.close()
-        await until(0, lambda: proxy.slots.taken)
+        await until(lambda: proxy.slots.taken, equals=0)
         assert (proxy.stats.sessions.total(), proxy.listener._arriving.arriving) == (0, {})
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
-async def test_one_address_may_have_so_many_and_no_more(pki: Pki, encrypted: bool) -> None:
+async def test_connections_per_ip_limit_closes_the_next_connection(pki: Pki, encrypted: bool) -> None:
     tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
     async with fake_broker() as one, AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_per_ip": 2}))
         first = await stack.enter_async_context(client(proxy.bootstrap_port, context))
         await first.ask(list_offsets(1))
         second = await stack.enter_async_context(client(proxy.bootstrap_port))
-        await until(2, lambda: proxy.slots.taken)
+        await until(lambda: proxy.slots.taken, equals=2)
         async with client(proxy.bootstrap_port) as third:
             assert await third.closed()
         assert proxy.rejected() == {"connections_per_ip": 1}
         second.writer.close()
-        await until(1, lambda: proxy.slots.taken)
+        await until(lambda: proxy.slots.taken, equals=1)
         async with client(proxy.bootstrap_port, context) as again:
             await again.ask(list_offsets(2))
 
@@ -225,16 +217,16 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
         async with front(one) as proxy, client(proxy.bootstrap_port) as slow:
             for number in range(100):
                 slow.writer.write(list_offsets(number))
-            await until(1, lambda: len(proxy.listener.sessions))
+            await until(lambda: len(proxy.listener.sessions), equals=1)
             (session,) = proxy.listener.sessions
-            await until(1, lambda: session.unread)
+            await until(lambda: session.unread)
             session.close()
             assert (len(proxy.listener.sessions), proxy.slots.taken) == (0, 1)
             slow.writer.transport.abort()
-            await until(0, lambda: proxy.slots.taken)
+            await until(lambda: proxy.slots.taken, equals=0)
 
 
-async def test_so_many_handshakes_begin_in_a_turn_and_the_rest_in_order() -> None:
+async def test_handshakes_beyond_limit_per_loop_turn_wait_in_order() -> None:
     pace = HandshakePacer(2)
     passed: list[int] = []
 
@@ -261,9 +253,7 @@ async def test_handshakes_count_for_the_limit(pki: Pki) -> None:
         front(one, tls=pki.settings(), limit=1) as proxy,
         client(proxy.bootstrap_port, first=b"\x16\x03"),
     ):
-        async with asyncio.timeout(TIMEOUT_S):
-            while not proxy.stats.sessions.total():
-                await asyncio.sleep(0.005)
+        await until(proxy.stats.sessions.total)
         async with client(proxy.bootstrap_port) as second:
             assert await second.closed()
         assert proxy.stats.connections["PLAIN", "refused_limit"] == 1
@@ -274,9 +264,7 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
     protocol = TRUSTED if first.startswith(b"PROXY") else None
     async with fake_broker() as one, front(one, tls=pki.settings(), proxy_protocol=protocol) as proxy:
         async with client(proxy.bootstrap_port, first=first) as greeting:
-            async with asyncio.timeout(TIMEOUT_S):
-                while not proxy.stats.sessions.total():
-                    await asyncio.sleep(0.005)
+            await until(proxy.stats.sessions.total)
             await asyncio.sleep(0.02)
             proxy.listener.close()
             assert await drain(list(proxy.listener.sessions), TIMEOUT_S) == 0

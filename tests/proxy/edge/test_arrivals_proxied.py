@@ -15,7 +15,8 @@ from protocol.errors import ProtocolError
 from proxy.edge.arrivals import LeftEarly, read_header
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.examples import examples
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
@@ -62,7 +63,7 @@ async def test_a_connection_of_the_load_balancers_own_keeps_its_address(header: 
         assert only_peer(proxy) == "{}:{}".format(*asking.writer.get_extra_info("sockname"))
 
 
-async def test_a_request_in_one_segment_with_the_header() -> None:
+async def test_request_in_same_segment_as_proxy_header_is_answered() -> None:
     async with (
         fake_broker() as one,
         front(one, proxy_protocol=TRUSTED) as proxy,
@@ -81,14 +82,14 @@ async def test_from_a_listed_network_the_header_is_required(pki: Pki, first: byt
         await proxy.until_rejected("proxy_protocol_missing")
 
 
-async def test_a_header_that_is_wrong() -> None:
+async def test_malformed_proxy_header_is_rejected_as_invalid() -> None:
     async with fake_broker() as one, front(one, proxy_protocol=TRUSTED) as proxy:
         async with client(proxy.bootstrap_port, first=b"PROXY TCP4 not-an-address\r\n") as asking:
             assert await asking.closed()
         await proxy.until_rejected("proxy_protocol_invalid")
 
 
-async def test_a_header_that_ends_early() -> None:
+async def test_truncated_proxy_header_is_rejected_as_invalid() -> None:
     async with fake_broker() as one, front(one, proxy_protocol=TRUSTED) as proxy:
         async with client(proxy.bootstrap_port, first=V2[:20]):
             pass
@@ -98,7 +99,7 @@ async def test_a_header_that_ends_early() -> None:
 @pytest.mark.parametrize("header", [V1, V2], ids=["v1", "v2"])
 @pytest.mark.parametrize("protocol", [ELSEWHERE, None], ids=["not from here", "from nowhere"])
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
-async def test_from_elsewhere_a_header_is_refused(
+async def test_proxy_header_from_unlisted_network_is_rejected(
     pki: Pki, header: bytes, protocol: ProxyProtocol | None, encrypted: bool
 ) -> None:
     tls = pki.settings() if encrypted else None
@@ -108,7 +109,7 @@ async def test_from_elsewhere_a_header_is_refused(
         await proxy.until_rejected("proxy_protocol_not_allowed")
 
 
-async def test_from_elsewhere_clients_are_served_directly(pki: Pki) -> None:
+async def test_client_from_unlisted_network_is_served_without_header(pki: Pki) -> None:
     async with (
         fake_broker() as one,
         front(one, proxy_protocol=ELSEWHERE, tls=pki.settings()) as proxy,
@@ -128,9 +129,9 @@ async def test_a_health_check_is_no_error(pki: Pki, options: dict[str, object]) 
                 for _ in range(3):
                     async with client(proxy.bootstrap_port):
                         pass
-                async with asyncio.timeout(TIMEOUT_S):
-                    while proxy.stats.sessions.total() or proxy.stats.connections["PLAIN", "accepted"] < 3:
-                        await asyncio.sleep(0.005)
+                await until(
+                    lambda: not proxy.stats.sessions.total() and proxy.stats.connections["PLAIN", "accepted"] >= 3
+                )
                 assert proxy.rejected() == {}
                 assert proxy.stats.connections["PLAIN", "left_early"] == 3
                 assert (len(one.requests), len(one.connections)) == (2, 1), "the proxy's own"

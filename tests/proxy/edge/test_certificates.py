@@ -72,7 +72,7 @@ def named(*hosts: str) -> Certificate:
     "content",
     [KEY, b"some words\n" + KEY, PARAMETERS + KEY, KEY.replace(b"\n", b"\r\n"), CERTIFICATE + KEY, KEY + CERTIFICATE],
 )
-def test_a_key_in_any_company(tmp_path: Path, content: bytes) -> None:
+def test_private_key_is_found_beside_other_pem_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "pem").write_bytes(content)
     require_match(read_certificates_of(CERTIFICATE, tmp_path)[0], read_key(tmp_path / "pem"))
 
@@ -117,7 +117,7 @@ TORN = KEY[: len(KEY) // 2] + b"\n-----END EC PRIVATE KEY-----\n"
         (read_key, ENCRYPTED, "is encrypted", "openssl pkey"),
     ],
 )
-def test_what_cannot_be_used_is_told(
+def test_unusable_pem_file_is_refused_with_path_and_fix(
     tmp_path: Path, read: Callable[[Path], object], content: bytes, said: str, fix: str
 ) -> None:
     path = tmp_path / "file.pem"
@@ -128,20 +128,20 @@ def test_what_cannot_be_used_is_told(
     assert fix in caught.value.hint
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_pem_file_or_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="cannot be read: no such file or directory"):
         read_key(tmp_path / "absent")
     with pytest.raises(InvalidValue, match="cannot be read: is a directory"):
         read_certificates(tmp_path)
 
 
-def test_the_key_of_another_certificate(tmp_path: Path) -> None:
+def test_private_key_of_other_certificate_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(AUTHORITY.issue_cert("other").private_key_pem.bytes())
     with pytest.raises(InvalidValue, match=r"is not the key of the first certificate, .*CN=kafka"):
         require_match(read_certificates_of(CERTIFICATE, tmp_path)[0], read_key(tmp_path / "key"))
 
 
-def test_what_a_certificate_is_for() -> None:
+def test_certificate_purpose_follows_its_extended_key_usage() -> None:
     of_servers = certificate(ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]))
     assert refuses_purpose(of_servers, SERVER) is None
     assert refuses_purpose(of_servers, CLIENT) == (
@@ -170,7 +170,7 @@ def test_what_a_certificate_is_for() -> None:
         (["other", "kafka"], "kafka", True),
     ],
 )
-def test_which_hosts_a_certificate_covers(names: list[str], host: str, covered: bool) -> None:
+def test_certificate_covers_exact_wildcard_and_ip_names(names: list[str], host: str, covered: bool) -> None:
     assert covers(named(*names), host) is covered
 
 
@@ -193,7 +193,7 @@ def test_a_name_stays_one_line() -> None:
     assert name_of(certificate(common_name=None)) == "serial number abc"
 
 
-def test_nothing_of_a_key_is_quoted(tmp_path: Path) -> None:
+def test_error_about_broken_key_shows_no_key_material(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_bytes(TORN)
     with pytest.raises(InvalidValue) as caught:

@@ -21,11 +21,11 @@ from quotas.connections import KIND
 from quotas.entities import Default, Entity
 from quotas.exemptions import Exemptions
 from quotas.policy import Policy
-from tests.proxy.fake_broker import FakeBroker, fake_broker
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
-from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -94,13 +94,13 @@ async def serving(**options: object) -> AsyncIterator[tuple[FakeBroker, Front]]:
 async def test_an_address_that_comes_too_often_is_held_unread_and_then_closed() -> None:
     async with serving(policy=ONE_A_SECOND) as (one, proxy):
         with connected(proxy.port_1, BURST) as served, connected(proxy.port_1, 3, first=list_offsets(1)) as held:
-            await until(lambda: refused(proxy) == 3)
+            await until(lambda: refused(proxy), equals=3)
             assert (came(proxy), proxy.slots.taken) == (BURST, BURST)
             assert proxy.play.throttling.queue_sizes()[KIND] == 3
             proxy.play.loop.advance(999)
             assert closed(held) == 0
             proxy.play.loop.advance(1)  # 11 in ten seconds at one a second: a second too early
-            await until(lambda: closed(held) == 3)
+            await until(lambda: closed(held), equals=3)
             assert closed(served) == 0
             assert proxy.play.throttling.queue_sizes()[KIND] == 0
         assert len(one.connections) == 1, "the proxy's own: nothing of theirs was read"
@@ -120,7 +120,7 @@ async def test_every_address_has_its_own_rate_and_those_that_are_served_notice_n
         assert came(proxy) == 20 * BURST + 2
 
 
-async def test_to_come_again_and_again_gains_nothing_and_costs_the_others_nothing() -> None:
+async def test_refused_reconnects_do_not_count_for_address_or_listener_rate() -> None:
     """Who is refused does not count; who waits his time is served again."""
     async with serving(policy=ONE_A_SECOND, listener_rate=100) as (_, proxy):
         for again in range(20):
@@ -130,14 +130,14 @@ async def test_to_come_again_and_again_gains_nothing_and_costs_the_others_nothin
         assert proxy.stats.accept_throttles == {}, "190 refused ones are not in the rate of the listener"
         proxy.play.loop.advance(11_000)
         with connected(proxy.port_1, BURST):
-            await until(lambda: came(proxy) == 2 * BURST)
+            await until(lambda: came(proxy), equals=2 * BURST)
 
 
 async def test_an_exempt_network_is_held_by_no_quota_and_by_the_limits_that_are_none() -> None:
     async with serving(policy=ONE_A_SECOND, listener_rate=10) as (_, proxy):
         proxy.listener._accounts.exemptions = Exemptions(networks=[ip_network("127.0.0.2/32")])
         with connected(proxy.port_1, 100, "127.0.0.2"):
-            await until(lambda: came(proxy) == 100)
+            await until(lambda: came(proxy), equals=100)
             with connect(proxy.port_1, "127.0.0.2"):
                 await until(lambda: proxy.stats.accept_throttles)
         assert refused(proxy) == 0
@@ -147,10 +147,10 @@ async def test_an_exempt_network_is_held_by_no_quota_and_by_the_limits_that_are_
 async def test_a_changed_quota_holds_for_the_next_connection() -> None:
     async with serving() as (_, proxy):
         with connected(proxy.port_1, 5 * BURST):
-            await until(lambda: came(proxy) == 5 * BURST)
+            await until(lambda: came(proxy), equals=5 * BURST)
         proxy.gate.apply(Policy({Entity(ip="127.0.0.1"): {KIND: 1}}))
         with connected(proxy.port_1, BURST + 1):
-            await until(lambda: refused(proxy) == 1)
+            await until(lambda: refused(proxy), equals=1)
         proxy.gate.apply(Policy())
         async with client(proxy.port_1) as again:
             await again.ask(list_offsets(1))
@@ -160,11 +160,11 @@ async def test_too_many_that_are_held_go_at_once_the_oldest_first() -> None:
     async with serving(policy=ONE_A_SECOND) as (_, proxy):
         proxy.gate.most_held = 5
         with connected(proxy.port_1, BURST), connected(proxy.port_1, 12) as held:
-            await until(lambda: closed(held) == 7)
+            await until(lambda: closed(held), equals=7)
             assert [is_closed(each) for each in held] == [True] * 7 + [False] * 5
             assert proxy.play.throttling.queue_sizes()[KIND] == 5
             proxy.gate.close()
-            await until(lambda: closed(held) == 12)
+            await until(lambda: closed(held), equals=12)
             assert proxy.play.throttling.queue_sizes()[KIND] == 0
 
 
@@ -172,7 +172,7 @@ async def test_a_log_line_says_which_quota_it_was() -> None:
     with capture_logs() as logs:
         async with serving(policy=ONE_A_SECOND) as (_, proxy):
             with connected(proxy.port_1, BURST + 50):
-                await until(lambda: refused(proxy) == 50)
+                await until(lambda: refused(proxy), equals=50)
     (line,) = [line for line in logs if line.get("cause") == "connection_rate_per_ip"]
     assert line["error"] == "more than 1 connections a second (connection_creation_rate of ip=<default>)"
 
@@ -192,13 +192,13 @@ async def test_behind_a_load_balancer_the_address_is_the_one_that_it_names(pki: 
             connected(proxy.port_1, BURST, "127.0.0.9", header(MAPPED)),
             connected(proxy.port_1, 2 * BURST, "127.0.0.9", header(bytes(15) + b"\1")) as others,
         ):
-            await until(lambda: [each.rate for each in proxy.gate.usage_of_addresses()] == [1.0])
+            await until(lambda: [each.rate for each in proxy.gate.usage_of_addresses()], equals=[1.0])
             with connected(proxy.port_1, 3, "127.0.0.9", header(MAPPED)) as held:
-                await until(lambda: refused(proxy) == 3)
-                await until(lambda: proxy.slots.taken == 3 * BURST)
+                await until(lambda: refused(proxy), equals=3)
+                await until(lambda: proxy.slots.taken, equals=3 * BURST)
                 assert closed(held) == 0
                 proxy.play.loop.advance(1000)
-                await until(lambda: closed(held) == 3)
+                await until(lambda: closed(held), equals=3)
             assert closed(others) == 0
         await until(lambda: not proxy.slots.taken and not proxy.stats.sessions.total())
 
@@ -207,14 +207,14 @@ async def test_a_million_addresses_of_one_network_are_not_a_million_bursts() -> 
     async with serving(policy=ONE_A_SECOND, proxy_protocol=TRUSTED, limit=2000) as (_, proxy):
         for number in range(300):
             connect(proxy.port_1, "127.0.0.9", header(b"\x20\x01" + bytes(12) + number.to_bytes(2, "big"))).close()
-        await until(lambda: came(proxy) == 300)
-        await until(lambda: refused(proxy) == 300 - 256 - BURST)
+        await until(lambda: came(proxy), equals=300)
+        await until(lambda: refused(proxy), equals=300 - 256 - BURST)
 
 
-async def test_who_never_says_who_he_is_has_no_rate_but_the_listener_s() -> None:
+async def test_connection_without_proxy_header_counts_for_listener_rate_only() -> None:
     async with serving(policy=ONE_A_SECOND, proxy_protocol=TRUSTED) as (_, proxy):
         with connected(proxy.port_1, 3 * BURST, "127.0.0.9"):
-            await until(lambda: came(proxy) == 3 * BURST)
+            await until(lambda: came(proxy), equals=3 * BURST)
             assert proxy.gate.usage()[1].rate == 3.0
         assert refused(proxy) == 0
 
@@ -233,11 +233,11 @@ async def two_brokers(**options: object) -> AsyncIterator[tuple[list[FakeBroker]
 async def test_an_address_has_its_rate_at_each_broker_and_from_the_bootstrap_port_no_more() -> None:
     async with two_brokers(policy=ONE_A_SECOND) as (_, proxy):
         with connected(proxy.port_1, BURST + 3):
-            await until(lambda: refused(proxy) == 3)
+            await until(lambda: refused(proxy), equals=3)
         with connected(proxy.bootstrap_port, 2 * BURST):  # in turn: half of them for the broker that is full
-            await until(lambda: refused(proxy) == 3 + BURST)
+            await until(lambda: refused(proxy), equals=3 + BURST)
         with connected(proxy.port_2, 3), connected(proxy.bootstrap_port, 4):
-            await until(lambda: refused(proxy) == 3 + BURST + 7)
+            await until(lambda: refused(proxy), equals=3 + BURST + 7)
         assert came(proxy) == 2 * BURST
 
 
@@ -265,7 +265,7 @@ async def test_behind_one_tls_port_a_connection_counts_for_the_broker_that_it_na
         assert {each.broker: each.rate for each in proxy.gate.usage_of_addresses()} == {None: 0.0, 1: 1.0, 2: 1.0}
         async with client(proxy.bootstrap_port, pki.client(), "b1.kafka.test") as late:
             late.writer.write(list_offsets(1))
-            await until(lambda: refused(proxy) == 1)
+            await until(lambda: refused(proxy), equals=1)
             assert proxy.play.throttling.queue_sizes()[KIND] == 1
             proxy.play.loop.advance(1000)
             assert await late.closed()
@@ -277,7 +277,7 @@ async def test_behind_one_tls_port_silent_connections_have_a_rate_too(pki: Pki) 
     hosts = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "b{node_id}.kafka.test"}
     async with two_brokers(policy=ONE_A_SECOND, tls=pki.settings(), **hosts) as (_, proxy):
         with connected(proxy.bootstrap_port, BURST + 3):
-            await until(lambda: refused(proxy) == 3)
+            await until(lambda: refused(proxy), equals=3)
         await until(lambda: not proxy.slots.taken)
 
 
@@ -291,7 +291,7 @@ async def test_behind_one_tls_port_an_address_has_its_number_at_each_broker(pki:
         async with client(proxy.bootstrap_port, pki.client(), "b2.kafka.test") as another:
             another.writer.write(list_offsets(1))
             assert await another.closed()
-        await until(lambda: proxy.rejected() == {"connections_per_ip": 1})
+        await until(proxy.rejected, equals={"connections_per_ip": 1})
 
 
 # ------------------------------------------------------------------------------------------------ listener and proxy
@@ -305,26 +305,26 @@ def fill(proxy: Front, number: int = 99) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("limit", ["listener_rate", "connection_rate"])
-async def test_beyond_the_rate_one_waits_and_the_rest_stays_in_the_backlog(limit: str) -> None:
+async def test_connections_beyond_the_rate_stay_in_the_backlog(limit: str) -> None:
     async with serving(**{limit: 10}) as (_, proxy), client(proxy.port_1) as before:
         await before.ask(list_offsets(1))
         fill(proxy, 200)
         proxy.stats.accept_throttles.clear()
         with connected(proxy.port_1, 5) as late, connect(proxy.bootstrap_port):
             acceptor = proxy.listener._acceptor
-            await until(lambda: len(acceptor._paused) == 2)
+            await until(lambda: len(acceptor._paused), equals=2)
             throttles = proxy.stats.accept_throttles["PLAIN"]
             assert came(proxy) == throttles.number, "the first did not wait, and the last one does so now"
             assert throttles.ms == 1000 * throttles.number
             await before.ask(list_offsets(2))
             proxy.play.loop.advance(11_000)  # what comes after that wait finds an empty window
             waited = throttles.number
-            await until(lambda: came(proxy) == 1 + 6)
+            await until(lambda: came(proxy), equals=1 + 6)
             assert closed(late) == 0
             assert throttles.number == waited
 
 
-async def test_the_delayed_one_is_served_and_only_then_the_next() -> None:
+async def test_delayed_connection_is_served_before_the_next() -> None:
     async with serving(listener_rate=10) as (_, proxy), client(proxy.port_1) as first:
         await first.ask(list_offsets(1))
         fill(proxy)
@@ -341,14 +341,14 @@ async def test_a_listener_that_closes_while_one_waits_leaves_nothing_behind() ->
         with connected(proxy.port_1, 2) as late:
             await until(lambda: proxy.stats.accept_throttles)
             proxy.listener.close()
-            await until(lambda: closed(late) == 2)
+            await until(lambda: closed(late), equals=2)
         assert came(proxy) == 0
 
 
 # --------------------------------------------------------------------------------------------------------------- modes
 
 
-async def test_in_shadow_all_is_counted_and_nobody_waits_or_is_closed() -> None:
+async def test_shadow_counts_connection_throttles_and_closes_no_client() -> None:
     async with serving(policy=ONE_A_SECOND, listener_rate=2, mode="shadow") as (one, proxy):
         with connected(proxy.port_1, 4 * BURST, first=list_offsets(1)) as all_of_them:
             await until(lambda: len(one.requests) > 4 * BURST)  # one is the proxy's own
@@ -364,10 +364,10 @@ async def test_in_shadow_all_is_counted_and_nobody_waits_or_is_closed() -> None:
         assert proxy.stats.accept_throttles["PLAIN"].ms <= 2000, "no more than there was time, and the last wait"
 
 
-async def test_off_counts_nothing() -> None:
+async def test_mode_off_counts_no_connection_rates() -> None:
     async with serving(policy=ONE_A_SECOND, listener_rate=1, mode="off") as (_, proxy):
         with connected(proxy.port_1, 4 * BURST):
-            await until(lambda: came(proxy) == 4 * BURST)
+            await until(lambda: came(proxy), equals=4 * BURST)
         assert (proxy.stats.ip_throttles, proxy.stats.accept_throttles) == ({}, {})
         assert (proxy.gate.usage(), list(proxy.gate.usage_of_addresses())) == ([], [])
 
@@ -390,17 +390,17 @@ async def test_a_listener_has_so_many_places_and_no_more() -> None:
 async def test_the_mode_turned_lets_go_who_is_held_and_holds_from_then_on() -> None:
     async with serving(policy=ONE_A_SECOND) as (_, proxy):
         with connected(proxy.port_1, BURST), connected(proxy.port_1, 3) as held:
-            await until(lambda: refused(proxy) == 3)
+            await until(lambda: refused(proxy), equals=3)
             proxy.gate.set_mode("shadow")
             proxy.play.throttling.set_mode("shadow", proxy.play.loop.now_ms)
-            await until(lambda: closed(held) == 3)
+            await until(lambda: closed(held), equals=3)
             with connected(proxy.port_1, 2) as free:
-                await until(lambda: came(proxy) == BURST + 2)
+                await until(lambda: came(proxy), equals=BURST + 2)
                 assert (closed(free), refused(proxy)) == (0, 3)
                 assert proxy.stats.ip_throttles["PLAIN"].number == 5, "counted all the same"
             proxy.gate.set_mode("enforce")
             with connected(proxy.port_1, 1):
-                await until(lambda: refused(proxy) == 4)
+                await until(lambda: refused(proxy), equals=4)
 
 
 @pytest.mark.parametrize(("mode", "refused_"), [("enforce", 2), ("shadow", 2), ("off", 0)])
@@ -409,7 +409,7 @@ async def test_usage_records_have_who_came_and_who_was_refused_in_every_mode(mod
         addresses = proxy.gate._addresses = Addresses(10)
         proxy.listener._accounts.exemptions = Exemptions(networks=[ip_network("127.0.0.2/32")])
         with connected(proxy.port_1, BURST + 2), connected(proxy.port_1, 1, "127.0.0.2"):
-            await until(lambda: sum(each.attempts for each in addresses._addresses.values()) == BURST + 3)
+            await until(lambda: sum(each.attempts for each in addresses._addresses.values()), equals=BURST + 3)
         rows = [row for row in addresses.take(proxy.play.loop.now_ms) if row is not None]
         assert {(row.ip, row.exempt, row.figures[0], row.figures[3]) for row in rows} == {
             ("127.0.0.1", False, BURST + 2, refused_),

@@ -40,7 +40,7 @@ def enter(taken: ConnectionSlots, *hosts: str, settled: bool = False, now_s: flo
     return guests
 
 
-def test_of_one_address_there_are_half_at_most_unless_it_is_said() -> None:
+def test_address_has_half_of_all_slots_by_default() -> None:
     taken = slots(most=10, most_of_ip=None)
     enter(taken, *["10.0.0.1"] * 5, settled=True)
     with pytest.raises(ProtocolError, match="connections_per_ip") as refused:
@@ -83,7 +83,7 @@ def test_the_oldest_of_the_address_with_most_of_them_makes_room() -> None:
     assert taken.taken == taken.before_request == 4
 
 
-def test_in_a_storm_those_that_have_just_come_stay_and_all_that_are_too_many_go_later() -> None:
+def test_connections_in_grace_stay_and_excess_is_closed_later() -> None:
     taken = slots(before_request=2)
     storm = enter(taken, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", now_s=1.0)
     assert taken.before_request == 4
@@ -92,7 +92,7 @@ def test_in_a_storm_those_that_have_just_come_stay_and_all_that_are_too_many_go_
     assert taken.before_request == 2
 
 
-def test_who_has_sent_a_request_makes_room_for_nobody() -> None:
+def test_connections_with_a_request_keep_slots_when_full() -> None:
     taken = slots(most=3, before_request=2)
     served = enter(taken, *["10.0.0.1"] * 3, settled=True)
     with pytest.raises(FullError):
@@ -158,7 +158,7 @@ def test_silent_connections_make_room_at_their_own_listener_and_at_no_other() ->
     assert (taken.taken, taken.before_request) == (8, 8)
 
 
-def test_where_both_are_full_one_makes_room_for_both() -> None:
+def test_full_listener_and_total_close_one_connection_for_newcomer() -> None:
     taken = ConnectionSlots(most=3, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
     other = Guest(taken, "10.0.0.1", listener="LARGE")
     here = [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(2)]
@@ -167,7 +167,7 @@ def test_where_both_are_full_one_makes_room_for_both() -> None:
     assert taken.taken == 3
 
 
-def test_of_a_listener_too_one_address_has_half_unless_it_is_said() -> None:
+def test_address_has_half_of_listener_slots_by_default() -> None:
     taken = ConnectionSlots(
         most=100, most_of_ip=None, overrides={"10.0.0.9": 4}, most_before_request=100, most_of={"SMALL": 4}
     )
@@ -223,7 +223,7 @@ def lines_run() -> Iterator[list[int]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("host", ["10.{}.{}.{}", "2001:db8:{:x}:{:x}::{:x}", "2001:db8:1:1:0:{:x}:{:x}:{:x}"])
-def test_what_a_newcomer_costs_does_not_depend_on_how_many_addresses_there_are(host: str) -> None:
+def test_cost_of_new_connection_is_independent_of_address_count(host: str) -> None:
     lines = []
     for there in (100, 10_000):
         taken = slots(most=100_000, most_of_ip=100_000, before_request=there)

@@ -12,7 +12,7 @@ from proxy.edge.deadlines import Deadlines
 pytestmark = pytest.mark.asyncio
 
 
-async def test_those_who_are_late_together_are_ended_a_few_in_each_turn_of_the_loop() -> None:
+async def test_simultaneous_deadlines_close_few_connections_per_loop_turn() -> None:
     ended: list[Arrival] = []
     deadlines = Deadlines(ended.append)
     with socket.socket() as client:

@@ -24,7 +24,7 @@ def settings(folder: Path, limits: str = "{}", of_listener: str = "{}") -> Setti
     return load_settings(file)
 
 
-def test_all_that_fit(tmp_path: Path) -> None:
+def test_connection_limit_is_derived_from_open_file_limit(tmp_path: Path) -> None:
     """128 for what else there is, ten ports, a bootstrap port, one connection that waits, 64 that are held."""
     assert capacity(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64, 0)
     assert capacity(settings(tmp_path), 1_000_000).held == MOST_HELD
@@ -42,7 +42,7 @@ def test_workers_at_one_port_leave_room_for_connections_whose_worker_is_not_know
     assert capacity(at_port.model_copy(update=two | hosts | few), 1024).unsorted == 20
 
 
-def test_what_is_configured_if_it_fits(tmp_path: Path) -> None:
+def test_configured_connection_limit_is_used_if_it_fits(tmp_path: Path) -> None:
     assert capacity(settings(tmp_path, "{connections: 410}"), 1024).connections == 410
     assert capacity(settings(tmp_path, of_listener="{connections: 410}"), 1024).connections == 410
 
@@ -54,7 +54,9 @@ def test_what_is_configured_if_it_fits(tmp_path: Path) -> None:
         ("{}", "{connections: 411}", "limits.connections of listener A"),
     ],
 )
-def test_more_than_fit_are_refused_with_what_to_do(tmp_path: Path, limits: str, of_listener: str, name: str) -> None:
+def test_connection_limit_beyond_open_files_is_refused_with_fix(
+    tmp_path: Path, limits: str, of_listener: str, name: str
+) -> None:
     with pytest.raises(OSError) as refused:  # noqa: PT011  the text is compared
         capacity(settings(tmp_path, limits, of_listener), 1024)
     assert str(refused.value) == (
@@ -63,6 +65,6 @@ def test_more_than_fit_are_refused_with_what_to_do(tmp_path: Path, limits: str, 
     )
 
 
-def test_no_room_at_all(tmp_path: Path) -> None:
+def test_open_file_limit_below_needs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="a limit of 140 open files leaves no room for connections"):
         capacity(settings(tmp_path), 140)

@@ -10,7 +10,7 @@ RULES = Play().worker
 
 
 @pytest.mark.parametrize("first", [list_offsets(1), produce(1, 500_000), request(18, 0, 1), request(18, 99, 1)])
-def test_its_head_is_enough(first: bytes) -> None:
+def test_first_request_is_recognized_by_its_first_14_bytes(first: bytes) -> None:
     assert [is_request(first[:end], RULES, authenticated=True) for end in (0, 3, 13, 14, len(first))] == [
         False,
         False,
@@ -31,13 +31,13 @@ def test_its_head_is_enough(first: bytes) -> None:
         (b"\0\0\0\x20\x60\x1e" + bytes(30), Cause.UNKNOWN_API),
     ],
 )
-def test_anything_else_is_refused(first: bytes, cause: Cause) -> None:
+def test_first_bytes_that_are_no_request_are_refused_with_cause(first: bytes, cause: Cause) -> None:
     with pytest.raises(ProtocolError) as refused:
         is_request(first, RULES, authenticated=True)
     assert refused.value.cause is cause
 
 
-def test_where_sasl_is_demanded_a_token_may_come_first_and_requests_are_small() -> None:
+def test_sasl_listener_takes_first_token_and_refuses_large_request() -> None:
     assert is_request(b"\0\0\0\x20\x60\x1e" + bytes(30), RULES, authenticated=False)
     with pytest.raises(ProtocolError) as refused:
         is_request(produce(1, 2000), RULES, authenticated=False)

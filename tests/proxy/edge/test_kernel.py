@@ -11,9 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from proxy.edge.kernel import LOST, look_at
+from tests.harness.fake_broker import PRODUCE, fake_broker
+from tests.harness.polling import until
 from tests.proxy.deaf import deaf
-from tests.proxy.fake_broker import fake_broker
-from tests.proxy.front import TIMEOUT_S, front
+from tests.proxy.front import front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce
 
 
@@ -27,7 +28,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield near, far
 
 
-def test_what_a_peer_has_taken_and_when() -> None:
+def test_kernel_tells_bytes_acked_by_peer_and_idle_time() -> None:
     with pair() as (near, far):
         assert look_at(near).acked_bytes <= 1  # the SYN may count
         near.sendall(b"hello")
@@ -56,7 +57,7 @@ def test_a_peer_that_closes_is_seen_without_reading() -> None:
 async def test_behind_a_throttle_the_kernel_holds_no_more_than_a_brokers_buffer() -> None:
     """A client that does not wait for answers pushes as much as it can, from one throttle to the next."""
     async with fake_broker() as one:
-        one.answers_produce = False
+        one.answers[PRODUCE] = lambda _: b""
         async with front(one, quotas={PRODUCER: 10_000}) as proxy, deaf(proxy.bootstrap_port) as client:
             await client.send(list_offsets(0))
             await client.receive(12)
@@ -68,9 +69,7 @@ async def test_behind_a_throttle_the_kernel_holds_no_more_than_a_brokers_buffer(
             pushing = asyncio.ensure_future(client.send(b"".join(produce(n, 50_000, acks=0) for n in range(400))))
             waiting = bytearray(4)
             for throttle in range(12):
-                async with asyncio.timeout(TIMEOUT_S):
-                    while not session.held:
-                        await asyncio.sleep(0.002)
+                await until(lambda: session.held)
                 await asyncio.sleep(0.02)
                 connection = transport.get_extra_info("socket")
                 fcntl.ioctl(connection.fileno(), termios.FIONREAD, waiting)

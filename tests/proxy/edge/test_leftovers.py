@@ -3,7 +3,6 @@
 With TLS the library's own objects know each other, and what they were made in.
 """
 
-import asyncio
 import gc
 from collections import Counter
 from collections.abc import Iterator
@@ -18,8 +17,9 @@ from proxy.session.admission import Ticket
 from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
 from proxy.session.session import Session
-from tests.proxy.fake_broker import fake_broker
-from tests.proxy.front import TIMEOUT_S, client, front
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
+from tests.proxy.front import client, front
 from tests.proxy.playbook import list_offsets
 
 pytestmark = pytest.mark.asyncio
@@ -58,6 +58,4 @@ async def test_connections_that_are_over_need_no_collector(by: str) -> None:
                     if by == "broker":
                         one.drop()
                         assert await asking.closed()
-            async with asyncio.timeout(TIMEOUT_S):
-                while there() != before:
-                    await asyncio.sleep(0.05)
+            await until(there, equals=before)

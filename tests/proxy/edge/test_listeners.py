@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 from struct import unpack_from
 
 import pytest
@@ -11,8 +10,9 @@ from structlog.testing import capture_logs
 from proxy.edge.drain import drain
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
-from tests.proxy.fake_broker import fake_broker
-from tests.proxy.front import TIMEOUT_S, Front, client, front
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
+from tests.proxy.front import Front, client, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
 
 pytestmark = pytest.mark.asyncio
@@ -53,7 +53,7 @@ async def test_a_broker_without_a_port_is_told_under_a_name_that_says_so() -> No
 
 
 async def test_not_ready_while_no_broker_has_a_port() -> None:
-    async with fake_broker() as one, front(one) as proxy:
+    async with fake_broker() as one, front(one, known=False) as proxy:
         assert proxy.listener.why_not_ready is None  # nothing is known yet: the cluster says so
         one.brokers = dict.fromkeys(range(70, 85), ("127.0.0.1", one.port))
         await proxy.cluster.refresh()
@@ -67,9 +67,8 @@ async def test_not_ready_while_no_broker_has_a_port() -> None:
 
 
 async def test_a_port_that_is_taken_serves_nobody() -> None:
-    async with fake_broker() as one, front(one) as proxy:
+    async with fake_broker() as one, front(one, known=False) as proxy:
         with socket.create_server(("127.0.0.1", proxy.port_1)):
-            one.brokers = {1: ("127.0.0.1", one.port)}
             await proxy.cluster.refresh()
         assert "at free ports" in str(proxy.listener.why_not_ready)
 
@@ -78,7 +77,6 @@ async def test_a_port_that_is_taken_serves_nobody() -> None:
 async def test_a_broker_first_named_while_the_proxy_stops_is_not_told_as_it_is(broker: int) -> None:
     """Metadata is under way when SIGTERM comes: no port is opened any more, and no address of a broker escapes."""
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         async with front(one) as proxy, client(proxy.bootstrap_port) as asking:
             await asking.ask(list_offsets(1))
             proxy.listener.close()
@@ -129,24 +127,17 @@ async def test_the_bootstrap_port_goes_to_a_broker_that_is_up() -> None:
                     await asking.ask(list_offsets(number))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 def charged_brokers(proxy: Front) -> set[int]:
     return {usage.broker for usage in proxy.play.engine.usage(proxy.play.loop.now_ms)}
 
 
-async def test_who_comes_before_the_brokers_are_known_waits_and_is_charged_for_his_broker() -> None:
+async def test_early_bootstrap_client_waits_and_is_charged_for_its_broker() -> None:
     """A second full quota, that of no broker, cannot be had by being early."""
     async with fake_broker() as one:
         one.brokers = {1: ("127.0.0.1", one.port)}
-        one.padding = 4
         async with front(one, known=False, quotas={PRODUCER: 1024}) as proxy, client(proxy.bootstrap_port) as early:
             early.writer.write(produce(1, 20_000))
-            await until(lambda: len(proxy.listener.sessions) == 1)
+            await until(lambda: len(proxy.listener.sessions), equals=1)
             assert one.requests == []
             await proxy.cluster.refresh()
             await early.ask(b"")
@@ -167,7 +158,6 @@ async def test_when_the_broker_of_a_session_is_known_it_is_charged_for_it(advert
         one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
         await early.ask(METADATA)
         await until(lambda: not proxy.listener._broker_connector.unnamed)
-        one.padding = 4
         await early.ask(produce(2, 20_000))
         assert charged_brokers(proxy) == {1}
         assert not session.closed
@@ -205,13 +195,12 @@ async def test_a_session_that_ends_while_it_is_connected_is_not_one_that_waits_f
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
             await early.ask(METADATA)
             await until(lambda: not proxy.listener._broker_connector.unnamed)
-            one.padding = 4
             await early.ask(produce(2, 20_000))
             assert charged_brokers(proxy) == {1}
 
 
 @pytest.mark.uncompiled("the fault is put in place of a method")
-async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named(
+async def test_bootstrap_session_failing_to_be_named_closes_and_others_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with fake_broker() as one, front(one, known=False, quotas={PRODUCER: 1024}) as proxy:
@@ -231,7 +220,6 @@ async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
             await second.ask(METADATA)
             await until(lambda: not proxy.listener._broker_connector.unnamed and broken.closed)
-            one.padding = 4
             await second.ask(produce(2, 20_000))
             assert not whole.closed
             assert charged_brokers(proxy) == {1}
@@ -255,9 +243,7 @@ async def test_a_client_that_goes_away_is_forgotten() -> None:
             async with client(proxy.port_1) as leaving:
                 await leaving.ask(list_offsets(1))
                 assert proxy.stats.sessions["PLAIN"] == 1
-            async with asyncio.timeout(TIMEOUT_S):
-                while proxy.listener.sessions:
-                    await asyncio.sleep(0.01)
+            await until(lambda: not proxy.listener.sessions)
             assert proxy.stats.sessions["PLAIN"] == 0
 
 
@@ -280,9 +266,7 @@ async def test_a_drain_waits_for_what_is_in_flight_and_cuts_off_what_never_comes
             await idle.ask(list_offsets(1))
             one.silent = True
             stuck.writer.write(list_offsets(2))
-            async with asyncio.timeout(TIMEOUT_S):
-                while len(one.requests) < 4:  # ApiVersions, Metadata, and one of each client
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(one.requests) >= 4)  # ApiVersions, Metadata, and one of each client
             assert await drain(list(proxy.listener.sessions), 0.3) == 1
             assert await idle.closed()
             assert await stuck.closed()
@@ -296,9 +280,7 @@ async def test_a_drain_leaves_out_a_session_that_has_ended_before_its_turn() -> 
                 await each.ask(list_offsets(1))
             sessions, before = list(proxy.listener.sessions), dict(counts)
             gone.writer.close()
-            async with asyncio.timeout(TIMEOUT_S):
-                while len(proxy.listener.sessions) > 1:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(proxy.listener.sessions) <= 1)
             assert await drain(sessions, 1.0) == 0
             assert await first.closed()
             assert counts == before
@@ -333,7 +315,7 @@ async def test_a_bootstrap_port_that_is_taken_is_named() -> None:
 
 
 @pytest.mark.uncompiled("the fault is put in place of a method")
-async def test_who_cannot_be_named_is_named_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_naming_of_bootstrap_session_is_retried_with_next_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """To find the node ids of bootstrap sessions fails: nobody else notices, and each further broker is another try."""
     async with fake_broker() as one, front(one) as proxy:
         one.brokers = {1: ("127.0.0.1", one.port)}

@@ -43,7 +43,7 @@ def bearer(**claims: str) -> bytes:
         ({"oauth": {"user_prefix": "u-"}}, Claim("u-alice")),
     ],
 )
-def test_whom_a_token_names(sasl: dict[str, object], claim: Claim) -> None:
+def test_oauthbearer_user_comes_from_configured_claim_and_prefix(sasl: dict[str, object], claim: Claim) -> None:
     mechanism = rules(Stats(), **sasl).begin("OAUTHBEARER")
     assert mechanism is not None
     mechanism.from_client(bearer(sub="alice", azp="app"))
@@ -57,12 +57,12 @@ def test_whom_a_token_names(sasl: dict[str, object], claim: Claim) -> None:
         ({"sub_claim": "azp", "oauth": {"user_claim": "email"}}, "cannot be combined with sub_claim"),
     ],
 )
-def test_what_contradicts_itself(sasl: dict[str, object], said: str) -> None:
+def test_contradicting_oauth_settings_are_refused(sasl: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         ListenerSasl.model_validate(sasl)
 
 
-def test_who_shares_a_counter_is_counted_and_said_once() -> None:
+def test_logins_sharing_a_counter_are_counted_and_logged_once() -> None:
     stats = Stats()
     with capture_logs() as logs:
         credentials = rules(stats, credentials_per_address=1).credentials

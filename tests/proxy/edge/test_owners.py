@@ -12,11 +12,11 @@ from proxy.edge import advertised_addresses, turned_away
 from proxy.edge.turned_away import MOST_OF_ADDRESS, TurnedAway, hold_s
 from proxy.owners.map import OwnersInForce, OwnersMap
 from proxy.runtime.faults import counts
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import heartbeat, list_offsets, produce, request
-from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -53,7 +53,7 @@ def controller(answer: bytes) -> int:
     return int.from_bytes(answer[-8:-4], "big")
 
 
-async def test_one_controller_is_told_where_brokers_have_owners_and_no_zookeeper() -> None:
+async def test_metadata_names_one_controller_with_owners_on_kraft() -> None:
     async with fake_broker() as one:
         one.brokers = {8: ("127.0.0.1", 1), 7: ("127.0.0.1", one.port)}
         async with front(one, owners=owners(7, 8)) as proxy, client(proxy.bootstrap_port) as asking:
@@ -75,7 +75,7 @@ async def test_a_broker_that_its_owner_has_no_port_for_is_told_under_a_name_that
             assert proxy.listener.why_not_ready is None
 
 
-async def test_one_in_some_may_ask_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_at_non_owner_gets_metadata_and_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client all of whose addresses are old would be lost otherwise."""
     monkeypatch.setattr(turned_away, "LET_IN", 1.0)
     async with fake_broker() as one, fake_broker() as two:
@@ -91,7 +91,7 @@ async def test_one_in_some_may_ask_and_nothing_else(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("none_let_in")
-async def test_who_comes_for_another_instances_broker_is_held_without_a_byte_and_closed() -> None:
+async def test_connection_for_broker_of_other_instance_is_held_then_closed() -> None:
     async with fake_broker() as one, fake_broker() as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
         async with front(one, owners=owners(1, 2)) as proxy:
@@ -144,7 +144,7 @@ async def test_an_instance_without_a_broker_lets_clients_ask_but_not_produce() -
             assert proxy.rejected() == {"not_owner": 1}
 
 
-async def test_a_hold_that_fails_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_held_connection_is_closed_despite_fault_in_close(monkeypatch: pytest.MonkeyPatch) -> None:
     held, (ours, theirs) = TurnedAway(), socket.socketpair()
     monkeypatch.setattr(held, "_close", lambda client: {}[client])
     held.hold(ours, "any")
@@ -190,7 +190,7 @@ async def test_bootstrap_clients_wait_until_owners_are_known() -> None:
             assert b"there.test" + (7002).to_bytes(4, "big") in await answer
 
 
-async def test_who_waited_for_owners_in_vain_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_waiting_for_unknown_owners_is_closed_as_not_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turned_away, "LET_IN", 1.0)
     monkeypatch.setattr(advertised_addresses, "_OWNERS_S", 0.05)
     async with fake_broker() as one, front(one, owners=OwnersInForce("here")) as proxy:
@@ -215,7 +215,7 @@ async def test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners(monkeyp
         with monkeypatch.context() as broken:
             broken.setattr(advertised_addresses.AdvertisedAddresses, "accept_bootstrap", lambda self: {}[self])
             async with front(one, owners=in_force) as proxy:
-                await until(lambda: counts["open the bootstrap port"] == 1)
+                await until(lambda: counts["open the bootstrap port"], equals=1)
                 broken.undo()
                 in_force.replace(owners(1, 2)._map)
                 proxy.listener.tell_owners()

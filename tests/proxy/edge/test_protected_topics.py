@@ -32,7 +32,7 @@ def produce_to(correlation_id: int, *topics: str, version: int = 7, records: int
 
 
 @pytest.mark.parametrize("version", range(MOST_VERSION + 1))
-def test_a_produce_to_it_closes_the_pair_and_is_no_request_at_the_broker(version: int) -> None:
+def test_produce_to_protected_topic_closes_session_and_is_not_forwarded(version: int) -> None:
     for topics in ((TOPIC,), ("other", "another", TOPIC), (TOPIC, "other")):
         play = play_of(TOPIC)
         assert play.from_client(list_offsets(1)) == list_offsets(1)
@@ -44,7 +44,7 @@ def test_a_produce_to_it_closes_the_pair_and_is_no_request_at_the_broker(version
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", [2, 3, 8, 9, MOST_VERSION])
-def test_wherever_it_is_cut_the_broker_never_has_all_of_it(version: int) -> None:
+def test_cut_produce_to_protected_topic_never_reaches_broker_whole(version: int) -> None:
     data = heartbeat(1) + produce_to(2, "other", TOPIC, version=version)
     for cut in range(1, len(data)):
         play = play_of(TOPIC)
@@ -65,7 +65,7 @@ def test_wherever_it_is_cut_the_broker_never_has_all_of_it(version: int) -> None
     assert len(passed) < len(data) - 50
 
 
-def test_behind_any_amount_of_records_of_others() -> None:
+def test_protected_topic_behind_many_records_closes_the_session() -> None:
     play = play_of(TOPIC)
     data = produce_to(1, "other", TOPIC, records=400_000)
     begun = 6 * 65_536
@@ -75,7 +75,7 @@ def test_behind_any_amount_of_records_of_others() -> None:
     assert play.session.closed
 
 
-def test_all_else_passes_as_it_came() -> None:
+def test_requests_without_protected_topic_pass_unchanged() -> None:
     requests = [
         *(heartbeat(1), produce(2, 300), fetch(3), produce(4, 0), produce_to(5, "sluice", "usage", version=9)),
         *(produce_to(6, "sluice-usage2", version=0), list_offsets(7), produce(8, 50, acks=0), produce(9, 0, version=3)),
@@ -104,7 +104,7 @@ def test_a_produce_that_cannot_be_read_is_not_forwarded_either() -> None:
     assert [error.cause for _, error in play.rejected] == [Cause.BAD_BODY]
 
 
-def test_tokens_without_headers_are_no_requests() -> None:
+def test_raw_sasl_tokens_are_not_checked_for_protected_topics() -> None:
     forwarded: list[bytes] = []
     raw = True
     guard = Guard({TOPIC.encode()}, forwarded.append, lambda: raw)
@@ -119,7 +119,9 @@ def test_tokens_without_headers_are_no_requests() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", TOPIC, "b"]), max_size=4), st.sampled_from(range(MOST_VERSION + 1)), st.data())
-def test_in_any_pieces(topics: Sequence[str], version: int, data: Any) -> None:
+def test_produce_in_any_pieces_is_refused_only_for_protected_topic(
+    topics: Sequence[str], version: int, data: Any
+) -> None:
     stream = heartbeat(1) + produce_to(2, *topics, version=version) + list_offsets(3)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     forwarded: list[bytes] = []
@@ -135,7 +137,7 @@ def test_in_any_pieces(topics: Sequence[str], version: int, data: Any) -> None:
     assert refused or b"".join(forwarded) == stream
 
 
-def test_it_is_protected_unless_it_is_said_not_to_be() -> None:
+def test_usage_topic_is_protected_by_default() -> None:
     assert UsageTopic().protect
 
 
@@ -171,7 +173,7 @@ def test_no_client_may_be_in_the_group_of_the_instances(api_key: int, version: i
 
 
 @pytest.mark.parametrize("flexible", [False, True])
-def test_a_group_of_a_claimed_length_is_not_gathered(flexible: bool) -> None:
+def test_long_group_id_passes_without_being_gathered(flexible: bool) -> None:
     """A client that claims a name of 30,000 bytes: they pass as they come, and nothing of them is kept."""
     length = encode_varint(30_001) if flexible else (30_000).to_bytes(2, "big")
     version = 9 if flexible else 5

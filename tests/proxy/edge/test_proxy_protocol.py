@@ -112,12 +112,12 @@ def test_an_ipv4_address_in_ipv6_clothes_is_the_ipv4_address() -> None:
         "PROXY ",
     ],
 )
-def test_version_1_that_is_wrong(line: str) -> None:
+def test_malformed_version_1_header_is_invalid(line: str) -> None:
     expected = Cause.PROXY_PROTOCOL_MISSING if line == "PROXY" else Cause.PROXY_PROTOCOL_INVALID
     assert cause_of(line.encode() + b"\r\n") is expected
 
 
-def test_version_1_that_does_not_end() -> None:
+def test_unterminated_version_1_header_is_invalid_after_107_bytes() -> None:
     assert parse(b"PROXY UNKNOWN".ljust(106)) is None
     assert cause_of(b"PROXY UNKNOWN".ljust(107)) is Cause.PROXY_PROTOCOL_INVALID
     assert cause_of(b"PROXY UNKNOWN".ljust(106) + b"\r\n") is Cause.PROXY_PROTOCOL_INVALID
@@ -137,11 +137,11 @@ def test_version_1_that_does_not_end() -> None:
     ],
     ids=["version 1", "command 2", "version 3", "family 4", "transport 3", "short v4", "short v6", "too long"],
 )
-def test_version_2_that_is_wrong(data: bytes) -> None:
+def test_malformed_version_2_header_is_invalid(data: bytes) -> None:
     assert cause_of(data) is Cause.PROXY_PROTOCOL_INVALID
 
 
-def test_the_longest_version_2() -> None:
+def test_version_2_header_of_largest_size_is_parsed() -> None:
     data = tcp4(IPv4Address("192.0.2.1"), 1, bytes(MAX_HEADER_BYTES - 28))
     assert parse(data) == Header(MAX_HEADER_BYTES, Address("192.0.2.1", 1))
 
@@ -149,7 +149,7 @@ def test_the_longest_version_2() -> None:
 @pytest.mark.parametrize(
     "data", [b"\x16\x03\x01", b"\0\0\0\x20\0\x12", b"GET / HTTP/1.1\r\n", b"PROXZ ", b"\r\n\r\n\1"]
 )
-def test_anything_else_is_no_header(data: bytes) -> None:
+def test_bytes_of_other_protocols_are_reported_as_missing_header(data: bytes) -> None:
     assert cause_of(data) is Cause.PROXY_PROTOCOL_MISSING
     assert not is_header(data)
 

@@ -48,14 +48,14 @@ async def test_an_answer_and_a_refusal_are_passed_on() -> None:
     assert await relayed(WRONG) == [WRONG]
 
 
-async def test_one_that_fails_is_cut_off_and_counted() -> None:
+async def test_failed_quota_request_closes_connection_and_is_counted() -> None:
     before = faults.counts["answer a quota request"]
     with capture_logs():
         assert await relayed(ZeroDivisionError()) == [None]
     assert faults.counts["answer a quota request"] == before + 1
 
 
-class TestHowLongARequestMayBe:
+class TestRequestSizeLimit:
     """On the wire: what is too long for its user ends with its first bytes, and nothing of it is kept."""
 
     ALTER = 49
@@ -66,19 +66,19 @@ class TestHowLongARequestMayBe:
 
         return Play(answerers={self.ALTER: QuotaRequests(ask, admins)})
 
-    async def test_of_who_is_no_admin_nothing_is_gathered(self) -> None:
+    async def test_long_alter_by_non_admin_closes_at_its_header(self) -> None:
         play = self.play("admin")
         play.from_client(request(self.ALTER, 0, 1, bytes(500_000))[:60])
         assert [error.cause for _, error in play.rejected] == [Cause.FRAME_TOO_LARGE]
         assert "quotas.admins" in str(play.rejected[0][1])
         assert play.session.closed
 
-    async def test_of_an_admin_it_is(self) -> None:
+    async def test_long_alter_by_admin_is_accepted(self) -> None:
         play = self.play("ANONYMOUS")
         play.from_client(request(self.ALTER, 0, 1, bytes(500_000))[:60])
         assert play.rejected == []
 
-    async def test_a_refusal_has_room_for_what_tools_send(self) -> None:
+    async def test_alter_by_non_admin_up_to_byte_limit_is_accepted(self) -> None:
         play = self.play()
         play.from_client(request(self.ALTER, 0, 1, bytes(MOST_BYTES_OF_OTHERS - 20))[:60])
         assert play.rejected == []

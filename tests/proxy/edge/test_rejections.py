@@ -16,7 +16,7 @@ def lines(rejections: Rejections, *peers: str, error: ProtocolError = NOT_TLS, n
     return [(line["event"], line.get("peer") or line["number"]) for line in logs]
 
 
-def test_one_line_for_a_host_and_cause_and_all_are_counted() -> None:
+def test_rejections_are_logged_once_per_host_and_cause_and_counted() -> None:
     stats = Stats()
     rejections = Rejections(stats)
     assert lines(rejections, *("10.0.0.1:5", "10.0.0.1:6", "[::1]:5", "10.0.0.1:7")) == [
@@ -27,7 +27,7 @@ def test_one_line_for_a_host_and_cause_and_all_are_counted() -> None:
     assert stats.rejected == {("client", Cause.NOT_TLS): 4, ("client", Cause.BAD_HEADER): 1}
 
 
-def test_those_without_a_line_are_reported_when_the_interval_is_over() -> None:
+def test_rejections_without_log_line_are_summarized_after_interval() -> None:
     rejections = Rejections(Stats())
     lines(rejections, "10.0.0.1:5", "10.0.0.1:6", "10.0.0.1:7", "10.0.0.2:5")
     with capture_logs() as logs:
@@ -50,7 +50,7 @@ def test_without_a_flush_in_between_the_count_comes_with_the_next_line() -> None
     ]
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_rejections_remember_bounded_number_of_hosts() -> None:
     rejections = Rejections(Stats())
     lines(rejections, *(f"host{number}:1" for number in range(MAX_KEPT)))
     assert lines(rejections, "one-more:1", "and-another:1") == [("connection closed", "one-more:1")]
@@ -61,7 +61,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert {(line["of"], line["number"]) for line in logs} == {("others", 1), ("host5", 1)}
 
 
-def test_what_is_the_same_may_be_another_thing_than_the_host() -> None:
+def test_rejections_about_a_name_are_logged_once_per_name() -> None:
     rejections = Rejections(Stats())
     with capture_logs() as logs:
         for peer, name in (("10.0.0.1:5", "b7"), ("10.0.0.2:5", "b7"), ("10.0.0.1:6", "b8")):

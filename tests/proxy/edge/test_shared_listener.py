@@ -24,14 +24,14 @@ from proxy.edge.transports import ClientWire
 from proxy.owners.map import EVERYTHING, OwnersInForce, Share
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.protocol.test_tls_hello import divided
 from tests.proxy.edge.test_connection_gate import BURST, ONE_A_SECOND, connected, is_closed
 from tests.proxy.edge.test_tls import SNI, refused
-from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
-from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -212,12 +212,12 @@ async def test_a_load_balancers_header_is_taken_and_its_client_passed_on(pki: Pk
     ],
     ids=["nothing", "plaintext", "PROXY", "half a hello", "too long", "no hello", "more than is looked at"],
 )
-async def test_what_is_no_hello_is_refused_as_with_one_worker(pki: Pki, first: bytes, cause: str | None) -> None:
+async def test_first_bytes_without_tls_hello_are_rejected(pki: Pki, first: bytes, cause: str | None) -> None:
     async with two_workers(pki) as pair:
         with socket.create_connection(("127.0.0.1", pair.port), TIMEOUT_S) as plain:
             plain.sendall(first)
             plain.shutdown(socket.SHUT_WR)
-            await until(lambda: pair.counted()[0] == 1)
+            await until(lambda: pair.counted()[0], equals=1)
             await pair.until_idle()
         assert pair.counted("left_early") == [int(cause is None), 0]
         assert (pair.accepting.rejected(), pair.other.rejected()) == ({} if cause is None else {cause: 1}, {})
@@ -249,7 +249,7 @@ async def test_half_hellos_take_no_slot_of_others(pki: Pki) -> None:
     """One address may have half of the slots that are for them, and they take none of those for connections."""
     async with two_workers(pki, unsorted=6, limit=4) as pair:
         with connected(pair.port, 5, "127.0.0.2", HALF):
-            await until(lambda: pair.accepting.rejected() == {"connections_per_ip": 2})
+            await until(pair.accepting.rejected, equals={"connections_per_ip": 2})
             assert (pair.accepting.unsorted.taken, pair.accepting.slots.taken) == (3, 0)
             for host in ("b1.kafka.test", "b2.kafka.test"):
                 async with client(pair.port, pki.client(), host) as asking:
@@ -261,7 +261,7 @@ async def test_the_oldest_half_hello_makes_room(pki: Pki) -> None:
     async with two_workers(pki, unsorted=2) as pair:
         pair.accepting.unsorted.grace_s = 0.0
         with connected(pair.port, 1, "127.0.0.2", HALF) as (first,), connected(pair.port, 1, "127.0.0.3", HALF):
-            await until(lambda: pair.accepting.unsorted.taken == 2)
+            await until(lambda: pair.accepting.unsorted.taken, equals=2)
             async with client(pair.port, pki.client(), "b2.kafka.test") as asking:
                 assert await asking.ask(list_offsets(7)) == ANSWER
             await until(lambda: is_closed(first))
@@ -284,7 +284,7 @@ async def test_rates_and_limits_count_at_the_worker_that_serves(pki: Pki) -> Non
                 await asking.ask(list_offsets(7))
         async with client(pair.port, pki.client(), "b2.kafka.test") as held:
             held.writer.write(list_offsets(7))
-            await until(lambda: pair.other.rejected() == {"connection_rate_per_ip": 1})
+            await until(pair.other.rejected, equals={"connection_rate_per_ip": 1})
         async with client(pair.port, pki.client(), "b1.kafka.test") as asking:
             await asking.ask(list_offsets(7))
         assert pair.accepting.rejected() == {}
@@ -316,7 +316,7 @@ async def test_a_broker_that_a_worker_has_not_heard_of_is_waited_for(
         hosts = front.listener._advertised.hosts
         del hosts["b2.kafka.test"]
         asking = asyncio.create_task(asyncio.to_thread(sent_in, WHOLE["whole"], pair, pki.client(), "b2.kafka.test"))
-        await until(lambda: front.unsorted.taken == 1)
+        await until(lambda: front.unsorted.taken, equals=1)
         await asyncio.sleep(0.02)
         assert front.unsorted.taken == 1
         hosts["b2.kafka.test"] = 2
@@ -338,14 +338,14 @@ async def test_while_a_worker_receives_nothing_others_are_served(pki: Pki) -> No
         asking = asyncio.create_task(asyncio.to_thread(sent_in, WHOLE["whole"], pair, pki.client(), "b2.kafka.test"))
         async with client(pair.port, pki.client(), "b1.kafka.test") as served:
             assert await served.ask(list_offsets(7)) == ANSWER
-        await until(lambda: pair.accepting.unsorted.taken == 1)
+        await until(lambda: pair.accepting.unsorted.taken, equals=1)
         assert isinstance(pair.other.listener, SharedListener)
         pair.passing[1].receive("PLAIN", pair.other.listener.take_passed)
         assert await asking == ANSWER
         await pair.until_idle()
 
 
-async def test_a_worker_that_is_gone_for_good(pki: Pki) -> None:
+async def test_connection_for_stopped_worker_closes_as_broker_unreachable(pki: Pki) -> None:
     async with two_workers(pki) as pair:
         asyncio.get_running_loop().remove_reader(pair.passing[1]._receiver)
         pair.passing[1]._receiver.close()
@@ -400,7 +400,7 @@ async def test_after_a_message_that_cannot_be_read_others_are_received(pki: Pki)
     assert counts.pop("receive connections of other workers") == 1
 
 
-async def test_when_no_other_worker_is_left_nothing_is_received_and_nothing_spins(pki: Pki) -> None:
+async def test_last_worker_stops_reading_the_closed_channel(pki: Pki) -> None:
     async with two_workers(pki) as pair:
         pair.passing[0]._senders[1].close()
         await until(lambda: not asyncio.get_running_loop().remove_reader(pair.passing[1]._receiver))

@@ -19,7 +19,8 @@ from proxy.edge.tls import client_context, ignore_undecodable_names
 from proxy.identity.principal import UNNAMED
 from quotas.entities import Default, Entity
 from quotas.policy import Policy
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import PRODUCER, list_offsets, produce
@@ -90,7 +91,7 @@ async def test_a_certificate_names_the_user(pki: Pki, version: ssl.TLSVersion, w
             assert only_user(proxy).startswith("CN=alice,")
 
 
-async def test_one_may_do_without_a_certificate_that_is_only_requested(pki: Pki) -> None:
+async def test_client_without_requested_certificate_is_anonymous(pki: Pki) -> None:
     async with fake_broker() as one:
         settings = pki.settings(client_authentication="requested")
         async with front(one, tls=settings) as proxy, client(proxy.bootstrap_port, pki.client()) as asking:
@@ -106,15 +107,13 @@ async def test_with_sasl_a_certificate_lets_in_and_names_nobody(pki: Pki) -> Non
             assert only_user(proxy) == "ANONYMOUS"
 
 
-async def test_a_name_of_ours_is_nobodys(pki: Pki) -> None:
+async def test_certificate_with_reserved_name_is_charged_as_reserved(pki: Pki) -> None:
     settings = pki.settings(client_authentication="required")
     async with fake_broker() as one, front(one, tls=settings, name_of=common_name) as proxy:
         async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
             await asking.ask(list_offsets(1))
             assert only_user(proxy) == "alice"
-        async with asyncio.timeout(TIMEOUT_S):
-            while proxy.listener.sessions:
-                await asyncio.sleep(0.005)
+        await until(lambda: not proxy.listener.sessions)
         async with client(proxy.bootstrap_port, pki.client("sluice:token:abc")) as asking:
             await asking.ask(list_offsets(1))
             assert only_user(proxy) == "sluice:reserved"
@@ -128,7 +127,6 @@ async def test_a_certificate_whose_name_is_empty_is_held_by_the_quota_of_the_def
         proxy.play.engine.apply(default, proxy.play.loop.now_ms)
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
-            one.padding = 4
             await asking.ask(produce(1, 20_000))
             assert only_user(proxy) == UNNAMED
             (usage,) = proxy.play.engine.usage(proxy.play.loop.now_ms)
@@ -144,7 +142,7 @@ async def test_a_certificate_that_names_nobody_is_refused(pki: Pki) -> None:
         await refused(proxy, pki.client("alice"), "principal_mapping")
 
 
-async def test_what_is_wrong_with_a_client_is_counted_and_said_to_it(pki: Pki) -> None:
+async def test_refused_tls_client_is_counted_by_cause_and_gets_alert(pki: Pki) -> None:
     required = pki.settings(client_authentication="required")
     foreign = pki.client("alice", ca=trustme.CA())
     distrustful = ssl.create_default_context()
@@ -166,7 +164,7 @@ async def test_what_is_wrong_with_a_client_is_counted_and_said_to_it(pki: Pki) -
             assert await refused(proxy, context, cause) == alert
 
 
-async def test_a_cipher_that_the_operator_chose(pki: Pki) -> None:
+async def test_configured_tls_cipher_is_negotiated(pki: Pki) -> None:
     context = pki.client()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     settings = pki.settings(ciphers="ECDHE-ECDSA-CHACHA20-POLY1305")
@@ -174,7 +172,7 @@ async def test_a_cipher_that_the_operator_chose(pki: Pki) -> None:
         assert asking.writer.get_extra_info("cipher")[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
 
 
-async def test_nothing_is_compressed_or_negotiated_again(pki: Pki) -> None:
+async def test_tls_context_forbids_compression_renegotiation_and_old_versions(pki: Pki) -> None:
     context = client_context(pki.settings())
     assert context.options & ssl.OP_NO_COMPRESSION
     assert context.options & ssl.OP_NO_RENEGOTIATION
@@ -237,7 +235,7 @@ async def test_no_session_outlives_a_change_of_the_authorities(pki: Pki) -> None
 # ----------------------------------------------------------------------------------------------------------------- SNI
 
 
-async def test_a_host_for_each_broker_on_one_port(pki: Pki) -> None:
+async def test_sni_host_selects_broker_on_shared_port(pki: Pki) -> None:
     context = pki.client()
     async with fake_broker() as one, fake_broker() as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
@@ -255,7 +253,7 @@ async def test_a_host_for_each_broker_on_one_port(pki: Pki) -> None:
             }
 
 
-async def test_the_advertised_host_or_none_is_any_broker(pki: Pki) -> None:
+async def test_advertised_or_missing_sni_host_leads_to_any_broker(pki: Pki) -> None:
     nameless = pki.client()
     nameless.check_hostname = False
     async with fake_broker() as one:
@@ -271,7 +269,6 @@ async def test_an_unknown_host_is_told_so_and_logged(pki: Pki, name: str) -> Non
     context = pki.client()
     context.check_hostname = False
     async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
         with capture_logs() as logs:
             async with front(one, tls=pki.settings(), **SNI) as proxy:
                 assert await refused(proxy, context, "unknown_sni", name) == "TLSV1_UNRECOGNIZED_NAME"

@@ -11,7 +11,8 @@ import pytest
 
 from proxy.edge import transports
 from proxy.session.flow import THROTTLED
-from tests.proxy.fake_broker import fake_broker
+from tests.harness.fake_broker import PRODUCE, fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import PRODUCER, heartbeat, list_offsets, produce
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.mark.uncompiled("another clock is put in place")
 @pytest.mark.parametrize("with_close_notify", [True, False], ids=["close_notify", "FIN alone"])
-async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
+async def test_throttled_requests_are_forwarded_after_client_closes_tls(
     pki: Pki, with_close_notify: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = [produce(1, 20_000, acks=0), produce(2, 20_000, acks=0), *map(list_offsets, range(10))]
@@ -38,17 +39,18 @@ async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
 
     async with fake_broker() as one, front(one, tls=pki.settings(), quotas={PRODUCER: 1024}) as proxy:
         monkeypatch.setattr(transports, "now_ms", proxy.play.loop.clock)  # what comes in parts comes at one time
-        one.answers_produce = False
+        one.answers[PRODUCE] = lambda _: b""
         before = len(one.requests)
         leaving = await asyncio.to_thread(send_and_finish, proxy.bootstrap_port)
-        async with asyncio.timeout(TIMEOUT_S):
-            while len(one.requests) == before:
-                await asyncio.sleep(0.005)
-            await asyncio.sleep(0.05)
-            assert len(one.requests) == before + 1
-            while proxy.listener.sessions:
-                proxy.play.loop.advance(10**9)
-                await asyncio.sleep(0.005)
+        await until(lambda: len(one.requests) != before)
+        await asyncio.sleep(0.05)
+        assert len(one.requests) == before + 1
+
+        def is_over() -> bool:
+            proxy.play.loop.advance(10**9)
+            return not proxy.listener.sessions
+
+        await until(is_over)
         leaving.close()
         assert [len(request) + 4 for request in one.requests[before:]] == [len(request) for request in requests]
     assert caplog.records == [], "answers are not written to a connection that is over"
@@ -82,9 +84,7 @@ async def test_a_slow_reader_stops_the_broker_and_loses_nothing(pki: Pki) -> Non
             total = 200
             for number in range(total):
                 slow.writer.write(list_offsets(number))
-            async with asyncio.timeout(TIMEOUT_S):
-                while not proxy.listener.sessions or not next(iter(proxy.listener.sessions)).unread:
-                    await asyncio.sleep(0.005)
+            await until(lambda: any(session.unread for session in proxy.listener.sessions))
             for number in range(total):
                 answer = await slow.ask(b"")
                 assert int.from_bytes(answer[:4], "big") == number
@@ -98,9 +98,7 @@ async def test_a_client_that_never_ends_tls_is_cut_off(pki: Pki, monkeypatch: py
         transport = session.client._transport  # type: ignore[attr-defined]  # a ClientWire
         descriptor = os.fstat(transport.get_extra_info("socket").fileno())
         session.close()
-        async with asyncio.timeout(TIMEOUT_S):
-            while _is_open(descriptor):
-                await asyncio.sleep(0.005)
+        await until(lambda: not _is_open(descriptor))
         silent.close()
 
 

@@ -10,6 +10,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.edge.asyncio_wire import SessionHandle
 from proxy.edge.kernel import LOST
 from proxy.edge.transports import TLS_WRITE_BYTES, ClientWire
+from tests.harness.polling import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -158,7 +159,7 @@ async def test_an_end_without_an_error_is_how_tls_says_that_the_client_has_finis
     assert (session.finished, session.closed) == (finished, not tls)
 
 
-async def test_a_reset_closes() -> None:
+async def test_connection_reset_closes_the_session() -> None:
     end, session = connected(Transport(tls=True))
     end.connection_lost(ConnectionResetError())
     assert session.closed
@@ -195,8 +196,7 @@ async def test_a_closed_end_that_still_takes_what_was_written_is_not_cut_off(mon
     while looks:
         assert transport.told == ["close"]
         await asyncio.sleep(0)
-    while transport.told == ["close"]:
-        await asyncio.sleep(0)
+    await until(lambda: transport.told != ["close"])
     assert transport.told == ["close", "abort"]
 
 

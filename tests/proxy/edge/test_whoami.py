@@ -44,19 +44,21 @@ LISTENERS = cast(
         ("[::1]:8", "SASL", "cert", None, True),
     ],
 )
-async def test_who_is_there(peer: str, listener: str, user: str, mechanism: str | None, authenticated: bool) -> None:
+async def test_known_peer_is_identified_with_user_and_mechanism(
+    peer: str, listener: str, user: str, mechanism: str | None, authenticated: bool
+) -> None:
     found = await identify(LISTENERS, peer)
     assert found is not None
     assert (found["listener"], found["user"], found["mechanism"]) == (listener, user, mechanism)
     assert found["authenticated"] is authenticated
 
 
-async def test_who_is_not() -> None:
+async def test_unknown_peer_is_not_identified() -> None:
     assert await identify(LISTENERS, "10.0.0.1:66") is None
     assert await identify([], "10.0.0.1:5") is None
 
 
-async def test_others_have_their_turn_while_many_are_looked_at() -> None:
+async def test_identify_yields_to_event_loop_between_slices() -> None:
     many = SimpleNamespace(name="MANY", sessions=[session(f"10.0.0.1:{port}") for port in range(3 * SLICE)])
     asking = asyncio.ensure_future(identify([cast("Listener", many)], "10.0.0.2:1"))
     turns = 0

@@ -74,7 +74,7 @@ PARTS = st.lists(st.builds(attribute, st.sampled_from(OIDS), VALUES), min_size=1
 
 @given(st.lists(PARTS, max_size=4).map(lambda parts: name(*parts)))
 @many
-def test_subjects(java: Java, subject: bytes) -> None:
+def test_certificate_subjects_are_written_as_java_writes_them(java: Java, subject: bytes) -> None:
     assert java.answers("subject", subject) == [rfc2253(certificate(subject))]
 
 
@@ -121,7 +121,7 @@ TEXTS = st.text(st.sampled_from("abBA,=. \n\rü\u2028"), max_size=7)
 
 @given(PATTERNS, TEXTS)
 @many
-def test_patterns(java: Java, pattern: str, text: str) -> None:
+def test_accepted_patterns_match_as_in_java(java: Java, pattern: str, text: str) -> None:
     try:
         compiled = java_regex.compiled(pattern)
     except InvalidValue:
@@ -194,7 +194,7 @@ SSL_RULES = st.lists(
 
 @given(SSL_RULES, TEXTS)
 @many
-def test_rules_for_certificates(java: Java, rules: str, text: str) -> None:
+def test_certificate_mapping_rules_give_the_user_kafka_gives(java: Java, rules: str, text: str) -> None:
     try:
         parsed = ssl_mapping.parse_rules(rules)
     except InvalidValue:
@@ -220,7 +220,7 @@ KERBEROS_RULES = st.builds(
 
 @given(KERBEROS_RULES, st.from_regex(r"\A[abA/]{1,4}(@[Rr])?\Z"))
 @many
-def test_rules_for_kerberos(java: Java, rule: str, principal: str) -> None:
+def test_kerberos_rules_give_the_user_kafka_gives(java: Java, rule: str, principal: str) -> None:
     try:
         parsed = kerberos_name.parse_rules([rule], "R")
     except InvalidValue:

@@ -107,7 +107,7 @@ class TestOnePipelined:
         assert play.broker.take() == record
         assert charged(play) == {"alice": size(record)}
 
-    def test_they_are_never_charged_to_a_claim_that_is_refused(self) -> None:
+    def test_pipelined_produce_is_not_charged_to_refused_user(self) -> None:
         play = accepted(PLAIN)
         record = produce(3, 100)
         play.from_client(authenticate(2, b"\0admin\0guess") + record)
@@ -122,7 +122,7 @@ class TestOnePipelined:
         play.from_broker(authenticate_answer(3, error_code=ILLEGAL_SASL_STATE))
         assert play.user == "alice"
 
-    def test_what_is_in_flight_at_a_change_stays_with_whom_it_was_charged_to(self) -> None:
+    def test_produce_sent_before_reauthentication_stays_charged_to_old_user(self) -> None:
         play = known_as_alice(lifetime_ms=60_000)
         record = produce(3, 100)
         play.from_client(record + handshake(4, PLAIN))
@@ -135,7 +135,7 @@ class TestTwoRefused:
     """2: an answer that is not a success adopts nobody."""
 
     @pytest.mark.parametrize("error_code", [BAD_PASSWORD, ILLEGAL_SASL_STATE, UNSUPPORTED_MECHANISM, -1])
-    def test_an_error_code(self, error_code: int) -> None:
+    def test_plain_login_with_error_code_stays_anonymous(self, error_code: int) -> None:
         play = accepted(PLAIN)
         play.from_client(authenticate(2, ALICE))
         play.from_broker(authenticate_answer(2, error_code=error_code))
@@ -165,7 +165,7 @@ class TestTwoRefused:
         assert charged(play) == {}
         assert (play.user, play.session.authenticated) == (ANONYMOUS, False)
 
-    def test_scram_with_an_error_token(self) -> None:
+    def test_scram_login_with_error_token_stays_anonymous(self) -> None:
         assert scram(scram_first("admin"), final=b"e=other-error").user == ANONYMOUS
 
     def test_scram_is_not_over_with_the_first_answer(self) -> None:
@@ -174,7 +174,7 @@ class TestTwoRefused:
         play.from_broker(authenticate_answer(2, SERVER_FINAL))
         assert play.user == ANONYMOUS
 
-    def test_a_token_without_a_mechanism_that_the_broker_accepted(self) -> None:
+    def test_token_without_accepted_mechanism_is_charged_to_anonymous(self) -> None:
         """On a listener without SASL: the broker says so with error 34, and then serves the client as anonymous."""
         play = Play(policy=EVERY_USER)
         play.from_client(handshake(1, PLAIN))
@@ -186,7 +186,7 @@ class TestTwoRefused:
         assert list(charged(play)) == [ANONYMOUS]
         assert play.session.authenticated
 
-    def test_a_closed_connection(self) -> None:
+    def test_connection_closed_before_login_answer_stays_anonymous(self) -> None:
         play = accepted(PLAIN)
         play.from_client(authenticate(2, ALICE))
         play.session.close()
@@ -199,28 +199,28 @@ class TestThreeScramNames:
     @pytest.mark.parametrize(
         ("written", "name"), [("a=2Cb", "a,b"), ("a=3Db", "a=b"), ("a=3D2C", "a=2C"), ("=3D3D", "=3D")]
     )
-    def test_escapes(self, written: str, name: str) -> None:
+    def test_escaped_scram_name_is_decoded_once(self, written: str, name: str) -> None:
         assert scram(scram_first(written)).user == name
 
     @pytest.mark.parametrize("first", [scram_first("bob", authzid="admin"), scram_first("a=2cb"), b"y,,n=a,r=b", b""])
-    def test_what_the_broker_cannot_have_accepted_as_a_name_names_nobody(self, first: bytes) -> None:
+    def test_malformed_name_is_charged_to_the_mechanism(self, first: bytes) -> None:
         assert scram(first).user == of_mechanism(SCRAM)
 
 
 class TestFourDelegationToken:
     """4: the id of a delegation token is no user, whatever it is called."""
 
-    def test_an_id_that_equals_a_users_name(self) -> None:
+    def test_token_id_equal_to_user_name_is_not_that_user(self) -> None:
         play = scram(scram_first("admin", ",tokenauth=true"))
         assert play.user == token_holder("admin") != "admin"
 
-    def test_its_owner_counts_when_the_cluster_has_named_him(self) -> None:
+    def test_delegation_token_is_charged_to_owner_named_by_cluster(self) -> None:
         play = scram(scram_first("id", ",tokenauth=TRUE"))
         [(token_id, then)] = play.asked_for
         then("carol")
         assert (token_id, play.user) == ("id", "carol")
 
-    def test_nothing_is_asked_before_the_success(self) -> None:
+    def test_delegation_token_owner_is_not_looked_up_without_success(self) -> None:
         assert not scram(scram_first("id", ",tokenauth=true"), final=b"e=no").asked_for
 
     def test_an_owner_who_is_named_too_late_is_not_adopted(self) -> None:
@@ -236,14 +236,14 @@ class TestFourDelegationToken:
 class TestFiveForgedToken:
     """5: what a bearer token says of its holder counts when the broker has accepted the token."""
 
-    def test_a_forged_sub(self) -> None:
+    def test_forged_sub_claim_refused_by_broker_stays_anonymous(self) -> None:
         play = accepted(OAUTHBEARER)
         play.from_client(authenticate(2, jwt(sub="admin")))
         assert play.user == ANONYMOUS
         play.from_broker(authenticate_answer(2, error_code=BAD_PASSWORD))
         assert play.user == ANONYMOUS
 
-    def test_a_name_in_another_claim(self) -> None:
+    def test_configured_sub_claim_names_user_instead_of_sub(self) -> None:
         play = accepted(OAUTHBEARER, sub_claim="email")
         play.from_client(authenticate(2, jwt(sub="admin", email="bob@example.com")))
         play.from_broker(authenticate_answer(2))
@@ -253,7 +253,7 @@ class TestFiveForgedToken:
 class TestSixUnreadable:
     """6: who is authenticated in a way that does not show his name is nobody's namesake."""
 
-    def test_gssapi_without_a_keytab(self) -> None:
+    def test_gssapi_login_without_keytab_is_charged_to_the_mechanism(self) -> None:
         play = accepted(GSSAPI)
         for number, token in ((2, b"\x60\x82ticket"), (3, b""), (4, b"admin")):
             play.from_client(authenticate(number, token))
@@ -261,7 +261,7 @@ class TestSixUnreadable:
             play.from_broker(authenticate_answer(number, b"" if number == 4 else b"token"))
         assert (play.user, play.session.authenticated) == (of_mechanism(GSSAPI), True)
 
-    def test_a_mechanism_that_nobody_knows(self) -> None:
+    def test_unknown_mechanism_is_charged_to_it_after_answered_request(self) -> None:
         play = accepted("CUSTOM")
         play.from_client(authenticate(2, b'{"user":"admin"}'))
         play.from_broker(authenticate_answer(2))
@@ -271,7 +271,7 @@ class TestSixUnreadable:
         assert (play.user, play.outcomes) == (of_mechanism("CUSTOM"), [("CUSTOM", True)])
 
     @pytest.mark.parametrize("user", ["", "alice"])
-    def test_nobody_is_nobody(self, user: str) -> None:
+    def test_empty_user_name_is_charged_as_unnamed(self, user: str) -> None:
         """Whoever says so, a user without a name has one: to the quotas, an empty user is none at all."""
         play = known_as_alice()
         play.session.identified(user)
@@ -332,7 +332,7 @@ class TestNineRawFrames:
         assert play.from_broker(produce_answer(2)) == produce_answer(2)
 
     @pytest.mark.parametrize("cut", [lambda data: [data[i : i + 1] for i in range(len(data))], lambda data: [data]])
-    def test_scram_in_any_pieces(self, cut: Callable[[bytes], list[bytes]]) -> None:
+    def test_raw_scram_frames_in_any_pieces_authenticate_the_user(self, cut: Callable[[bytes], list[bytes]]) -> None:
         play = accepted(SCRAM, version=0)
         for client, broker in ((scram_first("bob"), SERVER_FIRST), (b"c=biws,r=abcdef,p=eA==", SERVER_FINAL)):
             assert b"".join(play.from_client(piece) for piece in cut(frame(client))) == frame(client)
@@ -378,7 +378,7 @@ class TestTenPlain:
         "token",
         [b"\0alice\0x\0", b"\0\0alice\0x", b"alice\0x", b"alice", b"", b"\0\0\0", b"admin\0alice\0x", b"\0al\xffce\0x"],
     )
-    def test_what_the_broker_cannot_have_read_as_a_name_names_nobody(self, token: bytes) -> None:
+    def test_malformed_plain_token_is_charged_to_the_mechanism(self, token: bytes) -> None:
         play = accepted(PLAIN)
         play.from_client(authenticate(2, token))
         play.from_broker(authenticate_answer(2))
@@ -389,7 +389,7 @@ class TestElevenNames:
     """11: a name is a name, whatever is in it."""
 
     @pytest.mark.parametrize("name", ["<default>", "/", "*", "+", "%", "a/b", "User:alice", ANONYMOUS, "ä" * 16_000])
-    def test_odd_names(self, name: str) -> None:
+    def test_unusual_user_names_are_charged_to_their_own_counter(self, name: str) -> None:
         play = accepted(PLAIN)
         play.worker.unauthenticated_request_limit = play.session.requests.splitter.limit = 100_000
         play.from_client(authenticate(2, f"\0{name}\0x".encode()))
@@ -406,7 +406,7 @@ class TestElevenNames:
         assert engine.resolve("default", "app", PRODUCER, 1).limit == 1.0
 
     @pytest.mark.parametrize("name", ["", "\0", "a\0b", "\ud800"])
-    def test_in_a_bearer_token(self, name: str) -> None:
+    def test_unusual_bearer_names_are_kept_or_charged_to_mechanism(self, name: str) -> None:
         play = accepted(OAUTHBEARER)
         play.from_client(authenticate(2, jwt(sub=name)))
         play.from_broker(authenticate_answer(2))
@@ -418,7 +418,7 @@ class TestTwelveRacing:
     """12: a connection has its own user, whatever is going on beside it."""
 
     @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
-    def test_connections_that_share_everything_else(self, turns: list[tuple[int, bool]]) -> None:
+    def test_interleaved_logins_sharing_an_engine_keep_users_apart(self, turns: list[tuple[int, bool]]) -> None:
         engine = Engine(EVERY_USER, Window())
         plays = [stranger(engine=engine) for _ in range(4)]
         scripts = [conversation(f"user{number}") for number in range(len(plays))]

@@ -92,7 +92,7 @@ class Front:
 # --------------------------------------------------------------------------------------------------- what is read
 
 
-def test_the_key_that_signed() -> None:
+def test_access_key_is_read_from_signed_token() -> None:
     assert access_key_of(signed()) == KEY
     assert access_key_of_url(signed_url()) == KEY
 
@@ -114,7 +114,7 @@ def test_the_key_that_signed() -> None:
         b"[" * 60_000,
     ],
 )
-def test_what_could_be_read_in_two_ways_is_not_read(message: bytes) -> None:
+def test_ambiguous_signed_token_gives_no_access_key(message: bytes) -> None:
     assert access_key_of(message) is None
 
 
@@ -131,7 +131,7 @@ def test_what_could_be_read_in_two_ways_is_not_read(message: bytes) -> None:
         urlsafe_b64encode(b"https://[").decode(),
     ],
 )
-def test_what_is_no_signed_url_is_not_read_as_one(token: str) -> None:
+def test_bearer_token_without_signed_url_gives_no_access_key(token: str) -> None:
     assert access_key_of_url(token) is None
 
 
@@ -148,12 +148,12 @@ def test_what_is_no_signed_url_is_not_read_as_one(token: str) -> None:
         (BEARER, b"junk", "sluice:OAUTHBEARER"),
     ],
 )
-def test_whom_a_client_is(mechanism: str, token: bytes, user: str) -> None:
+def test_client_user_is_mechanism_with_key_or_token_digest(mechanism: str, token: bytes, user: str) -> None:
     assert Front().client(mechanism, token).user == user
 
 
 @pytest.mark.parametrize(("mechanism", "make"), [(IAM, signed), (BEARER, lambda key: bearer(signed_url(key)))])
-def test_one_is_not_throttled_for_the_bytes_of_another(mechanism: str, make: Callable[[str], bytes]) -> None:
+def test_access_key_is_not_throttled_for_bytes_of_another_key(mechanism: str, make: Callable[[str], bytes]) -> None:
     front = Front()
     one, two = (front.client(mechanism, make(key)) for key in (KEY, OTHER_KEY))
     one.from_client(produce(3, LARGE))
@@ -190,7 +190,7 @@ def test_a_token_for_each_connection_gains_little() -> None:
     assert front.shared == [(BEARER, True)] * 46
 
 
-def test_another_address_has_places_of_its_own() -> None:
+def test_credential_limit_applies_to_each_address_separately() -> None:
     front = Front(most=1)
     assert front.client(BEARER, bearer("a"), "10.0.0.1:5").user != "sluice:OAUTHBEARER"
     assert front.client(BEARER, bearer("b"), "10.0.0.1:6").user == "sluice:OAUTHBEARER"
@@ -249,7 +249,7 @@ def test_a_quota_for_all_of_a_mechanism_still_holds_all_of_them_together(policy:
     assert two.from_client(produce(3, 100)) == b""
 
 
-def test_a_quota_for_one_of_them_is_his() -> None:
+def test_quota_for_single_credential_overrides_that_of_mechanism() -> None:
     front = Front()
     user = front.client(BEARER, bearer("a")).user
     front = Front(
@@ -271,5 +271,5 @@ def test_a_quota_for_one_of_them_is_his() -> None:
         ("somewhere:5", "somewhere"),
     ],
 )
-def test_whose_address_it_is(peer: str, network: str) -> None:
+def test_peer_address_is_mapped_to_its_network(peer: str, network: str) -> None:
     assert network_of(peer) == network

@@ -1,101 +1,74 @@
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from protocol.requests import WHICH_TOKENS, Request
-from proxy.brokers.connection import BrokerConnection
+from protocol.requests import WHICH_TOKENS
 from proxy.identity import delegation_tokens
 from proxy.identity.delegation_tokens import ATTEMPTS, TokenOwners
 from proxy.runtime import faults
-from tests.protocol.encode import encode_frame
-
-T = TypeVar("T")
+from tests.harness.asked_broker import AskedBroker
+from tests.harness.polling import until
 
 pytestmark = pytest.mark.asyncio
-
-
-class FakeCluster:
-    """Says of ``owners`` (token id → owner) what a broker would; every question waits for ``go_on``."""
-
-    def __init__(self) -> None:
-        self.owners: dict[str, str] = {}
-        self.owner_type = "User"
-        self.error_code = 0
-        self.down = ""
-        self.questions = 0
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-
-    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        self.questions += 1
-        await self.go_on.wait()
-        if self.down:
-            raise ConnectionError(self.down)
-        return await question(cast("BrokerConnection", self._Connection(self)))
-
-    class _Connection:
-        def __init__(self, cluster: "FakeCluster") -> None:
-            self._cluster = cluster
-
-        async def ask(self, request: Request) -> bytes:
-            assert request is WHICH_TOKENS
-            cluster = self._cluster
-            tokens: list[dict[str, Any]] = [
-                {"principal_type": cluster.owner_type, "principal_name": owner, "token_id": token_id, "hmac": b"canary"}
-                for token_id, owner in cluster.owners.items()
-            ]
-            return encode_frame(WHICH_TOKENS.spec, {"error_code": cluster.error_code, "tokens": tokens})
 
 
 class Holders:
     """Who was told to be the owner, in order."""
 
     def __init__(self) -> None:
-        self.cluster = FakeCluster()
+        self.cluster = AskedBroker({WHICH_TOKENS.api_key: self._tokens})
+        self.named: dict[str, str] = {}
+        """Token id → owner, as the cluster says."""
+        self.owner_type = "User"
+        self.error_code = 0
         self.owners = TokenOwners(self.cluster, ask_every_s=0)
         self.told: list[tuple[str, str]] = []
 
     def owner(self, token_id: str) -> str | None:
         return self.owners.owner(token_id, lambda owner: self.told.append((token_id, owner)))
 
+    def _tokens(self) -> dict[str, Any]:
+        tokens = [
+            {"principal_type": self.owner_type, "principal_name": owner, "token_id": token_id, "hmac": b"canary"}
+            for token_id, owner in self.named.items()
+        ]
+        return {"error_code": self.error_code, "tokens": tokens}
+
     async def answered(self) -> None:
-        while self.owners._asking is not None:
-            await asyncio.sleep(0)
+        await until(lambda: self.owners._asking is None)
 
 
 async def test_an_owner_is_told_when_the_cluster_has_said_who_and_known_from_then_on() -> None:
     holders = Holders()
-    holders.cluster.owners = {"id-1": "alice", "id-2": "bob"}
+    holders.named = {"id-1": "alice", "id-2": "bob"}
     assert holders.owner("id-1") is None
     assert holders.told == []
     await holders.answered()
     assert holders.told == [("id-1", "alice")]
     assert (holders.owner("id-1"), holders.owner("id-2")) == ("alice", "bob")
-    assert holders.cluster.questions == 1
+    assert len(holders.cluster.asked) == 1
 
 
-async def test_one_question_is_under_way_at_a_time() -> None:
+async def test_delegation_token_lookups_during_a_describe_wait_for_next() -> None:
     holders = Holders()
     holders.cluster.go_on.clear()
     holders.owner("id-1")
-    while not holders.cluster.questions:
-        await asyncio.sleep(0)
-    holders.cluster.owners = {"id-1": "alice", "id-2": "bob"}
+    await until(lambda: holders.cluster.asked)
+    holders.named = {"id-1": "alice", "id-2": "bob"}
     for _ in range(3):
         assert holders.owner("id-2") is None
     for _ in range(10):
         await asyncio.sleep(0)
-    assert holders.cluster.questions == 1
+    assert len(holders.cluster.asked) == 1
     holders.cluster.go_on.set()
     await holders.answered()
     assert holders.told == [("id-1", "alice"), *[("id-2", "bob")] * 3]
-    assert holders.cluster.questions == 2
+    assert len(holders.cluster.asked) == 2
 
 
-async def test_questions_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_delegation_token_lookups_keep_the_configured_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, slept = 100.0, list[float]()
 
     async def sleep(delay_s: float) -> None:
@@ -117,8 +90,8 @@ async def test_a_token_that_nobody_names_is_asked_for_a_few_times_and_then_left(
     holders = Holders()
     assert holders.owner("new") is None
     await holders.answered()
-    assert (holders.cluster.questions, holders.told, holders.owners._waiting) == (ATTEMPTS, [], [])
-    holders.cluster.owners = {"new": "alice"}
+    assert (len(holders.cluster.asked), holders.told, holders.owners._waiting) == (ATTEMPTS, [], [])
+    holders.named = {"new": "alice"}
     assert holders.owner("new") is None
     await holders.answered()
     assert holders.told == [("new", "alice")]
@@ -134,50 +107,51 @@ async def test_a_token_that_nobody_names_is_asked_for_a_few_times_and_then_left(
         (0, "127.0.0.1:1: no answer in time", "127.0.0.1:1: no answer in time"),
     ],
 )
-async def test_not_allowed_is_not_no_owner(error_code: int, down: str, said: str) -> None:
+async def test_failed_describe_of_tokens_is_an_error_until_next_success(error_code: int, down: str, said: str) -> None:
     holders = Holders()
-    holders.cluster.owners = {"id-1": "alice"}
+    holders.named = {"id-1": "alice"}
     holders.owner("id-1")
     await holders.answered()
-    holders.cluster.error_code, holders.cluster.down, holders.cluster.owners = error_code, down, {}
+    holders.error_code, holders.named = error_code, {}
+    holders.cluster.error = ConnectionError(down) if down else None
     with capture_logs() as logs:
         assert holders.owner("id-2") is None
         await holders.answered()
     assert [said in line["error"] for line in logs] == [True], "logged once"
     assert said in (holders.owners.error or "")
     assert (holders.owners.failures, holders.owner("id-1")) == (ATTEMPTS, "alice")
-    holders.cluster.error_code, holders.cluster.down, holders.cluster.owners = 0, "", {"id-2": "bob"}
+    holders.error_code, holders.cluster.error, holders.named = 0, None, {"id-2": "bob"}
     holders.owner("id-2")
     await holders.answered()
     assert (holders.owners.error, holders.told[-1]) == (None, ("id-2", "bob"))
     assert holders.owners._known == {"id-2": "bob"}, "what has expired is forgotten"
 
 
-async def test_only_users_own_tokens() -> None:
+async def test_delegation_token_owner_that_is_no_user_is_ignored() -> None:
     holders = Holders()
-    holders.cluster.owners, holders.cluster.owner_type = {"id-1": "alice"}, "Group"
+    holders.named, holders.owner_type = {"id-1": "alice"}, "Group"
     holders.owner("id-1")
     await holders.answered()
     assert holders.told == []
     assert holders.owners.error is None
 
 
-async def test_what_is_known_is_bounded_and_who_waits_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_known_token_owners_are_bounded_with_awaited_token_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation_tokens, "MAX_TOKENS", 3)
     holders = Holders()
-    holders.cluster.owners = {f"id-{number}": f"user-{number}" for number in range(10)}
+    holders.named = {f"id-{number}": f"user-{number}" for number in range(10)}
     holders.owner("id-9")
     await holders.answered()
     assert holders.told == [("id-9", "user-9")]
     assert holders.owners._known == {"id-9": "user-9", "id-0": "user-0", "id-1": "user-1"}
 
 
-async def test_who_cannot_take_an_owner_is_alone_in_that() -> None:
+async def test_failing_owner_callback_leaves_other_callbacks_told() -> None:
     def fail(owner: str) -> None:
         raise LookupError(owner)
 
     holders, before = Holders(), faults.counts["tell the owner of a token"]
-    holders.cluster.owners = {"id-1": "alice", "id-2": "bob"}
+    holders.named = {"id-1": "alice", "id-2": "bob"}
     holders.owners.owner("id-1", fail)
     holders.owner("id-2")
     await holders.answered()
@@ -185,9 +159,9 @@ async def test_who_cannot_take_an_owner_is_alone_in_that() -> None:
     assert faults.counts["tell the owner of a token"] == before + 1
 
 
-async def test_a_question_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fault_in_token_lookup_leaves_next_lookup_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     holders, before = Holders(), faults.counts["ask for delegation tokens"]
-    holders.cluster.owners = {"id-1": "alice"}
+    holders.named = {"id-1": "alice"}
     with monkeypatch.context() as patch:
         patch.setattr(TokenOwners, "_described", None)
         holders.owner("id-1")

@@ -38,7 +38,7 @@ def subject_of(oid: str, tag: int, content: bytes) -> str:
         (b"CN=admin,O=x", "CN\\=admin\\,O\\=x"),
     ],
 )
-def test_how_a_string_is_escaped(content: bytes, written: str) -> None:
+def test_subject_strings_are_escaped_as_in_rfc2253(content: bytes, written: str) -> None:
     assert subject_of(CN, 0x0C, content) == f"CN={written}"
 
 
@@ -58,7 +58,7 @@ def test_how_a_string_is_escaped(content: bytes, written: str) -> None:
         (0x03, "CN=#0303410042"),
     ],
 )
-def test_what_is_a_string(tag: int, written: str) -> None:
+def test_non_string_value_types_are_written_in_hex(tag: int, written: str) -> None:
     assert subject_of(CN, tag, b"A\0B") == written
 
 
@@ -82,7 +82,7 @@ def test_what_is_a_string(tag: int, written: str) -> None:
         ("88ffffffffff7f", "2.39582418599855=#0c0178"),
     ],
 )
-def test_the_nine_attributes_with_a_name_and_the_others(oid: str, written: str) -> None:
+def test_known_attributes_are_named_and_others_written_by_oid(oid: str, written: str) -> None:
     assert subject_of(oid, 0x0C, b"x") == written
 
 
@@ -94,7 +94,7 @@ def test_the_last_part_comes_first_and_values_of_one_part_keep_their_order() -> 
     assert rfc2253(certificate(name(*parts))) == "UID=b+CN=a+1.2.840.113549.1.9.1=#16016d,O=x"
 
 
-def test_an_empty_subject_and_a_certificate_of_version_1() -> None:
+def test_empty_subject_and_version_1_certificate_are_read() -> None:
     assert rfc2253(certificate(name())) == ""
     assert rfc2253(certificate(name([attribute(CN, tlv(0x0C, b"x"))]), version=b"")) == "CN=x"
 
@@ -141,7 +141,7 @@ WHOLE = certificate(name([attribute(CN, tlv(0x0C, b"svc"))]))
         (certificate(name([attribute("ff" * 1024 + "7f", tlv(0x0C))])), "the object identifier at byte 34 is 1025 by"),
     ],
 )
-def test_where_it_breaks(broken: bytes, complaint: str) -> None:
+def test_malformed_certificate_is_refused_with_byte_position(broken: bytes, complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{complaint}"):
         rfc2253(broken)
 
@@ -156,7 +156,7 @@ def test_any_bytes_are_a_subject_or_a_value_error(data: bytes) -> None:
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255))
-def test_one_changed_byte_is_a_subject_or_a_value_error(position: int, byte: int) -> None:
+def test_certificate_with_changed_byte_gives_subject_or_value_error(position: int, byte: int) -> None:
     changed = bytearray(WHOLE)
     changed[position] = byte
     try:

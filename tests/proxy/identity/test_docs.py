@@ -16,7 +16,7 @@ def test_the_files_with_attempts_exist() -> None:
     assert [name for name in named if not list(TESTS.rglob(name))] == []
 
 
-def test_what_is_refused_of_javas_patterns_is_the_same_in_code_and_page() -> None:
+def test_refused_java_constructs_are_listed_equally_in_code_and_docs() -> None:
     doc = java_regex.__doc__ or ""
     refused = doc.split("Refused are\n")[1].strip()
     assert refused in PAGE, "copy the list from proxy/identity/java_regex.py"

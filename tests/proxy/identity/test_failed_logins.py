@@ -11,7 +11,7 @@ def note(logins: FailedLogins, user: str | None, peer: str, now_ms: int = 0) -> 
     return [dict(line) for line in logs]
 
 
-def test_one_line_a_minute_for_each_host() -> None:
+def test_failed_logins_are_logged_once_a_minute_per_host() -> None:
     logins = FailedLogins()
     (line,) = note(logins, "alice", "10.0.0.1:5")
     assert (line["event"], line["claimed_user"], line["peer"]) == ("login failed", "alice", "10.0.0.1:5")
@@ -29,7 +29,7 @@ def test_a_name_of_any_length_is_cut() -> None:
     assert len(str(line["claimed_user"])) <= 128
 
 
-def test_who_was_claimed_is_told_with_the_outcome() -> None:
+def test_login_outcome_is_noted_with_claimed_user() -> None:
     for error_code in (0, 58):
         play = Play(authenticated=False)
         play.from_client(handshake(1, "PLAIN"))
@@ -40,7 +40,7 @@ def test_who_was_claimed_is_told_with_the_outcome() -> None:
         assert play.claimed == ["alice"]
 
 
-def test_and_with_a_raw_exchange_that_the_broker_ends() -> None:
+def test_raw_login_ended_by_broker_is_noted_with_claimed_user() -> None:
     play = Play(authenticated=False)
     play.from_client(handshake(1, "PLAIN", version=0))
     play.from_broker(handshake_answer(1))
@@ -49,7 +49,7 @@ def test_and_with_a_raw_exchange_that_the_broker_ends() -> None:
     assert (play.outcomes, play.claimed) == ([("PLAIN", False)], ["alice"])
 
 
-def test_nobody_where_no_mechanism_was_accepted() -> None:
+def test_refused_handshake_is_noted_without_claimed_user() -> None:
     play = Play(authenticated=False)
     play.from_client(handshake(1, "OTHER"))
     play.from_broker(handshake_answer(1, 33))

@@ -106,7 +106,9 @@ def test_principal_without_a_certain_user_claims_nothing(
     assert accept.unread == {cause: 1}
 
 
-def test_what_krb5_refuses_is_counted_and_said_once(tmp_path: Path, logged: list[structlog.typing.EventDict]) -> None:
+def test_token_refused_by_krb5_is_counted_and_logged_once(
+    tmp_path: Path, logged: list[structlog.typing.EventDict]
+) -> None:
     refusal = UnreadableToken(UnreadableCause.NO_KEY, "Request ticket server kafka/b3@EXAMPLE.COM not found in keytab")
     accept = accepting(Library(refusal), tmp_path)
     for _ in range(3):
@@ -146,7 +148,9 @@ def test_lost_keytab_is_said(tmp_path: Path, logged: list[structlog.typing.Event
         ([b"\x60AP-REP", b"layers", b"end"], [False, False, True]),
     ],
 )
-def test_over_with_an_empty_answer_or_the_third(tmp_path: Path, answers: list[bytes], succeeded: list[bool]) -> None:
+def test_gssapi_exchange_succeeds_at_empty_or_third_answer(
+    tmp_path: Path, answers: list[bytes], succeeded: list[bool]
+) -> None:
     exchange = accepting(Library(b"alice@EXAMPLE.COM"), tmp_path)()
     assert [exchange.from_broker(answer) for answer in answers] == succeeded
 

@@ -76,7 +76,7 @@ MATCHES: list[tuple[str, str, list[str | None] | None]] = [
 
 
 @pytest.mark.parametrize(("pattern", "text", "groups"), MATCHES)
-def test_what_java_matches(pattern: str, text: str, groups: list[str | None] | None) -> None:
+def test_accepted_patterns_give_the_groups_of_java(pattern: str, text: str, groups: list[str | None] | None) -> None:
     match = compiled(pattern).regex.fullmatch(text)
     assert (None if match is None else list(match.groups())) == groups
 
@@ -141,7 +141,7 @@ def test_what_java_matches(pattern: str, text: str, groups: list[str | None] | N
         ("a)", ")", 2),
     ],
 )
-def test_what_is_refused_and_where(pattern: str, construct: str, character: int) -> None:
+def test_unsupported_construct_is_refused_with_its_position(pattern: str, construct: str, character: int) -> None:
     with pytest.raises(InvalidValue) as raised:
         compiled(pattern)
     assert f": {construct}, at character {character} of " in raised.value.message
@@ -149,7 +149,7 @@ def test_what_is_refused_and_where(pattern: str, construct: str, character: int)
 
 
 @pytest.mark.parametrize("pattern", ["a{2,1}", "[b-a]", "(?<n>a)(?<n>b)", "(" * 9_000 + "a" + ")" * 9_000])
-def test_what_python_refuses_too(pattern: str) -> None:
+def test_patterns_that_python_cannot_compile_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidValue, match=", in "):
         compiled(pattern)
 

@@ -32,7 +32,9 @@ def replaced(pattern: str, replacement: str, text: str) -> tuple[str, str]:
         ("", "-", "", "-", "-"),
     ],
 )
-def test_what_java_replaces(pattern: str, replacement: str, text: str, everywhere: str, first: str) -> None:
+def test_replacements_give_the_text_of_java(
+    pattern: str, replacement: str, text: str, everywhere: str, first: str
+) -> None:
     assert replaced(pattern, replacement, text) == (everywhere, first)
 
 
@@ -48,13 +50,13 @@ def test_what_java_replaces(pattern: str, replacement: str, text: str, everywher
         ("a\\", r"a \\ that means nothing, at character 2"),
     ],
 )
-def test_what_is_refused(replacement: str, complaint: str) -> None:
+def test_invalid_replacement_is_refused_with_its_position(replacement: str, complaint: str) -> None:
     with pytest.raises(InvalidValue, match=f"^{complaint}"):
         parse_replacement(replacement, compiled("(a)"))
 
 
 @pytest.mark.parametrize("pattern", ["(?:(a)b)+", "(?=(a))a", "(?>(a))", "(a)*+", "(?:x|(?:(a)|b)*c)"])
-def test_a_group_in_which_java_may_leave_something_else(pattern: str) -> None:
+def test_reference_to_group_within_repeated_group_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidValue, match=r"^\$1 in 'x\$1': a group within a repeated group") as raised:
         parse_replacement("x$1", compiled(pattern))
     assert raised.value.hint.endswith("refer to a group around it")

@@ -30,7 +30,7 @@ from proxy.identity.mapping_rule import NoMatchingRule
         (["RULE:[1:]()"], "a@X", ""),
     ],
 )
-def test_the_user(rules: list[str], principal: str, user: str) -> None:
+def test_kerberos_rules_give_user_of_principal(rules: list[str], principal: str, user: str) -> None:
     assert parse_rules(rules, "R").user(principal) == user
 
 
@@ -47,7 +47,7 @@ def test_the_user(rules: list[str], principal: str, user: str) -> None:
         (["DEFAULT"], "a@b@R", "no name of one or two components"),
     ],
 )
-def test_nobody(rules: list[str], principal: str, why: str) -> None:
+def test_principal_without_matching_rule_gives_no_user(rules: list[str], principal: str, why: str) -> None:
     with pytest.raises(NoMatchingRule, match=why):
         parse_rules(rules, "R").user(principal)
 
@@ -69,7 +69,7 @@ def test_nobody(rules: list[str], principal: str, why: str) -> None:
         ("RULE:[1:$1]s/a/$1/", r"rule .*: \$1 in '\$1': the pattern has no such group$"),
     ],
 )
-def test_what_is_refused_at_the_start(rule: str, complaint: str) -> None:
+def test_invalid_kerberos_rule_is_refused_when_parsed(rule: str, complaint: str) -> None:
     with pytest.raises(InvalidValue, match=f"^{complaint}"):
         parse_rules(["DEFAULT", rule], "R")
 

@@ -12,7 +12,7 @@ KERBEROS_BY_MICROSOFT = bytes.fromhex("2a864882f712010202")
 SPNEGO = bytes.fromhex("2b0601050502")
 
 
-def test_ap_req_is_one() -> None:
+def test_complete_ap_req_token_is_recognized() -> None:
     assert is_ap_req(TOKEN)
 
 
@@ -21,7 +21,7 @@ def test_version_of_a_key_is_optional() -> None:
 
 
 @pytest.mark.parametrize("length", [0x7F, 0x80, 0xFF, 0x100, 0xFFFF, 0x10000])
-def test_any_length(length: int) -> None:
+def test_ap_req_of_any_length_is_recognized(length: int) -> None:
     sealed = element(0x30, field(0, b"\x02\x01\x12"), field(2, element(0x04, bytes(length))))
     assert is_ap_req(ap_req(authenticator=sealed))
 
@@ -46,12 +46,12 @@ def test_any_length(length: int) -> None:
         pytest.param(b"\x60\x80" + TOKEN[2:] + b"\0\0", id="a length that is not said (BER)"),
     ],
 )
-def test_anything_else_is_not(token: bytes) -> None:
+def test_other_tokens_are_not_recognized_as_ap_req(token: bytes) -> None:
     assert not is_ap_req(token)
 
 
 @given(cut=st.integers(0, len(TOKEN) - 1))
-def test_beginning_of_one_is_not(cut: int) -> None:
+def test_truncated_ap_req_is_not_recognized(cut: int) -> None:
     assert not is_ap_req(TOKEN[:cut])
 
 

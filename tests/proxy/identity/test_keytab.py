@@ -45,7 +45,7 @@ def test_end_comes_with_a_size_of_nothing(tmp_path: Path) -> None:
         (TWO[:4], "ends too early"),
     ],
 )
-def test_what_is_none_is_said(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_keytab_is_refused_with_path_and_hint(tmp_path: Path, content: bytes, said: str) -> None:
     path = written(tmp_path, content)
     with pytest.raises(InvalidValue, match=said) as raised:
         principals(path)
@@ -53,7 +53,7 @@ def test_what_is_none_is_said(tmp_path: Path, content: bytes, said: str) -> None
     assert raised.value.hint
 
 
-def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_missing_keytab_or_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match=r"cannot be read: No such file"):
         principals(tmp_path / "none")
     with pytest.raises(InvalidValue, match=r"cannot be read: Is a directory"):

@@ -5,7 +5,7 @@ from proxy.identity.mapping_rule import Case, NoMatchingRule, naming_rule
 
 
 @pytest.mark.parametrize(("case", "result"), [("", "äẞİ"), ("L", "äßi̇"), ("U", "Äẞİ")])
-def test_the_letter_a_rule_ends_with(case: str, result: str) -> None:
+def test_rule_suffix_l_or_u_changes_case_of_user(case: str, result: str) -> None:
     assert Case(case).of("äẞİ") == result
 
 
@@ -14,7 +14,7 @@ def test_a_name_is_told_in_part() -> None:
     assert len(str(NoMatchingRule("x" * 32768))) < 300
 
 
-def test_which_of_the_rules_is_wrong() -> None:
+def test_error_in_mapping_rule_names_the_rule() -> None:
     with pytest.raises(InvalidValue, match=r"^rule 'RULE:x': is wrong$") as raised, naming_rule("RULE:x"):
         raise InvalidValue("is wrong", "right it")
     assert raised.value.hint == "right it"

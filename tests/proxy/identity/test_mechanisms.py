@@ -20,7 +20,7 @@ from tests.proxy.identity.test_oauthbearer import jwt, message
         ("GSSAPI", UnreadGssapi),
     ],
 )
-def test_what_can_be_followed(name: str, kind: type) -> None:
+def test_supported_mechanism_begins_new_exchange_each_time(name: str, kind: type) -> None:
     mechanisms = Mechanisms()
     first, second = mechanisms.begin(name), mechanisms.begin(name)
     assert isinstance(first, kind)
@@ -28,11 +28,11 @@ def test_what_can_be_followed(name: str, kind: type) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "plain", "SCRAM-SHA-1", "AWS_MSK_IAM2", "GSSAPI "])
-def test_what_cannot(name: str) -> None:
+def test_unsupported_mechanism_name_begins_no_exchange(name: str) -> None:
     assert Mechanisms().begin(name) is None
 
 
-def test_the_claim_that_names_the_user_of_oauthbearer() -> None:
+def test_oauthbearer_user_is_read_from_configured_claim() -> None:
     mechanism = Mechanisms(Names(("azp",))).begin("OAUTHBEARER")
     assert mechanism is not None
     mechanism.from_client(message(jwt({"sub": "alice", "azp": "svc"})))

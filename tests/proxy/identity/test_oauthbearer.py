@@ -31,7 +31,7 @@ def message(token: str, authzid: str = "") -> bytes:
         (b"n,,\x01auth=Basic x\x01auth=Bearer a-._~+/Z\x01\x01", "a-._~+/Z", ""),
     ],
 )
-def test_what_a_first_message_says(sent: bytes, token: str, authzid: str) -> None:
+def test_oauthbearer_first_message_gives_token_and_authorization_id(sent: bytes, token: str, authzid: str) -> None:
     first = parse_client_first(sent)
     assert (first.token, first.authzid) == (token, authzid)
     assert token not in repr(first)
@@ -74,7 +74,7 @@ def test_claims_within_others_and_one_instead(payload: object, name: str | None)
         b"y,,\x01auth=Bearer abc\x01\x01",
     ],
 )
-def test_what_is_refused(sent: bytes) -> None:
+def test_malformed_oauthbearer_first_message_is_refused_without_token(sent: bytes) -> None:
     with pytest.raises(ValueError, match=r"OAUTHBEARER|SASL|'auth'") as raised:
         parse_client_first(sent)
     assert "abc" not in str(raised.value)
@@ -104,7 +104,7 @@ def test_what_is_refused(sent: bytes) -> None:
         (b"", None),
     ],
 )
-def test_the_name_in_a_token(payload: object, name: str | None) -> None:
+def test_jwt_sub_claim_gives_trimmed_name_or_none(payload: object, name: str | None) -> None:
     assert principal_name(jwt(payload), Names()) == name
 
 
@@ -114,7 +114,7 @@ def test_an_unsecured_name_is_not_trimmed() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "opaque", "a.b", "a.b.c.d.e", "...", "a.b.c", f"x.{section({'sub': 'a'})}="])
-def test_what_is_no_jwt(token: str) -> None:
+def test_token_that_is_no_jwt_gives_no_name(token: str) -> None:
     assert principal_name(token, Names()) is None
 
 
@@ -161,7 +161,7 @@ def test_the_claim_of_a_refused_token_is_gone_when_another_follows() -> None:
     assert mechanism.claim == Claim("mallory")
 
 
-def test_of_two_tokens_at_once_neither_is_a_claim() -> None:
+def test_two_pipelined_oauthbearer_tokens_give_no_claim() -> None:
     mechanism = OAuthBearer(Names())
     mechanism.from_client(message(jwt({"sub": "mallory"})))
     mechanism.from_client(message(jwt({"sub": "admin"})))

@@ -26,7 +26,7 @@ from proxy.identity.mechanisms.plain import Plain, claimed_user
         (b"", None),
     ],
 )
-def test_the_user_that_a_token_names(token: bytes, user: str | None) -> None:
+def test_plain_token_gives_user_or_none_when_malformed(token: bytes, user: str | None) -> None:
     assert claimed_user(token) == user
 
 
@@ -36,7 +36,7 @@ def test_any_bytes_name_a_user_or_nobody(token: bytes) -> None:
     assert user is None or (user and user.encode() in token)
 
 
-def test_the_first_token_counts_and_an_answer_is_success() -> None:
+def test_plain_claim_is_first_token_and_any_answer_succeeds() -> None:
     mechanism = Plain()
     assert mechanism.claim is None
     mechanism.from_client(b"\0alice\0secret")

@@ -12,5 +12,5 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "principals.json")
 
 
 @pytest.mark.parametrize("outcome", [pytest.param(outcome, id=title) for title, outcome in run(VECTORS)])
-def test_case(outcome: Outcome) -> None:
+def test_principals_vector_case_gives_its_expected_outcome(outcome: Outcome) -> None:
     assert outcome is None

@@ -49,7 +49,7 @@ def test_a_quota_of_the_user_throttles() -> None:
     assert play.client.paused
 
 
-def test_nothing_but_logins_passes_until_the_success() -> None:
+def test_requests_before_login_success_are_held_and_connection_closed() -> None:
     play = Play(authenticated=False)
     assert not play.session.authenticated
     assert logged_in().session.authenticated
@@ -85,7 +85,7 @@ def reauthenticate(play: Play, lifetime_ms: int) -> None:
     play.from_broker(authenticate_answer(6, lifetime_ms=lifetime_ms))
 
 
-def test_what_was_not_delayed_before_it_is_delayed_after_the_reauthentication() -> None:
+def test_produce_debt_before_reauthentication_delays_produce_after_it() -> None:
     play = logged_in(10_000)
     play.from_client(produce(3, HUGE))
     play.from_broker(produce_answer(3))
@@ -180,7 +180,7 @@ def test_a_broker_that_closes_later_has_refused_nobody() -> None:
     assert (play.outcomes, play.session.closed) == ([("PLAIN", True)], True)
 
 
-def test_what_comes_with_the_first_token_of_a_client_of_kafka_0_9() -> None:
+def test_raw_first_token_without_handshake_begins_gssapi() -> None:
     play = Play(authenticated=False)
     token = frame(b"\x60\x82\2\x35" + bytes(50))
     assert play.from_client(token) == token
@@ -188,7 +188,7 @@ def test_what_comes_with_the_first_token_of_a_client_of_kafka_0_9() -> None:
     assert play.from_broker(frame(b"answer")) == frame(b"answer")
 
 
-def test_such_a_token_of_a_client_that_is_known_already_is_no_request() -> None:
+def test_raw_gssapi_token_after_login_closes_the_connection() -> None:
     play = logged_in()
     play.from_client(frame(b"\x60\x82\2\x35" + bytes(50)))
     assert play.session.closed
@@ -242,7 +242,7 @@ def test_a_half_close_after_the_last_raw_token_is_answered_and_then_closes() -> 
     assert (play.session.closed, play.user) == (True, "alice")
 
 
-def test_on_a_listener_that_demands_none_sasl_is_followed_all_the_same() -> None:
+def test_login_on_listener_without_sasl_names_the_user() -> None:
     play = Play()
     play.from_client(handshake(1, "PLAIN"))
     play.from_broker(handshake_answer(1))

@@ -21,7 +21,7 @@ from proxy.identity.mechanisms.scram import ClientFirst, Scram, parse_client_fir
         (b"n,,n=" + b"x" * 32768 + b",r=a", ClientFirst("x" * 32768, "", False)),
     ],
 )
-def test_what_a_first_message_says(message: bytes, first: ClientFirst) -> None:
+def test_scram_first_message_gives_name_authzid_and_token_flag(message: bytes, first: ClientFirst) -> None:
     assert parse_client_first(message) == first
 
 
@@ -46,7 +46,7 @@ def test_what_a_first_message_says(message: bytes, first: ClientFirst) -> None:
         b"n,,r=abc,n=a",
     ],
 )
-def test_what_is_refused(message: bytes) -> None:
+def test_malformed_scram_first_message_is_refused_without_quoting_it(message: bytes) -> None:
     with pytest.raises(ValueError, match=r"SCRAM|SASL") as raised:
         parse_client_first(message)
     assert not message or message.decode("latin-1") not in str(raised.value)
@@ -77,7 +77,7 @@ def test_any_bytes_claim_something_or_nothing(token: bytes) -> None:
         (b"y,,n=alice,r=abc", None),
     ],
 )
-def test_the_claim(message: bytes, claim: Claim | None) -> None:
+def test_scram_claim_needs_equal_authzid_and_no_channel_binding(message: bytes, claim: Claim | None) -> None:
     mechanism = Scram()
     mechanism.from_client(message)
     assert mechanism.claim == claim
@@ -94,7 +94,7 @@ def test_success_is_the_signature_in_the_second_answer() -> None:
 
 
 @pytest.mark.parametrize("last", [b"", b"e=invalid-proof", b"r=abc,s=c2FsdA==,i=4096", b" v=c2ln"])
-def test_what_is_no_success(last: bytes) -> None:
+def test_scram_answer_without_signature_is_no_success(last: bytes) -> None:
     mechanism = Scram()
     mechanism.from_client(b"n,,n=alice,r=abc")
     assert not mechanism.from_broker(b"r=abcd,s=c2FsdA==,i=4096")

@@ -34,12 +34,12 @@ from proxy.identity.mapping_rule import NoMatchingRule
         ("RULE:CN=([^,]*).*/$1/", "CN=admin\\,O\\=x,O=y", "admin\\"),
     ],
 )
-def test_the_user(rules: str, name: str, user: str) -> None:
+def test_ssl_mapping_rules_give_user_of_subject(rules: str, name: str, user: str) -> None:
     assert parse_rules(rules).user(name) == user
 
 
 @pytest.mark.parametrize(("rules", "name"), [("", "CN=a"), ("RULE:CN=a/a/", "CN=a,O=b"), ("RULE:a.*/b/", "a\nb")])
-def test_nobody(rules: str, name: str) -> None:
+def test_subject_without_matching_rule_gives_no_user(rules: str, name: str) -> None:
     with pytest.raises(NoMatchingRule, match="no rule applies to it"):
         parse_rules(rules).user(name)
 
@@ -63,7 +63,7 @@ def test_nobody(rules: str, name: str) -> None:
         ("RULE:(a)/$99999999999/", r"rule .*: \$99999999999 is too large"),
     ],
 )
-def test_what_is_refused_at_the_start(rules: str, complaint: str) -> None:
+def test_invalid_ssl_mapping_rules_are_refused_when_parsed(rules: str, complaint: str) -> None:
     with pytest.raises(InvalidValue, match=f"^{complaint}"):
         parse_rules(rules)
 

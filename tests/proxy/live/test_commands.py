@@ -220,7 +220,7 @@ def test_the_same_client_at_two_brokers_is_two_throttles() -> None:
 # ------------------------------------------------------------------------------------------------------------ errors
 
 
-def test_a_proxy_that_is_not_there() -> None:
+def test_command_without_answering_proxy_fails_with_connection_error() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     done = sluice("throttled", "--admin", url)
     assert done.exit_code == 1
@@ -228,7 +228,7 @@ def test_a_proxy_that_is_not_there() -> None:
     assert done.stderr.endswith("give --admin URL or --config FILE\n")
 
 
-def test_an_older_proxy_a_wrong_column_and_a_wrong_url(admin: FakeAdmin) -> None:
+def test_older_proxy_unknown_sort_column_and_bad_url_are_errors(admin: FakeAdmin) -> None:
     done = sluice("clients", "--admin", admin.url, "--sort", "colour")
     assert done.exit_code == 1
     assert "sort: 'colour' is not a field to sort by; allowed: " in done.stderr
@@ -242,7 +242,7 @@ def test_an_older_proxy_a_wrong_column_and_a_wrong_url(admin: FakeAdmin) -> None
     assert "secret" not in sluice("clients", "--admin", f"http://me:secret@127.0.0.1:{free_port()}").stderr
 
 
-def test_the_admin_port_of_a_configuration(admin: FakeAdmin, tmp_path: Path) -> None:
+def test_admin_address_is_taken_from_configuration_file(admin: FakeAdmin, tmp_path: Path) -> None:
     (tmp_path / "sluice.yaml").write_text(
         'cluster: {name: demo, bootstrap: ["127.0.0.1:19092"]}\n'
         'listeners: [{name: P, bind: "127.0.0.1:9092", advertise: 127.0.0.1, brokers: {"0": "9100"}}]\n'

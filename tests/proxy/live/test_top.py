@@ -64,7 +64,7 @@ async def top(admin: FakeAdmin, width: int = 80, height: int = 24, *, of_all: bo
         yield screen
 
 
-async def test_those_throttled_now_come_first_with_what_does_not_fit_below(admin: FakeAdmin) -> None:
+async def test_top_starts_with_throttled_clients_and_details_below(admin: FakeAdmin) -> None:
     async with top(admin) as screen:
         assert screen.lines[0] == "sluice 0.1.0  edge-1  demo  enforce  ready"
         assert screen.lines[1] == " 1 throttled 1  2 clients  3 brokers  4 workers"
@@ -138,7 +138,7 @@ async def test_sorting_by_keys_and_by_a_click_on_a_column(admin: FakeAdmin) -> N
         assert [row[0] for row in screen.rows] == ["b", "c", "a"]
 
 
-async def test_the_filter(admin: FakeAdmin) -> None:
+async def test_filter_keeps_matching_rows_until_escape(admin: FakeAdmin) -> None:
     admin.rows["clients"] = [client("alice"), client("bob"), client("alan")]
     async with top(admin) as screen:
         await screen.press("2", "slash", *"al", "enter")
@@ -188,7 +188,7 @@ async def test_a_proxy_that_does_not_answer_is_named_and_the_last_rows_stay(admi
         assert screen.status.startswith("1-1 of 1")
 
 
-async def test_nobody_is_throttled_and_the_proxy_is_not_ready(
+async def test_top_without_throttled_clients_shows_why_proxy_is_unready(
     admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.rows["throttled"] = []
@@ -201,7 +201,7 @@ async def test_nobody_is_throttled_and_the_proxy_is_not_ready(
         assert screen.rows == []
 
 
-async def test_all_instances(admin: FakeAdmin) -> None:
+async def test_top_of_all_instances_names_instance_that_fails(admin: FakeAdmin) -> None:
     admin.rows["throttled"] = [throttled(instance="edge-2")]
     admin.instances = [{"instance": "edge-3", "error": "timed out"}]
     async with top(admin, of_all=True) as screen:
@@ -210,7 +210,7 @@ async def test_all_instances(admin: FakeAdmin) -> None:
         assert screen.status.endswith("instance edge-3: timed out")
 
 
-async def test_it_asks_again_by_itself_until_q_is_pressed(admin: FakeAdmin) -> None:
+async def test_top_refreshes_until_q_is_pressed(admin: FakeAdmin) -> None:
     async with top(admin) as screen:
         before = len(admin.asked)
         while len(admin.asked) < before + 2:  # a list, and the instance

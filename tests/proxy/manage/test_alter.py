@@ -63,7 +63,7 @@ def changes(path: Path) -> list[str]:
         ),
     ],
 )
-def test_what_is_changed_in_the_file_and_said(
+def test_alter_changes_only_named_limits_and_reports_entity(
     run: Run, quota_file: Path, line: str, said: str, changed: list[str]
 ) -> None:
     done = run(line, quota_file)
@@ -110,7 +110,7 @@ def test_a_dry_run_prints_each_limit_and_writes_nothing(run: Run, quota_file: Pa
         ("alter --file {} user=alice user=alice request_percentage=5", "1 of 2 entities were refused"),
     ],
 )
-def test_what_is_refused_is_told_and_exits_1(run: Run, quota_file: Path, line: str, said: str) -> None:
+def test_refused_alter_names_cause_and_leaves_file_unchanged(run: Run, quota_file: Path, line: str, said: str) -> None:
     done = run(line, quota_file)
     assert said in done.output
     assert done.exit_code == (2 if "neither" in said else 1)

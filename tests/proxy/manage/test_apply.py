@@ -51,7 +51,7 @@ def live() -> str:
     return Path("live.yaml").read_text()
 
 
-def test_what_differs() -> None:
+def test_diff_lists_added_changed_and_unmanaged_limits() -> None:
     assert run("diff", "quotas.yaml", *TARGET, status=1) == (
         """\
 ~ user=alice producer_byte_rate 1048576 → 2097152 (quotas.yaml:2)
@@ -67,7 +67,7 @@ quotas.applied.yaml does not exist: no record of an earlier apply
     assert not Path("quotas.applied.yaml").exists()
 
 
-def test_an_apply_and_all_that_follows() -> None:
+def test_apply_writes_limits_and_later_applies_update_them() -> None:
     said, _ = run("apply", "quotas.yaml", *TARGET, "--yes")
     assert said.endswith("\nlive.yaml: 3 of 3 made\n")
     assert (
@@ -121,7 +121,7 @@ quotas:
     )
 
 
-def test_what_somebody_has_changed_since_is_a_conflict() -> None:
+def test_limit_changed_by_someone_else_is_a_conflict() -> None:
     run("apply", "quotas.yaml", *TARGET, "--yes")
     replace("live.yaml", "2097152", "512KiB")
     replace("quotas.yaml", "  - {entity: {user: bob, client-id: app}, producer_byte_rate: 1MiB}\n", "")
@@ -143,7 +143,7 @@ def test_what_somebody_has_changed_since_is_a_conflict() -> None:
     assert run("diff", "quotas.yaml", *TARGET)[1] == ""
 
 
-def test_what_somebody_has_removed_since_is_one_too() -> None:
+def test_limit_removed_by_someone_else_is_a_conflict() -> None:
     run("apply", "quotas.yaml", *TARGET, "--yes")
     replace("live.yaml", "  - {entity: {user: bob, client-id: app}, producer_byte_rate: 1048576}\n", "")
     replace("live.yaml", "connection_creation_rate: 10", "connection_creation_rate: 20")
@@ -160,7 +160,7 @@ def test_what_somebody_has_removed_since_is_one_too() -> None:
     assert ("bob" in live(), "ip:" in live()) == (True, False)
 
 
-def test_what_is_live_may_be_taken_over_into_the_file_instead() -> None:
+def test_conflict_is_resolved_by_copying_live_value_into_file() -> None:
     run("apply", "quotas.yaml", *TARGET, "--yes")
     replace("live.yaml", "2097152", "512KiB")
     replace("quotas.yaml", "2MiB", "512KiB")
@@ -168,7 +168,7 @@ def test_what_is_live_may_be_taken_over_into_the_file_instead() -> None:
     assert "524288" in Path("quotas.applied.yaml").read_text()
 
 
-def test_it_asks() -> None:
+def test_apply_without_yes_asks_for_confirmation() -> None:
     said, error = run("apply", "quotas.yaml", *TARGET, status=1, stdin="n\n")
     assert "make 3 changes at live.yaml? [y/N]: n" in said
     assert "nothing was applied; pass --yes if nobody can answer" in error
@@ -183,7 +183,7 @@ def test_a_dry_run_changes_nothing_and_asks_nothing() -> None:
     assert (live(), Path("quotas.applied.yaml").exists()) == (LIVE, False)
 
 
-def test_what_changes_while_it_asks_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_of_target_during_confirmation_stops_the_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     def confirm(_: str, *, abort: bool) -> bool:
         replace("live.yaml", "1048576", "77777")
         return abort
@@ -206,7 +206,7 @@ caps:
 """
 
 
-def test_what_the_target_cannot_take_is_refused_by_name() -> None:
+def test_rules_the_target_does_not_support_are_refused_by_name() -> None:
     Path("quotas.yaml").write_text(EXTRAS)
     said, error = run("apply", "quotas.yaml", *TARGET, "--yes", status=1)
     alone = "the target supports only limits of users, client-ids and addresses"
@@ -226,7 +226,7 @@ def test_what_the_target_cannot_take_is_refused_by_name() -> None:
     run("diff", "quotas.yaml", *TARGET, "--skip-extras")
 
 
-def test_what_the_target_refuses_keeps_nothing_else_from_being_made() -> None:
+def test_limit_refused_by_target_leaves_other_changes_applied() -> None:
     """As a limit that has another one proposed beside it in the file."""
     run("apply", "quotas.yaml", *TARGET, "--yes")
     replace("live.yaml", "2097152}", "2097152, consumer_byte_rate: 1MiB, proposed: {producer_byte_rate: 1MiB}}")
@@ -243,7 +243,7 @@ def test_what_the_target_refuses_keeps_nothing_else_from_being_made() -> None:
     assert "- user=alice producer_byte_rate 2097152\n" in run("diff", "quotas.yaml", *TARGET, status=1)[0]
 
 
-def test_a_record_is_of_one_target() -> None:
+def test_apply_with_record_of_other_target_is_refused() -> None:
     run("apply", "quotas.yaml", *TARGET, "--yes")
     Path("other.yaml").write_text("quotas: []\n")
     _, error = run("apply", "quotas.yaml", "--file", "other.yaml", "--yes", status=2)
@@ -305,13 +305,13 @@ def test_a_record_that_cannot_be_written_is_told_and_the_next_apply_writes_it(mo
     ],
 )
 @pytest.mark.parametrize("command", ["diff", "apply"])
-def test_errors(command: str, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_diff_and_apply_arguments_exit_with_2(command: str, arguments: tuple[str, ...], said: str) -> None:
     Path("broken.yaml").write_text("quotas: 1\n")
     assert said in run(command, *arguments, status=2)[1]
     assert live() == LIVE
 
 
-def test_for_programs() -> None:
+def test_diff_as_json_lists_differences_and_unsupported_rules() -> None:
     Path("quotas.yaml").write_text(EXTRAS)
     told = json.loads(run("diff", "quotas.yaml", *TARGET, "-o", "json", status=1)[0])
     assert told["target"] == "live.yaml"
@@ -328,13 +328,13 @@ def test_for_programs() -> None:
     assert told["cannot_be_applied"][0] == {"entity": "user=bob", "what": "mode: shadow"}
 
 
-def test_what_is_doubtful_in_the_file_is_said() -> None:
+def test_doubtful_name_in_desired_file_is_warned_about() -> None:
     replace("quotas.yaml", "user: alice", "user: 'User:alice'")
     _, error = run("diff", "quotas.yaml", *TARGET, status=1)
     assert error.startswith("warning: quotas.yaml:2:21: quotas[0].entity.user: 'User:alice' begins with the type of a")
 
 
-def test_many_that_are_none_of_ours_are_counted() -> None:
+def test_unmanaged_limits_beyond_20_are_counted() -> None:
     rules = "".join(f"  - {{entity: {{user: u{n}}}, producer_byte_rate: 1MiB}}\n" for n in range(30))
     Path("live.yaml").write_text(f"quotas:\n{rules}")
     Path("quotas.yaml").write_text("quotas: []\n")
@@ -342,6 +342,6 @@ def test_many_that_are_none_of_ours_are_counted() -> None:
     assert said.splitlines()[20] == "? and 10 more not managed by this file"
 
 
-def test_the_target_of_a_configuration() -> None:
+def test_apply_with_config_writes_to_its_quota_file() -> None:
     Path("sluice.yaml").write_text(CONFIG.replace("quotas.yaml", "live.yaml"))
     assert run("apply", "quotas.yaml", "-c", "sluice.yaml", "--yes")[0].endswith("live.yaml: 3 of 3 made\n")

@@ -25,7 +25,7 @@ def zookeeper() -> Iterator[ZooKeeperHarness]:
         harness.close()
 
 
-def test_an_apply_a_conflict_and_a_roll_back(
+def test_quotas_in_zookeeper_are_applied_conflict_and_roll_back(
     zookeeper: ZooKeeperHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -88,7 +88,7 @@ def test_the_filter_is_as_strict_as_that_of_kafka_configs(
     assert places == [f"{quota_file}:{line}" for line in lines]
 
 
-def test_as_data(run: Run, quota_file: Path) -> None:
+def test_describe_as_json_gives_quotas_caps_and_groups(run: Run, quota_file: Path) -> None:
     data = json.loads(run("describe --file {} -o json", quota_file).stdout)
     assert data["quotas"][1] == {
         "entity": {"user": "alice", "client-id": {"default": True}},
@@ -100,7 +100,7 @@ def test_as_data(run: Run, quota_file: Path) -> None:
     assert data["groups"] == {"analytics": ["carol", "dave"]}
 
 
-def test_as_a_table(run: Run, quota_file: Path) -> None:
+def test_describe_as_table_aligns_columns_with_terms(run: Run, quota_file: Path) -> None:
     lines = run("describe --file {} -o table user client-id-default", quota_file).stdout.splitlines()
     assert lines == [
         "user   client-id  consumer_byte_rate  terms         where",
@@ -108,7 +108,7 @@ def test_as_a_table(run: Run, quota_file: Path) -> None:
     ]
 
 
-def test_nothing_is_nothing(run: Run, tmp_path: Path) -> None:
+def test_describe_of_empty_quota_file_prints_nothing(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     path.write_text("quotas: []\n")
     assert run("describe --file {}", path).output == ""

@@ -19,7 +19,7 @@ TARGETS = {
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def test_its_commands_print_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_quota_commands_print_the_documented_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that need no broker; tests/integration/test_managing_quotas.py has all of them."""
     monkeypatch.chdir(tmp_path)
     assert typed(TEXT, frozenset(("console",)), Shell()) == TEXT
@@ -40,12 +40,12 @@ def test_the_file_for_zookeeper_says_what_it_is_said_to(tmp_path: Path) -> None:
     assert (settings.sasl.username, password, settings.set_acl) == ("kafka", "...", True)
 
 
-def test_the_names_of_findings() -> None:
+def test_documented_lint_findings_equal_those_in_code() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", TEXT, re.MULTILINE)
     assert dict(rows) == NAMES
 
 
-def test_the_options_of_targets() -> None:
+def test_every_target_option_is_documented() -> None:
     """Each is in the table, so that nobody has to look for one in the code."""
     options = {
         option

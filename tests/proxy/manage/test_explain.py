@@ -45,7 +45,7 @@ def explained(*arguments: str) -> str:
     return done.stdout
 
 
-def test_the_walk_the_winner_and_why() -> None:
+def test_explain_shows_levels_winner_and_reason_per_quota() -> None:
     said = explained("--file", "quotas.yaml", "--user", "alice", "--client-id", "app-1", "--ip", "::ffff:10.0.0.1")
     assert (
         said
@@ -83,7 +83,7 @@ connection_creation_rate: 10 connections/s at each broker, of ip=<default> (quot
     )
 
 
-def test_terms_and_units() -> None:
+def test_explain_shows_units_proposed_limits_and_shadow() -> None:
     said = explained("--file", "quotas.yaml", "--user", "shop")
     assert "consumer_byte_rate: 1000 bytes/s at each broker, of user=shop (quotas.yaml:8)\n" in said
     assert "  proposed: 500 bytes/s: measured beside it, not enforced\n" in said
@@ -100,7 +100,7 @@ def test_an_address_without_a_limit_says_so() -> None:
     assert "    ip=<default>          10  not reached  quotas.yaml:10" in said
 
 
-def test_what_the_configuration_says_of_all() -> None:
+def test_explain_with_config_shows_max_delay_exemptions_and_mode() -> None:
     assert explained("-c", "sluice.yaml", "--user", "alice").splitlines()[1] == (
         "quotas.max_delay: no throttle is longer than 30000 ms, unless a rule says so"
     )
@@ -115,7 +115,7 @@ def test_what_the_configuration_says_of_all() -> None:
     assert "\nquotas.mode is shadow: no client is limited\n" in explained("-c", "sluice.yaml", "--user", "alice")
 
 
-def test_for_programs() -> None:
+def test_explain_as_json_gives_winner_levels_and_caps() -> None:
     told = json.loads(explained("-c", "sluice.yaml", "--user", "alice", "--client-id", "app-1", "-o", "json"))
     assert {key: told[key] for key in ("user", "client_id", "ip", "group", "exempt", "mode")} == {
         "user": "alice", "client_id": "app-1", "ip": None, "group": "tenant", "exempt": None, "mode": "enforce",
@@ -146,7 +146,7 @@ def test_for_programs() -> None:
         (("--ip", "host"), "--ip: 'host' is not an IP address; host names are not resolved"),
     ],
 )
-def test_what_it_cannot_take(arguments: tuple[str, ...], said: str) -> None:
+def test_explain_with_bad_arguments_exits_with_2(arguments: tuple[str, ...], said: str) -> None:
     done = quotas("explain", "--file", "quotas.yaml", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr

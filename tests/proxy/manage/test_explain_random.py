@@ -151,10 +151,10 @@ def run(policies: int, seed: int) -> int:
 
 
 @pytest.mark.long
-def test_it_is_what_the_engine_does_and_the_page_says() -> None:
+def test_explain_agrees_with_engine_and_docs_for_random_policies() -> None:
     assert run(policies=20, seed=1) == 5000
 
 
 @pytest.mark.matrix
-def test_a_hundred_thousand_cases() -> None:
+def test_explain_agrees_with_engine_and_docs_for_100_000_cases() -> None:
     assert run(policies=400, seed=2) == 100_000

@@ -62,7 +62,7 @@ def asked(line: str) -> QuotaArguments:
         ),
     ],
 )
-def test_whom_it_is_about(line: str, targets: list[dict[str, Named]]) -> None:
+def test_entity_arguments_are_parsed_in_every_style(line: str, targets: list[dict[str, Named]]) -> None:
     assert list(asked(line).targets) == targets
 
 
@@ -78,7 +78,9 @@ def test_whom_it_is_about(line: str, targets: list[dict[str, Named]]) -> None:
         ("producer_byte_rate", {}, ["producer_byte_rate"]),
     ],
 )
-def test_which_limits(line: str, added: dict[str, float], removed: list[str]) -> None:
+def test_limit_arguments_are_parsed_into_added_and_removed(
+    line: str, added: dict[str, float], removed: list[str]
+) -> None:
     said = asked(line)
     assert (said.added, list(said.removed)) == (added, removed)
 
@@ -107,13 +109,13 @@ def test_which_limits(line: str, added: dict[str, float], removed: list[str]) ->
         ("request_percentage=lots", "request_percentage: 'lots' is not a number; write it like 200 or 12.5"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_fix(line: str, said: str) -> None:
+def test_wrong_entity_or_limit_argument_is_refused_with_fix(line: str, said: str) -> None:
     with pytest.raises(Exception) as raised:  # noqa: PT011  usage, or a file
         asked(line)
     assert said in str(raised.value)
 
 
-def test_entities_need_names() -> None:
+def test_entity_without_name_is_refused_for_changes() -> None:
     assert asked("user=alice client-id-default").entities() == [Entity("alice", DEFAULT)]
     with pytest.raises(click.UsageError, match="no entity given"):
         asked("producer_byte_rate=1").entities()

@@ -104,14 +104,16 @@ def test_a_store_without_quotas_may_be_the_wrong_one(run: Run, quota_file: Path,
 
 
 @pytest.mark.parametrize("options", ["--dry-run", "--dry-run --yes", "--strict --replace --yes"])
-def test_nothing_is_written(run: Run, quota_file: Path, users: Path, options: str) -> None:
+def test_dry_run_and_strict_import_write_nothing(run: Run, quota_file: Path, users: Path, options: str) -> None:
     done = run(f"import {{}} --file {{}} {options}", users, quota_file)
     assert done.exit_code == (1 if "strict" in options else 0)
     assert "~ user=alice producer_byte_rate 1024 → 2048" in done.stdout
     assert quota_file.read_text() == QUOTAS
 
 
-def test_from_a_zookeeper(run: Run, quota_file: Path, zookeeper: Path, tmp_path: Path) -> None:
+def test_import_from_zookeeper_merges_limits_and_reports_left_out(
+    run: Run, quota_file: Path, zookeeper: Path, tmp_path: Path
+) -> None:
     zookeeper.write_text(QUOTAS)
     target = tmp_path / "target.yaml"
     target.write_text("quotas:\n  - {entity: {user: zoe}, producer_byte_rate: 1}\n")
@@ -126,7 +128,7 @@ def test_from_a_zookeeper(run: Run, quota_file: Path, zookeeper: Path, tmp_path:
     assert (same.exit_code, same.stdout) == (0, "nothing to change\n")
 
 
-def test_from_the_cluster_of_the_configuration(run: Run, tmp_path: Path) -> None:
+def test_import_from_cluster_connects_to_configured_or_given_address(run: Run, tmp_path: Path) -> None:
     config = tmp_path / "sluice.yaml"
     port = free_port()
     config.write_text(CONFIG.replace("19092", str(port)))
@@ -137,14 +139,14 @@ def test_from_the_cluster_of_the_configuration(run: Run, tmp_path: Path) -> None
     assert (done.exit_code, "error: kafka://127.0.0.1:1: " in done.stderr) == (1, True)
 
 
-def test_from_stdin(run: Run, quota_file: Path) -> None:
+def test_import_from_stdin_needs_yes_or_dry_run(run: Run, quota_file: Path) -> None:
     done = run("import - --file {} --yes", quota_file, said=USERS)
     assert (done.exit_code, "2 entities changed" in done.stdout) == (0, True)
     cannot_ask = run("import - --file {}", quota_file, said=USERS.replace("4096", "8192"))
     assert (cannot_ask.exit_code, "give --yes, or --dry-run" in cannot_ask.output) == (2, True)
 
 
-def test_one_that_is_refused_keeps_no_other_from_being_taken(run: Run, quota_file: Path, zookeeper: Path) -> None:
+def test_entity_that_kafka_cannot_hold_is_left_out_of_import(run: Run, quota_file: Path, zookeeper: Path) -> None:
     zookeeper.write_text(
         "quotas:\n"
         "  - {entity: {user: a}, request_percentage: 5}\n"
@@ -174,7 +176,9 @@ def test_a_wrong_command_line_exits_2(run: Run, quota_file: Path, line: str, sai
 
 
 @pytest.mark.parametrize("text", ["quotas: [&a [*a, *a]]\n", "[" * 100_000, "quotas: [\xff"])
-def test_what_could_take_all_memory_is_refused(run: Run, quota_file: Path, tmp_path: Path, text: str) -> None:
+def test_recursive_nested_or_broken_yaml_is_refused_by_import(
+    run: Run, quota_file: Path, tmp_path: Path, text: str
+) -> None:
     bomb = tmp_path / "bomb.yaml"
     bomb.write_bytes(text.encode("latin-1"))
     done = run("import {} --file {} --yes", bomb, quota_file)
@@ -215,12 +219,12 @@ def test_no_import_makes_a_rule_in_shadow_hold_clients_and_all_else_is_named(the
 
 
 @given(policies(ours=True))
-def test_what_is_there_already_is_nobodys_business(policy: Policy) -> None:
+def test_import_of_the_same_policy_changes_nothing(policy: Policy) -> None:
     planned = plan(policy, policy, replace=True)
     assert (list(planned.wanted), list(planned.left_out)) == ([], [])
 
 
-def test_what_a_rule_has_in_the_store_beside_limits_stays_and_is_told() -> None:
+def test_imported_rule_keeps_mode_and_burst_of_store() -> None:
     alice = Entity("alice")
     there = Policy({alice: {P: 1.0}}, {alice: Terms(shadow=True, burst_ms=2000)})
     planned = plan(Policy({alice: {P: 2.0}}), there, replace=True)

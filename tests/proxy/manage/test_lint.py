@@ -27,13 +27,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_nothing_is_found_where_nothing_is_wrong() -> None:
+def test_lint_of_correct_quota_file_finds_nothing() -> None:
     assert linted(f"user: alice | {RATE}", f"user: {{default: true}} | {RATE}") == []
     assert quotas("lint", "--file", "q.yaml", "--strict").exit_code == 0
     assert quotas("lint", "--file", "q.yaml").stdout == "q.yaml: nothing found (2 rules)\n"
 
 
-def test_limits_below_one_of_what_is_sent() -> None:
+def test_limits_below_one_batch_request_or_partition_are_found() -> None:
     said = linted(
         "user: a | producer_byte_rate: 1000",
         "user: b | consumer_byte_rate: 8KiB",
@@ -64,7 +64,7 @@ def test_limits_below_one_of_what_is_sent() -> None:
         ('"a\\u200b"', "invisible-in-name"),
     ],
 )
-def test_names(name: str, found: str) -> None:
+def test_names_that_look_like_patterns_or_defaults_are_found(name: str, found: str) -> None:
     (line,) = linted(f"user: {name} | {RATE}")
     assert line.startswith(f"2: {found}: user=")
     (line,) = linted(f"user-group: g | {RATE}", groups=f"{{g: [{name}]}}")
@@ -79,7 +79,7 @@ def test_names_in_upper_and_lower_case_and_unused_groups() -> None:
     ]
 
 
-def test_who_is_exempt_has_no_use_for_a_quota() -> None:
+def test_quotas_of_exempt_clients_are_found() -> None:
     Path("sluice.yaml").write_text(CONFIG)
     Path("quotas.yaml").write_text(
         f"quotas:\n  - {{entity: {{user: mirror}}, {RATE}}}\n  - {{entity: {{client-id: probe}}, {RATE}}}\n"
@@ -94,7 +94,7 @@ def test_who_is_exempt_has_no_use_for_a_quota() -> None:
     ]
 
 
-def test_a_limit_of_0_and_what_a_store_says_itself() -> None:
+def test_limit_of_0_and_problems_of_the_store_are_found() -> None:
     from config.problems import Problem
 
     entity = Entity("alice")
@@ -113,7 +113,7 @@ def test_a_limit_of_0_and_what_a_store_says_itself() -> None:
 LAYERS = CONFIG.replace("store: {path: quotas.yaml}", "stores: [{path: over.yaml}, {path: base.yaml}]")
 
 
-def test_a_limit_that_a_layer_above_has_too() -> None:
+def test_limit_hidden_by_upper_layer_is_found() -> None:
     Path("sluice.yaml").write_text(LAYERS)
     Path("over.yaml").write_text(f"quotas:\n  - {{entity: {{user: alice}}, {RATE}, request_percentage: 5}}\n")
     Path("base.yaml").write_text(
@@ -131,7 +131,7 @@ def test_a_limit_that_a_layer_above_has_too() -> None:
     assert "consumer_byte_rate: 1048576 bytes/s (1 MiB/s) at each broker, of user=alice (base.yaml:3)" in said
 
 
-def test_what_brokers_enforce_as_well() -> None:
+def test_quotas_enforced_by_brokers_too_are_found() -> None:
     enforce, shadow = (
         Quotas.model_validate({"store": {"type": "zookeeper", "connect": "zk:1"}, "mode": mode})
         for mode in ("enforce", "shadow")
@@ -143,7 +143,7 @@ def test_what_brokers_enforce_as_well() -> None:
     assert lint(loaded, shadow) == lint(loaded, None) == []
 
 
-def test_what_decides_the_exit_status() -> None:
+def test_lint_exit_status_follows_strict_ignore_and_errors() -> None:
     linted("user: 'team-*' | producer_byte_rate: 10")
     assert quotas("lint", "--file", "q.yaml").exit_code == 0
     done = quotas("lint", "--file", "q.yaml", "--strict")
@@ -157,7 +157,7 @@ def test_what_decides_the_exit_status() -> None:
     assert done.stderr.startswith("error: q.yaml:1:9: quotas: must be a list of quotas")
 
 
-def test_for_programs() -> None:
+def test_lint_as_json_gives_name_place_and_fix() -> None:
     linted("user: 'team-*' | producer_byte_rate: 10")
     (glob, small) = json.loads(quotas("lint", "--file", "q.yaml", "-o", "json").stdout)["findings"]
     assert glob == {
@@ -171,7 +171,7 @@ def test_for_programs() -> None:
     assert (small["name"], small["kinds"]) == ("below-one-batch", ["producer_byte_rate"])
 
 
-def test_many_findings_of_one_name_are_counted() -> None:
+def test_lint_findings_beyond_20_of_one_name_are_counted() -> None:
     said = linted(*(f"client-id: app-{number} | {RATE}" for number in range(30)), f"user: {{default: true}} | {RATE}")
     assert (len(said), said[-1]) == (21, "and 10 more of never-matches")
 

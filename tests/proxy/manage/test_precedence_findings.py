@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_rule_that_never_matches() -> None:
+def test_rule_behind_higher_level_is_found_as_never_matching() -> None:
     said = linted(
         f"client-id: app | {RATE}",
         f"client-id: {{prefix: team-}} | {RATE}",
@@ -39,7 +39,7 @@ def test_a_rule_that_never_matches() -> None:
     ]
 
 
-def test_a_group_whose_members_all_have_their_own() -> None:
+def test_group_whose_members_have_own_quotas_is_found() -> None:
     one, two = f"user: alice | {RATE}", f"user: bob | {RATE}"
     group = f"user-group: tenant | {RATE}"
     said = linted(one, group, groups="{tenant: [alice, bob]}")
@@ -54,7 +54,7 @@ def test_a_group_whose_members_all_have_their_own() -> None:
     assert ": user=alice (q.yaml:2), and 1 more;" in said[1]
 
 
-def test_level_3_before_level_4() -> None:
+def test_larger_user_quota_overriding_client_id_quota_is_found() -> None:
     app = f"user: {{default: true | client-id: app}}, {SMALL}"
     assert [line.partition(";")[0] for line in linted(app, f"user: alice | {RATE}", f"user: bob | {RATE}")] == [
         (
@@ -76,7 +76,7 @@ def test_level_3_before_level_4() -> None:
         ("client-id: {default: true}", "write a cap for user=<default>, no larger than this one"),
     ],
 )
-def test_an_empty_client_id_escapes(rule: str, fix: str) -> None:
+def test_quota_that_empty_client_id_escapes_is_found(rule: str, fix: str) -> None:
     def escapes(*rules: str, caps: tuple[str, ...] = ()) -> list[str]:
         return [line for line in linted(*rules, caps=caps) if "client-id-multiplies" not in line]
 
@@ -104,7 +104,7 @@ def test_an_empty_client_id_escapes(rule: str, fix: str) -> None:
         ("user: alice, client-id: {prefix: team-} | PRODUCE, shared: false", "user: alice"),
     ],
 )
-def test_a_quota_that_is_had_anew_with_each_client_id(rule: str, who: str) -> None:
+def test_quota_per_client_id_without_cap_is_found(rule: str, who: str) -> None:
     rule = rule.replace("PRODUCE", SMALL)
     said = [line for line in linted(rule) if "client-id-multiplies" in line]
     assert len(said) == 1
@@ -126,7 +126,7 @@ def test_a_rule_in_shadow_hides_a_limit() -> None:
     assert linted(shadow, f"user: {{default: true}} | {SMALL}, mode: shadow") == []
 
 
-def test_a_cap_that_never_holds() -> None:
+def test_cap_not_below_sum_of_quotas_is_found() -> None:
     users = (f"user: alice | {RATE}", f"user: bob | {RATE}")
     groups = "{tenant: [alice, bob]}"
     cap = "user-group: tenant | producer_byte_rate: 2MiB"
@@ -169,7 +169,7 @@ def test_never_matches_is_said_of_just_the_rules_that_no_client_gets() -> None:
     assert dead > 40
 
 
-def test_a_cap_that_is_said_never_to_hold_is_above_all_counters_of_its_users() -> None:
+def test_cap_found_ineffective_is_at_least_any_counter_sum() -> None:
     """Of all policies drawn, those where it is said: no combination of its users' counters has more."""
     random = Random(4)
     found = 0

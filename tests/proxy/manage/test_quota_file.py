@@ -92,7 +92,7 @@ def test_a_quota_file_says_everything(policy: Policy) -> None:
     assert parse("quotas.yaml", text).policy == policy
 
 
-def test_what_a_quota_file_cannot_hold_is_named() -> None:
+def test_limits_that_a_quota_file_cannot_hold_are_named() -> None:
     text, left_out = write(Policy({Entity("a"): {P: 0.0, R: 1e-11, C: 5.0}, Entity("b"): {P: 0.0}}))
     assert parse("quotas.yaml", text).policy == Policy({Entity("a"): {C: 5.0}})
     assert [line.partition(":")[2] for line in left_out] == [
@@ -102,7 +102,7 @@ def test_what_a_quota_file_cannot_hold_is_named() -> None:
     ]
 
 
-def test_what_kafka_does_not_have_is_named() -> None:
+def test_rules_that_kafka_cannot_hold_are_named() -> None:
     policy = Policy(
         {
             Entity(Group("g")): {P: 1.0},

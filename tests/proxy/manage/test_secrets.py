@@ -25,7 +25,7 @@ FLAGS = [
 
 
 @pytest.mark.parametrize("value", FLAGS)
-def test_a_flag(value: str) -> None:
+def test_secret_in_add_config_flag_is_not_shown(value: str) -> None:
     for words in ([], ["user=a"]):
         with pytest.raises(click.UsageError) as caught:
             read([("user", "a"), ("add_config", value)], words)
@@ -33,20 +33,20 @@ def test_a_flag(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", FLAGS)
-def test_a_word(value: str) -> None:
+def test_secret_in_command_word_is_not_shown(value: str) -> None:
     with pytest.raises(click.UsageError) as caught:
         read([], ["user=a", value])
     assert SECRET not in caught.value.format_message()
 
 
-def test_a_word_that_is_a_login() -> None:
+def test_login_in_command_word_is_not_shown() -> None:
     with pytest.raises(click.UsageError) as caught:
         read([], ["a:hunter2@kafka"])
     assert SECRET not in caught.value.format_message()
 
 
 @pytest.mark.parametrize("key", [*FLAGS[:2], "password=hunter2", "a:hunter2@b"])
-def test_a_key_of_a_file(tmp_path: Path, key: str) -> None:
+def test_secret_as_key_of_quota_file_is_not_shown(tmp_path: Path, key: str) -> None:
     (tmp_path / "quotas.yaml").write_text(f"quotas:\n- entity: {{user: a}}\n  '{key}': 1\n")
     done = CliRunner().invoke(cli, ["check", "--quotas", str(tmp_path / "quotas.yaml")])
     assert "unknown limit" in done.output
@@ -63,7 +63,7 @@ def test_a_key_of_a_file(tmp_path: Path, key: str) -> None:
         "a:hunter2:c@b",
     ],
 )
-def test_a_host_with_a_password_in_front(tmp_path: Path, address: str) -> None:
+def test_password_in_bootstrap_address_is_not_shown(tmp_path: Path, address: str) -> None:
     (tmp_path / "sluice.yaml").write_text(
         f'cluster: {{name: d, bootstrap: ["{address}"]}}\nadmin: {{bind: "{address}"}}\n'
     )
@@ -73,7 +73,7 @@ def test_a_host_with_a_password_in_front(tmp_path: Path, address: str) -> None:
     assert "bootstrap[0]" in done.output
 
 
-def test_what_is_said_of_a_value_without_a_secret_stays() -> None:
+def test_error_about_value_without_secret_is_unchanged() -> None:
     for said in ("'127.0.0.1:port' ends in 'port'", "tls.key a@b: it is no key", "write password_file: FILE"):
         assert InvalidValue(said).message == said
     with pytest.raises(ValueError, match="does not end with one") as caught:

@@ -41,7 +41,9 @@ TABLE: dict[tuple[float | None, float | None, float | None], Action | None] = {
 
 
 @pytest.mark.parametrize("sides", TABLE)
-def test_the_table_of_three_sides(sides: tuple[float | None, float | None, float | None]) -> None:
+def test_desired_live_and_applied_limits_give_the_tabled_action(
+    sides: tuple[float | None, float | None, float | None],
+) -> None:
     found = compare(*map(policy, sides)).differences
     assert [each.action for each in found] == ([] if TABLE[sides] is None else [TABLE[sides]])
     assert [(each.desired, each.live, each.applied) for each in found] == [sides] * len(found)
@@ -53,7 +55,7 @@ def test_without_a_record_nothing_is_removed_and_nothing_in_conflict() -> None:
         assert each.action is action
 
 
-def test_each_kind_is_by_itself() -> None:
+def test_limits_of_one_entity_are_compared_per_quota_kind() -> None:
     live = Policy({ALICE: {RATE: 1.0, FETCH: 5.0}})
     found = compare(policy(2), live, policy(1)).differences
     assert [(each.kind, each.action) for each in found] == [(RATE, Action.CHANGE), (FETCH, Action.FOREIGN)]
@@ -66,7 +68,7 @@ GROUP, PREFIX, CAP = Entity(Group("g")), Entity(None, Prefix("p")), Entity("alic
     ("entity", "what"),
     [(GROUP, "a group of users"), (PREFIX, "a prefix of client-ids"), (CAP, "a cap")],
 )
-def test_what_kafka_has_no_words_for_is_refused_unless_it_is_live_already(entity: Entity, what: str) -> None:
+def test_groups_prefixes_and_caps_are_refused_unless_already_live(entity: Entity, what: str) -> None:
     groups = {"g": ("alice", "bob")}
     desired = Policy({entity: {RATE: 1.0}}, {}, groups)
     plan = compare(desired, Policy(), None)
@@ -104,7 +106,7 @@ def test_a_name_that_is_cut_is_not_applied_as_another() -> None:
 
 
 @pytest.mark.parametrize("limit", [0.0, float("inf"), 1.0000000001])
-def test_a_limit_that_no_record_can_hold(limit: float) -> None:
+def test_limit_that_no_record_can_hold_is_refused(limit: float) -> None:
     plan = compare(policy(limit), policy(5), None)
     assert (len(plan.beyond), plan.differences) == (1, [])
 

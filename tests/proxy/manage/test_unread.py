@@ -48,7 +48,9 @@ def test_strict_fails_where_something_could_not_be_read(run: Run, broken: Path, 
 
 
 @pytest.mark.parametrize(("asked", "status"), [("user=alice", 1), ("user", 1), ("user=bob", 0), ("client-id", 0)])
-def test_what_is_not_asked_for_need_not_be_readable(run: Run, broken: Path, asked: str, status: int) -> None:
+def test_strict_describe_fails_only_for_selected_unreadable_entity(
+    run: Run, broken: Path, asked: str, status: int
+) -> None:
     assert run(f"describe --file {{}} --strict {asked}", broken).exit_code == status
 
 
@@ -65,7 +67,7 @@ def test_a_replacement_leaves_those_whose_source_is_not_known(
     assert run("import --from zookeeper --from-address zk:2181 --file {} --strict --yes", here).exit_code == 1
 
 
-def test_what_is_replaced_is_said_to_stay_where_it_cannot_be_read(run: Run, broken: Path, tmp_path: Path) -> None:
+def test_replacing_import_keeps_unreadable_entity_and_reports_it(run: Run, broken: Path, tmp_path: Path) -> None:
     source = tmp_path / "source.yaml"
     source.write_text(BOB)
     done = run("import {} --file {} --replace --yes", source, broken)
@@ -74,7 +76,7 @@ def test_what_is_replaced_is_said_to_stay_where_it_cannot_be_read(run: Run, brok
 
 
 @pytest.mark.parametrize("command", ["diff", "apply --yes"])
-def test_nothing_is_applied_to_what_is_not_known(run: Run, broken: Path, tmp_path: Path, command: str) -> None:
+def test_diff_and_apply_of_unreadable_entity_are_refused(run: Run, broken: Path, tmp_path: Path, command: str) -> None:
     desired = tmp_path / "desired.yaml"
     desired.write_text(BOTH)
     done = run(f"{command} {{}} --file {{}}", desired, broken)
@@ -84,7 +86,7 @@ def test_nothing_is_applied_to_what_is_not_known(run: Run, broken: Path, tmp_pat
     assert not (tmp_path / "desired.applied.yaml").exists()
 
 
-def test_what_was_applied_once_is_not_forgotten_for_it(run: Run, broken: Path, tmp_path: Path) -> None:
+def test_diff_fails_for_unreadable_entity_applied_before(run: Run, broken: Path, tmp_path: Path) -> None:
     desired, record = tmp_path / "desired.yaml", tmp_path / "record.yaml"
     desired.write_text(BOB)
     record.write_text(BOTH)
@@ -96,7 +98,7 @@ def test_what_was_applied_once_is_not_forgotten_for_it(run: Run, broken: Path, t
 
 
 @pytest.mark.parametrize("command", ["delete", "alter --delete-config producer_byte_rate"])
-def test_it_is_not_said_to_have_no_quota_alone(run: Run, broken: Path, command: str) -> None:
+def test_delete_of_unreadable_quota_reports_that_it_is_unreadable(run: Run, broken: Path, command: str) -> None:
     done = run(f"{command} --file {{}} user=alice", broken)
     assert done.exit_code == 1
     assert CANNOT in done.stderr

@@ -65,7 +65,7 @@ def test_a_user_is_unseen_until_a_client_is_that_user() -> None:
     assert engine.unseen() == []
 
 
-def test_so_are_the_members_of_a_group() -> None:
+def test_group_member_without_traffic_is_unseen() -> None:
     group = Policy({Entity(user=Group("g")): {RATE: 1e6}}, groups={"g": ("alice", "bob")})
     engine = Engine(group, Window())
     engine.resolve("bob", "app", RATE, 1)
@@ -101,7 +101,7 @@ def test_lint_names_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("page", "status", "said"), [(b"", 404, "does not answer"), (b"sluice_ready 1\n", 200, "is it this version")]
 )
-def test_what_does_not_answer(
+def test_lint_with_admin_port_not_answering_exits_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: bytes, status: int, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,7 @@ def zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_it_is_described_as_brokers_do(run: Run, zero: Path) -> None:
+def test_byte_rate_of_0_is_described_as_brokers_do(run: Run, zero: Path) -> None:
     said = run("describe --file {}", zero).stdout
     assert said == "Quota configs for user-principal 'alice' are producer_byte_rate=0.0\n"
     assert run("describe --file {} -o table", zero).stdout.splitlines()[1].split()[:2] == ["alice", "0"]
@@ -48,7 +48,7 @@ def test_it_is_described_as_brokers_do(run: Run, zero: Path) -> None:
     assert "inf" not in explained
 
 
-def test_it_is_exported_as_no_limit_and_that_is_the_same(run: Run, zero: Path, tmp_path: Path) -> None:
+def test_byte_rate_of_0_is_exported_as_no_limit(run: Run, zero: Path, tmp_path: Path) -> None:
     done = run("export --file {} --strict", zero)
     assert (done.exit_code, done.stderr) == (0, "")
     file = tmp_path / "exported"
@@ -61,7 +61,7 @@ def test_it_is_exported_as_no_limit_and_that_is_the_same(run: Run, zero: Path, t
     assert [(kind, float(limit)) for kind, limit in limits.items()] == [(RATE, MOST)]
 
 
-def test_it_is_as_desired_where_no_limit_is(run: Run, zero: Path, tmp_path: Path) -> None:
+def test_byte_rate_of_0_is_no_difference_from_unlimited_rate(run: Run, zero: Path, tmp_path: Path) -> None:
     desired = tmp_path / "desired.yaml"
     desired.write_text(AS_FILE)
     assert run("diff {} --file {}", desired, zero).exit_code == 0

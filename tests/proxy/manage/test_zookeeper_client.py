@@ -25,7 +25,7 @@ TLS = "zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location=/ca.p
         (TLS + "zookeeper.ssl.protocol=TLSv1.3", "zookeeper.ssl.protocol: is not supported; leave it out"),
     ],
 )
-def test_what_cannot_be_done_is_told_without_the_password(tmp_path: Path, text: str, said: str) -> None:
+def test_unsupported_zookeeper_client_setting_is_refused_without_password(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "zk.properties"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -46,7 +46,7 @@ def test_what_cannot_be_done_is_told_without_the_password(tmp_path: Path, text: 
         ("zookeeper.set.acl=true", True),
     ],
 )
-def test_what_it_writes_is_protected_as_kafka_configs_and_brokers_do(
+def test_zookeeper_acl_default_follows_login_and_client_certificate(
     tmp_path: Path, text: str, *, set_acl: bool
 ) -> None:
     file = tmp_path / "zk.properties"
@@ -54,7 +54,7 @@ def test_what_it_writes_is_protected_as_kafka_configs_and_brokers_do(
     assert zookeeper_client.settings_of("zk:2181", file)[0].set_acl == set_acl
 
 
-def test_what_is_wrong_is_told_in_the_words_of_the_command_line(run: Run, tmp_path: Path) -> None:
+def test_zookeeper_config_errors_name_file_and_setting(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "zk.properties"
     file.write_text(TLS)
     done = run("describe --zookeeper zk:2181 --zookeeper-config {}", file)

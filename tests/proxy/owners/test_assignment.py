@@ -54,7 +54,7 @@ def test_every_leader_computes_the_same(members: list[MemberMessage], brokers: s
 
 
 @given(MEMBERS, st.sets(NODES))
-def test_what_was_assigned_stays(members: list[MemberMessage], brokers: set[int]) -> None:
+def test_unchanged_members_and_load_move_no_broker(members: list[MemberMessage], brokers: set[int]) -> None:
     """All join again, claim what they own, and have the same load: no broker moves."""
     named = by_instance(members)
     owners = assign(named, brokers)
@@ -71,7 +71,7 @@ def test_what_was_assigned_stays(members: list[MemberMessage], brokers: set[int]
 
 
 @given(st.sets(NODES, min_size=6), st.sampled_from(NAMES[:3]))
-def test_who_leaves_moves_its_own_brokers_alone(brokers: set[int], gone: str) -> None:
+def test_leaving_instance_moves_only_its_own_brokers(brokers: set[int], gone: str) -> None:
     first = {name: member(name) for name in NAMES[:3]}
     owners = assign(first, brokers)
     own = owned_by(owners)
@@ -118,7 +118,7 @@ def test_loads_are_another_when_one_has_differed_for_long_by_more_than_a_quarter
     assert drift.is_due(shared_by, {"a": 140.0, "b": 100.0}, 4 * DRIFT_S)
 
 
-def test_next_to_no_load_is_none() -> None:
+def test_negligible_broker_load_causes_no_reassignment() -> None:
     drift = Drift()
     for now_s in (0.0, DRIFT_S):
         assert not drift.is_due({}, {"a": 2.0, "b": 0.0}, now_s)

@@ -16,8 +16,8 @@ from proxy.runtime.faults import counts
 from quotas.counted import CLUSTER, CounterKey
 from quotas.kinds import QuotaKind
 from quotas.shares import Demand
+from tests.harness.polling import until
 from tests.harness.ports import LOOPBACK
-from tests.proxy.sabotage import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -117,20 +117,20 @@ async def test_shares_follow_the_demand_of_all_processes(group: Group) -> None:
         {"boot": 7},  # a process that has ended, and whose port another one has
     ],
 )
-async def test_one_that_is_not_believed_may_have_one_client_that_waits(group: Group, other: dict[str, object]) -> None:
+async def test_instance_with_bad_signature_or_boot_counts_as_one_client(group: Group, other: dict[str, object]) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
     await group.join("edge-2", {KEY: Demand(9.0, 1000)}, **other)  # type: ignore[arg-type]
     group.members["edge-2"] = (1, group.members["edge-2"][1])
     assert await one.next_share() == pytest.approx(0.75, abs=0.02)
 
 
-async def test_one_that_cannot_be_asked_may_have_one_client_that_waits(group: Group) -> None:
+async def test_instance_without_address_counts_as_one_waiting_client(group: Group) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 1)})
     group.members["edge-2"] = (1, None)
     assert await one.next_share() == pytest.approx(0.5, abs=0.02)
 
 
-async def test_one_that_falls_silent_keeps_its_share_until_it_is_out_of_the_map() -> None:
+async def test_silent_instance_keeps_its_share_until_removed_from_map() -> None:
     async with AsyncExitStack() as of_one:
         group = Group(of_one)
         one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
@@ -155,13 +155,13 @@ async def test_a_demand_for_many_counters_is_read_to_its_end(group: Group) -> No
     assert await one.next_share() == pytest.approx(0.5, abs=0.02)
 
 
-async def test_alone_it_has_the_whole_limit(group: Group) -> None:
+async def test_single_instance_has_the_whole_cluster_limit(group: Group) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
     assert await one.next_share() == 1
     assert one.otherwise == 1
 
 
-async def test_what_is_told_is_signed_and_names_are_kept() -> None:
+async def test_demand_message_is_signed_and_keeps_surrogate_names() -> None:
     processes = Processes({KEY: Demand(0.5, 2)})
     telling = Exchange(processes, lambda: True, "edge-1", 1, SIGNING)
     telling.start()
@@ -179,7 +179,9 @@ async def test_processes_of_which_nothing_is_known_are_taken_to_want_some() -> N
     assert part == pytest.approx(0.5, abs=0.02)
 
 
-async def test_a_turn_that_fails_is_not_the_last(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fault_in_demand_exchange_is_counted_and_exchange_continues(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 1)})
 
     async def fail() -> list[Demands]:

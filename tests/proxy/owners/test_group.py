@@ -45,13 +45,13 @@ def settings(folder: Path, **written_as: str) -> Settings:
         ("127.0.0.1:9404", "127.0.0.1", Address("127.0.0.1", 9404)),
     ],
 )
-def test_where_others_may_ask_whether_it_is_alive(
+def test_probe_address_is_admin_address_reachable_from_other_instances(
     tmp_path: Path, admin: str, advertise: str, there: Address | None
 ) -> None:
     assert probe_address(settings(tmp_path, admin=admin, advertise=advertise)) == there
 
 
-def test_what_it_says_of_itself_before_it_has_joined(tmp_path: Path) -> None:
+def test_group_before_joining_is_alone_and_not_ready(tmp_path: Path) -> None:
     loaded = settings(tmp_path)
     assert loaded.owners is not None
 
@@ -73,14 +73,14 @@ def test_what_it_says_of_itself_before_it_has_joined(tmp_path: Path) -> None:
         (", heartbeat: 4s", "owners.session: less than three heartbeats"),
     ],
 )
-def test_what_check_says(tmp_path: Path, more: str, said: str) -> None:
+def test_check_reports_session_timeout_too_short(tmp_path: Path, more: str, said: str) -> None:
     assert found(tmp_path, written(tmp_path, section=SECTION.format(more="")).read_text()) == []
     lines = found(tmp_path, written(tmp_path, section=SECTION.format(more=more)).read_text())
     assert [said in line for line in lines] == [True]
 
 
 @pytest.mark.parametrize(("host", "lines"), [("b{node_id}.kafka.test", 1), ("b{node_id}-{instance}.kafka.test", 0)])
-def test_hosts_of_brokers_that_do_not_name_the_instance(tmp_path: Path, host: str, lines: int) -> None:
+def test_broker_host_without_instance_is_reported(tmp_path: Path, host: str, lines: int) -> None:
     config = written(tmp_path, section=SECTION.format(more="")).read_text()
     (tmp_path / "chain.pem").touch()
     ports = 'brokers: {"0-9": "9100-9109"}'
@@ -89,7 +89,7 @@ def test_hosts_of_brokers_that_do_not_name_the_instance(tmp_path: Path, host: st
     assert len([line for line in looked if "does not name the instance" in line]) == lines
 
 
-def test_an_admin_port_that_others_do_not_reach(tmp_path: Path) -> None:
+def test_loopback_admin_address_and_bad_secret_are_reported(tmp_path: Path) -> None:
     config = written(tmp_path, section=SECTION.format(more=""), admin="127.0.0.1:9404").read_text()
     (line,) = found(tmp_path, config)
     assert "the other instances do not reach 127.0.0.1:9404" in line
@@ -107,12 +107,12 @@ def test_an_admin_port_that_others_do_not_reach(tmp_path: Path) -> None:
         ("owners: {instance: a, group: g, secret_file: s, fixed: {a: '0'}}\n", "owners.fixed: cannot be combined"),
     ],
 )
-def test_a_group_or_a_list(tmp_path: Path, section: str, said: str) -> None:
+def test_conflicting_owners_settings_are_refused(tmp_path: Path, section: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_settings(written(tmp_path, section=section))
 
 
-def test_without_the_section_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+def test_supervisor_without_owners_section_imports_no_owners_module(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from config.loader import load_settings; import proxy.supervisor as s; "
         "s.Supervisor(load_settings(Path(sys.argv[1])), Path(sys.argv[1]), 'asyncio'); "

@@ -16,7 +16,7 @@ def of_workers(number: int, in_force: OwnersMap | None, placed: dict[int, int]) 
     return [OwnersInForce("here", in_force, share=Share(worker, number, placed)) for worker in range(number)]
 
 
-def test_one_worker_accepts_and_serves_the_brokers_of_its_instance() -> None:
+def test_each_broker_of_the_instance_is_owned_by_one_worker() -> None:
     workers = of_workers(2, MAP, {0: 0, 1: 1, 2: 0})
     assert [[each.owns(node_id) for node_id in range(3)] for each in workers] == [
         [True, False, True],
@@ -24,7 +24,7 @@ def test_one_worker_accepts_and_serves_the_brokers_of_its_instance() -> None:
     ]
 
 
-def test_one_worker_accepts_who_comes_for_another_instances_broker_and_none_serves() -> None:
+def test_broker_of_other_instance_is_accepted_by_one_worker_unserved() -> None:
     workers = of_workers(3, MAP, {})
     for node_id in range(3, 6):
         assert [each.accepts(node_id) for each in workers].count(True) == 1
@@ -46,7 +46,7 @@ def test_a_broker_that_is_placed_nowhere_has_one_worker_all_the_same() -> None:
     assert min(owners.values()) > 70
 
 
-def test_nothing_is_owned_while_no_map_is_known_or_the_instance_is_fenced() -> None:
+def test_worker_owns_no_broker_without_map_or_when_fenced() -> None:
     (worker,) = of_workers(1, None, {})
     assert not worker.owns(0)
     worker.replace(MAP, share=Share(0, 1))

@@ -1,6 +1,5 @@
 """Membership, before a coordinator that answers as a test says: each answer has its effect on who owns what."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,8 @@ from proxy.owners.messages import MapMessage, MemberMessage, Signing
 from proxy.owners.probe import Probe
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import counts
+from tests.harness.clock import Clock
+from tests.harness.polling import until
 from tests.proxy.owners.test_assignment import member as said_by
 
 pytestmark = pytest.mark.asyncio
@@ -120,14 +121,14 @@ def heartbeat_with(seen: Seen, error: int) -> None:
     seen.coordinator.errors[groups.HEARTBEAT] = [error]
 
 
-async def test_nothing_is_joined_before_a_broker_is_known() -> None:
+async def test_member_without_known_broker_does_not_join() -> None:
     seen = Seen(())
     await seen.member._step()
     assert (seen.coordinator.asked, seen.member.state) == ([], State.ALONE)
     assert seen.member.why_not_ready == "owners: it has not joined yet"
 
 
-async def test_alone_it_owns_all_and_with_another_half(seen: Seen) -> None:
+async def test_member_owns_all_brokers_alone_and_half_with_second(seen: Seen) -> None:
     seen.coordinator.errors[groups.JOIN_GROUP] = [GroupError.MEMBER_ID_REQUIRED]
     await seen.member._step()
     assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (State.MEMBER, {1, 2, 3}, None)
@@ -139,7 +140,7 @@ async def test_alone_it_owns_all_and_with_another_half(seen: Seen) -> None:
     assert (seen.coordinator.said.owned, seen.coordinator.said.epoch) == ((1, 2, 3), 2)
 
 
-async def test_cut_off_for_longer_than_a_session_it_stops_if_that_is_configured(
+async def test_cut_off_member_gives_up_brokers_if_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = Seen(me=replace(ME, stops_cut_off=True))
@@ -158,7 +159,7 @@ async def test_cut_off_for_longer_than_a_session_it_stops_if_that_is_configured(
     assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (State.MEMBER, {1, 2, 3}, None)
 
 
-async def test_before_the_first_map_it_is_ready_if_it_serves_alone() -> None:
+async def test_member_before_first_map_is_ready_if_serving_alone() -> None:
     seen = Seen(me=replace(ME, serves_alone=True))
     seen.coordinator.silent = True
     await seen.member._step()
@@ -166,7 +167,7 @@ async def test_before_the_first_map_it_is_ready_if_it_serves_alone() -> None:
 
 
 @pytest.mark.parametrize("error", [GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION])
-async def test_who_was_replaced_owns_nothing_until_it_has_joined_again(seen: Seen, error: int) -> None:
+async def test_replaced_member_is_fenced_until_it_rejoins(seen: Seen, error: int) -> None:
     await seen.member._step()
     heartbeat_with(seen, error)
     with capture_logs() as logs:
@@ -195,7 +196,7 @@ async def test_a_coordinator_that_has_moved_changes_nothing(seen: Seen, error: i
     assert (seen.member.state, len(seen.maps)) == (State.FROZEN, 1)
 
 
-async def test_who_may_not_use_the_group_any_more_owns_nothing(seen: Seen) -> None:
+async def test_member_without_group_authorization_is_fenced(seen: Seen) -> None:
     await seen.member._step()
     heartbeat_with(seen, GroupError.GROUP_AUTHORIZATION_FAILED)
     seen.coordinator.errors[groups.JOIN_GROUP] = [GroupError.GROUP_AUTHORIZATION_FAILED] * 9
@@ -253,23 +254,21 @@ async def test_the_later_of_two_with_one_name_is_the_instance(seen: Seen) -> Non
 
 
 async def test_a_new_broker_is_placed_after_a_while(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 1000.0
-    monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic_s", clock)
     await seen.member._step()
     seen.brokers.append(4)
     await seen.member._step()
     assert seen.owned == {1, 2, 3, 4}  # by hash: there is nobody else
     assert len(seen.maps) == 1
-    now_s += 61
+    clock.now_s += 61
     await seen.member._step()
     assert seen.member.status.owners == dict.fromkeys((1, 2, 3, 4), "a")
 
 
-async def test_it_joins_again_when_its_load_has_been_another_for_minutes(
-    seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_s = 1000.0
-    monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+async def test_member_rejoins_after_minutes_of_changed_load(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic_s", clock)
     seen.coordinator.others["b"] = said_by("b", load={})
     await seen.member._step()
     own = sorted(seen.owned)
@@ -277,13 +276,13 @@ async def test_it_joins_again_when_its_load_has_been_another_for_minutes(
     for _ in range(2):
         await seen.member._step()
         assert len(seen.maps) == 1
-        now_s += DRIFT_S / 2
+        clock.now_s += DRIFT_S / 2
     await seen.member._step()
     assert seen.coordinator.said is not None
     assert seen.coordinator.said.load == dict.fromkeys(own, 100.0)
     assert len(seen.maps) == 2
     for _ in range(3):  # as said
-        now_s += DRIFT_S
+        clock.now_s += DRIFT_S
         await seen.member._step()
     assert len(seen.maps) == 2
 
@@ -396,8 +395,7 @@ async def test_a_fault_is_noted_and_membership_goes_on(seen: Seen, monkeypatch: 
     probe.start()
     seen.member._member_id = "me-1"
     names = ("take part in the group", "look at the clock", "look whether the next instance is alive")
-    while not all(counts[name] for name in names):
-        await asyncio.sleep(0.01)
+    await until(lambda: all(counts[name] for name in names))
     assert not any(job.done() for job in seen.member._jobs)
     probe.stop()
     await seen.member.leave()

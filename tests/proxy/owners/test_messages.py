@@ -28,7 +28,7 @@ def signed(said: object, version: bytes = b"\1") -> bytes:
     return body + SIGNING.of(body)
 
 
-def test_what_is_said_is_read() -> None:
+def test_packed_member_and_map_messages_are_unpacked_unchanged() -> None:
     assert MemberMessage.unpack(ME.pack(SIGNING), SIGNING) == ME
     whole = MapMessage(epoch=3, owners={1: "a"}, members={"a": ME}, ids={"a": "a-1"})
     assert MapMessage.unpack(whole.pack(SIGNING), SIGNING) == whole
@@ -38,13 +38,13 @@ def test_what_is_said_is_read() -> None:
 
 
 @pytest.mark.parametrize("other", [Signing(b"other", "group"), Signing(b"secret", "other"), Signing(b"", "group")])
-def test_what_is_signed_otherwise_is_not_read(other: Signing) -> None:
+def test_message_with_other_secret_or_group_is_refused(other: Signing) -> None:
     with pytest.raises(MessageError, match="secret_file the same everywhere"):
         MemberMessage.unpack(ME.pack(other), SIGNING)
 
 
 @given(st.binary(max_size=200), st.integers(0, 10_000), st.integers(1, 255))
-def test_any_other_bytes_are_refused(noise: bytes, position: int, flip: int) -> None:
+def test_altered_truncated_or_random_messages_are_refused(noise: bytes, position: int, flip: int) -> None:
     changed = bytearray(ME.pack(SIGNING))
     changed[position % len(changed)] ^= flip
     for data in (noise, bytes(changed), ME.pack(SIGNING)[: position % len(changed)]):
@@ -63,12 +63,12 @@ def test_any_other_bytes_are_refused(noise: bytes, position: int, flip: int) -> 
         {**ME.model_dump(mode="json"), "load": {"1": "NaN"}},
     ],
 )
-def test_what_is_signed_and_wrong_is_refused(said: object) -> None:
+def test_signed_message_with_invalid_fields_is_refused(said: object) -> None:
     with pytest.raises(MessageError, match="not understood"):
         MemberMessage.unpack(signed(said), SIGNING)
 
 
-def test_sizes_are_bounded() -> None:
+def test_oversized_messages_and_other_versions_are_refused() -> None:
     with pytest.raises(MessageError, match="of another version, 02"):
         MemberMessage.unpack(signed({}, b"\2"), SIGNING)
     with pytest.raises(MessageError, match="too large"):

@@ -48,7 +48,7 @@ async def test_a_temporary_limit_is_set_and_told_with_who_and_ends(token_file: P
         assert served.told[-1][1].who == "its end"
 
 
-async def test_it_is_ended_before_its_time(token_file: Path) -> None:
+async def test_temporary_limit_set_for_0s_is_removed_early(token_file: Path) -> None:
     async with serving(token_file) as (served, client):
         for minutes, left in (("5m", 1), ("0s", 0)):
             async with client.post("/limits", data=LIMIT | {"for": minutes}, headers=BEARER) as answer:
@@ -67,7 +67,9 @@ async def test_it_is_ended_before_its_time(token_file: Path) -> None:
         ({"user": "", "client_id": ""}, "entity"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_is_refused_and_named(token_file: Path, changed: dict[str, str], said: str) -> None:
+async def test_invalid_temporary_limit_is_refused_with_its_field(
+    token_file: Path, changed: dict[str, str], said: str
+) -> None:
     async with serving(token_file) as (served, client):
         async with client.post("/limits", data=LIMIT | changed, headers=BEARER) as answer:
             assert answer.status == 400
@@ -89,7 +91,7 @@ async def test_connections_are_closed_and_that_is_logged(token_file: Path) -> No
 
 
 @pytest.mark.parametrize("path", FORMS)
-async def test_nobody_else_changes_anything(token_file: Path, path: str) -> None:
+async def test_forms_without_valid_token_or_origin_change_nothing(token_file: Path, path: str) -> None:
     async with serving(token_file) as (served, client):
         await log_in(client)
         for headers, status in (
@@ -115,7 +117,7 @@ async def test_nobody_else_changes_anything(token_file: Path, path: str) -> None
 
 
 @pytest.mark.parametrize("path", FORMS)
-async def test_without_a_token_configured_it_is_read_only_and_says_how_to_change_that(path: str) -> None:
+async def test_page_without_configured_token_is_read_only_with_hint(path: str) -> None:
     async with serving() as (_, client):
         async with client.post(path, data=FORMS[path], headers=BEARER) as answer:
             assert answer.status == 403
@@ -127,7 +129,7 @@ async def test_without_a_token_configured_it_is_read_only_and_says_how_to_change
 
 
 @pytest.mark.parametrize("path", FORMS)
-async def test_after_a_login_a_form_changes_it_and_goes_back(token_file: Path, path: str) -> None:
+async def test_form_after_login_applies_change_and_redirects_back(token_file: Path, path: str) -> None:
     async with serving(token_file) as (served, client):
         await log_in(client)
         referer = f"{served.url}//evil.example/client?user=greedy"

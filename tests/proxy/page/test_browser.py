@@ -46,7 +46,7 @@ async def as_row(page: browser.Page, heading: str) -> list[str]:
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_who_is_throttled_is_read_at_once(javascript: bool) -> None:
+def test_throttled_client_is_shown_with_and_without_javascript(javascript: bool) -> None:
     async def see(_: Served, page: browser.Page) -> None:
         row = (await as_row(page, "throttled"))[0]
         for said in ("greedy / app", "produce", "user=greedy", "1.2 MiB/s of 1.0 MiB/s", "124 %", "4.8 MiB/s", "4.2 s"):
@@ -72,7 +72,7 @@ def test_a_throttled_client_appears_without_a_reload_and_focus_stays() -> None:
     look(see)
 
 
-def test_it_can_be_paused() -> None:
+def test_paused_page_shows_new_client_after_resume() -> None:
     async def see(served: Served, page: browser.Page) -> None:
         await page.until(IS_LIVE)
         await page.evaluate("document.getElementById('pause').click()")
@@ -135,7 +135,7 @@ SIZES = ((360, False), (360, True), (700, False), (1100, True), (1101, False), (
 
 
 @pytest.mark.parametrize("where", PAGES)
-def test_it_fits_and_axe_finds_nothing(where: str, tmp_path: Path) -> None:
+def test_every_page_fits_each_width_without_axe_violations(where: str, tmp_path: Path) -> None:
     (token := tmp_path / "token").write_text(TOKEN)
 
     async def see(served: Served, page: browser.Page) -> None:
@@ -151,7 +151,7 @@ def test_it_fits_and_axe_finds_nothing(where: str, tmp_path: Path) -> None:
     look(see, where, token)
 
 
-def test_axe_would_have_found_something() -> None:
+def test_axe_reports_search_field_without_label() -> None:
     async def see(_: Served, page: browser.Page) -> None:
         await page.evaluate("document.querySelector('[name=q]').removeAttribute('aria-label')")
         await page.evaluate("document.querySelector('[name=q]').removeAttribute('placeholder')")
@@ -175,7 +175,7 @@ def test_hostile_names_are_text() -> None:
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_log_in_and_act(javascript: bool, tmp_path: Path) -> None:
+def test_logged_in_user_sets_limit_and_mode_then_logs_out(javascript: bool, tmp_path: Path) -> None:
     (token := tmp_path / "token").write_text(TOKEN)
 
     async def see(served: Served, page: browser.Page) -> None:

@@ -7,7 +7,7 @@ from tests.proxy.page.fake_state import FakeState
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
-def test_its_items_have_the_fields_of_the_real_ones(resource: str) -> None:
+def test_fake_state_items_have_fields_of_real_state(resource: str) -> None:
     state = FakeState()
     given = {"instance": [state.instance], "explain": state.explained}.get(resource) or state.items[resource]
     for item in given:

@@ -80,7 +80,7 @@ async def test_an_instance_that_does_not_answer_is_named() -> None:
     assert "Nothing from instance sluice-0" not in text
 
 
-async def test_of_all_instances_the_owner_tells_of_a_broker() -> None:
+async def test_page_of_all_instances_shows_broker_figures_of_owner() -> None:
     async with serving() as (served, client_):
         [known, _] = served.state.items["brokers"]
         served.state.items["brokers"] = [

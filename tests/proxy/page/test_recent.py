@@ -32,7 +32,7 @@ async def test_pages_that_are_open_together_are_made_once() -> None:
     assert await made.get("another") == 2
 
 
-async def test_each_is_kept_for_its_time() -> None:
+async def test_cached_answers_are_renewed_after_their_own_lifetime() -> None:
     made = Made()
     answers = []
     for made.now_s in (0.0, 0.9, 1.0, 2.0):
@@ -40,7 +40,7 @@ async def test_each_is_kept_for_its_time() -> None:
     assert answers == [(1, 2), (1, 2), (3, 2), (4, 5)]
 
 
-async def test_who_leaves_does_not_take_the_answer_from_others() -> None:
+async def test_cancelled_request_leaves_shared_answer_to_others() -> None:
     made = Made()
     leaving = asyncio.create_task(made.get())
     await asyncio.sleep(0)
@@ -48,7 +48,7 @@ async def test_who_leaves_does_not_take_the_answer_from_others() -> None:
     assert await made.get() == 1
 
 
-async def test_an_error_is_everybodys() -> None:
+async def test_cached_error_is_raised_to_every_request() -> None:
     made = Made()
     made.error = ValueError("offset")
     for _ in range(2):
@@ -57,7 +57,7 @@ async def test_an_error_is_everybodys() -> None:
     assert made.times == 1
 
 
-async def test_few_are_kept() -> None:
+async def test_cache_of_answers_keeps_at_most_64_entries() -> None:
     made = Made()
     for number in range(1000):
         await made.get(str(number))

@@ -22,7 +22,7 @@ def test_amounts_are_in_the_unit_of_their_kind(value: float | None, kind: str | 
     [(None, words.UNKNOWN), (0, "0 ms"), (999, "999 ms"), (4200, "4.2 s"), (9960, "10 s"), (59_600, "1 min"),
      (200_000, "3 min 20 s"), (7_501_000, "2 h 5 min"), (273_600_000, "3 d 4 h")],
 )  # fmt: skip
-def test_durations(ms: float | None, said: str) -> None:
+def test_durations_are_written_in_at_most_two_units(ms: float | None, said: str) -> None:
     assert words.duration(ms) == said
 
 
@@ -30,11 +30,11 @@ def test_durations(ms: float | None, said: str) -> None:
     ("share", "said"),
     [(None, words.UNKNOWN), (0, "0 %"), (0.0004, "< 0.1 %"), (0.004, "0.4 %"), (0.83, "83 %"), (12.4, "1240 %")],
 )
-def test_shares(share: float | None, said: str) -> None:
+def test_shares_are_written_as_rounded_percent(share: float | None, said: str) -> None:
     assert words.percent(share) == said
 
 
-def test_times_are_utc() -> None:
+def test_times_with_offset_are_shown_in_utc() -> None:
     assert words.moment("2026-03-01T12:00:05.250Z") == "2026-03-01 12:00:05"
     assert words.moment("2026-03-01T13:00:05+01:00") == "2026-03-01 12:00:05"
     assert words.away("2026-03-01T12:00:00Z", "2026-03-01T12:03:20Z") == "3 min 20 s"
@@ -52,7 +52,7 @@ def test_a_line_is_drawn_to_the_right_edge_and_has_gaps() -> None:
     assert '<path class="limit" d="M0 2.1H60"/>' in svg
 
 
-def test_nothing_to_draw_is_drawn_as_nothing() -> None:
+def test_chart_without_points_has_no_line() -> None:
     assert 'class="line"' not in draw.hour([None] * 60, [None] * 60)
     assert 'd="M0 23.0H1"' in draw.hour([0.0], []).replace("M59", "M0").replace("H60", "H1")
 

@@ -14,7 +14,7 @@ class Loop:
         self.calls.pop(0)()
 
 
-def test_one_at_a_time_in_the_order_of_asking() -> None:
+def test_queued_calls_run_one_per_loop_step_in_order() -> None:
     loop = Loop()
     turns = CallQueue(loop.calls.append)
     done: list[int] = []
@@ -37,7 +37,7 @@ def test_one_at_a_time_in_the_order_of_asking() -> None:
     assert not loop.calls
 
 
-def test_one_that_fails_does_not_keep_the_next_from_its_turn() -> None:
+def test_failing_queued_call_is_counted_and_next_one_runs() -> None:
     loop = Loop()
     turns = CallQueue(loop.calls.append)
     done: list[str] = []

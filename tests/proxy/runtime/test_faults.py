@@ -30,12 +30,12 @@ def state_name(state: object) -> str:
     return next(name for name, value in vars(faults).items() if value is state)
 
 
-def test_what_goes_well_passes_through(clock: list[int]) -> None:
+def test_contained_call_without_fault_returns_its_result(clock: list[int]) -> None:
     assert contained("here", divmod, 7, 2) == (3, 1)
     assert faults.counts == {}
 
 
-def test_what_raises_is_counted_and_nothing_else_happens(clock: list[int]) -> None:
+def test_contained_fault_is_counted_and_logged_by_place(clock: list[int]) -> None:
     with capture_logs() as logs:
         assert contained("here", fail, 1) is None
         assert contained("there", fail) is None
@@ -46,7 +46,7 @@ def test_what_raises_is_counted_and_nothing_else_happens(clock: list[int]) -> No
     ]
 
 
-def test_many_are_one_line_a_minute_with_their_number(clock: list[int]) -> None:
+def test_repeated_faults_are_logged_once_a_minute_with_count(clock: list[int]) -> None:
     with capture_logs() as logs:
         for _ in range(1000):
             contained("here", fail)
@@ -56,7 +56,7 @@ def test_many_are_one_line_a_minute_with_their_number(clock: list[int]) -> None:
     assert [line["repeated"] for line in logs] == [0, 999]
 
 
-def test_what_follows_a_fault_is_contained_too(clock: list[int]) -> None:
+def test_fault_in_fallback_of_a_fault_is_contained(clock: list[int]) -> None:
     called: list[str] = []
     contained("here", fail, otherwise=lambda: called.append("otherwise"))
     contained("here", fail, otherwise=fail)
@@ -69,7 +69,7 @@ def test_an_error_that_cannot_be_shown_is_counted_all_the_same(clock: list[int])
     assert faults.counts == {"here": 1}
 
 
-def test_what_ends_the_program_is_none_of_its_business(clock: list[int]) -> None:
+def test_keyboard_interrupt_is_not_contained_as_fault(clock: list[int]) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 

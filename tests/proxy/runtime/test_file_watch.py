@@ -31,7 +31,7 @@ async def test_an_untouched_file_is_not_loaded_again(tmp_path: Path, monkeypatch
     assert await watched.reloads_after_check() == 0
 
 
-async def test_a_write_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_written_in_place_is_reloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text("quotas: []")
     watched = Watched(path, monkeypatch)
@@ -40,7 +40,9 @@ async def test_a_write_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert await watched.reloads_after_check() == 1
 
 
-async def test_an_atomic_rename_of_the_same_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_replaced_by_rename_of_same_length_is_reloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text("quotas: []")
     watched = Watched(path, monkeypatch)
@@ -50,7 +52,9 @@ async def test_an_atomic_rename_of_the_same_length(tmp_path: Path, monkeypatch: 
     assert await watched.reloads_after_check() == 1
 
 
-async def test_the_symlink_swap_of_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_behind_swapped_kubernetes_symlink_is_reloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for version in ("..2026_1", "..2026_2"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "quotas.yaml").write_text("quotas: []")
@@ -85,7 +89,7 @@ async def test_a_file_that_is_still_being_written_is_left_to_the_next_look(
     assert await watched.reloads_after_check() == 1
 
 
-async def test_any_of_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_of_one_watched_file_causes_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [tmp_path / "tls.crt", tmp_path / "tls.key"]
     for path in files:
         path.write_text("old")

@@ -4,21 +4,12 @@ import pytest
 
 from proxy.runtime import clock
 from proxy.runtime.lag import watch
-
-
-class SlowClock:
-    """Stands still, but for the steps that a test takes."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def monotonic_s(self) -> float:
-        return self.now_s
+from tests.harness.clock import Clock
 
 
 async def observed(monkeypatch: pytest.MonkeyPatch, slept_s: list[float], every_s: float) -> list[float]:
     """Let ``watch`` sleep for so many seconds each time, and return what it observed."""
-    times = SlowClock()
+    times = Clock()
     lags: list[float] = []
     done = asyncio.Event()
     real_sleep = asyncio.sleep
@@ -31,7 +22,7 @@ async def observed(monkeypatch: pytest.MonkeyPatch, slept_s: list[float], every_
         times.now_s += slept_s.pop(0)
         await real_sleep(0)
 
-    monkeypatch.setattr(clock, "monotonic_s", times.monotonic_s)
+    monkeypatch.setattr(clock, "monotonic_s", times)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     task = watch(lags.append, every_s)
     await done.wait()

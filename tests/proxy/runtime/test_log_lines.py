@@ -136,7 +136,7 @@ def test_lines_come_in_order_and_all_of_them_before_the_end() -> None:
     assert stream.getvalue().split() == ["before", *map(str, range(1000)), "after"]
 
 
-def test_what_a_full_disk_does_not_take_is_dropped_and_counted() -> None:
+def test_log_lines_refused_by_full_disk_are_counted() -> None:
     class Full(io.StringIO):
         def write(self, text: str) -> int:
             raise OSError(28, "No space left on device")
@@ -193,7 +193,7 @@ def admitted(
     return through
 
 
-def test_of_one_event_a_burst_and_then_one_after_the_other_comes_through() -> None:
+def test_repeated_event_passes_in_a_burst_then_at_intervals() -> None:
     loop = FakeLoop()
     limiter = EventLimiter(loop.clock)
     assert admitted(limiter, 1000) == [0] * BURST
@@ -207,7 +207,7 @@ def test_of_one_event_a_burst_and_then_one_after_the_other_comes_through() -> No
     assert limiter.left_out == 900 + 9 + 8 + 900
 
 
-def test_what_was_left_out_last_is_said_when_nothing_follows() -> None:
+def test_suppressed_events_are_reported_when_no_event_follows() -> None:
     loop = FakeLoop()
     limiter = EventLimiter(loop.clock)
     admitted(limiter, BURST + 7)
@@ -220,7 +220,7 @@ def test_what_was_left_out_last_is_said_when_nothing_follows() -> None:
     assert limiter.take_left_out() == []
 
 
-def test_events_without_end_are_one() -> None:
+def test_distinct_log_events_are_limited_in_total() -> None:
     limiter = EventLimiter(FakeLoop().clock)
     of_libraries = [
         len(admitted(limiter, 1, event=f"Error handling {number}", name="aiohttp")) for number in range(200)

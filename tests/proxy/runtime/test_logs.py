@@ -76,7 +76,7 @@ def test_whatever_a_client_sends_one_event_is_one_line(form: Form, place: str) -
         json.loads(line)
 
 
-def test_what_json_cannot_say_is_shown_as_python_does() -> None:
+def test_values_without_json_form_are_logged_as_python_text() -> None:
     stream, log = configured("json")
     log.info("odd", ratio=float("inf"), table={(1, 2): 3}, path=Path("/x"))
     event = json.loads(stream.getvalue())
@@ -117,7 +117,7 @@ def test_levels_below_the_one_set_are_not_written() -> None:
     assert "something" in stream.getvalue()
 
 
-def test_what_is_suppressed_is_not_even_looked_at() -> None:
+def test_suppressed_log_event_does_not_format_its_values() -> None:
     class Costly:
         def __str__(self) -> str:
             raise AssertionError("was looked at")
@@ -129,7 +129,7 @@ def test_what_is_suppressed_is_not_even_looked_at() -> None:
     assert log.bind().debug.__name__ == "_nop"
 
 
-def test_libraries_speak_through_it() -> None:
+def test_library_logs_and_warnings_become_json_events() -> None:
     stream, _ = configured("json")
     logging.getLogger("aiohttp.server").error("Error handling %s", HOSTILE)
     logging.getLogger("aiohttp.server").info("nothing")
@@ -143,7 +143,9 @@ def test_libraries_speak_through_it() -> None:
 
 
 @pytest.mark.parametrize(("terminal", "begins"), [(True, "20"), (False, "{")])
-def test_auto_looks_where_it_writes_to(terminal: bool, begins: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_log_format_is_text_on_terminal_else_json(
+    terminal: bool, begins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
     logs.configure("info", "auto", stream)

@@ -52,7 +52,9 @@ async def test_states_are_told_and_the_event_loop_beats(
 @pytest.mark.parametrize(
     "watchdog", [{}, {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}], ids=["none", "of another process"]
 )
-def test_no_beats_that_nobody_asked_for(listening: tuple[socket.socket, str], watchdog: dict[str, str]) -> None:
+def test_watchdog_unset_or_of_other_process_gets_no_heartbeat(
+    listening: tuple[socket.socket, str], watchdog: dict[str, str]
+) -> None:
     ServiceManager({"NOTIFY_SOCKET": listening[1], **watchdog}).started()
     assert listening[0].recv(4096) == b"READY=1"
 

@@ -68,7 +68,7 @@ READERS: dict[str, Callable[[Pki, Path], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_it_is_refused_by_its_kind(tmp_path: Path, reader: str) -> None:
+def test_pipe_socket_or_device_is_refused_by_every_reader(tmp_path: Path, reader: str) -> None:
     pki = Pki(tmp_path)
     for path, said in special_files(tmp_path):
         with pytest.raises((ConfigError, InvalidValue, LoginError, OSError, UnreadableError), match=said):

@@ -89,9 +89,7 @@ async def test_tasks_and_timers_that_fail_are_counted_by_their_name() -> None:
         ({"message": "Fatal read error", "exception": TimeoutError(110, "Connection timed out")}, 0),
     ],
 )
-async def test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end(
-    context: dict[str, Any], counted: int
-) -> None:
+async def test_loop_error_is_counted_unless_connection_ended(context: dict[str, Any], counted: int) -> None:
     before = faults.counts["event loop"]
     on_loop_error(asyncio.get_running_loop(), context)
     assert faults.counts["event loop"] == before + counted

@@ -97,7 +97,9 @@ class TestInFlight:
         ids=["forwarded", "longer ones", "read one by one", "produce", "fetch", "mixed"],
     )
     @pytest.mark.parametrize("authenticated", [True, False], ids=["authenticated", "before authentication"])
-    def test_one_chunk_adds_no_more_than_there_may_be(self, ask: Make, answer: Make, authenticated: bool) -> None:
+    def test_chunk_of_requests_is_forwarded_up_to_in_flight_limit(
+        self, ask: Make, answer: Make, authenticated: bool
+    ) -> None:
         play = Play(authenticated=authenticated)
         count = CHUNK_BYTES // len(ask(0))
         data = b"".join(ask(number) for number in range(count))
@@ -118,7 +120,7 @@ class TestInFlight:
         assert not play.client.paused
         assert not play.rejected
 
-    def test_the_last_one_there_is_room_for_is_forwarded_to_its_end(self) -> None:
+    def test_last_request_within_in_flight_limit_is_forwarded_whole(self) -> None:
         play = Play()
         play.from_client(b"".join(list_offsets(number) for number in range(MAX_IN_FLIGHT - 1)))
         play.loop.advance(0)
@@ -140,9 +142,9 @@ class TestInFlight:
         assert not play.client.paused
 
 
-class TestAnswersOfTheProxysOwn:
+class TestLocalAnswers:
     @pytest.mark.parametrize("authenticated", [True, False], ids=["authenticated", "before authentication"])
-    def test_a_client_that_takes_none_is_not_read(self, authenticated: bool) -> None:
+    def test_client_that_takes_no_local_answers_is_not_read(self, authenticated: bool) -> None:
         play = LazyPlay(authenticated=authenticated)
         count = CHUNK_BYTES // len(future(0))
         play.from_client(b"".join(future(number) for number in range(count)))
@@ -158,7 +160,7 @@ class TestAnswersOfTheProxysOwn:
         assert taken == list(range(count))
         assert not play.lazy.paused
 
-    def test_between_answers_of_the_broker_they_wait_as_well(self) -> None:
+    def test_local_answers_behind_broker_answer_wait_for_blocked_client(self) -> None:
         play = LazyPlay(authenticated=True)
         play.from_client(list_offsets(1) + future(2) + future(3))
         play.from_broker(list_offsets_answer(1, HIGH_WATER_BYTES))
@@ -167,7 +169,7 @@ class TestAnswersOfTheProxysOwn:
         play.session.client_blocked(False)
         assert correlation_ids(play.lazy.take()) == [2, 3]
 
-    def test_only_so_many_are_made_before_others_have_their_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_local_answers_of_one_chunk_are_made_in_bounded_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(request_stream, "_MAX_AT_ONCE", 10)
         play = Play()
         play.session.requests.feed(b"".join(future(number) for number in range(25)), 0)
@@ -184,7 +186,7 @@ class TestAnswersOfTheProxysOwn:
         play.loop.advance(0)
         assert not play.rejected
 
-    def test_a_half_close_behind_them_gets_them_all(self) -> None:
+    def test_half_closed_client_gets_every_local_answer(self) -> None:
         play = Play()
         play.from_client(b"".join(future(number) for number in range(1000)))
         play.session.client_finished()
@@ -194,7 +196,7 @@ class TestAnswersOfTheProxysOwn:
 
 
 @pytest.mark.uncompiled("calls are counted inside")
-def test_what_waits_behind_each_answer_is_not_read_again_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_logins_are_not_parsed_again_with_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk of logins, of which one at a time is forwarded: of those behind it only the next ones are looked at."""
     seen = 0
     split = frames.FrameSplitter.split
@@ -275,7 +277,7 @@ class TestByteByByte:
         assert read <= 16  # twice as much each time
 
     @pytest.mark.long
-    def test_what_is_held_takes_no_more_than_it_is(self) -> None:
+    def test_held_request_bytes_take_no_more_memory_than_received(self) -> None:
         play = Play(authenticated=False)
         play.worker.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
         login = request(36, 0, 1, pack(">i", 300_000) + bytes(300_000))

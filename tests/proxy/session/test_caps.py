@@ -27,7 +27,7 @@ EACH = Entity(Default.DEFAULT)
 FETCH = QuotaKind.CONSUMER_BYTE_RATE
 
 
-def test_both_are_charged_and_the_longer_throttle_is_told() -> None:
+def test_produce_under_quota_and_cap_gets_longer_throttle_time() -> None:
     play = Play(policy=policy((Entity("ANONYMOUS"), 2000), (cap("ANONYMOUS"), 1000)))
     play.from_client(produce(1, 11_900))
     told_ms = throttle_of(play.from_broker(produce_answer(1)))
@@ -72,7 +72,7 @@ def test_a_new_name_for_each_request_gains_nothing() -> None:
     assert most_beyond(greedy, 10_000) < 12
 
 
-def test_who_is_in_debt_by_himself_keeps_nobody_else_of_the_tenant_waiting() -> None:
+def test_user_over_own_quota_does_not_delay_its_tenant() -> None:
     play = Play(policy=policy((Entity("alice"), 1_000), (cap(TENANT), 20_000)))
     alice = [Connection(play, "alice", size=3_000) for _ in range(5)]
     bob = [Connection(play, "bob") for _ in range(2)]
@@ -107,7 +107,7 @@ _ENTITIES = st.sampled_from(
     st.dictionaries(_ENTITIES, st.sampled_from((4_000.0, 10_000.0)), min_size=1, max_size=4),
     st.lists(st.tuples(_USERS, _CLIENT_IDS, st.sampled_from((500, 3_000))), min_size=2, max_size=6),
 )
-def test_never_more_than_each_allows_and_everybody_gets_on(
+def test_every_cap_is_kept_and_every_connection_progresses(
     caps: dict[Entity, float], clients: list[tuple[str, str, int]]
 ) -> None:
     play = Play(policy=policy((EACH, 8_000), *caps.items()))
@@ -125,7 +125,7 @@ def test_never_more_than_each_allows_and_everybody_gets_on(
         assert between([connection], 1_025_000, 1_040_000) > 0
 
 
-def test_what_a_fetch_may_bring_is_the_least_that_any_has_left() -> None:
+def test_fetches_of_tenant_share_the_rate_of_its_cap() -> None:
     play = Play(policy=policy((EACH, 100_000), (cap(TENANT), 20_000), kind=FETCH))
     consumers: list[Connection] = [Consumer(play, user, size=5_000) for user in ("alice", "bob", "carol")]
     run(play, consumers, 60)
@@ -135,7 +135,7 @@ def test_what_a_fetch_may_bring_is_the_least_that_any_has_left() -> None:
         assert between([consumer], 1_020_000, 1_060_000) > 0
 
 
-def test_the_rest_of_a_large_request_waits_for_all_of_them() -> None:
+def test_rest_of_large_produce_waits_for_slowest_counter() -> None:
     """One is let through to its end, and stops midway; the other comes no faster than the slowest counter allows."""
     play = Play(policy=policy((Entity("alice"), 50_000), (cap(TENANT), 10_000)))
     first, large = Connection(play, "alice"), Connection(play, "alice")
@@ -155,7 +155,7 @@ def test_the_rest_of_a_large_request_waits_for_all_of_them() -> None:
     assert most_beyond([large], 10_000) < 13
 
 
-def test_what_never_came_is_taken_back_from_all() -> None:
+def test_unsent_rest_of_produce_is_refunded_to_quota_and_cap() -> None:
     play = Play(policy=policy((Entity("alice"), 50_000), (cap(TENANT), 50_000)))
     connection = Connection(play, "alice")
     connection.session.requests.feed(produce(1, 100_000)[:1000], play.loop.now_ms)
@@ -165,7 +165,7 @@ def test_what_never_came_is_taken_back_from_all() -> None:
     assert [bound.recorded_total for bound in bounds] == [996, 996]
 
 
-def test_one_that_comes_while_somebody_waits_holds_at_once_and_one_that_goes_lets_go() -> None:
+def test_cap_added_or_removed_applies_to_connected_clients_at_once() -> None:
     before = policy((Entity("alice"), 1_000_000))
     play = Play(policy=before)
     connections = [Connection(play, "alice"), Connection(play, "bob")]
@@ -184,7 +184,7 @@ def test_one_that_comes_while_somebody_waits_holds_at_once_and_one_that_goes_let
     assert between(connections, begin_ms, begin_ms + 20_000) > 10 * 2_000 * 20
 
 
-def test_one_in_shadow_is_measured_and_holds_nobody() -> None:
+def test_cap_in_shadow_counts_throttles_and_holds_nobody() -> None:
     limits = ((Entity("alice"), 50_000.0), (cap(TENANT), 1_000.0))
     play = Play(policy=policy(*limits, terms={cap(TENANT): Terms(shadow=True)}))
     connection = Connection(play, "alice")
@@ -196,7 +196,7 @@ def test_one_in_shadow_is_measured_and_holds_nobody() -> None:
     assert not bound.throttled_total
 
 
-def test_topics_are_refused_by_either_and_then_charged_to_neither() -> None:
+def test_topics_refused_by_quota_or_cap_are_not_charged() -> None:
     from quotas.mutations import Buckets, Ruling, TokenBound
 
     kind = QuotaKind.CONTROLLER_MUTATION_RATE
@@ -210,7 +210,7 @@ def test_topics_are_refused_by_either_and_then_charged_to_neither() -> None:
     assert ruling.throttle_ms(0) == 1000
 
 
-def test_who_has_a_cap_and_who_has_none_take_the_short_way() -> None:
+def test_clients_below_quota_and_cap_pass_without_admission_queue() -> None:
     play = Play(policy=Policy({Entity(client_id="app"): {KIND: 1e9}, cap("alice"): {KIND: 5000.0}}))
     play.from_client(produce(1, 10))
     assert play.session.policies.produces.prefix.number != NONE

@@ -31,7 +31,7 @@ def test_a_claim_that_fits_is_given_back_until_it_comes(begun: bytes) -> None:
     assert charged(play) == before + len(claim) - 4 + len(honest) - 4
 
 
-def test_its_answer_tells_the_throttle_for_what_came_late() -> None:
+def test_late_rest_of_produce_is_throttled_in_its_answer() -> None:
     play = produce_quota()
     slow, other = Another(play), Another(play)
     claim = produce(1, 9 * KIB)
@@ -68,7 +68,7 @@ def test_a_claim_whose_connection_ends_is_given_back_at_once_and_not_again() -> 
     assert charged(play) == 3 * 196
 
 
-def test_after_one_that_has_not_come_in_time_no_claim_counts_for_a_second() -> None:
+def test_unfulfilled_produce_claim_disables_claims_for_a_second() -> None:
     play = produce_quota()
     Another(play).send(produce(1, 9 * KIB)[:200])
     play.loop.advance(COMING_MS)

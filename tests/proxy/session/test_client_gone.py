@@ -49,7 +49,7 @@ def test_a_request_whose_client_has_closed_is_dropped_and_charged_to_nobody(seen
     assert waiting.session.closed
 
 
-def test_what_expects_no_answer_still_goes_from_before_and_from_behind_it() -> None:
+def test_acks_0_produces_of_closed_client_are_forwarded_others_dropped() -> None:
     play = in_debt()
     waiting = Another(play)
     silent = [produce(number, 10, acks=0) for number in range(3)]
@@ -74,7 +74,7 @@ def test_a_client_that_sends_without_acks_and_closes_loses_nothing() -> None:
     assert play.throttling.dropped == 0
 
 
-def test_of_a_request_that_is_not_there_to_its_end_the_broker_sees_no_part() -> None:
+def test_partial_produce_of_closed_client_is_not_forwarded_or_charged() -> None:
     play = in_debt()
     waiting = Another(play)
     assert waiting.send(produce(2, 5 * KIB)[:KIB]) == b""
@@ -86,7 +86,7 @@ def test_of_a_request_that_is_not_there_to_its_end_the_broker_sees_no_part() -> 
     assert (charged(play), play.throttling.dropped) == (before, 1)
 
 
-def test_without_acks_it_goes_as_far_as_it_has_come() -> None:
+def test_partial_acks_0_produce_of_closed_client_is_forwarded() -> None:
     play = in_debt()
     waiting = Another(play)
     request = produce(2, 5 * KIB, acks=0)
@@ -97,7 +97,7 @@ def test_without_acks_it_goes_as_far_as_it_has_come() -> None:
     assert waiting.send(request[KIB:]) == request[KIB:]
 
 
-def test_what_is_no_request_behind_it_is_told_as_ever() -> None:
+def test_broken_request_behind_dropped_produce_is_rejected_as_bad_header() -> None:
     play = in_debt()
     waiting = Another(play)
     broken = produce(3, 10)
@@ -109,7 +109,7 @@ def test_what_is_no_request_behind_it_is_told_as_ever() -> None:
     assert [error.cause for _, error in play.rejected] == [Cause.BAD_HEADER]
 
 
-def test_nothing_is_fetched_for_a_client_that_has_closed() -> None:
+def test_waiting_fetch_of_closed_client_is_dropped() -> None:
     play = fetch_quota()
     bound = play.engine.resolve("ANONYMOUS", "app", CONSUMER, 1)
     bound.owe(3_000, play.loop.now_ms)

@@ -121,7 +121,7 @@ def summed(counts: Counter[object]) -> Counter[object]:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("most", [0, 3, 20, 100])
-def test_a_day_of_random_pauses(seed: int, most: int) -> None:
+def test_series_add_up_to_bytes_sent_despite_random_pauses(seed: int, most: int) -> None:
     """A counter that went while nobody looked used to be guessed from its totals: of 4.05 MB, 1.01 MB were shown."""
     sent, shown, went = day(seed, most)
     assert went > 100
@@ -131,7 +131,7 @@ def test_a_day_of_random_pauses(seed: int, most: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
-def test_by_name_where_all_have_places_and_room(seed: int) -> None:
+def test_named_series_equal_bytes_sent_when_all_clients_fit(seed: int) -> None:
     chance = random.Random(seed)
     engine, entities, now_ms = Engine(POLICY), EntitySeries(100), 0
     sessions, sent = Sessions(engine), Counter[str]()
@@ -147,7 +147,7 @@ def test_by_name_where_all_have_places_and_room(seed: int) -> None:
     assert {names.client_id: series.totals.charged for names, _, _, series in entities} == sent
 
 
-def test_a_megabyte_each_50_seconds_scraped_each_15() -> None:
+def test_produce_every_50_s_scraped_every_15_adds_up() -> None:
     engine, entities, sent = Engine(POLICY), EntitySeries(100), 0
     for now_s in range(3600):
         if now_s % 50 == 0:
@@ -160,7 +160,7 @@ def test_a_megabyte_each_50_seconds_scraped_each_15() -> None:
     assert series.totals.charged == sent
 
 
-def test_nobody_looks_for_a_day_and_nothing_is_lost_though_what_is_kept_is_bounded(
+def test_day_without_scrape_loses_no_bytes_in_bounded_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("quotas.counters.MAX_GONE", 2)
@@ -169,7 +169,7 @@ def test_nobody_looks_for_a_day_and_nothing_is_lost_though_what_is_kept_is_bound
     assert any(key[0] == OTHER for key in shown if isinstance(key, tuple))
 
 
-def test_what_is_used_without_a_quota_is_not_counted_under_one() -> None:
+def test_bytes_sent_without_quota_are_not_in_its_series() -> None:
     engine, entities = Engine(POLICY), EntitySeries(100)
     bound = engine.resolve("u1", "c1", PRODUCE, 1)
     for size, policy in ((1, Policy()), (10, POLICY), (100, Policy()), (1000, POLICY)):
@@ -180,7 +180,7 @@ def test_what_is_used_without_a_quota_is_not_counted_under_one() -> None:
     assert series.totals.charged == 101
 
 
-def test_what_is_given_back_makes_no_series_go_backwards() -> None:
+def test_refunded_bytes_do_not_decrease_a_series() -> None:
     engine, entities, shown = Engine(POLICY), EntitySeries(100), Shown()
     bound = engine.resolve("u1", "c1", PRODUCE, 1)
     for size in (100, -60, 30, 50):
@@ -193,7 +193,7 @@ def test_what_is_given_back_makes_no_series_go_backwards() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("max_entities", "most"), [(0, 100), (3, 5), (100, 100)])
-def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities: int, most: int) -> None:
+def test_client_traffic_adds_up_with_and_without_usage_records(seed: int, max_entities: int, most: int) -> None:
     """A recorder takes what meters have counted, or a sweep does; meters go when nobody holds them any more."""
     chance, meters, clients = random.Random(seed), Meters(most), ClientSeries(max_entities)
     accounts = Accounts(meters, Engine(Policy()), "A")
@@ -273,7 +273,7 @@ def test_each_listener_has_its_own_other_and_gauges_are_those_of_now() -> None:
     assert shown == {"A": (1, 0, 0), "B": (0, 0, 5)}
 
 
-def test_who_is_muted_now() -> None:
+def test_throttled_and_waiting_clients_are_shown_as_muted() -> None:
     meters = Meters(100)
     muted, waiting, done = (meters.find(MeterKey("A", 1, "u", name)) for name in ("muted", "waiting", "done"))
     muted.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)

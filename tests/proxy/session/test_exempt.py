@@ -82,7 +82,7 @@ class Connection:
         ("alice", "192.0.2.1", b"tool"),
     ],
 )
-def test_no_quota_holds_them_and_they_are_charged_to_nobody(user: str, host: str, client_id: bytes) -> None:
+def test_exempt_client_is_neither_throttled_nor_charged(user: str, host: str, client_id: bytes) -> None:
     play = Play(policy=POLICY)
     play.worker.request_limit = 10**7
     Connection(play, user, host).flood(client_id)
@@ -96,7 +96,7 @@ def test_no_quota_holds_them_and_they_are_charged_to_nobody(user: str, host: str
         assert usage.charged_total < 12 * KIB
 
 
-def test_they_wait_for_nobody_whose_counter_is_in_debt() -> None:
+def test_exempt_client_passes_while_counter_is_in_debt() -> None:
     play = Play(policy=POLICY)
     play.worker.request_limit = 10**7
     held = Connection(play, "alice")
@@ -124,7 +124,7 @@ def test_a_name_is_no_proof_before_the_login_and_a_client_id_is_not_either() -> 
     again.flood()
 
 
-def test_another_name_on_the_same_connection_is_held_again() -> None:
+def test_non_exempt_client_id_on_same_connection_is_throttled() -> None:
     play = Play(policy=POLICY)
     connection = Connection(play, "alice")
     for number in range(1, 6):
@@ -137,7 +137,7 @@ def test_another_name_on_the_same_connection_is_held_again() -> None:
     assert connection.send(produce(11, KIB, client_id=b"tool")) == b"", "it stands behind what is held"
 
 
-def test_what_they_use_is_metered_apart() -> None:
+def test_traffic_of_exempt_client_is_metered_separately() -> None:
     play = Play(policy=POLICY)
     for host in ("10.1.2.3", "192.0.2.1"):
         connection = Connection(play, "alice", host)
@@ -154,7 +154,7 @@ def test_what_they_use_is_metered_apart() -> None:
     ]
 
 
-def test_long_names_are_those_of_clients() -> None:
+def test_exempt_client_id_longer_than_stored_name_is_exempt() -> None:
     """Names are cut before they are counted; the configuration names the whole."""
     play = Play(policy=POLICY)
     name = "x" * 1000
@@ -165,7 +165,7 @@ def test_long_names_are_those_of_clients() -> None:
     assert connection.session.identity.account.exempt
 
 
-def test_an_address_that_is_none_is_in_no_network() -> None:
+def test_invalid_address_is_in_no_exempt_network() -> None:
     assert not EXEMPT.covers_address("")
     assert not EXEMPT.covers_address("host.example")
     assert not Exemptions().covers_address("10.1.2.3")

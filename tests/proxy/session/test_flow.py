@@ -60,12 +60,12 @@ def test_an_unnamed_transition_is_an_error(before: int, begun: int, ended: int) 
         change(changed)
 
 
-def test_what_begins_on_the_broker_s_side_is_of_that_side() -> None:
+def test_client_side_pause_begun_on_broker_side_is_refused() -> None:
     with pytest.raises(UnnamedTransitionError):
         Play().session.answers.begin(THROTTLED)
 
 
-def test_a_session_is_watched() -> None:
+def test_unnamed_transition_of_a_session_is_an_error() -> None:
     play = Play(connected=False)
     play.session.requests.reasons = 0
     with pytest.raises(UnnamedTransitionError):

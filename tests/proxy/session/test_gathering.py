@@ -74,7 +74,7 @@ def test_a_login_of_usual_length_ends_well_meanwhile(play: Play) -> None:
     assert play.worker.held_requests.bytes <= play.worker.held_requests.most_bytes
 
 
-def test_so_are_what_comes_behind_a_login_and_tokens_without_headers(play: Play) -> None:
+def test_requests_behind_logins_and_raw_tokens_are_bounded_together(play: Play) -> None:
     crowd = []
     for number in range(60):
         another = Another(play, authenticated=False)
@@ -88,7 +88,7 @@ def test_so_are_what_comes_behind_a_login_and_tokens_without_headers(play: Play)
         assert kept(*crowd) <= play.worker.held_requests.most_bytes + 60 * FREE_BYTES
 
 
-def test_and_requests_that_are_gathered_behind_a_login(play: Play) -> None:
+def test_topic_requests_gathered_for_many_clients_are_bounded_together(play: Play) -> None:
     crowd = [Another(play) for _ in range(60)]
     for each in crowd:
         send(each, request(CREATE_TOPICS, 4, 1, bytes(200_000))[:150_000])
@@ -96,7 +96,7 @@ def test_and_requests_that_are_gathered_behind_a_login(play: Play) -> None:
     assert 0 < len([each for each in crowd if each.session.closed]) < 60
 
 
-def test_what_becomes_whole_counts_no_more(play: Play) -> None:
+def test_completed_login_is_released_from_held_bytes(play: Play) -> None:
     each = stranger(play)
     whole = authenticate(2, TOKEN[:100_000])
     send(each, whole[:-1])

@@ -208,7 +208,7 @@ class World:
 @pytest.mark.long
 @examples(4)
 @given(steps=STEPS)
-def test_whatever_they_do(steps: list[tuple[str, int, int]]) -> None:
+def test_random_hostile_peers_keep_every_quota_invariant(steps: list[tuple[str, int, int]]) -> None:
     world = World(authenticated=True)
     for deed, slot, wait_ms in steps:
         world.do(deed, slot, wait_ms)
@@ -217,7 +217,7 @@ def test_whatever_they_do(steps: list[tuple[str, int, int]]) -> None:
 
 @examples(2)
 @given(steps=STEPS)
-def test_nobody_is_charged_before_authentication(steps: list[tuple[str, int, int]]) -> None:
+def test_clients_are_not_charged_before_authentication(steps: list[tuple[str, int, int]]) -> None:
     world = World(authenticated=False)
     for deed, slot, wait_ms in steps:
         if "answer" not in deed:  # that would be the proof
@@ -228,7 +228,7 @@ def test_nobody_is_charged_before_authentication(steps: list[tuple[str, int, int
 
 
 @pytest.mark.parametrize("wait_ms", [0, 3000, 12_000, 60_000])
-def test_what_is_claimed_and_never_comes_is_not_charged(wait_ms: int) -> None:
+def test_claimed_bytes_that_never_come_are_not_charged(wait_ms: int) -> None:
     world = World(authenticated=True)
     for slot in range(SLOTS):
         world.do("claim", slot, 0)

@@ -67,7 +67,7 @@ def finish(answerer: Slow) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 10**6])
-def test_it_is_answered_in_its_turn_and_never_forwarded(answerer: Slow, step: int) -> None:
+def test_local_requests_are_answered_in_order_and_not_forwarded(answerer: Slow, step: int) -> None:
     play = play_with(answerer)
     sent = list_offsets(1) + asked(2) + produce(3, 100) + asked(4) + asked(5)
     to_broker = b"".join(play.from_client(sent[at : at + step]) for at in range(0, len(sent), step))
@@ -86,7 +86,7 @@ def test_it_is_answered_in_its_turn_and_never_forwarded(answerer: Slow, step: in
     assert not play.client.paused
 
 
-def test_who_asks_is_told_to_the_answerer_and_counted(answerer: Slow) -> None:
+def test_answerer_gets_user_and_peer_and_request_is_metered(answerer: Slow) -> None:
     play = play_with(answerer)
     play.from_client(asked(1))
     finish(answerer)
@@ -97,14 +97,14 @@ def test_who_asks_is_told_to_the_answerer_and_counted(answerer: Slow) -> None:
     assert (meter.other_requests, meter.other_bytes, meter.bytes_out) == (1, len(asked(1)), len(own(1)))
 
 
-def test_what_is_longer_than_the_answerer_takes_ends_the_connection(answerer: Slow) -> None:
+def test_request_beyond_limit_of_answerer_closes_as_frame_too_large(answerer: Slow) -> None:
     play = play_with(answerer)
     play.from_client(asked(1, LIMIT)[:30])
     assert [(side, error.cause.value) for side, error in play.rejected] == [("client", "frame_too_large")]
     assert str(LIMIT) in str(play.rejected[0][1])
 
 
-def test_before_the_client_is_known_nobody_answers(answerer: Slow) -> None:
+def test_local_request_is_answered_only_after_proof_of_login(answerer: Slow) -> None:
     play = play_with(answerer, authenticated=False)
     assert play.from_client(asked(1)) == QUESTION
     assert not answerer.asked
@@ -112,8 +112,8 @@ def test_before_the_client_is_known_nobody_answers(answerer: Slow) -> None:
     assert (len(answerer.asked), play.broker.take()) == (1, b"")
 
 
-class TestSlow:
-    def test_while_it_takes_its_time_nothing_else_is_read(self) -> None:
+class TestSlowAnswer:
+    def test_slow_local_answer_pauses_reading_of_later_requests(self) -> None:
         play = play_with(answerer := Slow())
         assert play.from_client(asked(1) + list_offsets(2)) == b""
         assert play.client.paused
@@ -123,7 +123,7 @@ class TestSlow:
         assert play.broker.take() == list_offsets(2) + list_offsets(3)
         assert not play.client.paused
 
-    def test_a_second_answer_to_it_is_dropped(self) -> None:
+    def test_second_answer_to_local_request_is_dropped(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1))
         finish(answerer)
@@ -138,7 +138,7 @@ class TestSlow:
         assert play.client.take() == b""
 
     @pytest.mark.parametrize("end", ["client_finished", "drain"])
-    def test_a_session_that_is_to_end_waits_for_it(self, end: str) -> None:
+    def test_ending_session_waits_for_slow_local_answer(self, end: str) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1))
         getattr(play.session, end)()
@@ -147,7 +147,7 @@ class TestSlow:
         assert play.client.take() == own(1)
         assert play.closed
 
-    def test_a_client_that_takes_no_answers_keeps_it_and_is_not_read_behind_it(self) -> None:
+    def test_blocked_client_delays_requests_behind_slow_answer(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1) + list_offsets(2))
         play.session.client_blocked(True)
@@ -156,14 +156,14 @@ class TestSlow:
         play.session.client_blocked(False)
         assert play.broker.take() == list_offsets(2)
 
-    def test_a_session_that_waits_for_it_is_not_idle(self) -> None:
+    def test_session_waiting_for_slow_answer_is_not_idle(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1))
         assert play.session.held
         finish(answerer)
         assert not play.session.held
 
-    def test_what_turns_out_to_be_no_request_ends_the_connection(self) -> None:
+    def test_request_found_malformed_by_answerer_closes_the_connection(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1) + list_offsets(2))
         answerer.done[-1](ProtocolError(Cause.BAD_BODY, "ends too early"))
@@ -171,14 +171,14 @@ class TestSlow:
         assert (play.broker.take(), play.client.take(), play.closed) == (b"", b"", 1)
         answerer.done[-1](own(1))
 
-    def test_one_that_will_never_be_answered_is_cut_off(self) -> None:
+    def test_request_that_answerer_gives_up_aborts_the_connection(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1) + list_offsets(2))
         answerer.done[-1](None)
         assert (play.rejected, play.closed, play.client.aborted) == ([], 1, True)
         answerer.done[-1](None)
 
-    def test_a_lost_broker_ends_it(self) -> None:
+    def test_broker_lost_during_slow_answer_drops_that_answer(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1))
         play.session.broker_lost()

@@ -51,7 +51,7 @@ def metadata(topics: int, brokers: int = 3) -> dict[str, Any]:
 @pytest.mark.parametrize("cluster_id", ["", "x" * 3000], ids=len)
 @pytest.mark.parametrize("brokers", [3, 51, 600])
 @pytest.mark.parametrize("chunk_bytes", [1000, CHUNK_BYTES])
-def test_one_controller_is_named_in_answers_of_any_length(
+def test_controller_is_rewritten_in_answers_of_any_length(
     spec: ApiSpec, cluster_id: str, brokers: int, chunk_bytes: int
 ) -> None:
     values = metadata(40, brokers) | {"cluster_id": cluster_id, "endpoint_type": 1}
@@ -73,7 +73,7 @@ class TestSlices:
     EXPECTED = rewrite(FIND_COORDINATOR_V4, FRAME, None, ADDRESSES)
 
     @pytest.mark.parametrize("chunk_bytes", [len(FRAME), CHUNK_BYTES, SLICE_BYTES + 1])
-    def test_others_have_their_turn_between_them_and_the_order_stays(self, chunk_bytes: int) -> None:
+    def test_long_answer_is_rewritten_in_slices_and_keeps_order(self, chunk_bytes: int) -> None:
         play = Play()
         play.from_client(ask(FIND_COORDINATOR_V4) + list_offsets(2))
         stream = self.FRAME + list_offsets_answer(2)
@@ -89,7 +89,7 @@ class TestSlices:
         assert play.client.take() == self.EXPECTED + list_offsets_answer(2)
         assert not play.session.in_flight
 
-    def test_what_comes_meanwhile_waits(self) -> None:
+    def test_answer_behind_sliced_answer_waits_for_it(self) -> None:
         play = Play()
         play.from_client(ask(FIND_COORDINATOR_V4) + list_offsets(2))
         assert play.from_broker(self.FRAME) == b""
@@ -113,7 +113,7 @@ class TestSlices:
         assert play.client.take() == b""
         assert not play.rejected
 
-    def test_a_drain_waits_for_it(self) -> None:
+    def test_drain_waits_for_the_sliced_answer(self) -> None:
         play = Play()
         play.from_client(ask(FIND_COORDINATOR_V4))
         play.from_broker(self.FRAME)
@@ -123,7 +123,7 @@ class TestSlices:
         assert play.client.take() == self.EXPECTED
         assert play.client.closed
 
-    def test_a_client_that_takes_nothing_stops_it_no_more_than_others(self) -> None:
+    def test_sliced_answer_is_finished_for_blocked_client(self) -> None:
         play = Play()
         play.from_client(ask(FIND_COORDINATOR_V4) + list_offsets(2))
         play.from_broker(self.FRAME)
@@ -134,7 +134,7 @@ class TestSlices:
         assert not play.broker.paused
         assert play.client.take() == self.EXPECTED
 
-    def test_one_that_is_broken_far_behind_closes(self) -> None:
+    def test_long_answer_broken_at_its_end_closes_the_session(self) -> None:
         play = Play()
         play.from_client(ask(FIND_COORDINATOR_V4))
         payload = self.FRAME[4:-7]
@@ -147,7 +147,7 @@ class TestSlices:
 
 class TestManyBrokers:
     @pytest.mark.parametrize("spec", [METADATA_V12, FIND_COORDINATOR_V4], ids=repr)
-    def test_are_learned_while_others_have_their_turn_however_short_the_answer(self, spec: ApiSpec) -> None:
+    def test_brokers_of_one_answer_are_learned_in_bounded_turns(self, spec: ApiSpec) -> None:
         field = "brokers" if spec is METADATA_V12 else "coordinators"
         said = answer(spec, {field: [broker(number) for number in range(300)], "throttle_time_ms": 3})
         assert len(said) < SLICE_BYTES
@@ -168,7 +168,7 @@ class TestManyBrokers:
 class TestMetadata:
     @pytest.mark.long
     @pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12], ids=repr)
-    def test_is_forwarded_as_it_comes_behind_its_last_broker(self, spec: ApiSpec) -> None:
+    def test_metadata_behind_its_last_broker_is_forwarded_without_gathering(self, spec: ApiSpec) -> None:
         """It may be longer than what is gathered, and almost nothing of it is held."""
         play = Play()
         play.worker.gathered_limit = 2 * CHUNK_BYTES
@@ -185,7 +185,7 @@ class TestMetadata:
         assert not play.broker.paused
 
     @pytest.mark.parametrize("step", [1000, SLICE_BYTES + 1, 10**6])
-    def test_of_many_brokers(self, step: int) -> None:
+    def test_metadata_of_2000_brokers_is_rewritten_in_any_chunks(self, step: int) -> None:
         play = Play()
         whole = answer(METADATA_V12, metadata(topics=50, brokers=2000))
         play.from_client(ask(METADATA_V12))
@@ -197,7 +197,7 @@ class TestMetadata:
             out += play.client.take()
         assert out == rewrite(METADATA_V12, whole, None, ADDRESSES)
 
-    def test_of_more_brokers_than_may_be_gathered_closes(self) -> None:
+    def test_metadata_with_brokers_beyond_gathered_limit_closes_the_session(self) -> None:
         play = Play()
         play.worker.gathered_limit = 100_000
         whole = answer(METADATA_V12, metadata(topics=50, brokers=10_000))
@@ -221,13 +221,13 @@ class TestLimits:
         assert (side, error.cause) == ("broker", Cause.FRAME_TOO_LARGE)
         assert "limits.gathered" in str(error)
 
-    def test_nor_is_one_of_api_versions_that_no_broker_would_send(self) -> None:
+    def test_oversized_api_versions_answer_closes_as_frame_too_large(self) -> None:
         play = Play()
         play.from_client(request(18, 2, 1))
         play.from_broker(pack(">ii", SLICE_BYTES + 1, 1) + bytes(100))
         assert play.rejected[0][1].cause == Cause.FRAME_TOO_LARGE
 
-    def test_one_of_which_only_the_throttle_is_wanted_passes_untold(self) -> None:
+    def test_produce_answer_beyond_gathered_limit_passes_without_throttle_time(self) -> None:
         play = Play({PRODUCER: KIB})
         play.worker.gathered_limit = SLICE_BYTES
         partitions = [{"index": number} for number in range(1000)]
@@ -238,7 +238,7 @@ class TestLimits:
         assert play.from_broker(whole[1000:]) == whole[1000:]
         assert play.client.paused  # the mute is what enforces it
 
-    def test_below_that_it_is_told_in_slices(self) -> None:
+    def test_produce_answer_within_gathered_limit_gets_throttle_time(self) -> None:
         play = Play({PRODUCER: KIB})
         partitions = [{"index": number} for number in range(2000)]
         values = {"responses": [{"name": "t", "partition_responses": partitions}], "node_endpoints": [broker(2)]}

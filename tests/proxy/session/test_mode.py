@@ -33,7 +33,7 @@ def turn(play: Play, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
-def test_the_muted_and_those_in_line_go_at_once(mode: str) -> None:
+def test_mode_shadow_or_off_releases_muted_and_queued_clients(mode: str) -> None:
     play = produce_quota()
     play.from_client(produce(1, 12 * KIB))
     play.from_broker(produce_answer(1))
@@ -72,7 +72,7 @@ def test_a_crowd_goes_some_at_a_time_with_others_turns_in_between(turned: str) -
     assert (play.client.paused, sum(play.throttling.queue_sizes().values())) == (bool(muted), muted)
 
 
-def test_those_whose_throttle_ends_at_once_are_read_again_some_at_a_time() -> None:
+def test_throttles_ending_together_are_lifted_in_bounded_turns() -> None:
     play = produce_quota()
     many = [Muted() for _ in range(3 * AT_ONCE + 1)]
     for muted in many:
@@ -146,7 +146,7 @@ def test_the_rest_of_a_large_produce_comes_without_a_wait() -> None:
 
 
 @pytest.mark.parametrize("kind", [PRODUCER, CONSUMER])
-def test_what_was_free_for_an_hour_is_not_owed_for_another(kind: str) -> None:
+def test_traffic_in_shadow_is_not_owed_after_a_pause(kind: str) -> None:
     """A hundred times the limit in shadow, a pause, and then the limit: nobody is held for what is long gone."""
     play = Play({PRODUCER: KIB, CONSUMER: KIB}, mode="shadow")
     for number in range(200):
@@ -159,7 +159,7 @@ def test_what_was_free_for_an_hour_is_not_owed_for_another(kind: str) -> None:
     assert play.from_client(produce(500, 100) if kind == PRODUCER else fetch(500, 5000))
 
 
-def test_turned_on_in_full_flight_the_window_counts_as_at_a_broker_whose_quota_was_lowered() -> None:
+def test_enforcement_turned_on_counts_the_window_in_shadow() -> None:
     play = Play({PRODUCER: KIB}, mode="shadow")
     for number in range(20):
         play.from_client(produce(number, 2 * KIB))
@@ -174,7 +174,7 @@ def test_turned_on_in_full_flight_the_window_counts_as_at_a_broker_whose_quota_w
 
 
 @pytest.mark.parametrize("of_rule", [False, True])
-def test_who_was_far_over_the_limit_is_held_for_no_longer_than_a_window(of_rule: bool) -> None:
+def test_client_far_over_limit_in_shadow_owes_one_window(of_rule: bool) -> None:
     """A hundred times the limit, while nobody was held for it: in the mode of all quotas, or of the rule alone."""
     entity = Entity(client_id="app")
     limits = {entity: {PRODUCER: float(KIB)}}
@@ -207,7 +207,7 @@ def test_topics_that_were_never_refused_are_owed_for_no_longer_than_a_window() -
     assert bound.check(play.loop.now_ms) == 11_000
 
 
-def test_nothing_is_counted_as_a_throttle_once_nothing_is_enforced() -> None:
+def test_mode_off_counts_no_further_throttles() -> None:
     play = produce_quota()
     play.from_client(produce(1, 12 * KIB))
     turn(play, "off")
@@ -221,7 +221,7 @@ def test_nothing_is_counted_as_a_throttle_once_nothing_is_enforced() -> None:
     assert after.throttled_total == before.throttled_total
 
 
-def test_turned_off_and_on_at_once_it_holds_twenty_clients_as_if_nothing_had_been() -> None:
+def test_mode_turned_off_and_on_keeps_the_throttled_rate() -> None:
     plain, turned = (Crowd(Shape(PRODUCER, connections=20, size=500, limit=10_000), seconds=20) for _ in range(2))
     turn(turned.play, "shadow")
     turned.pump()

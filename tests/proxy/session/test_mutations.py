@@ -34,7 +34,7 @@ from tests.proxy.session.mutating import (
 
 
 class TestStrict:
-    def test_what_the_bucket_has_goes_as_it_came_and_the_answer_too(self) -> None:
+    def test_create_topics_within_tokens_passes_unchanged(self) -> None:
         play = play_with()
         sent = create(1, ("a", 3), ("b", 4))
         assert play.from_client(sent) == sent
@@ -66,7 +66,7 @@ class TestStrict:
         again = create(3, ("b", 1))
         assert play.from_client(again) == again
 
-    def test_of_a_request_some_topics_are_refused_in_order_and_added_to_the_answer(self) -> None:
+    def test_topics_beyond_tokens_are_refused_with_error_89_in_answer(self) -> None:
         play = play_with()
         to_broker = play.from_client(create(1, ("a", 20), ("b", 6), ("c", 1), ("d", 1)))
         assert names(CREATE, to_broker) == ["a", "b"]
@@ -83,7 +83,7 @@ class TestStrict:
         got = play.from_broker(answer(CREATE, 1, *((name, 0) for name in said_by_broker)))
         assert list(said(CREATE, got).items()) == [("a", 0), ("b", 0), ("c", 89), ("d", 89)]
 
-    def test_of_two_throttle_times_the_longer_one_is_told(self) -> None:
+    def test_longer_throttle_time_of_broker_is_kept(self) -> None:
         play = play_with()
         play.from_client(create(1, ("a", 26), ("b", 1)))
         assert told_ms(play.from_broker(answer(CREATE, 1, ("a", 0), throttle_ms=9000))) == 9000
@@ -117,8 +117,8 @@ class TestStrict:
         assert tokens(play) == before < 0
 
 
-class TestWhatIsCharged:
-    def test_assignments_and_the_default_which_the_answer_tells(self) -> None:
+class TestMutationCharge:
+    def test_assigned_and_default_partitions_are_charged_by_the_answer(self) -> None:
         play = play_with()
         assigned = [{"partition_index": number, "broker_ids": [1]} for number in range(3)]
         topics = [{"name": "a", "num_partitions": -1, "assignments": assigned}, {"name": "b", "num_partitions": -1}]
@@ -130,7 +130,7 @@ class TestWhatIsCharged:
         play.from_client(create(2, ("c", -1)))
         assert tokens(play) == BURST - 9 - 6, "as many as the broker made last"
 
-    def test_what_the_broker_refuses_is_given_back(self) -> None:
+    def test_tokens_of_topics_refused_by_broker_are_refunded(self) -> None:
         play = play_with()
         play.from_client(create(1, ("a", 5), ("b", 5), ("c", 5)))
         play.from_broker(answer(CREATE, 1, ("a", 36), ("b", 0), ("c", 7)))
@@ -187,12 +187,12 @@ class TestWhatIsCharged:
         play.from_broker(encode_frame(SPECS[DELETE], {"responses": listed}, 2))
         assert tokens(play) == BURST - 5 - 5
 
-    def test_what_cannot_be_known_is_one(self) -> None:
+    def test_deleted_topic_of_unknown_size_is_charged_one_token(self) -> None:
         play = play_with()
         play.from_client(delete(1, "a", "b"))
         assert tokens(play) == BURST - 2
 
-    def test_a_topic_by_its_id(self) -> None:
+    def test_topic_deleted_by_id_is_charged_and_refunded_on_error(self) -> None:
         play = play_with(partitions=Known())
         asked = encode_request(SPECS[DELETE], {"topics": [{"name": None, "topic_id": b"i" * 16}]}, 1)
         assert play.from_client(asked) == asked
@@ -208,7 +208,7 @@ class TestWhatIsCharged:
         play.from_broker(answer(CREATE, 1, ("a", 37)))
         assert tokens(play) == BURST
 
-    def test_who_does_not_wait_for_the_answer_has_paid(self) -> None:
+    def test_client_leaving_before_answer_stays_charged(self) -> None:
         play = play_with()
         play.from_client(create(1, ("a", 10)))
         play.session.close()
@@ -235,7 +235,7 @@ class TestWhatIsCharged:
 
 
 class TestPermissive:
-    def test_it_is_never_refused_but_told_muted_and_the_next_one_of_any_connection_held(self) -> None:
+    def test_old_create_topics_is_throttled_and_next_one_held(self) -> None:
         play = play_with()
         other = Another(play, broker=2)
         sent = create(1, ("a", BURST + 6), version=OLD_CREATE)
@@ -252,7 +252,7 @@ class TestPermissive:
         assert other.broker.take() == late
         assert not play.client.paused
 
-    def test_what_waits_goes_one_after_the_other(self) -> None:
+    def test_waiting_mutations_go_one_after_the_other(self) -> None:
         play = play_with()
         others = [Another(play, broker=2) for _ in range(3)]
         play.from_client(delete(1, "a", version=OLD_DELETE))
@@ -276,7 +276,7 @@ class TestPermissive:
         assert play.from_broker(back) == back
         assert play.client.paused
 
-    def test_those_who_wait_go_one_after_the_other_though_each_has_to_ask(self) -> None:
+    def test_waiting_deletes_that_look_up_partitions_go_singly(self) -> None:
         known = Known({"a": 10}, slow=True)
         play = play_with(partitions=known)
         others = [Another(play, broker=2) for _ in range(4)]
@@ -290,7 +290,7 @@ class TestPermissive:
             assert tokens(play) > -11, "no two at once"
         assert sum(bool(other.broker.sent) for other in others) == 2
 
-    def test_those_who_wait_with_a_part_of_a_request_do_not_go_together_either(self) -> None:
+    def test_waiting_partial_mutations_go_one_after_the_other(self) -> None:
         play = play_with()
         others = [Another(play, broker=2) for _ in range(4)]
         bucket(play).record(BURST + 2, play.loop.now_ms)

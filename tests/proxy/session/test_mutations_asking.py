@@ -63,14 +63,14 @@ class TestEvasion:
         assert said(CREATE, play.client.take()) == {"b": 89}
         assert len(play.engine.usage(play.loop.now_ms)) == 1
 
-    def test_one_that_is_too_long_is_refused_with_what_to_do(self) -> None:
+    def test_oversized_create_topics_is_refused_with_limits_mutations_hint(self) -> None:
         play = play_with()
         play.from_client(create(1, *((f"topic-{number}" * 5, 1) for number in range(10_000)))[:200])
         ((side, error),) = play.rejected
         assert (side, error.cause.value) == ("client", "frame_too_large")
         assert "limits.mutations is 262144: name fewer topics" in str(error)
 
-    def test_nobody_is_charged_before_he_is_known(self) -> None:
+    def test_create_topics_is_not_charged_before_authentication_is_proved(self) -> None:
         play = play_with(authenticated=False)
         sent = create(1, ("a", BURST + 2))
         assert play.from_client(sent + create(2, ("b", 1))) == QUESTION
@@ -79,7 +79,7 @@ class TestEvasion:
         assert serves(play)
         assert tokens(play) < BURST
 
-    def test_group_traffic_does_not_lift_it(self) -> None:
+    def test_mutation_throttle_applies_to_group_coordinating_connection(self) -> None:
         play = play_with()
         play.session.identity.coordinates = True
         play.from_client(create(1, ("a", BURST + 2)))
@@ -102,7 +102,7 @@ class TestAsking:
         assert tokens(play) == BURST - 4
         assert not play.client.paused
 
-    def test_in_debt_nothing_is_asked_and_else_no_more_than_could_be_accepted(self) -> None:
+    def test_partition_lookups_are_limited_to_affordable_topics(self) -> None:
         known = Known(slow=True)
         play = play_with(0.5, known)
         play.from_client(delete(1, *(f"t{number}" for number in range(100))))
@@ -113,7 +113,7 @@ class TestAsking:
         Another(play, broker=2).send(delete(1, "t7"))
         assert len(known.asked) == 1
 
-    def test_what_may_go_only_because_asking_took_a_while_is_asked_about_too(self) -> None:
+    def test_topics_affordable_after_slow_lookup_are_looked_up_too(self) -> None:
         known = Known({"a": 1, "b": 100, "c": 1}, slow=True)
         play = play_with(partitions=known)
         bucket(play).record(BURST, play.loop.now_ms)
@@ -127,7 +127,7 @@ class TestAsking:
         assert names(DELETE, play.broker.take()) == ["a", "a", "b"]
         assert tokens(play) == 6 - 101
 
-    def test_in_shadow_all_is_asked_about_and_counted(self) -> None:
+    def test_shadow_looks_up_and_counts_all_deleted_partitions(self) -> None:
         known = Known({"a": 30, "b": 5}, slow=True)
         play = play_with(partitions=known, mode="shadow")
         for number, name in enumerate(("a", "b")):
@@ -139,7 +139,7 @@ class TestAsking:
         assert state is not None
         assert (state.charged_total, state.throttled_total, state.tokens) == (35, 1, BURST - 30)
 
-    def test_others_that_spend_meanwhile_are_seen(self) -> None:
+    def test_tokens_spent_during_lookup_refuse_the_waiting_delete(self) -> None:
         known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
         play.from_client(delete(1, "a"))
@@ -149,7 +149,7 @@ class TestAsking:
         assert said(DELETE, play.client.take()) == {"a": 89}
 
     @pytest.mark.parametrize("end", ["close", "abort", "broker_lost", "drain"])
-    def test_a_session_that_ends_meanwhile_hears_nothing_of_it(self, end: str) -> None:
+    def test_lookup_result_for_ended_session_is_dropped(self, end: str) -> None:
         known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
         play.from_client(delete(1, "a"))
@@ -158,7 +158,7 @@ class TestAsking:
         known.answer()
         assert play.broker.take() == b""
 
-    def test_a_quota_that_goes_meanwhile_lets_it_go(self) -> None:
+    def test_delete_waiting_for_lookup_passes_when_quota_is_removed(self) -> None:
         known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
         play.from_client(delete(1, "a"))

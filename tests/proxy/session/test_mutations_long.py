@@ -47,7 +47,7 @@ def test_a_long_request_takes_turns_and_its_client_is_not_read_meanwhile() -> No
     assert not play.rejected
 
 
-def test_so_does_a_long_answer() -> None:
+def test_long_create_topics_answer_is_settled_in_turns() -> None:
     play = play_with(limit=1e6)
     play.from_client(many())
     turns(play)
@@ -72,7 +72,9 @@ def test_so_does_a_long_answer() -> None:
     ids=["created", "created by an old client", "deleted, some twice", "deleted"],
 )
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])
-def test_slices_change_nothing(ask: Callable[[], bytes], mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sliced_mutation_request_has_same_result_as_whole(
+    ask: Callable[[], bytes], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def course() -> tuple[bytes, bytes, float]:
         play = play_with(partitions=Known({f"topic-{each}": 1 for each in range(0, 60, 2)}), mode=mode)
         asked = play.from_client(ask())
@@ -91,7 +93,7 @@ def test_slices_change_nothing(ask: Callable[[], bytes], mode: str, monkeypatch:
 
 
 @pytest.mark.uncompiled("sizes are set inside")
-def test_who_leaves_midway_has_not_been_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_leaving_during_long_request_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "_CHARGED_AT_ONCE", 3)
     play = play_with()
     play.from_client(many())

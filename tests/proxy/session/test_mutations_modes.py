@@ -41,7 +41,7 @@ class TestModes:
         assert play.session.identity.account.meter.use_of(MUTATION).used == BURST + 2 + 3 + 5
 
     @pytest.mark.parametrize("mode", ["shadow", "off"])
-    def test_what_cannot_be_read_passes_where_nothing_is_enforced(self, mode: str) -> None:
+    def test_unparsable_create_topics_passes_in_shadow_and_off(self, mode: str) -> None:
         play = play_with(mode=mode)
         long = create(1, *((f"topic-{number}" * 5, 1) for number in range(10_000)))
         assert play.from_client(long) == long
@@ -50,7 +50,7 @@ class TestModes:
         assert play.from_client(broken) == broken
         assert not play.rejected
 
-    def test_off_does_nothing(self) -> None:
+    def test_mode_off_passes_mutations_uncharged(self) -> None:
         play = play_with(mode="off")
         sent = create(1, ("a", BURST + 2)) + create(2, ("b", 3))
         assert play.from_client(sent) == sent
@@ -82,7 +82,7 @@ class TestModes:
         assert said(CREATE, play.client.take()) == {"b": 89}
         assert play.broker.take() == list_offsets(3)
 
-    def test_delay_that_outlives_the_client(self) -> None:
+    def test_delayed_refusal_for_closed_client_is_discarded(self) -> None:
         play = play_with(response="delay")
         play.from_client(create(1, ("a", BURST + 2)))
         play.from_broker(answer(CREATE, 1, ("a", 0)))
@@ -164,7 +164,7 @@ class TestTerms:
         assert (state.throttled_total, state.shadow_throttled_total) == (0, 1)
         assert state.tokens == BURST - 8
 
-    def test_what_the_broker_refuses_is_given_back_there_too(self) -> None:
+    def test_proposed_limit_gets_tokens_back_for_refused_topics(self) -> None:
         play = self.play(Terms(proposed={MUTATION: 0.5}))
         play.from_client(create(1, ("a", 20)))
         play.from_broker(answer(CREATE, 1, ("a", 36)))
@@ -177,14 +177,14 @@ class TestTerms:
         play.from_client(create(1, ("a", BURST + 20), ("b", 1)))
         assert told_ms(play.from_broker(answer(CREATE, 1, ("a", 0)))) == 200
 
-    def test_who_is_exempt_is_not_looked_at(self) -> None:
+    def test_mutations_of_exempt_client_are_not_charged(self) -> None:
         play = self.play(Terms())
         play.listener.exemptions = Exemptions(client_ids=frozenset(("app",)))
         sent = create(1, ("a", BURST + 2)) + create(2, ("b", 1))
         assert play.from_client(sent) == sent
         assert not play.engine.usage(play.loop.now_ms)
 
-    def test_a_mode_that_changes_on_the_way(self) -> None:
+    def test_shadow_releases_waiting_mutation_and_keeps_earlier_refusal(self) -> None:
         play = self.play(Terms())
         play.from_client(create(1, ("a", BURST + 2), ("b", 1)))
         other = Another(play, broker=2)

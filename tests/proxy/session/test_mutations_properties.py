@@ -74,7 +74,9 @@ def pieces(data: st.DataObject, whole: bytes) -> list[bytes]:
 @pytest.mark.long
 @examples(2)
 @given(data=st.data(), sent=_SENT, mode=st.sampled_from(["enforce", "shadow", "off"]))
-def test_each_is_answered_once_in_order_and_truly(data: st.DataObject, sent: list[Sent], mode: str) -> None:
+def test_random_mutations_are_answered_once_in_order_as_carried_out(
+    data: st.DataObject, sent: list[Sent], mode: str
+) -> None:
     play = play_with(partitions=Known(PRESENT), mode=mode)
     chunks = pieces(data, b"".join(request(number, *each) for number, each in enumerate(sent)))
     to_broker = to_client = b""
@@ -130,7 +132,7 @@ def _check_the_bucket(play: Play, mode: str) -> None:
     assert account.meter.use_of(state.kind).used == state.charged_total
 
 
-def test_the_models_of_requests_are_what_they_say() -> None:
+def test_modelled_mutation_requests_and_answers_match_the_specs() -> None:
     for version in (CREATE, OLD_CREATE, DELETE, OLD_DELETE, GROW):
         frame = request(3, version, [("a", 1), ("b", 2)])
         assert names(version, frame) == ["a", "b"]

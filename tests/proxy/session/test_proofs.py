@@ -93,7 +93,7 @@ def test_the_first_request_may_be_of_any_size(log_in: Callable[[Play], None], us
 
 
 @LOGINS
-def test_who_sends_nothing_but_acks_0_is_charged_and_stays(log_in: Callable[[Play], None], user: str) -> None:
+def test_acks_0_producer_is_charged_and_kept_after_proof(log_in: Callable[[Play], None], user: str) -> None:
     play = Play(authenticated=False, policy=SLOW)
     log_in(play)
     one = produce(3, 100, acks=0)
@@ -104,7 +104,7 @@ def test_who_sends_nothing_but_acks_0_is_charged_and_stays(log_in: Callable[[Pla
     assert charged(play.engine, play.loop.now_ms) == {user: 2 * (len(one) - 4)}
 
 
-def test_what_a_producer_sent_before_it_closed_is_not_lost() -> None:
+def test_produce_held_for_proof_is_forwarded_after_half_close() -> None:
     play = Play(authenticated=False)
     login(play)
     one = produce(3, 100, acks=0)
@@ -115,7 +115,7 @@ def test_what_a_producer_sent_before_it_closed_is_not_lost() -> None:
     assert play.session.closed
 
 
-def test_who_has_logged_in_and_is_idle_is_not_closed() -> None:
+def test_idle_client_after_login_is_proved_and_kept() -> None:
     play = Play(authenticated=False)
     login(play)
     play.session.overdue()
@@ -124,7 +124,7 @@ def test_who_has_logged_in_and_is_idle_is_not_closed() -> None:
     assert (play.user, play.session.closed) == (of_mechanism(MECHANISM), False)
 
 
-def test_who_has_passed_one_round_of_several_is_not_served_and_charged_to_nobody() -> None:
+def test_client_in_unfinished_login_is_closed_and_uncharged() -> None:
     """A broker's answer without an error is no proof where more rounds may follow: it is the broker that is asked."""
     play = Play(authenticated=False, policy=SLOW)
     login(play)
@@ -140,7 +140,7 @@ def test_who_has_passed_one_round_of_several_is_not_served_and_charged_to_nobody
     assert idle.session.closed
 
 
-def test_several_rounds() -> None:
+def test_login_of_several_rounds_is_proved_and_served() -> None:
     play = Play(authenticated=False)
     login(play)
     play.from_client(authenticate(3, b"second"))
@@ -159,7 +159,7 @@ def test_a_lifetime_is_told_at_the_end_alone() -> None:
     assert play.session.sasl.deadline_ms == play.loop.now_ms + 58_000
 
 
-def test_the_answer_in_pieces_goes_to_nobody() -> None:
+def test_proof_answer_in_pieces_is_not_forwarded_to_client() -> None:
     play = Play(authenticated=False)
     login(play)
     play.from_client(list_offsets(3))
@@ -170,7 +170,7 @@ def test_the_answer_in_pieces_goes_to_nobody() -> None:
     assert play.from_broker(list_offsets_answer(3)) == list_offsets_answer(3)
 
 
-def test_what_was_asked_before_is_answered_first() -> None:
+def test_request_before_the_proof_is_answered_first() -> None:
     """ApiVersions in front of it in one chunk: the question stands behind it, as its answer does."""
     greeting = request(18, 0, 3)
     play = Play(authenticated=False)

@@ -36,9 +36,9 @@ DEAR_US = 300_000.0
 """More than is allowed at once."""
 
 
-class TestWhatIsCharged:
+class TestRequestCharge:
     @pytest.mark.parametrize("ms", [0, 5, 5_000, 60_000])
-    def test_how_long_the_broker_takes_costs_nothing(self, ms: int) -> None:
+    def test_broker_time_is_not_charged_to_request_percentage(self, ms: int) -> None:
         """It may stand still, or wait by design for data, for replicas or for other members."""
         for asked, answer in (
             (list_offsets(1), list_offsets_answer(1)),
@@ -51,7 +51,7 @@ class TestWhatIsCharged:
             assert got == answer
             assert 40 <= recorded_us(play) <= 41
 
-    def test_fetch_by_its_answer_and_the_partitions_it_asks_for(self) -> None:
+    def test_fetch_is_charged_by_answer_size_and_partitions(self) -> None:
         for partitions, kib, expected in ((1, 0, 40 + 1.5), (100, 0, 40 + 150), (0, 1000, 40 + 200), (1, 50, 51.5)):
             play = request_quota(100.0)
             asked = fetch_of("app", "t", 1000, partitions=partitions)
@@ -70,7 +70,7 @@ class TestWhatIsCharged:
 
     @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "zstd"])
     @pytest.mark.parametrize("pieces", [1, 2])
-    def test_produce_by_its_bytes_records_and_codec_however_it_comes(self, codec: str, pieces: int) -> None:
+    def test_produce_is_charged_by_bytes_records_and_codec(self, codec: str, pieces: int) -> None:
         records = batch(400, 100, codec)
         asked = produce_of("app", "topic", records)
         play = request_quota(100.0)
@@ -89,18 +89,18 @@ class TestWhatIsCharged:
             assert play.from_client(asked[:cut]) + play.from_client(asked[cut:]) == asked
             assert recorded_us(play) >= 40 + 0.12 * 400
 
-    def test_metadata_by_its_answer(self) -> None:
+    def test_metadata_is_charged_by_size_of_its_answer(self) -> None:
         play = request_quota(100.0)
         take(play, metadata(1), metadata_answer(1, 40 * KIB), 3)
         assert recorded_us(play) == pytest.approx(35 + 40 * 25, abs=3)
 
-    def test_an_offset_commit_and_anything_else(self) -> None:
+    def test_other_requests_are_charged_a_fixed_cost(self) -> None:
         for key, version, expected in ((8, 5, 60), (10, 1, 40), (12, 3, 40), (32, 2, 40)):
             play = request_quota()
             play.from_client(request(key, version, 1, bytes(20)))
             assert recorded_us(play) == expected
 
-    def test_one_scale_for_all_of_it(self) -> None:
+    def test_scale_multiplies_the_cost_of_every_request(self) -> None:
         figures = []
         for scale in (1.0, 2.5):
             policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: 1000.0}})
@@ -112,14 +112,14 @@ class TestWhatIsCharged:
             figures.append(recorded_us(play))
         assert figures[1] == pytest.approx(2.5 * figures[0], rel=0.01)
 
-    def test_nothing_without_such_a_quota(self) -> None:
+    def test_requests_without_request_percentage_quota_are_not_charged(self) -> None:
         play = Play({PRODUCER: 10**9, CONSUMER: 10**9})
         take(play, list_offsets(1), list_offsets_answer(1))
         take(play, produce(2, 100), produce_answer(2))
         take(play, fetch(3), fetch_answer(3, 100))
         assert recorded_us(play) == 0
 
-    def test_what_a_produce_only_claims_costs_nothing(self) -> None:
+    def test_claimed_produce_bytes_are_charged_only_when_received(self) -> None:
         """It costs those who share the counter what has come of it, and the rest when that has come."""
         play = request_quota()
         whole = produce(1, 900 * KIB)
@@ -155,7 +155,7 @@ class TestWhatIsCharged:
         assert (told(got), play.client.paused) == (1000, True)
         assert recorded_us(play) == 400_000
 
-    def test_what_nobody_answers_is_taken_in_place_as_by_the_gates(self) -> None:
+    def test_acks_0_produces_cost_the_same_whole_or_in_pieces(self) -> None:
         figures = []
         for at_once in (True, False):
             play = Play(policy=Policy({Entity(client_id="app"): {REQUEST: 1000.0, PRODUCER: 1e6}}))
@@ -172,7 +172,7 @@ class TestWhatIsCharged:
         assert figures[0][-2:] == pytest.approx(figures[1][-2:], rel=0.02)
         assert figures[0][3] == 13
 
-    def test_what_nobody_answers_is_exempt_and_logins_are_nobody_s(self) -> None:
+    def test_acks_0_produce_and_login_are_not_charged(self) -> None:
         play = request_quota()
         play.from_client(produce(1, 100, acks=0))
         assert (recorded_us(play), play.costs.exempt_us) == (0, 40)
@@ -182,7 +182,7 @@ class TestWhatIsCharged:
         play.from_client(authenticate(2, b"\0alice\0secret"))
         assert (recorded_us(play), charged(play)) == (0, 0.0)
 
-    def test_what_goes_under_one_quota_and_is_answered_under_another(self) -> None:
+    def test_request_is_charged_across_change_of_its_quota(self) -> None:
         play = request_quota(50.0)
         play.from_client(metadata(1))
         assert charged(play) > 0
@@ -191,32 +191,32 @@ class TestWhatIsCharged:
         assert charged(play) == pytest.approx((recorded_us(play) - 35) * 1e-4)
 
 
-class TestTheThrottle:
+class TestRequestThrottle:
     def in_debt(self, percent: float = LIMIT, other_us: float = DEAR_US) -> Play:
         play = request_quota(percent, other_us=other_us)
         take(play, list_offsets(1), list_offsets_answer(1))
         return play
 
-    def test_it_is_told_and_no_longer_than_a_window(self) -> None:
+    def test_request_throttle_time_is_at_most_one_window(self) -> None:
         play = request_quota(other_us=DEAR_US)
         assert told(take(play, list_offsets(1), list_offsets_answer(1))) == 1000
         assert play.client.paused
         play.loop.advance(1000)
         assert not play.client.paused
 
-    def test_one_connection_gets_a_request_through_in_each_window_as_at_a_broker(self) -> None:
+    def test_costly_connection_passes_one_request_per_window(self) -> None:
         play = request_quota(other_us=DEAR_US)
         for number in range(1, 30):
             assert told(take(play, list_offsets(number), list_offsets_answer(number))) == 1000
             play.loop.advance(1000)
 
-    def test_it_is_told_by_api_versions_too(self) -> None:
+    def test_api_versions_answer_carries_the_request_throttle_time(self) -> None:
         play = request_quota(other_us=DEAR_US)
         answer = frame(b"\0\0\0\1\0\0" + b"\0\0\0\1\0\3\0\0\0\7" + bytes(4))
         got = take(play, request(18, 1, 1), answer)
         assert int.from_bytes(got[-4:], "big") == 1000
 
-    def test_what_an_older_client_understands(self) -> None:
+    def test_delayed_answer_arrives_after_its_throttle_time(self) -> None:
         play = request_quota(response="delay", other_us=DEAR_US)
         assert take(play, list_offsets(1), list_offsets_answer(1)) == b""
         play.loop.advance(1000)
@@ -232,7 +232,7 @@ class TestTheThrottle:
             play.loop.advance(1000)
             assert sum(bool(other.broker.sent) for other in others) - sum(sent) <= second
 
-    def test_nobody_waits_longer_than_what_stands_before_him_needs(self) -> None:
+    def test_waiting_requests_pass_once_earlier_debt_is_paid(self) -> None:
         """Ten connections, each request of which is a tenth of a second's worth, under a counter that is just full."""
         play = request_quota(other_us=2_000.0)
         for number in range(110):

@@ -57,7 +57,7 @@ def drive(play: Play, connections: int, seconds: int) -> list[Another]:
     return ends
 
 
-class TestWhatIsShown:
+class TestShownCost:
     def test_twenty_connections_are_one_counter_and_its_figures_are_theirs(self) -> None:
         play = request_quota(2.0, other_us=COST_US)
         drive(play, connections=20, seconds=30)
@@ -105,7 +105,7 @@ class TestWhatIsShown:
         assert take(after, list_offsets(1), list_offsets_answer(1), 1)
 
 
-class TestWhoIsCharged:
+class TestChargedClient:
     def test_acks_0_is_exempt(self) -> None:
         play = request_quota()
         for number in range(50):
@@ -113,7 +113,7 @@ class TestWhoIsCharged:
         assert (recorded_us(play), charged(play)) == (0, 0.0)
         assert play.costs.exempt_us == 50 * 40
 
-    def test_what_has_an_answer_is_not(self) -> None:
+    def test_produce_with_acks_is_charged_not_exempt(self) -> None:
         play = request_quota()
         take(play, produce(1, 100), produce_answer(1), 1)
         assert play.costs.exempt_us == 0

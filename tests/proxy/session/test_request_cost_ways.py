@@ -149,7 +149,7 @@ WAYS: dict[str, Callable[[], Storm]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
-def test_no_way_around_it(way: str) -> None:
+def test_evasion_of_request_percentage_gains_at_most_15_percent(way: str) -> None:
     """The work that the broker does is no more than 1.15 times the quota, or one request in each window if that is
     more, as one connection has it at a broker.
     """

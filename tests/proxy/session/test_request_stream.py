@@ -43,7 +43,7 @@ class TestProduceThrottle:
         play.from_broker(produce_answer(1))
         assert not play.client.paused
 
-    def test_what_stands_behind_a_throttled_produce_waits(self) -> None:
+    def test_requests_behind_throttled_produce_wait_for_the_mute(self) -> None:
         play = produce_quota()
         assert play.from_client(produce(1, 12 * KIB) + list_offsets(2)) == produce(1, 12 * KIB)
         play.from_broker(produce_answer(1))
@@ -97,7 +97,7 @@ class TestProduceThrottle:
         assert play.broker.take() == list_offsets(2)
         assert not play.client.paused
 
-    def test_one_that_is_answered_before_its_end_is_throttled_all_the_same(self) -> None:
+    def test_produce_answered_before_its_end_is_throttled(self) -> None:
         """No broker of Kafka does that; one that does harms nobody."""
         play = produce_quota()
         whole = produce(1, 12 * KIB)
@@ -118,7 +118,7 @@ class TestProduceThrottle:
         play.from_client(list_offsets(2))
         assert play.from_broker(list_offsets_answer(2)) == list_offsets_answer(2)
 
-    def test_never_less_than_what_the_broker_said(self) -> None:
+    def test_longer_throttle_time_of_broker_is_kept_in_produce(self) -> None:
         play = produce_quota()
         play.from_client(produce(1, 12 * KIB))
         assert throttle_of(play.from_broker(produce_answer(1, throttle_ms=70_000))) == 70_000

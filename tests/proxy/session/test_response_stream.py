@@ -50,7 +50,7 @@ class TestFetchThrottle:
         play.from_broker(list_offsets_answer(2))
         assert play.broker.take() == fetch(3, max_bytes=7 * KIB)
 
-    def test_without_a_quota_it_stays(self) -> None:
+    def test_fetch_max_bytes_without_quota_is_unchanged(self) -> None:
         assert Play().from_client(fetch(1)) == fetch(1)
 
     def test_over_the_quota_the_data_is_forwarded_the_throttle_told_and_the_client_muted(self) -> None:
@@ -106,7 +106,7 @@ class TestDelay:
         (usage,) = play.engine.usage(play.loop.now_ms)
         assert usage.throttled_total == 1
 
-    def test_answers_before_it_leave_and_answers_behind_it_wait(self) -> None:
+    def test_answer_before_delayed_answer_leaves_at_once(self) -> None:
         play = produce_quota(response="delay")
         play.from_client(list_offsets(1) + produce(2, 12 * KIB))
         assert play.from_broker(list_offsets_answer(1) + produce_answer(2)) == list_offsets_answer(1)
@@ -163,7 +163,7 @@ class TestShareFetch:
         body = pack(">ih", 0, 0) + b"\0" + pack(">i", 0) + b"\2" + bytes(16) + b"\2" + partition + bytes(records)
         return frame(pack(">i", correlation_id) + b"\0" + body + b"\1\0\0" + b"\1\0")
 
-    def test_it_is_lowered_charged_and_told(self) -> None:
+    def test_share_fetch_is_lowered_charged_and_throttled(self) -> None:
         play = self.play()
         assert play.from_client(self.share_fetch(1, 10**6)) == self.share_fetch(1, 10 * KIB)
         told = play.from_broker(self.answer(1, 20 * KIB))
@@ -172,7 +172,7 @@ class TestShareFetch:
         (usage,) = play.engine.usage(play.loop.now_ms)
         assert usage.charged_total == len(told) - 5
 
-    def test_it_waits_and_is_never_answered_for_the_broker(self) -> None:
+    def test_share_fetch_over_quota_waits_and_gets_no_empty_answer(self) -> None:
         """It may acknowledge what was delivered, and only the broker can take that."""
         play = self.play()
         play.from_client(heartbeat(1))
@@ -186,11 +186,11 @@ class TestShareFetch:
         assert play.broker.take() != b""
 
 
-class TestAnsweredWithNothing:
+class TestEmptyFetchAnswer:
     """A Fetch that has waited as long as clients wait."""
 
     @pytest.mark.parametrize("version", [0, 1, 3, 4, 7, 11])
-    def test_an_answer_as_a_broker_gives_over_its_quota(self, version: int) -> None:
+    def test_waiting_fetch_gets_empty_answer_with_throttle_time(self, version: int) -> None:
         play = fetch_quota()
         play.worker.served = play.session.policies.served = serve({1: (0, 17), 12: (0, 4)}, "mute")
         play.from_client(heartbeat(1))

@@ -54,7 +54,7 @@ class TestForwarding:
         head, middle, tail = whole[:100], whole[100:8000], whole[8000:]
         assert [play.from_client(part) for part in (head, middle, tail)] == [head, middle, tail]
 
-    def test_what_comes_before_the_broker_connection_stands_is_kept(self) -> None:
+    def test_request_before_broker_connection_is_kept_and_forwarded(self) -> None:
         play = Play(connected=False)
         assert play.client.paused
         play.client.paused = False  # so does uvloop, where a transport is paused as soon as it is made
@@ -138,13 +138,13 @@ class TestBadInput:
         ((side, error),) = play.rejected
         assert (side, error.cause) == ("broker", cause)
 
-    def test_once_that_is_proved_it_is_not_asked_again(self) -> None:
+    def test_proved_client_is_not_asked_for_proof_again(self) -> None:
         play = Play(authenticated=False)
         assert play.from_client(list_offsets(1) + list_offsets(2)) == QUESTION
         assert serves(play) == list_offsets(1) + list_offsets(2)
         assert play.from_client(produce(3, 5000)) == produce(3, 5000)
 
-    def test_a_large_greeting_before_that_is_refused(self) -> None:
+    def test_large_api_versions_before_authentication_is_refused(self) -> None:
         play = Play(authenticated=False)
         play.from_client(request(18, 0, 1, bytes(5000)))
         assert play.rejected[0][1].cause == Cause.FRAME_TOO_LARGE

@@ -69,7 +69,7 @@ def chunks(random: Random, stream: bytes) -> list[bytes]:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("fetch_max_version", [15, None])
-def test_any_bytes(seed: int, fetch_max_version: int | None) -> None:
+def test_random_bytes_are_forwarded_or_close_the_session(seed: int, fetch_max_version: int | None) -> None:
     random = Random(seed)
     closed = 0
     for _ in range(ROUNDS):
@@ -128,7 +128,7 @@ GREEDY = [
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("authenticated", [True, False])
-def test_a_greedy_client_that_reads_nothing(seed: int, authenticated: bool) -> None:
+def test_greedy_client_that_reads_nothing_stays_within_bounds(seed: int, authenticated: bool) -> None:
     """Any of them, a thousand times, in chunks of any size: bounds hold, and what is not read costs nothing."""
     random = Random(seed)
     for _ in range(30):
@@ -155,7 +155,7 @@ def test_a_greedy_client_that_reads_nothing(seed: int, authenticated: bool) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
-def test_any_login(seed: int) -> None:
+def test_damaged_logins_authenticate_nobody_without_success(seed: int) -> None:
     """Conversations of SASL, raw ones too, with damage in either direction: nobody is known whom no success named."""
     random = Random(seed)
     closed = known = 0

@@ -167,7 +167,7 @@ class World:
     rounds=st.lists(ROUNDS, min_size=5, max_size=30),
     response=st.sampled_from(("mute", "delay", "auto")),
 )
-def test_everything_is_answered_in_order(
+def test_every_request_is_answered_in_order_despite_throttles(
     kinds: list[str], rounds: list[tuple[str, Cut, Cut, int]], response: str
 ) -> None:
     world = World(kinds, response)

@@ -87,7 +87,7 @@ def test_a_fetch_passes_as_it_came() -> None:
     assert usage.throttled_total == 1
 
 
-def test_what_nobody_waits_for_any_more_is_given_up() -> None:
+def test_shadow_throttle_time_excludes_requests_clients_would_abandon() -> None:
     """Demand of a hundred times the quota for a minute: clients give up after two, and so does the model."""
     play = Play({PRODUCER: KIB}, mode="shadow")
     for number in range(600):

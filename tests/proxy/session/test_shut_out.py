@@ -24,7 +24,7 @@ def rate(connections: list[Connection], begin_s: int, end_s: int) -> float:
 
 
 @pytest.mark.parametrize("other", [cap("bob"), cap(None, "bulk")], ids=["narrower", "wider"])
-def test_who_waits_long_at_a_cap_of_his_own_keeps_nobody_else_from_the_tenant_s(other: Entity) -> None:
+def test_client_waiting_at_own_cap_does_not_block_tenant_cap(other: Entity) -> None:
     """Thirty connections with a Produce of 40 kB each: the tenant's cap was kept shut for ten seconds for each."""
     play = Play(policy=policy((cap(TENANT), 50_000), (other, 4_000)))
     attackers = [Connection(play, "bob", "bulk", size=40_000) for _ in range(30)]
@@ -52,7 +52,7 @@ def test_a_client_has_its_turn_however_many_connections_another_has(reconnecting
     assert 0.95 < rate([*attackers, victim], 15, 37) / 10_000 < 1.1
 
 
-def test_of_a_client_id_that_anybody_may_claim_each_user_and_address_has_its_turn() -> None:
+def test_users_sharing_a_client_id_quota_take_turns() -> None:
     play = Play(policy=policy((Entity(client_id="app"), 10_000)))
     attackers = [Connection(play, "ANONYMOUS") for _ in range(60)]
     victim, neighbour = Connection(play, "alice"), Connection(play, "ANONYMOUS", peer="10.0.0.9:6")
@@ -71,7 +71,7 @@ def test_all_addresses_of_one_ipv6_network_have_one_customer_s_turns() -> None:
 
 
 @pytest.mark.parametrize("samples", [6, 11])
-def test_one_whose_answers_are_short_by_his_own_wish_has_all_of_his_quota(samples: int) -> None:
+def test_consumer_with_small_partition_limit_reaches_its_full_quota(samples: int) -> None:
     """16 kB for each partition, of 1 MB/s: to wait until two seconds' worth were left took a fifth of the quota."""
     limits = policy((Entity(client_id="app"), 1_000_000), kind=FETCH)
     play = Play(policy=limits, engine=Engine(limits, Window(samples, 1000)))
@@ -81,7 +81,7 @@ def test_one_whose_answers_are_short_by_his_own_wish_has_all_of_his_quota(sample
     assert 0.94 < rate([consumer], 22, 66) / 1_000_000 < 1.06
 
 
-def test_who_fetches_small_batches_gets_on_beside_many_with_large_ones() -> None:
+def test_consumer_of_small_batches_progresses_beside_large_ones() -> None:
     """Their answers were a turn each, of four seconds' worth, and what is known of their batches was taken for those of
     all: .002 of the quota.
     """
@@ -102,7 +102,7 @@ def test_a_client_with_small_requests_does_not_wait_for_many_large_ones() -> Non
     assert 0.85 < rate([*large, small], 15, 70) / 20_000 < 1.15
 
 
-def test_what_is_told_is_not_what_the_many_of_another_client_take() -> None:
+def test_throttle_time_excludes_connections_of_other_client() -> None:
     """A client that obeys would otherwise shut itself out: sixty of another one wait, each for a second."""
     play = Play(policy=policy((cap(TENANT), 10_000)))
     attackers = [Connection(play, "bob", size=5_000) for _ in range(60)]
@@ -112,7 +112,7 @@ def test_what_is_told_is_not_what_the_many_of_another_client_take() -> None:
     assert max(told for attacker in attackers for told in attacker.told) > 20_000
 
 
-def test_who_fetches_nothing_again_and_again_keeps_no_other_member_from_fetching() -> None:
+def test_empty_fetches_of_many_do_not_slow_other_member() -> None:
     """Sixty connections that are answered with nothing, and come again, renewed: the member fetches as if alone.
 
     Also alone it has a pause of ten seconds, after the ten seconds' worth that may be used at once.

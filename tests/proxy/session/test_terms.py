@@ -57,7 +57,7 @@ def test_a_fetch_under_a_rule_in_shadow_passes_as_it_came() -> None:
     assert usage_of(play, CONSUMER).shadow_throttled_total == 1
 
 
-def test_what_is_proposed_is_measured_while_the_other_is_enforced() -> None:
+def test_proposed_limit_is_measured_while_current_one_is_enforced() -> None:
     play = ruled(Terms(proposed={PRODUCER: KIB / 2}))
     for number in range(7):  # five seconds' worth of the limit in force, more than ten of the one proposed
         play.from_client(produce(number, KIB))
@@ -71,7 +71,7 @@ def test_what_is_proposed_is_measured_while_the_other_is_enforced() -> None:
     assert usage_of(play).throttled_total == 1
 
 
-def test_the_usage_record_has_both() -> None:
+def test_usage_record_has_throttles_of_proposed_limit() -> None:
     play = ruled(Terms(proposed={PRODUCER: KIB / 2}))
     play.from_client(produce(1, 6 * KIB))
     (key,) = [key for key in play.meters if key.client_id == "app"]
@@ -84,7 +84,7 @@ def test_the_usage_record_has_both() -> None:
     assert meter.take(play.loop.now_ms)[0][-6:] == (0, 0, 0, 0, 0, 0)
 
 
-def test_in_shadow_mode_both_are_measured_and_off_measures_none() -> None:
+def test_shadow_mode_counts_current_and_proposed_limit_off_neither() -> None:
     for mode, counted in (("shadow", (1, 1)), ("off", (0, 0))):
         play = Play(policy=Policy({}) if mode == "off" else None, mode=mode)
         if mode == "shadow":
@@ -97,7 +97,7 @@ def test_in_shadow_mode_both_are_measured_and_off_measures_none() -> None:
 
 
 @pytest.mark.parametrize("size", [500, 3000])
-def test_the_delay_of_a_rule(size: int) -> None:
+def test_max_delay_of_rule_bounds_only_its_throttles(size: int) -> None:
     play = ruled(Terms(max_delay_ms=300))
     play.from_client(produce(1, 30 * KIB))
     play.from_broker(produce_answer(1))
@@ -112,7 +112,7 @@ def test_the_delay_of_a_rule(size: int) -> None:
     assert third.client.paused, "the other rule has no ceiling"
 
 
-def test_what_a_ceiling_of_a_rule_cut_off_stays_owed_by_twenty_connections_together() -> None:
+def test_debt_beyond_max_delay_stays_owed_by_all_connections() -> None:
     play = ruled(Terms(max_delay_ms=300))
     play.from_client(produce(1, 100 * KIB))
     owed_ms = play.session.identity.account.bounds(PRODUCER)[0].owed_ms(play.loop.now_ms)

@@ -39,7 +39,7 @@ def bound() -> Bound:
 
 
 @pytest.mark.parametrize(("mode", "enforces"), [("enforce", True), ("shadow", False)])
-def test_shadow_notes_what_is_not_to_be_applied(mode: str, enforces: bool) -> None:
+def test_shadow_counts_throttles_without_enforcing_them(mode: str, enforces: bool) -> None:
     counter, mutes = bound(), throttling(FakeLoop(), mode)
     mutes.counts.note(counter, 700)
     assert mutes.enforces is enforces
@@ -47,7 +47,7 @@ def test_shadow_notes_what_is_not_to_be_applied(mode: str, enforces: bool) -> No
 
 
 @pytest.mark.parametrize(("throttle_ms", "max_delay_ms", "applied"), [(5000, None, 5000), (5000, 3000, 3000)])
-def test_ceilings(throttle_ms: int, max_delay_ms: int | None, applied: int) -> None:
+def test_throttle_time_is_limited_to_max_delay(throttle_ms: int, max_delay_ms: int | None, applied: int) -> None:
     assert throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(throttle_ms, bound()) == applied
 
 

@@ -31,7 +31,7 @@ def requests_of(spec: ApiSpec) -> list[bytes]:
 @pytest.mark.long
 @pytest.mark.parametrize("with_percentage", [False, True])
 @pytest.mark.parametrize("key", sorted({spec.api_key for spec in SPECS.values()}))
-def test_a_request_that_ends_too_early_in_line(key: int, *, with_percentage: bool) -> None:
+def test_truncated_request_in_queue_closes_without_a_fault(key: int, *, with_percentage: bool) -> None:
     versions = [spec for spec in SPECS.values() if spec.api_key == key]
     chosen = versions if key in (0, 1) else {versions[0], versions[len(versions) // 2], versions[-1]}
     before = dict(faults.counts)

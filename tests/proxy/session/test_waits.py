@@ -82,7 +82,7 @@ def test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it() -> None:
     assert waiting.broker.take() == produce(2, 10)
 
 
-def test_what_a_client_only_claims_makes_nobody_wait() -> None:
+def test_claimed_bytes_behind_queue_do_not_delay_others() -> None:
     """Headers wait for their turn, and nothing comes behind them: others are told to wait for what is there."""
     play = in_debt()
     honest, *claims = [Another(play) for _ in range(11)]
@@ -113,7 +113,7 @@ def test_a_connection_tells_where_its_request_waits() -> None:
 
 
 @pytest.mark.uncompiled("a function is replaced inside")
-def test_where_a_request_waits_is_in_the_debug_log() -> None:
+def test_queue_of_waiting_request_is_in_debug_log() -> None:
     play = in_debt()
     with capture_logs() as logged, patch.object(admission, "is_debug", return_value=True):
         Another(play).send(produce(1, 10))

@@ -31,7 +31,7 @@ def group(*programs: Running, others: dict[str, tuple[str, int] | None]) -> Iter
     yield
 
 
-async def test_all_instances_answer(tmp_path: Path) -> None:
+async def test_state_of_all_instances_includes_unreachable_ones(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for each in folders:
         each.mkdir()
@@ -76,7 +76,9 @@ async def test_all_instances_answer(tmp_path: Path) -> None:
         (b"", "does not answer within 0.05 s"),
     ],
 )
-async def test_an_instance_that_answers_otherwise(answer: bytes, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_malformed_answer_of_instance_is_reported_as_error(
+    answer: bytes, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -88,7 +88,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.long
-async def test_a_hundred_thousand_clients(pauses: list[int]) -> None:
+async def test_page_of_100_000_clients_yields_to_event_loop(pauses: list[int]) -> None:
     many = Many(100_000)
     for filters, total in (({}, 100_000), ({"client_id": "c77"}, 1)):
         pauses.clear()
@@ -98,7 +98,7 @@ async def test_a_hundred_thousand_clients(pauses: list[int]) -> None:
         assert gc.isenabled()
 
 
-async def test_the_nearest_quota_of_each(pauses: list[int]) -> None:
+async def test_clients_are_sorted_by_use_with_nearest_quota(pauses: list[int]) -> None:
     page = await Many(10).state.page("clients", Query("used", is_descending=True, limit=2))
     assert [(row.client_id, row.kind, row.limit) for row in page.rows] == [
         (f"c{n}", PRODUCE.value, 1024) for n in (9, 8)

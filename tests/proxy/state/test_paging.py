@@ -27,7 +27,7 @@ ROWS = [Named("alice", "b", 0.5), Named("bob", None, None), Named("Élodie", "a"
         ("", ["alice", "bob", "Élodie", "carl"]),
     ],
 )
-def test_order(sort: str, order: list[str]) -> None:
+def test_rows_are_sorted_by_field_with_unknown_values_last(sort: str, order: list[str]) -> None:
     query = Query(sort.removeprefix("-"), sort.startswith("-"))
     assert [row.user for row in cut(ROWS, query)] == order
     assert [row.user for row in cut(ROWS, query._replace(limit=1, offset=1))] == order[:2]
@@ -44,7 +44,7 @@ def test_order(sort: str, order: list[str]) -> None:
         (Query("", filters={"listener": "not a field of these rows"}), ["alice", "bob", "Élodie", "carl"]),
     ],
 )
-def test_which_rows(query: Query, users: list[str]) -> None:
+def test_rows_are_selected_by_filters_and_search(query: Query, users: list[str]) -> None:
     page = first(ROWS, query._replace(limit=1), Named)
     assert (page.total, [row.user for row in page.rows]) == (len(users), users[:1])
     assert [row.user for row in ROWS if matching(query, Named)(row)] == users
@@ -57,7 +57,7 @@ def test_no_field_is_sorted_by_that_has_no_order() -> None:
     assert all(each.sort.removeprefix("-") in sorts[name] for name, each in RESOURCES.items() if each.sort)
 
 
-def test_parameters() -> None:
+def test_query_parameters_are_parsed_with_defaults() -> None:
     said = {"limit": str(MOST), "offset": "7", "sort": "-used", "user": "a", "broker": "3", "q": "ÄB", "all": "0"}
     wanted = Query("used", is_descending=True, limit=MOST, offset=7, filters={"user": "a", "broker": 3}, q="äb")
     assert parse(RESOURCES["throttled"], said) == wanted
@@ -65,13 +65,13 @@ def test_parameters() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " 1", "1 ", "+1", "-1", "1.0", "1_0", "\u0661", "0x1", "10000000", "9" * 250])
-def test_a_number_that_is_none(text: str) -> None:
+def test_malformed_offset_is_refused_with_short_error(text: str) -> None:
     with pytest.raises(BadParameterError, match=r"^offset: .* is not a whole number from 0 to 1000000$") as failed:
         parse(RESOURCES["clients"], {"offset": text})
     assert len(str(failed.value)) < 200
 
 
-def test_json() -> None:
+def test_times_surrogates_and_infinities_become_valid_json() -> None:
     assert as_json(Moment(1_700_000_000.5)) == "2023-11-14T22:13:20.500Z"
     assert as_json("\ud800é") == "\\ud800é"
     assert as_json({"a": (float("inf"), float("nan"), True)}) == {"a": [None, None, True]}

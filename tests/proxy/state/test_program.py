@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from struct import unpack_from
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,9 +15,10 @@ from proxy import __version__
 from proxy.usage import metering
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from tests.proxy.fake_broker import FakeBroker, serving
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client
-from tests.proxy.playbook import heartbeat, list_offsets, produce, produce_answer
+from tests.proxy.playbook import heartbeat, list_offsets, produce
 from tests.proxy.test_supervisor import Running, running
 
 pytestmark = pytest.mark.asyncio
@@ -26,17 +26,9 @@ pytestmark = pytest.mark.asyncio
 HOSTILE = '"><b>\u202e\u0000 é'
 
 
-class ProduceBroker(FakeBroker):
-    """Its answers to Produce have a throttle time, which can be set."""
-
-    def _answer(self, payload: bytes) -> bytes | None:
-        api_key, _, correlation_id = unpack_from(">hhi", payload)
-        return produce_answer(correlation_id) if api_key == 0 else super()._answer(payload)
-
-
 @asynccontextmanager
 async def ready(folder: Path, mode: str = "enforce") -> AsyncIterator[Running]:
-    async with serving(ProduceBroker()) as broker:
+    async with fake_broker() as broker:
         broker.brokers = {1: ("127.0.0.1", broker.port)}
         async with running(folder, broker, mode) as program:
             await program.until("/readyz", "ready")
@@ -49,21 +41,16 @@ async def ask(program: Running, resource: str, **parameters: object) -> Any:
     return json.loads(text)
 
 
-async def until(program: Running, resource: str, is_so: Callable[[Any], bool], **parameters: object) -> Any:
-    """Return an answer once it is as wanted."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not is_so(answer := await ask(program, resource, **parameters)):
-            await asyncio.sleep(0.02)
-    return answer
-
-
-async def test_who_is_throttled(tmp_path: Path) -> None:
+async def test_throttled_producer_is_listed_with_rule_limit_and_waiting(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         before = datetime.now(UTC)
         async with client(program.port) as one, client(program.port) as two:
             await one.ask(produce(1, 30_000))  # of 10 KiB in ten seconds: owed for some twenty
             two.writer.write(produce(2, 1000))
-            answer = await until(program, "throttled", lambda answer: answer["total"] and answer["items"][0]["waiting"])
+            answer = await until(
+                lambda: ask(program, "throttled"),
+                is_so=lambda answer: answer["total"] and answer["items"][0]["waiting"],
+            )
             (item,) = answer["items"]
             assert item["kind"] == "producer_byte_rate"
             assert (item["user"], item["client_id"], item["broker"], item["listener"]) == (None, "app", 1, "PLAIN")
@@ -135,7 +122,7 @@ async def test_a_client_of_a_counter_of_many_is_found(tmp_path: Path) -> None:
             assert (await ask(program, "throttled", client_id="app"))["total"] == 0
 
 
-async def test_in_shadow(tmp_path: Path) -> None:
+async def test_shadow_mode_lists_throttled_client_that_is_not_held(tmp_path: Path) -> None:
     async with ready(tmp_path, "shadow") as program, client(program.port) as asking:
         for number in range(3):
             await asking.ask(produce(number, 30_000))
@@ -147,11 +134,14 @@ async def test_in_shadow(tmp_path: Path) -> None:
         assert (item["is_throttled"], item["waits_for"]) == (False, None)
 
 
-async def test_a_rule_in_shadow(tmp_path: Path) -> None:
+async def test_client_over_shadow_rule_is_listed_with_mode_shadow(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         rule = "{entity: {client-id: app}, producer_byte_rate: 1KiB, mode: shadow}"
         program.quotas.write_text(f"quotas: [{rule}]\n")
-        await until(program, "quotas", lambda answer: answer["total"] and answer["items"][0]["mode"] == "shadow")
+        await until(
+            lambda: ask(program, "quotas"),
+            is_so=lambda answer: answer["total"] and answer["items"][0]["mode"] == "shadow",
+        )
         async with client(program.port) as asking:
             await asking.ask(produce(1, 30_000))
             (item,) = (await ask(program, "throttled"))["items"]
@@ -159,7 +149,7 @@ async def test_a_rule_in_shadow(tmp_path: Path) -> None:
             assert item["ratio"] > 1
 
 
-async def test_an_address_over_its_connection_rate(tmp_path: Path) -> None:
+async def test_address_over_connection_rate_is_listed_as_throttled(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         program.quotas.write_text("quotas: [{entity: {ip: 127.0.0.1}, connection_creation_rate: 1}]\n")
         await program.until("/api/v1/quotas", "127.0.0.1")
@@ -179,7 +169,7 @@ async def test_an_address_over_its_connection_rate(tmp_path: Path) -> None:
         assert items[0]["waiting"] >= 1
 
 
-async def test_hostile_names(tmp_path: Path) -> None:
+async def test_hostile_client_ids_are_listed_and_found_unchanged(tmp_path: Path) -> None:
     async with ready(tmp_path) as program, client(program.port) as asking:
         for name in (HOSTILE.encode(), b"\xff\xfe", b""):
             await asking.ask(produce(1, 10, client_id=name))
@@ -190,7 +180,7 @@ async def test_hostile_names(tmp_path: Path) -> None:
         assert (await ask(program, "clients", q="\u202e"))["total"] == 1
 
 
-async def test_quotas_and_changes(tmp_path: Path) -> None:
+async def test_quota_edit_is_listed_in_quotas_and_changes(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         (item,) = (await ask(program, "quotas"))["items"]
         assert item["source"].endswith("quotas.yaml:2")
@@ -201,7 +191,7 @@ async def test_quotas_and_changes(tmp_path: Path) -> None:
             "  - {entity: {client-id: app}, producer_byte_rate: 2KiB}\n"
             '  - {entity: {user: "\\u202e", client-id: {default: true}}, request_percentage: 5}\n'
         )
-        answer = await until(program, "changes", lambda answer: answer["total"] == 2)
+        answer = await until(lambda: ask(program, "changes"), is_so=lambda answer: answer["total"] == 2)
         changed = {each["kind"]: each for each in answer["items"]}["producer_byte_rate"]
         assert (changed["old"], changed["new"], changed["who"], changed["quota"]) == (
             1024,
@@ -244,23 +234,28 @@ async def test_under_a_request_percentage_a_muted_connection_is_told(tmp_path: P
             assert len(items[0]["peers"]) == 1
 
 
-async def test_the_last_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_usage_lists_points_of_last_hour_per_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "_SAMPLE_EVERY_S", 0.01)
     async with ready(tmp_path) as program, client(program.port) as asking:
         await asking.ask(produce(1, 30_000))
-        answer = await until(program, "usage", lambda answer: answer["total"] and answer["items"][0]["points"])
+        answer = await until(
+            lambda: ask(program, "usage"), is_so=lambda answer: answer["total"] and answer["items"][0]["points"]
+        )
         (item,) = answer["items"]
         assert (item["user"], item["client_id"], item["listener"]) == ("ANONYMOUS", "app", "PLAIN")
         point = item["points"][0]
         assert point["bytes_in_per_s"] * 60 == pytest.approx(30_000, rel=0.01)
         assert (point["ratio"] > 1, point["throttled_share"] > 0, point["at"].endswith("Z")) == (True, True, True)
         assert (await ask(program, "usage", client_id="other"))["total"] == 0
-        answer = await until(program, "usage", lambda answer: len(answer["items"][0]["points"]) == 60, user="ANONYMOUS")
+        answer = await until(
+            lambda: ask(program, "usage", user="ANONYMOUS"),
+            is_so=lambda answer: len(answer["items"][0]["points"]) == 60,
+        )
         times = [each["at"] for each in answer["items"][0]["points"]]
         assert times == sorted(times)
 
 
-async def test_the_instance(tmp_path: Path) -> None:
+async def test_instance_shows_version_mode_and_reasons_for_unreadiness(tmp_path: Path) -> None:
     async with running(tmp_path, None) as program:
         await program.until("/livez", "ok")
         item = await ask(program, "instance")
@@ -289,7 +284,7 @@ async def test_the_instance(tmp_path: Path) -> None:
         ("clients?all=1&offset=950", "offset: with all=1"),
     ],
 )
-async def test_bad_parameters(tmp_path: Path, path: str, said: str) -> None:
+async def test_invalid_query_parameters_get_status_400_with_reason(tmp_path: Path, path: str, said: str) -> None:
     async with running(tmp_path, None) as program:
         await program.until("/livez", "ok")
         status, text = await program.get(f"/api/v1/{path}")
@@ -298,7 +293,7 @@ async def test_bad_parameters(tmp_path: Path, path: str, said: str) -> None:
         assert len(text) < 600
 
 
-async def test_pages(tmp_path: Path) -> None:
+async def test_clients_are_paged_by_limit_offset_and_sort(tmp_path: Path) -> None:
     async with ready(tmp_path) as program, client(program.port) as asking:
         for number in range(5):
             await asking.ask(list_offsets(number))

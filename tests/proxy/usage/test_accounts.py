@@ -89,7 +89,7 @@ def test_an_account_is_held_until_its_last_answer() -> None:
     assert len(one.listener) == 0
 
 
-def test_of_very_many_client_ids_on_one_connection_some_wait() -> None:
+def test_connection_with_many_client_ids_is_paused_until_answers() -> None:
     """Each account that answers are still to come for is kept, so there may not be any number of them."""
     play = Play()
     sent = [asked(number, b"%d" % number) for number in range(200)]

@@ -49,7 +49,7 @@ def test_a_row_says_what_came_and_what_of_it_was_refused() -> None:
     assert taken(addresses) == []
 
 
-def test_what_is_held_into_the_next_interval_is_muted_there() -> None:
+def test_throttle_across_intervals_is_muted_time_of_each() -> None:
     addresses = Addresses(10)
     addresses.note("PLAIN", "10.0.0.5", 1, 900, 2.0, BY_DEFAULT, throttle_ms=500)
     [first], [second] = taken(addresses, 1000), taken(addresses, 2000)

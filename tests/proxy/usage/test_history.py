@@ -35,7 +35,7 @@ def test_points_are_the_oldest_first() -> None:
     assert (points(history, "b").at_s, list(points(history, "b").bytes_in_per_s)) == ([60], [1])
 
 
-def test_an_hour_is_kept() -> None:
+def test_usage_history_keeps_the_last_hour() -> None:
     history = History()
     for number in range(POINTS + 10):
         note(history, 60 * number, a=minute(60 * number))
@@ -44,7 +44,7 @@ def test_an_hour_is_kept() -> None:
     assert list(kept.bytes_in_per_s) == list(range(10, POINTS + 10))
 
 
-def test_the_busiest_are_kept_and_those_that_are_throttled() -> None:
+def test_usage_history_keeps_busiest_and_throttled_clients() -> None:
     history = History(2)
     note(history, 0, small=minute(6000), big=minute(60_000), middle=minute(30_000))
     assert {names.client_id for names, _, _ in history} == {"big", "middle"}

@@ -36,7 +36,7 @@ def test_rates_are_those_of_the_last_ten_seconds() -> None:
     assert counted.rates(0) == (25.0, 0.0)
 
 
-def test_the_share_of_time_throttled() -> None:
+def test_throttled_share_covers_last_1_5_and_15_minutes() -> None:
     throttled = meter()
     assert throttled.throttled_shares(0) == (0.0, 0.0, 0.0)
     throttled.note_throttle(PRODUCE, 30_000, 0)
@@ -59,7 +59,7 @@ def test_mutes_of_several_kinds_at_once_count_once() -> None:
     assert throttled.throttled_shares(60_000)[0] == 1.0
 
 
-def test_one_that_waits_for_long_is_throttled_all_the_time() -> None:
+def test_client_waiting_throughout_has_throttled_share_of_one() -> None:
     throttled = meter()
     throttled.note_wait(PRODUCE, 1, 0)
     now_ms = pass_samples(throttled, 200, 0)

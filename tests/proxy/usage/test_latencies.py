@@ -81,7 +81,7 @@ def test_every_answer_of_a_session_is_counted_by_its_api_and_broker() -> None:
     assert below(times, (HEARTBEAT, 1)) == {1: 1, 10: 2}
 
 
-def test_what_a_request_waits_for_its_quota_is_not_the_brokers_time() -> None:
+def test_quota_wait_of_request_is_not_broker_time() -> None:
     play = produce_quota()
     play.from_client(produce(1, 20_000))
     play.from_broker(produce_answer(1))
@@ -105,10 +105,10 @@ def test_an_answer_that_comes_in_parts_is_counted_once() -> None:
     assert sum(below(play.worker.latencies, (FETCH, 1)).values()) == 1
 
 
-class TestTheProxysPart:
+class TestProxyTime:
     """For how long it held a request, and the answer."""
 
-    def test_what_is_passed_on_as_it_comes_was_not_held(self) -> None:
+    def test_request_forwarded_at_once_has_no_proxy_time(self) -> None:
         play = Play()
         for number, (asked, answered) in enumerate(
             ((produce(1, 10), produce_answer(1)), (produce(2, 10), produce_answer(2)), (produce(3, 10), b""))
@@ -118,7 +118,7 @@ class TestTheProxysPart:
             play.from_broker(answered)
         assert held(play, (PRODUCE, 1)) == ({1: 2}, 0)
 
-    def test_a_request_that_waited_for_its_quota_and_those_that_came_with_it(self) -> None:
+    def test_quota_wait_counts_for_requests_queued_behind_it(self) -> None:
         play = fetch_quota(max_hold_ms=30_000)
         play.from_client(heartbeat(1))  # of a group: its Fetch waits, and it is not muted
         play.from_broker(heartbeat_answer(1))
@@ -137,7 +137,7 @@ class TestTheProxysPart:
             assert sum_ms == pytest.approx(waited_ms, abs=10)
             assert max(below(play.worker.latencies, (api, 1))) <= 25
 
-    def test_what_lacks_bytes_of_the_client_s_is_not_held(self) -> None:
+    def test_wait_for_rest_of_request_is_not_proxy_time(self) -> None:
         play = Play()
         asked = fetch(1)
         for part in (asked[:20], asked[20:40], asked[40:]):
@@ -146,7 +146,7 @@ class TestTheProxysPart:
         play.from_broker(fetch_answer(1, 10))
         assert held(play, (FETCH, 1)) == ({1: 1}, 0)
 
-    def test_until_the_broker_is_connected(self) -> None:
+    def test_wait_for_broker_connection_counts_as_proxy_time(self) -> None:
         play = Play(connected=False)
         play.from_client(produce(1, 10) + produce(2, 10))
         play.loop.advance(40)
@@ -156,7 +156,7 @@ class TestTheProxysPart:
         assert held(play, (PRODUCE, 1)) == ({50: 2}, 80)
         assert below(play.worker.latencies, (PRODUCE, 1)) == {10: 2}
 
-    def test_an_answer_that_is_held_for_a_mute_and_what_stands_behind_it(self) -> None:
+    def test_delayed_answer_and_answers_behind_it_count_as_proxy_time(self) -> None:
         play = fetch_quota(response="delay")
         play.from_client(fetch(1) + list_offsets(2))
         play.loop.advance(20)

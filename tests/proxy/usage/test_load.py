@@ -27,7 +27,7 @@ def test_requests_and_bytes_take_cpu_time() -> None:
     assert Loads().of_brokers == {}
 
 
-def test_it_follows_over_minutes() -> None:
+def test_broker_load_follows_a_change_over_minutes() -> None:
     loads = [noted((15_000, 0), *[(30_000, 0)] * minutes * 4).of_brokers[1] for minutes in (0, 1, 2, 4, 20)]
     assert loads == pytest.approx([19.0, 26.5, 31.0, 35.4, 38.0], abs=0.1)
 

@@ -75,7 +75,7 @@ def test_the_time_of_a_request_ends_with_its_answer() -> None:
     assert meter_of(play).request_time_ms == 30 + 42 + 1000
 
 
-def test_what_an_answer_is_held_back_for_is_no_request_time() -> None:
+def test_delay_of_throttled_answer_is_not_request_time() -> None:
     play = fetch_quota(response="delay")
     play.from_client(fetch(1))
     play.loop.advance(50)
@@ -113,7 +113,7 @@ def test_a_connection_is_counted_for_whom_it_is_when_that_is_known() -> None:
     assert bytes_in(play.listener.nobody.meter) == len(sent[0]) + len(sent[1])
 
 
-def test_who_begins_a_login_where_none_is_demanded_is_nobody_until_it_has_succeeded() -> None:
+def test_client_beginning_optional_login_is_unmetered_until_success() -> None:
     play = Play()
     play.from_client(list_offsets(1))
     play.from_broker(list_offsets_answer(1))

@@ -150,7 +150,7 @@ def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts()
     assert len(worker.meters) == 1
 
 
-def test_where_nobody_takes_records_throttles_of_any_kind_are_forgotten() -> None:
+def test_meters_swept_without_usage_records_forget_their_throttles() -> None:
     meters = Meters(10)
     meters.find(MeterKey("PLAIN", 1, "alice", "app")).note_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
     for now_ms in (1000, 2000):
@@ -193,7 +193,7 @@ def test_refused_connections_have_a_row_without_a_name() -> None:
     assert worker.take() == []
 
 
-def test_what_was_lost_stands_in_the_next_document() -> None:
+def test_dropped_documents_and_rows_are_in_next_document() -> None:
     worker = Worker()
     worker.lost = (2, 1700)
     worker.listener.refused = 1
@@ -201,7 +201,7 @@ def test_what_was_lost_stands_in_the_next_document() -> None:
     assert (document["dropped_documents"], document["dropped_rows"]) == (2, 1700)
 
 
-def test_names_of_any_kind() -> None:
+def test_unusual_client_ids_are_recorded_unchanged() -> None:
     worker = Worker()
     names = ["", "a\nb", "ü", "\0", "<default>", "x" * 32_000, "\u2028\u202e"]
     for name in names:

@@ -58,7 +58,7 @@ def test_coordinators_of_every_version(spec: object) -> None:
         list(coordinator_errors(spec, frame[:9]))
 
 
-def test_find_coordinator() -> None:
+def test_find_coordinator_errors_are_counted_per_key() -> None:
     spec = SPECS[key_version(FIND_COORDINATOR, 4)]
     play = Play()
     play.from_client(encode_request(spec, {"coordinator_keys": ["g", "h"]}, 1))
@@ -67,7 +67,7 @@ def test_find_coordinator() -> None:
     assert counted(play) == {(FIND_COORDINATOR, 15): 2}
 
 
-def test_logins() -> None:
+def test_failed_handshake_and_authentication_errors_are_counted() -> None:
     play = Play(authenticated=False)
     play.from_client(handshake(1, "NONE"))
     play.from_broker(handshake_answer(1, 33))
@@ -80,7 +80,7 @@ def test_logins() -> None:
     assert counted(play) == {(SASL_AUTHENTICATE, 58): 1}
 
 
-def test_versions_that_the_broker_or_the_proxy_does_not_know() -> None:
+def test_unsupported_api_versions_requests_are_counted_as_error_35() -> None:
     play = Play()
     play.from_client(request(API_VERSIONS, 0, 1))
     play.from_broker(encode_frame(SPECS[key_version(API_VERSIONS, 0)], {"error_code": 35}, 1))
@@ -88,7 +88,7 @@ def test_versions_that_the_broker_or_the_proxy_does_not_know() -> None:
     assert counted(play) == {(API_VERSIONS, 35): 2}
 
 
-def test_topics_that_the_broker_refuses_and_those_that_the_proxy_refuses() -> None:
+def test_topics_refused_by_broker_and_by_quota_are_counted() -> None:
     play = play_with()
     play.from_client(create(1, ("a", BURST + 8), ("b", 1)))
     assert counted(play) == {}  # not before it is told
@@ -96,7 +96,7 @@ def test_topics_that_the_broker_refuses_and_those_that_the_proxy_refuses() -> No
     assert counted(play) == {(CREATE_TOPICS, 36): 1, (CREATE_TOPICS, 89): 1}
 
 
-def test_requests_of_which_nothing_is_left() -> None:
+def test_topics_of_wholly_refused_requests_are_counted() -> None:
     play = play_with()
     play.from_client(create(1, ("a", BURST + 8)))
     play.from_client(create(2, ("b", 1), ("c", 1)))
@@ -104,7 +104,7 @@ def test_requests_of_which_nothing_is_left() -> None:
     assert counted(play) == {(CREATE_TOPICS, 89): 2}
 
 
-def test_what_is_not_read_is_not_counted() -> None:
+def test_answers_that_are_not_parsed_count_no_errors() -> None:
     play = Play()
     play.from_client(list_offsets(1) + fetch(2))
     play.from_broker(fetch_answer(1, 10))

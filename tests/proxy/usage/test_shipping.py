@@ -12,6 +12,7 @@ from proxy.usage import shipping as usage_shipping
 from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
 from proxy.usage.shipping import Buffer, RefusedError, Shipper, Shipping, SinkError
+from tests.harness.polling import until
 
 MANY = 10**6
 
@@ -94,14 +95,7 @@ def test_a_document_larger_than_the_buffer_is_still_tried() -> None:
     assert (asyncio.run(buffer.get()).seq, shipping.dropped_documents) == (0, 0)
 
 
-async def until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-def test_everything_arrives_in_order_and_the_stop_ships_the_rest() -> None:
+def test_documents_arrive_in_order_and_stop_ships_the_rest() -> None:
     async def run() -> None:
         recorder, sink, shipping = FakeRecorder(), FakeSink(), Shipping()
         running = shipper(recorder, sink, shipping)
@@ -132,7 +126,7 @@ def test_a_sink_that_is_away_loses_nothing_while_the_buffer_lasts() -> None:
     asyncio.run(run())
 
 
-def test_what_no_longer_fits_is_missing_and_counted_to_the_row() -> None:
+def test_documents_beyond_buffer_are_dropped_and_counted_with_rows() -> None:
     async def run() -> None:
         recorder, sink, shipping = FakeRecorder(), FakeSink(), Shipping()
         sink.down = True
@@ -280,7 +274,7 @@ def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
     assert sorted(path.name[-8:-6] for path in tmp_path.iterdir()) == ["02", "03"]
 
 
-def test_what_a_killed_process_left_is_completed(tmp_path: Path) -> None:
+def test_unfinished_file_of_killed_process_is_completed(tmp_path: Path) -> None:
     (tmp_path / "edge_1-old-000004.part").write_text("x")
     (tmp_path / "another-old-000004.part").write_text("x")
     write(files(tmp_path), 1)
@@ -300,7 +294,7 @@ def test_half_a_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:
     assert (tmp_path / "edge_1-old-000005.jsonl").read_bytes() == b""
 
 
-def test_what_another_process_still_writes_is_left_alone(tmp_path: Path) -> None:
+def test_unfinished_file_of_running_process_is_left_alone(tmp_path: Path) -> None:
     def unfinished() -> list[str]:
         return [path.name for path in tmp_path.glob("*.part")]
 
@@ -335,7 +329,7 @@ def test_a_file_is_complete_after_its_time_also_when_nothing_more_comes(tmp_path
         sink = files(tmp_path, rotate_s=0.01, rotate_bytes=MANY)
         for complete in range(2):
             await sink.write(document(complete))
-            await until(lambda complete=complete: count() == complete + 1)
+            await until(count, equals=complete + 1)
         await sink.close()
 
     asyncio.run(run())

@@ -114,7 +114,7 @@ def test_the_number_of_counters_is_bounded_and_the_others_are_counted() -> None:
     assert MOST_COUNTERS == 1000
 
 
-def test_nothing_is_logged_unless_it_is_wanted() -> None:
+def test_throttle_events_are_logged_only_when_configured() -> None:
     loop = FakeLoop()
     with capture_logs() as lines:
         mutes = throttling(loop, None)

@@ -2,22 +2,20 @@
 
 import asyncio
 import ssl
-from struct import Struct
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from config.units import Address
-from protocol.messages import write_message
-from protocol.requests import WHICH_VERSIONS, Request
+from protocol.requests import Request
 from proxy.usage import topic as usage_topic
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic import TopicSink
 from proxy.usage.topic_creation import Topic, ensure
 from proxy.usage.topic_login import TopicLogin
+from tests.harness.asked_broker import AskedBroker
 
 TOPIC = Topic("usage", 12, -1, 3_600_000)
 CONTROLLER = Address("c", 1)
@@ -28,46 +26,26 @@ def document(seq: int) -> Document:
     return Document(seq, 1, b"{}")
 
 
-class FakeBrokers:
-    """Answer ApiVersions, Metadata and CreateTopics; keep what they were asked, and where."""
+class FakeBrokers(AskedBroker):
+    """They answer ApiVersions, Metadata and CreateTopics, the latter up to version ``newest``."""
 
     def __init__(
         self, topic_error: int = OK, creation_error: int = OK, newest: int = 7, login: TopicLogin | None = None
     ) -> None:
-        self.topic_error = topic_error
-        self.creation_error = creation_error
-        self.newest = newest
-        self.asked: list[tuple[Address | None, Request]] = []
+        brokers = [{"node_id": node_id, "host": host, "port": 1} for node_id, host in ((3, "a"), (7, "c"))]
+        topic = {"error_code": topic_error, "name": "usage"}
+        created = {"name": "usage", "error_code": creation_error, "error_message": "as it is"}
+        super().__init__(
+            {
+                18: lambda: {"api_keys": [{"api_key": 19, "min_version": 0, "max_version": newest}]},
+                3: lambda: {"brokers": brokers, "controller_id": 7, "topics": [topic]},
+                19: lambda: {"topics": [created]},
+            }
+        )
         self._login = login or TopicLogin(("a:1", "b:2"), None)
-        self._at: Address | None = None
 
     async def login(self) -> TopicLogin:
         return self._login
-
-    async def ask(self, question: Any, at: Address | None = None) -> Any:
-        self._at = at
-        return await question(SimpleNamespace(ask=self._answer))
-
-    async def _answer(self, request: Request) -> bytes:
-        if request is WHICH_VERSIONS:
-            return b"\0\0\0\x14" + b"\0" * 4 + b"\0\0" + b"\0\0\0\1" + Struct(">hhh").pack(19, 0, self.newest)
-        self.asked.append((self._at, request))
-        body = self._metadata() if request.api_key == 3 else self._created()
-        frame = b"\0" * 4 + write_message(request.spec.response_layout, body)
-        return len(frame).to_bytes(4, "big") + frame
-
-    def _metadata(self) -> dict[str, Any]:
-        topic = {"error_code": self.topic_error, "name": "usage", "is_internal": False, "partitions": []}
-        brokers = [
-            {"node_id": node_id, "host": host, "port": 1, "rack": None} for node_id, host in ((3, "a"), (7, "c"))
-        ]
-        return {
-            "throttle_time_ms": 0, "brokers": brokers, "cluster_id": "x", "controller_id": 7, "topics": [topic]
-        }  # fmt: skip
-
-    def _created(self) -> dict[str, Any]:
-        topic = {"name": "usage", "error_code": self.creation_error, "error_message": "as it is"}
-        return {"throttle_time_ms": 0, "topics": [topic]}
 
 
 class FakeProducer:
@@ -205,7 +183,7 @@ def made_by(brokers: Any, topic: Topic = TOPIC) -> list[tuple[Address | None, Re
 def test_a_topic_that_is_there_is_not_made() -> None:
     brokers = FakeBrokers()
     assert made_by(brokers) == []
-    [(at, question)] = brokers.asked
+    [_, (at, question)] = brokers.asked
     assert (at, question.body) == (None, b"\0\0\0\1\0\5usage\0"), "allow_auto_topic_creation: false"
 
 

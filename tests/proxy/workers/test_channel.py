@@ -12,6 +12,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.runtime.faults import counts
 from proxy.runtime.tasks import spawn
 from proxy.workers.channel import Channel, GoneError
+from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S
 
 pytestmark = pytest.mark.asyncio
@@ -70,7 +71,7 @@ async def test_calls_begin_in_order_and_end_in_any() -> None:
         assert begun == ["first", "second"]
 
 
-async def test_what_is_raised_is_raised_at_the_caller() -> None:
+async def test_exception_of_remote_call_is_raised_at_caller() -> None:
     raised: list[Exception] = [
         ProtocolError(Cause.BAD_BODY, "not a body"),
         OSError(24, "too many open files"),
@@ -107,8 +108,7 @@ async def test_an_answer_that_cannot_be_sent_is_noted_where_it_is() -> None:
     async with pair(answer) as (one, other):
         send, other._send = other._send, broken  # type: ignore[assignment,method-assign]
         call = spawn(one.call("first"), "call")
-        while not counts["answer a call"]:
-            await asyncio.sleep(0)
+        await until(lambda: counts["answer a call"])
         other._send = send  # type: ignore[method-assign]
         assert await one.call("next") == "next"
         call.cancel()
@@ -132,7 +132,7 @@ async def test_calls_fail_when_the_other_end_has_gone() -> None:
             await one.call("again")
 
 
-async def test_a_late_answer_is_nobodys() -> None:
+async def test_late_answer_after_timeout_is_dropped() -> None:
     may_answer = asyncio.Event()
 
     async def late(name: str, arguments: tuple[Any, ...]) -> object:

@@ -8,6 +8,7 @@ import pytest
 from proxy.workers import child
 from proxy.workers.child import Child
 from proxy.workers.process import Look
+from tests.harness.clock import Clock
 
 pytestmark = pytest.mark.asyncio
 
@@ -30,13 +31,6 @@ class Running:
         if not self.answers:
             await asyncio.Event().wait()
         return LOOK
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -71,7 +65,7 @@ async def test_a_worker_whose_loop_does_not_run_is_killed(worker: Child, process
     assert process.is_killed
 
 
-async def test_a_busy_worker_is_not(worker: Child, process: Running, clock: Clock) -> None:
+async def test_busy_worker_with_late_answer_is_not_killed(worker: Child, process: Running, clock: Clock) -> None:
     """Its answer may wait behind large ones."""
     process.answers = False
     for _ in range(10):
@@ -83,7 +77,7 @@ async def test_a_busy_worker_is_not(worker: Child, process: Running, clock: Cloc
     assert (process.is_killed, worker.cpu_s) == (False, 1.5)
 
 
-async def test_after_a_sleep_of_the_supervisor_nobody_is(worker: Child, process: Running, clock: Clock) -> None:
+async def test_worker_is_not_killed_after_sleep_of_supervisor(worker: Child, process: Running, clock: Clock) -> None:
     await worker.look()
     clock.now_s += 60.0
     assert await worker.look() == LOOK

@@ -11,8 +11,9 @@ import pytest
 from proxy.runtime.faults import counts
 from proxy.workers import workers as module
 from proxy.workers.child import Child
-from tests.proxy.fake_broker import fake_broker
-from tests.proxy.front import TIMEOUT_S, client
+from tests.harness.fake_broker import fake_broker
+from tests.harness.polling import until
+from tests.proxy.front import client
 from tests.proxy.playbook import list_offsets
 from tests.proxy.workers.test_ports import HOST, Asked, serving
 from tests.proxy.workers.test_workers import two_workers
@@ -28,27 +29,21 @@ async def no_process(*_: object) -> None:
     raise ArithmeticError
 
 
-async def until_counted(where: str) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not counts[where]:
-            await asyncio.sleep(0.01)
-
-
 async def test_faults_are_noted_and_workers_are_looked_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
         with monkeypatch.context() as broken:
             broken.setattr(Child, "look", fail)
-            await until_counted("look after the workers")
+            await until(lambda: counts["look after the workers"])
         with monkeypatch.context() as broken:
             broken.setattr(module, "new_process", no_process)
             if pair.workers._spare is not None:
                 await (await pair.workers._take()).end()
-            await until_counted("start a process")
+            await until(lambda: counts["start a process"])
             pair.workers._spare = None
         with monkeypatch.context() as broken:
             broken.setattr(pair.child_of(1), "_on_end", fail)
             pair.signal(1, signal.SIGKILL)
-            await until_counted("start a worker again")
+            await until(lambda: counts["start a worker again"])
         await pair.until_up(1, restarts=1)
         async with client(pair.ports[1]) as asking:
             await asking.ask(list_offsets(1))

@@ -11,15 +11,8 @@ from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from proxy.owners.assignment import DRIFT_S
 from proxy.workers import workers as module
 from proxy.workers.workers import Workers
+from tests.harness.clock import Clock
 from tests.proxy.test_supervisor import CONFIG
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def never(host: str, port: int) -> list[socket.socket]:
@@ -82,7 +75,7 @@ def test_a_burst_moves_nothing(workers: Workers, clock: Clock) -> None:
         clock.now_s += DRIFT_S - 1
 
 
-def test_the_load_of_all_may_change(workers: Workers, clock: Clock) -> None:
+def test_equal_load_change_of_all_workers_moves_no_broker(workers: Workers, clock: Clock) -> None:
     """It is looked at anew, and nothing moves."""
     workers._load.update(dict.fromkeys(range(4), 100.0))
     assert not workers._place()

@@ -94,7 +94,7 @@ def test_counts_and_sizes_add_up() -> None:
     assert said(Sums().add({}, NOTHING)) == {}
 
 
-def test_what_an_ended_process_has_counted_stays_and_what_it_had_does_not() -> None:
+def test_ended_worker_keeps_its_counters_and_loses_its_gauges() -> None:
     sums = Sums()
     sums.add({0: ONE, 1: TWO}, NOTHING)
     alone = said(Sums().add({1: TWO}, NOTHING))

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -29,9 +30,10 @@ from protocol.client_quotas import (
 from protocol.requests import Request
 from proxy.workers.child import Child
 from proxy.workers.workers import Workers
+from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.polling import until
 from tests.harness.ports import free_port
-from tests.proxy.fake_broker import FakeBroker, fake_broker
-from tests.proxy.front import TIMEOUT_S, client
+from tests.proxy.front import TIMEOUT_S, answers, client
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets, produce, request
 from tests.proxy.test_supervisor import CONFIG, Running, running
@@ -68,9 +70,7 @@ class Pair:
 
     async def until_up(self, node_id: int, restarts: int) -> None:
         child = self.child_of(node_id)
-        async with asyncio.timeout(TIMEOUT_S):
-            while not (child.up and child.restarts == restarts):
-                await asyncio.sleep(0.01)
+        await until(lambda: (child.up, child.restarts), equals=(True, restarts))
 
 
 @asynccontextmanager
@@ -88,7 +88,7 @@ async def two_workers(
         yield Pair(program, {1: program.port, 2: second}, owners)
 
 
-async def test_one_program(tmp_path: Path) -> None:
+async def test_two_workers_serve_brokers_metrics_and_usage_as_one(tmp_path: Path) -> None:
     async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two, USAGE) as pair:
         program, ports = pair.program, pair.ports
         async with client(ports[1]) as at_one, client(ports[2]) as at_two, client(program.bind) as bootstrap:
@@ -247,14 +247,7 @@ async def test_a_broker_that_one_worker_finds_is_reached_at_another(tmp_path: Pa
         told = json.loads(await program.until("/owners", '"4"'))["owners"]
         assert sorted(each["worker"] for each in told.values()) == [0, 0, 1, 1]
         for port in (third, fourth):
-            async with asyncio.timeout(TIMEOUT_S):
-                while True:
-                    try:
-                        async with client(port) as asking:
-                            await asking.ask(list_offsets(1))
-                        break
-                    except OSError:  # not yet
-                        await asyncio.sleep(0.02)
+            await until(partial(answers, port))
 
 
 async def test_a_worker_that_cannot_start_keeps_the_program_from_starting(tmp_path: Path) -> None:
@@ -281,10 +274,9 @@ async def test_workers_serve_on_without_the_supervisor_and_drain_on_sigterm(tmp_
         workers: list[psutil.Process] = []
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                while '"2"' not in await asyncio.to_thread(asked, admin, "/owners"):
-                    await asyncio.sleep(0.05)
-                while len(workers := psutil.Process(supervisor.pid).children()) < 3:  # one waits in reserve
-                    await asyncio.sleep(0.05)
+                await until(lambda: asyncio.to_thread(asked, admin, "/owners"), is_so=lambda owners: '"2"' in owners)
+                children = psutil.Process(supervisor.pid).children
+                workers = await until(children, is_so=lambda found: len(found) >= 3)  # one waits in reserve
                 async with client(first) as at_one, client(second) as at_two:
                     for each in (at_one, at_two):
                         await each.ask(list_offsets(1))
@@ -320,7 +312,7 @@ def asked(port: int, path: str) -> str:
         return ""
 
 
-async def test_nothing_of_it_is_loaded_with_one_worker() -> None:
+async def test_supervisor_with_one_worker_imports_no_workers_module() -> None:
     loaded = "import sys, proxy.supervisor; sys.exit('proxy.workers' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", loaded, env=environment)

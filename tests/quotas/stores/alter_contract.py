@@ -49,7 +49,7 @@ def _changes(draw: st.DrawFn) -> tuple[Entity, dict[QuotaKind, float | None]]:
 class AlterContract:
     """To be inherited by each store's test, with a fixture ``store`` that gives its harness."""
 
-    def test_what_is_set_is_there_and_nothing_else_changes(self, store: Harness) -> None:
+    def test_alter_changes_the_quota_given_and_no_other(self, store: Harness) -> None:
         before: Limits = {ALICE: {RATE: 1.0, CONSUMER: 2.0}, Entity(client_id="app"): {RATE: 3.0}}
         store.put(before)
         [outcome] = alter(store, change(ALICE, {RATE: 5.0}))
@@ -57,7 +57,7 @@ class AlterContract:
         assert store.load().limits == {**before, ALICE: {RATE: 5.0, CONSUMER: 2.0}}
 
     @pytest.mark.parametrize("name", NAMES, ids=ascii)
-    def test_an_entity_that_is_not_there_comes(self, store: Harness, name: str) -> None:
+    def test_alter_of_new_entity_creates_its_quotas(self, store: Harness, name: str) -> None:
         for quotas in ({}, {Entity(user="other"): {RATE: 1.0}}):
             store.put(quotas)
             for entity in (
@@ -70,7 +70,7 @@ class AlterContract:
                 assert [(each.old, each.new) for each in outcome.altered] == [(None, 5.0), (None, 12.5)]
                 assert store.load().limits[entity] == {RATE: 5.0, PERCENTAGE: 12.5}
 
-    def test_defaults_and_ips(self, store: Harness) -> None:
+    def test_alter_sets_quotas_of_defaults_and_ips(self, store: Harness) -> None:
         store.put({})
         rate = QuotaKind.CONNECTION_CREATION_RATE
         wanted: Limits = {
@@ -99,7 +99,7 @@ class AlterContract:
         alter(store, change(ALICE, {RATE: 7.0}))
         assert store.load().limits == {ALICE: {RATE: 7.0}}
 
-    def test_what_is_there_already_is_not_written(self, store: Harness) -> None:
+    def test_alter_without_a_difference_writes_nothing(self, store: Harness) -> None:
         store.put({ALICE: {RATE: 5.0}})
         before = store.content()
         nothing = alter(
@@ -140,7 +140,7 @@ class AlterContract:
             ({"user": "u"}, [("consumer_byte_rate", 1.0), ("producer_byte_rate", 0.0)], "producer_byte_rate"),
         ],
     )
-    def test_what_a_cluster_refuses_is_refused_with_the_field_and_nothing_is_written(
+    def test_alter_that_kafka_refuses_names_the_field_and_writes_nothing(
         self, store: Harness, entity: Mapping[str, str], ops: list[tuple[str, float | None]], field: str
     ) -> None:
         store.put({Entity(user="u"): {RATE: 7.0}})
@@ -161,13 +161,13 @@ class AlterContract:
             (PERCENTAGE, 0.000000001, 0.000000001),
         ],
     )
-    def test_numbers_as_a_cluster_takes_them(self, store: Harness, kind: QuotaKind, limit: float, kept: float) -> None:
+    def test_alter_keeps_limits_as_kafka_does(self, store: Harness, kind: QuotaKind, limit: float, kept: float) -> None:
         store.put({})
         alter(store, change(ALICE, {kind: limit}))
         assert float(store.load().limits[ALICE][kind]) == kept
         assert alter(store, change(ALICE, {kind: limit})) == [Outcome()]
 
-    def test_one_that_is_refused_keeps_no_other_from_being_made(self, store: Harness) -> None:
+    def test_refused_change_leaves_the_other_changes_in_force(self, store: Harness) -> None:
         store.put({})
         first, bad, again, other = alter(
             store,
@@ -195,7 +195,7 @@ class AlterContract:
         assert alter(store, *changes) == dry
         assert store.content() != before
 
-    def test_who_has_seen_something_else_changes_nothing(self, store: Harness) -> None:
+    def test_alter_of_an_outdated_version_writes_nothing(self, store: Harness) -> None:
         store.put({ALICE: {RATE: 5.0}})
         seen = store.store.load(0).version
         store.put({ALICE: {RATE: 6.0}})
@@ -206,7 +206,7 @@ class AlterContract:
         alter(store, change(ALICE, {CONSUMER: 1.0}), version=store.store.load(0).version)
         assert store.load().limits == {ALICE: {RATE: 6.0, CONSUMER: 1.0}}
 
-    def test_what_is_written_is_a_change_until_it_is_loaded(self, store: Harness) -> None:
+    def test_altered_quota_counts_as_changed_until_loaded(self, store: Harness) -> None:
         store.put({})
         store.load()
         alter(store, change(ALICE, {RATE: 1.0}))
@@ -225,7 +225,7 @@ class AlterContract:
     @pytest.mark.long
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors])
     @given(st.lists(st.lists(_changes(), min_size=1, max_size=5), min_size=1, max_size=4))
-    def test_what_was_altered_is_what_is_loaded(
+    def test_altered_quotas_are_loaded_as_written(
         self, store: Harness, rounds: list[list[tuple[Entity, dict[QuotaKind, float | None]]]]
     ) -> None:
         store.put({})

@@ -108,7 +108,7 @@ class StoreContract:
         ],
         ids=Entity.describe,
     )
-    def test_each_level_takes_each_kind(self, store: Harness, entity: Entity, kind: QuotaKind) -> None:
+    def test_each_entity_level_loads_each_quota_kind(self, store: Harness, entity: Entity, kind: QuotaKind) -> None:
         limits = {entity: {kind: 1048576.0}}
         store.put(limits)
         assert store.load().limits == limits
@@ -120,12 +120,12 @@ class StoreContract:
         assert store.load().limits == limits
 
     @pytest.mark.parametrize("name", NAMES, ids=ascii)
-    def test_a_name_is_a_name_whatever_it_looks_like(self, store: Harness, name: str) -> None:
+    def test_entity_name_of_any_form_is_loaded_as_written(self, store: Harness, name: str) -> None:
         limits = {Entity(user=name, client_id=name): {RATE: 1.0}, Entity(user=Default.DEFAULT): {RATE: 2.0}}
         store.put(limits)
         assert store.load().limits == limits
 
-    def test_limits_stay_together_and_entities_apart(self, store: Harness) -> None:
+    def test_entities_with_shared_names_keep_their_own_limits(self, store: Harness) -> None:
         limits: Limits = {
             Entity(user="a"): dict.fromkeys(CLIENT_KINDS, 5.0),
             Entity(client_id="a"): {QuotaKind.REQUEST_PERCENTAGE: 12.5},
@@ -141,14 +141,14 @@ class StoreContract:
             assert store.load().limits == limits
 
     @pytest.mark.parametrize(("entity", "name", "value"), NO_QUOTAS)
-    def test_what_is_no_quota_is_refused(
+    def test_invalid_quota_is_refused_on_load(
         self, store: Harness, entity: Mapping[str, str], name: str, value: str
     ) -> None:
         store.put_raw(entity, name, value)
         with pytest.raises(UnreadableError):
             store.load()
 
-    def test_unreachable_is_never_read_as_no_quotas(self, store: Harness) -> None:
+    def test_unreachable_store_is_never_read_as_no_quotas(self, store: Harness) -> None:
         store.put({Entity(user="a"): {RATE: 1.0}})
         store.take_away()
         with pytest.raises(UnreadableError):
@@ -162,7 +162,7 @@ class StoreContract:
         store.put({Entity(user="a"): {RATE: 2.0}})
         assert store.store.load(0).version != first.version
 
-    def test_a_change_is_told_until_it_is_loaded_and_then_no_more(self, store: Harness) -> None:
+    def test_change_is_noticed_until_it_is_loaded(self, store: Harness) -> None:
         store.put({})
         store.load()
         assert not store.noticed()
@@ -172,7 +172,7 @@ class StoreContract:
             assert store.load().limits == {Entity(user="a"): {RATE: rate}}
             assert not store.noticed()
 
-    def test_what_cannot_be_loaded_is_told_once_too(self, store: Harness) -> None:
+    def test_change_that_cannot_be_loaded_is_noticed_once(self, store: Harness) -> None:
         store.put({Entity(user="a"): {RATE: 1.0}})
         store.load()
         store.put_raw({"user": "a"}, "producer_byte_rate", "many")

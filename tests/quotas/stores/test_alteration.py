@@ -26,7 +26,7 @@ Named = dict[str, str | Default]
 
 
 @pytest.mark.parametrize(("row", "expected"), ROWS, ids=str)
-def test_vectors(row: Mapping[str, object], expected: str) -> None:
+def test_change_is_refused_as_in_kafka_vectors(row: Mapping[str, object], expected: str) -> None:
     entity, ops = row["entity"], row["ops"]
     assert isinstance(entity, dict)
     assert isinstance(ops, list)
@@ -44,7 +44,7 @@ _LIMITS = st.one_of(st.none(), st.floats(allow_nan=False), st.integers(-2, 2**31
 
 
 @given(_ENTITIES, st.lists(st.tuples(_KEYS, _LIMITS), max_size=3))
-def test_as_the_model_of_a_broker(entity: Named, ops: Sequence[tuple[str, float | None]]) -> None:
+def test_change_is_refused_as_by_the_broker_model(entity: Named, ops: Sequence[tuple[str, float | None]]) -> None:
     # What Kafka takes as a fraction of one byte is none here; it compares 2^63 as a double, the model does not.
     assume(all(limit is None or not 0 < limit <= alter.EPSILON for _, limit in ops))
     assume(all(limit != 2.0**63 for _, limit in ops))
@@ -52,6 +52,6 @@ def test_as_the_model_of_a_broker(entity: Named, ops: Sequence[tuple[str, float 
     assert isinstance(check(Change(entity, ops)), Refusal) is (refused is not None)
 
 
-def test_where_it_differs() -> None:
+def test_nan_percentage_and_host_name_are_refused_unlike_kafka() -> None:
     for wrong in (Change({"user": "u"}, [("request_percentage", math.nan)]), Change({"ip": "localhost"}, [])):
         assert isinstance(check(wrong), Refusal)

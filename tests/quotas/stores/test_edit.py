@@ -58,7 +58,7 @@ def test_a_number_is_replaced_and_not_a_character_more(path: Path) -> None:
     assert path.read_text() == expected
 
 
-def test_what_is_added_stands_below_what_was_there(path: Path) -> None:
+def test_added_limits_are_written_below_the_present_ones(path: Path) -> None:
     alter(path, change(ALICE, {PERCENTAGE: 12.5}), change(APP, {CONSUMER: 3.0}), change(EVERYBODY, {CONSUMER: 4.0}))
     expected = (
         FILE.replace('"5MB"\n', '"5MB"\n    request_percentage: 12.5\n')
@@ -74,7 +74,7 @@ def test_a_new_quota_is_written_like_the_last_one_before_what_the_author_says_at
     assert path.read_text() == FILE.replace("# the end", f"{added}# the end")
 
 
-def test_what_goes_takes_its_line_along_and_leaves_the_comments_above(path: Path) -> None:
+def test_removed_limit_loses_its_line_and_keeps_comments_above(path: Path) -> None:
     alter(path, change(ALICE, {RATE: None}), change(APP, {RATE: None}), change(EVERYBODY, {RATE: None}))
     assert path.read_text() == dedent(
         """\
@@ -91,7 +91,7 @@ def test_what_goes_takes_its_line_along_and_leaves_the_comments_above(path: Path
     )
 
 
-def test_the_last_one_leaves_an_empty_list(path: Path) -> None:
+def test_removing_the_last_quota_leaves_an_empty_list(path: Path) -> None:
     alter(path, change(ALICE, {RATE: None, CONSUMER: None}), change(APP, {RATE: None}), change(EVERYBODY, {RATE: None}))
     assert path.read_text() == dedent(
         """\
@@ -163,13 +163,13 @@ def test_the_last_one_leaves_an_empty_list(path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_every_form_is_kept(path: Path, before: str, changes: list[Change], after: str) -> None:
+def test_edited_file_keeps_its_yaml_form(path: Path, before: str, changes: list[Change], after: str) -> None:
     path.write_bytes(before.encode())
     alter(path, *changes)
     assert path.read_bytes().decode() == after
 
 
-def test_keys_with_question_marks(path: Path) -> None:
+def test_explicit_yaml_keys_are_edited_in_place(path: Path) -> None:
     path.write_text(
         "quotas:\n- ? producer_byte_rate\n  : 1\n  ? entity\n  : {user: alice}\n  ? consumer_byte_rate\n  : 2\n"
     )
@@ -224,7 +224,9 @@ def _files(draw: st.DrawFn) -> str:
 
 @pytest.mark.long
 @given(_files(), st.data())
-def test_whatever_the_file_looks_like(tmp_path_factory: pytest.TempPathFactory, text: str, data: st.DataObject) -> None:
+def test_generated_file_of_any_form_is_edited_as_asked(
+    tmp_path_factory: pytest.TempPathFactory, text: str, data: st.DataObject
+) -> None:
     path = tmp_path_factory.mktemp("edit") / "quotas.yaml"
     path.write_text(text)
     before = parse("f", text).policy.limits
@@ -255,7 +257,7 @@ quotas:
 """
 
 
-def test_what_is_said_beside_limits_stays_as_it_was_written(path: Path) -> None:
+def test_edited_limit_leaves_burst_and_mode_as_written(path: Path) -> None:
     path.write_text(TERMS)
     alter(path, change(ALICE, {RATE: 5.0, CONSUMER: 6.0}), change(APP, {RATE: 7.0}))
     expected = TERMS.replace("producer_byte_rate: 1MiB\n", "producer_byte_rate: 5\n")
@@ -264,7 +266,7 @@ def test_what_is_said_beside_limits_stays_as_it_was_written(path: Path) -> None:
     assert path.read_text() == expected
 
 
-def test_a_quota_without_limits_goes_with_all_that_it_said(path: Path) -> None:
+def test_quota_that_loses_its_last_limit_is_removed_whole(path: Path) -> None:
     path.write_text(TERMS)
     alter(path, change(ALICE, {RATE: None}))
     kept = TERMS.splitlines(keepends=True)

@@ -35,14 +35,14 @@ WHERE = {
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("what", ENDLESS)
-def test_no_text_takes_longer_than_its_length(file: Path, what: str, where: str) -> None:
+def test_endless_text_is_refused_in_linear_time(file: Path, what: str, where: str) -> None:
     """Nothing here is timed: what is quadratic takes minutes, in which no thread of the proxy runs."""
     found = problems(file, WHERE[where].format(f'"{ENDLESS[what]}"'))
     assert found
     assert max(map(len, found)) < 1000
 
 
-def test_values_with_and_without_units(file: Path) -> None:
+def test_limits_with_and_without_units_are_loaded(file: Path) -> None:
     file.write_text(
         dedent(
             """\
@@ -112,7 +112,7 @@ def test_braces_and_lines_say_the_same(file: Path, content: str, lines: list[int
     assert (list(loaded.lines.values()), loaded.warnings) == (lines, ())
 
 
-def test_what_has_no_effect_is_said_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_that_is_not_enforced_is_warned_of_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = QuotaKind.REQUEST_PERCENTAGE
     monkeypatch.setattr(kind, "row", replace(kind.row, enforced=False))
     content = """\
@@ -171,7 +171,7 @@ WITH_BLANK = "begins or ends with whitespace, which is part of the name; write '
     ],
     ids=ascii,
 )  # fmt: skip
-def test_names_that_are_hardly_meant(file: Path, dimension: str, name: str, said: str) -> None:
+def test_suspicious_entity_name_is_warned_of_with_its_place(file: Path, dimension: str, name: str, said: str) -> None:
     file.write_text(yaml.safe_dump({"quotas": [{"entity": {dimension: name}, "producer_byte_rate": "1MB"}]}))
     (warning,) = load(file).warnings
     assert str(warning).startswith(f"{file}:3:{7 + len(dimension)}: quotas[0].entity.{dimension}: {name!r} {said}")
@@ -194,7 +194,7 @@ def test_a_long_name_hides_no_reason(file: Path) -> None:
         ("User:ANONYMOUS", "is not the user of clients that have not logged in; write ANONYMOUS"),
     ],
 )
-def test_users_who_are_called_something_else(file: Path, user: str, said: str) -> None:
+def test_misspelt_user_name_is_warned_of_with_the_correction(file: Path, user: str, said: str) -> None:
     (warning,) = warnings(file, f'quotas:\n  - {{entity: {{user: "{user}"}}, producer_byte_rate: 1MB}}\n')
     assert warning == f":2:21: quotas[0].entity.user: {user!r} {said}"
 
@@ -204,7 +204,7 @@ def test_users_who_are_called_something_else(file: Path, user: str, said: str) -
     ["alice", "app-1", "CN=*.example.com,O=Example", "sluice:GSSAPI", "HOST$", "a b", "b\u00fcro 1", "ANONYMOUS",
      "kafka/broker.example.com@EXAMPLE.COM", "consumer-orders-1", "defaults", "a\\\\b", "app(1)", "10%", "<none>"],
 )  # fmt: skip
-def test_names_that_real_clients_have(file: Path, name: str) -> None:
+def test_real_client_names_cause_no_warning(file: Path, name: str) -> None:
     quotas = [{"entity": {dimension: name}, "producer_byte_rate": "1MB"} for dimension in ("user", "client-id")]
     file.write_text(yaml.safe_dump({"quotas": quotas}), encoding="utf-8")
     assert load(file).warnings == ()
@@ -223,13 +223,13 @@ def test_names_that_real_clients_have(file: Path, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["producer_byte_rate", "consumer_byte_rate"])
-def test_limits_that_are_less_than_a_batch(file: Path, kind: str, limit: str, said: str | None) -> None:
+def test_limit_below_one_batch_is_warned_of(file: Path, kind: str, limit: str, said: str | None) -> None:
     content = f"quotas:\n  - {{entity: {{user: a}}, {kind}: {limit}}}\n"
     batch = f"{limit} a second is less than one batch of 16 KiB (batch.size) in 10 seconds"
     assert warnings(file, content) == ([f":2:45: quotas[0].{kind}: {batch}: {said}"] if said else [])
 
 
-def test_entities_that_differ_in_case_alone(file: Path) -> None:
+def test_entities_that_differ_only_in_case_are_warned_of(file: Path) -> None:
     content = """\
         quotas:
           - {entity: {user: Alice, client-id: {default: true}}, producer_byte_rate: 1MB}
@@ -292,7 +292,7 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "column"), [("quotas:\n", 1), ("quotas: 3\n", 9), ("quotas: {}\n", 9), ("{}\n", 1)]
 )
-def test_no_quotas_have_to_be_said(file: Path, content: str, column: int) -> None:
+def test_file_without_a_quota_list_is_refused(file: Path, content: str, column: int) -> None:
     expected = f":1:{column}: quotas: must be a list of quotas; write `quotas: []` for none"
     assert problems(file, content) == [expected]
 
@@ -328,14 +328,14 @@ def test_an_empty_file_is_not_an_empty_list(file: Path) -> None:
             ":2:45: quotas[0].producer_byte_rate: 'unlimited' is not a size; remove the line for no limit"]),
     ],
 )  # fmt: skip
-def test_what_people_write_instead(file: Path, content: str, expected: list[str]) -> None:
+def test_common_mistakes_are_refused_with_their_fix(file: Path, content: str, expected: list[str]) -> None:
     assert problems(file, content) == expected
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("::1", "0:0:0:0:0:0:0:1"), ("10.0.0.1", "::ffff:10.0.0.1"), ("2001:DB8::", "2001:db8::0")]
 )
-def test_one_address_is_one_entity_however_it_is_spelt(file: Path, one: str, other: str) -> None:
+def test_ip_in_another_spelling_is_refused_as_a_duplicate(file: Path, one: str, other: str) -> None:
     entries = "".join(f'  - {{entity: {{ip: "{ip}"}}, connection_creation_rate: 1}}\n' for ip in (one, other))
     [problem] = problems(file, f"quotas:\n{entries}")
     assert ":3:14: quotas[1].entity: already has a quota" in problem
@@ -369,7 +369,7 @@ def test_a_file_that_breaks_off_never_says_anything_else(file: Path) -> None:
     assert [len(part) for part in parts] == [1, 1, 2]  # where a line ends no reader could tell
 
 
-def test_nodes_go_with_the_reader_and_without_the_collector(file: Path) -> None:
+def test_yaml_nodes_are_freed_without_the_garbage_collector(file: Path) -> None:
     """It leaves what a load has made to its next complete run."""
     file.write_text(
         "groups: {team: [alice]}\nquotas:\n- {entity: {user-group: team}, producer_byte_rate: 1MiB, burst: 2s}\n"

@@ -127,7 +127,7 @@ def test_mode_and_owner_stay_and_nothing_is_left_behind(path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["quotas.yaml"]
 
 
-def test_it_is_on_the_disk_before_it_is_in_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_file_is_synced_before_it_is_renamed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     fsync, exchange = os.fsync, replacing.exchange
 
@@ -170,7 +170,7 @@ def test_a_link_is_refused_as_kubernetes_mounts_a_config_map(path: Path, tmp_pat
     assert path.read_text() == FILE
 
 
-def test_what_may_not_be_written_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_quota_file_is_refused_with_a_reason(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -259,7 +259,9 @@ def test_an_editor_that_renames_while_an_alteration_is_put_in_place_loses_nothin
     assert store.load(0).policy.limits[ALICE][RATE] == 5.0
 
 
-def test_where_names_cannot_be_exchanged_the_file_is_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_file_is_replaced_when_rename_exchange_is_unsupported(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(replacing, "exchange", lambda *_: False)
     store = FileStore(path)
     store.alter(Alteration([change(ALICE, {RATE: 5.0})], "test"))

@@ -22,7 +22,7 @@ from tests.quotas.stores.quota_files import problems, warnings
         ("proposed: {producer_byte_rate: 512KiB}", Terms(proposed={QuotaKind.PRODUCER_BYTE_RATE: 512.0 * 1024})),
     ],
 )
-def test_what_a_quota_says_beside_its_limits(file: Path, said: str, terms: Terms | None) -> None:
+def test_quota_terms_are_read_beside_its_limits(file: Path, said: str, terms: Terms | None) -> None:
     file.write_text(f"quotas:\n  - {{entity: {{user: a}}, producer_byte_rate: 1MiB, {said}}}\n")
     policy = load(file).policy
     assert policy.terms == ({Entity(user="a"): terms} if terms else {})
@@ -50,7 +50,7 @@ def test_what_a_quota_says_beside_its_limits(file: Path, said: str, terms: Terms
         ("brust: 5s", "brust: unknown limit; did you mean burst?"),
     ],
 )
-def test_what_is_wrong_beside_its_limits_is_told_with_its_place(file: Path, said: str, wrong: str) -> None:
+def test_wrong_quota_terms_are_refused_with_their_place(file: Path, said: str, wrong: str) -> None:
     file.write_text(f"quotas:\n  - {{entity: {{user: a}}, producer_byte_rate: 1MiB, {said}}}\n")
     with pytest.raises(ConfigError) as raised:
         load(file)
@@ -59,7 +59,7 @@ def test_what_is_wrong_beside_its_limits_is_told_with_its_place(file: Path, said
     assert wrong in problem
 
 
-def test_what_is_said_of_nothing_is_wrong_too(file: Path) -> None:
+def test_terms_without_a_limit_of_clients_are_refused(file: Path) -> None:
     for quota, wrong in (
         ("{entity: {user: a}, mode: shadow}", "sets no limit"),
         (
@@ -72,7 +72,7 @@ def test_what_is_said_of_nothing_is_wrong_too(file: Path) -> None:
             load(file)
 
 
-def test_a_short_burst_that_is_less_than_a_batch(file: Path) -> None:
+def test_burst_below_one_batch_is_warned_of(file: Path) -> None:
     (said,) = warnings(file, "quotas:\n  - {entity: {user: a}, producer_byte_rate: 10KiB, burst: 500ms}\n")
     assert "less than one batch of 16 KiB (batch.size) in 0.5 seconds: a client is held for 1.6 seconds after" in said
 
@@ -87,7 +87,7 @@ quotas:
 """
 
 
-def test_groups_and_prefixes(file: Path) -> None:
+def test_group_and_prefix_quotas_are_loaded(file: Path) -> None:
     file.write_text(GROUPED)
     loaded = load(file)
     assert list(loaded.policy.limits) == [
@@ -122,7 +122,7 @@ def test_groups_and_prefixes(file: Path) -> None:
         (("client-id: {prefix: team-}", "client-id: a"), None),
     ],
 )
-def test_what_is_wrong_with_groups_and_prefixes(file: Path, change: tuple[str, str], wrong: str | None) -> None:
+def test_wrong_group_or_prefix_is_refused_with_a_reason(file: Path, change: tuple[str, str], wrong: str | None) -> None:
     assert GROUPED.count(change[0]) == 1
     file.write_text(GROUPED.replace(*change))
     if wrong is None:
@@ -189,7 +189,7 @@ def test_caps_stand_beside_the_quotas_of_the_same_entities(file: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_caps(file: Path, caps: str, wrong: str) -> None:
+def test_wrong_cap_is_refused_with_a_reason(file: Path, caps: str, wrong: str) -> None:
     (problem,) = problems(file, f"{caps}\nquotas: []\n")
     assert wrong in problem
 
@@ -211,7 +211,7 @@ def test_what_is_wrong_with_caps(file: Path, caps: str, wrong: str) -> None:
     ],
 )
 @pytest.mark.parametrize("rules", ["quotas:", "quotas: []\ncaps:"])
-def test_limits_that_are_less_than_one_of_what_is_sent(file: Path, rules: str, limit: str, said: str) -> None:
+def test_limit_below_one_unit_is_warned_of(file: Path, rules: str, limit: str, said: str) -> None:
     found = warnings(file, f"{rules}\n  - {{entity: {{user: a}}, {limit}}}\n")
     assert len(found) == bool(said)
     assert said in "".join(found)

@@ -51,13 +51,15 @@ POLICY = Policy(
         ([("ip", ANY)], False, [IP]),
     ],
 )
-def test_selected(components: list[tuple[str, Wanted]], strict: bool, expected: list[Entity]) -> None:
+def test_filter_selects_quotas_as_kafka_does(
+    components: list[tuple[str, Wanted]], strict: bool, expected: list[Entity]
+) -> None:
     selected = dict(Filter.of(components, strict=strict).select(POLICY))
     assert list(selected) == expected
     assert all(limits == POLICY.limits[entity] for entity, limits in selected.items())
 
 
-def test_a_name_that_is_cut_is_found_by_the_whole_one() -> None:
+def test_shortened_name_is_found_by_the_whole_name() -> None:
     long = "x" * 300
     policy = Policy({Entity(long): BYTES})
     assert [entity for entity, _ in Filter.of([("user", long)], strict=True).select(policy)] == [Entity(long)]
@@ -73,7 +75,9 @@ def test_a_name_that_is_cut_is_found_by_the_whole_one() -> None:
         ([("client-id", "a"), ("ip", DEFAULT)], FilterError, "IP filter component should not be used with"),
     ],
 )
-def test_refused(components: list[tuple[str, Wanted]], error: type[FilterError], words: str) -> None:
+def test_invalid_filter_is_refused_with_its_reason(
+    components: list[tuple[str, Wanted]], error: type[FilterError], words: str
+) -> None:
     with pytest.raises(error, match=words) as found:
         Filter.of(components, strict=False)
     assert type(found.value) is error

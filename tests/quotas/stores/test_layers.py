@@ -85,7 +85,7 @@ class Two:
         return outcome
 
 
-def test_the_first_that_names_an_entity_wins_kind_by_kind_and_says_where(tmp_path: Path) -> None:
+def test_first_layer_with_an_entity_wins_for_each_kind(tmp_path: Path) -> None:
     two = Two(tmp_path)
     loaded = two.load()
     assert loaded.policy.limits == {ALICE: {RATE: 1, CONSUMER: 20}, BOB: {RATE: 30}}
@@ -96,7 +96,7 @@ def test_the_first_that_names_an_entity_wins_kind_by_kind_and_says_where(tmp_pat
     assert loaded.source == f"{two.top} over {two.base}"
 
 
-def test_what_a_rule_says_beside_its_limits_is_said_of_its_own_alone(tmp_path: Path) -> None:
+def test_terms_of_a_rule_hold_for_its_own_layer_alone(tmp_path: Path) -> None:
     """A quota of Kafka's is not in shadow because Sluice's file has something in shadow for the same user."""
     policy = Two(tmp_path).load().policy
     assert policy.terms_of(RATE) == {("alice", None): KindTerms(shadow=True, burst_ms=2000)}
@@ -129,7 +129,7 @@ def test_groups_prefixes_and_caps_come_from_the_files_above(tmp_path: Path) -> N
         (TOP, BASE.replace("20}", "20, burst: 1s}"), "base.yaml:2: user=alice: also has terms in a layer above"),
     ],
 )
-def test_what_does_not_go_together_is_refused(tmp_path: Path, top: str, base: str, said: str) -> None:
+def test_conflicting_layers_are_refused_with_a_reason(tmp_path: Path, top: str, base: str, said: str) -> None:
     with pytest.raises(UnreadableError, match=said.replace(".", r"\.")):
         Two(tmp_path, top, base).load()
 
@@ -153,7 +153,7 @@ def test_a_layer_that_cannot_be_read_stays_as_it_was_and_the_others_go_on(tmp_pa
     assert two.load().policy.limits[BOB] == {RATE: 31}
 
 
-def test_at_the_first_load_all_layers_are_needed(tmp_path: Path) -> None:
+def test_first_load_with_an_unreadable_layer_fails(tmp_path: Path) -> None:
     two = Two(tmp_path, base="quotas: 5\n")
     with pytest.raises(UnreadableError) as caught:
         two.load()
@@ -177,7 +177,7 @@ def test_the_base_alone_is_changed_and_what_a_layer_above_hides_is_refused(tmp_p
     assert two.top.read_text() == TOP
 
 
-def test_who_has_seen_another_upper_layer_changes_nothing(tmp_path: Path) -> None:
+def test_alter_of_an_outdated_upper_layer_writes_nothing(tmp_path: Path) -> None:
     two = Two(tmp_path)
     seen = two.load().version
     two.write(two.top, "quotas: []\n")

@@ -4,7 +4,6 @@ import json
 import math
 import signal
 from pathlib import Path
-from time import sleep
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,6 +18,7 @@ from quotas.stores.base import UnreadableError, UnwritableError
 from quotas.stores.zookeeper.store import ZooKeeperStore
 from quotas.stores.zookeeper.tree import path_of
 from tests.harness.jars import ZOOKEEPER_TOOLS
+from tests.harness.polling import wait_until
 from tests.harness.zookeeper import ZooKeeper
 from tests.quotas.stores.alter_contract import change
 from tests.quotas.stores.zookeeper import QUIET, ZooKeeperHarness
@@ -30,7 +30,7 @@ CONNECTIONS = QuotaKind.CONNECTION_CREATION_RATE
 ALICE = Entity(user="alice")
 
 
-def test_notifications_of_both_versions(store: ZooKeeperHarness) -> None:
+def test_notifications_of_version_1_and_2_are_read(store: ZooKeeperHarness) -> None:
     store.put({ALICE: {RATE: 1.0}})
     store.load()
     store.write(
@@ -66,7 +66,7 @@ def test_a_notification_is_of_one_entity(store: ZooKeeperHarness) -> None:
     assert store.load().limits == {ALICE: {RATE: 3.0}, quietly: {RATE: 9.0}}  # nobody told: asked for
 
 
-def test_a_node_deleted_with_and_without_a_notification(store: ZooKeeperHarness) -> None:
+def test_deleted_node_is_noticed_by_its_notification_alone(store: ZooKeeperHarness) -> None:
     both = {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 2.0}}
     store.put(both)
     store.load()
@@ -112,7 +112,7 @@ GOOD_NODES: list[tuple[str, dict[str, str], float]] = [
 ]
 
 
-def test_one_bad_node_is_told_and_keeps_no_other_from_being_read(store: ZooKeeperHarness) -> None:
+def test_bad_node_is_warned_of_and_the_others_are_read(store: ZooKeeperHarness) -> None:
     store.put({ALICE: {RATE: 1.0}, Entity("alice", "app"): {RATE: 2.0}, Entity(ip="10.0.0.1"): {CONNECTIONS: 3.0}})
     good = store.load().limits
     bad = [f"/config/users/bad{number}" for number in range(len(BAD_NODES))]
@@ -158,7 +158,7 @@ BAD_NOTIFICATIONS = [
 ]
 
 
-def test_one_bad_notification_keeps_no_other_from_being_read(store: ZooKeeperHarness) -> None:
+def test_bad_notification_is_warned_of_and_the_others_are_read(store: ZooKeeperHarness) -> None:
     store.put({ALICE: {RATE: 1.0}})
     store.load()
     for data in BAD_NOTIFICATIONS:
@@ -200,7 +200,7 @@ def test_names_as_long_as_kafka_has_them_are_read_in_several_requests(store: Zoo
         b"\xff\xfe",
     ],
 )
-def test_a_broken_node_says_what_it_said_before(store: ZooKeeperHarness, broken: bytes) -> None:
+def test_broken_node_keeps_its_last_quota_in_force(store: ZooKeeperHarness, broken: bytes) -> None:
     store.put({ALICE: {RATE: 1.0}, Entity(user="bob"): {RATE: 2.0}})
     store.load()
     store.write(path_of(ALICE), broken)
@@ -244,7 +244,7 @@ def test_credentials_survive_and_are_nowhere_to_be_seen(
     assert "czNjcjN0" not in caplog.text + repr(store.store.load(0))
 
 
-def test_nothing_is_left_that_has_no_use(store: ZooKeeperHarness) -> None:
+def test_alter_removes_nodes_left_without_quotas(store: ZooKeeperHarness) -> None:
     store.put({})
     pair, other = Entity("alice", "app"), Entity("alice", Default.DEFAULT)
     for entities in ([pair], [pair, other], [pair, ALICE], [pair, other, ALICE]):
@@ -267,10 +267,7 @@ def test_every_write_is_announced(store: ZooKeeperHarness) -> None:
         other.load(0)
         changes = [change(ALICE, {RATE: 1.0}), change(Entity(Default.DEFAULT, "a b"), {PERCENTAGE: 50.0})]
         store.store.alter(Alteration(changes, "test"))
-        for _ in range(100):
-            if other.changed():
-                break
-            sleep(0.02)
+        wait_until(other.changed)
         assert other.load(0).policy.limits == store.load().limits
     finally:
         other.close()
@@ -288,7 +285,7 @@ def test_a_change_that_an_alteration_has_read_is_still_told(store: ZooKeeperHarn
     assert store.load().limits == {ALICE: {RATE: 2.0}}
 
 
-def test_zero_is_what_a_broker_makes_of_it(store: ZooKeeperHarness) -> None:
+def test_zero_byte_rate_is_unlimited_and_zero_percentage_is_kept(store: ZooKeeperHarness) -> None:
     store.put({})
     store.write(path_of(ALICE), _node(producer_byte_rate="0", request_percentage="0"))
     assert store.load().limits == {ALICE: {RATE: math.inf, PERCENTAGE: 0.0}}
@@ -305,7 +302,7 @@ def test_names_that_have_no_place_are_refused(store: ZooKeeperHarness, name: str
     assert store.load().limits == {ALICE: {RATE: 1.0}}
 
 
-def test_no_tree_is_not_no_quotas(server: ZooKeeper, store: ZooKeeperHarness) -> None:
+def test_missing_tree_is_never_read_as_no_quotas(server: ZooKeeper, store: ZooKeeperHarness) -> None:
     elsewhere = ZooKeeperStore(Settings(connect=f"{server.connect}/nowhere"))
     try:
         for ask in (lambda: elsewhere.load(0), lambda: elsewhere.alter(Alteration([change(ALICE, {RATE: 1.0})], "t"))):
@@ -323,7 +320,7 @@ def test_no_tree_is_not_no_quotas(server: ZooKeeper, store: ZooKeeperHarness) ->
         ["clients", "changes", "ips", "users", ""],
     ],
 )
-def test_a_tree_that_is_deleted_is_not_no_quotas(store: ZooKeeperHarness, order: list[str]) -> None:
+def test_deleted_tree_is_never_read_as_no_quotas(store: ZooKeeperHarness, order: list[str]) -> None:
     """Whatever of it is read meanwhile."""
     quotas = {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 2.0}}
     store.put(quotas)
@@ -340,7 +337,7 @@ def test_a_tree_that_is_deleted_is_not_no_quotas(store: ZooKeeperHarness, order:
     assert store.load().limits == {ALICE: {RATE: 3.0}}
 
 
-def test_not_allowed_is_not_no_quotas(store: ZooKeeperHarness) -> None:
+def test_node_without_read_acl_is_never_read_as_no_quotas(store: ZooKeeperHarness) -> None:
     """And once it is allowed, nobody has to tell: it is tried again."""
     store.put({ALICE: {RATE: 1.0}})
     node = f"{store.chroot}/config/users/alice"
@@ -355,7 +352,7 @@ def test_not_allowed_is_not_no_quotas(store: ZooKeeperHarness) -> None:
     assert store.load().limits == {ALICE: {RATE: 1.0}}
 
 
-def test_what_may_not_be_written_is_not(store: ZooKeeperHarness) -> None:
+def test_alter_of_a_read_only_node_writes_nothing(store: ZooKeeperHarness) -> None:
     store.put({ALICE: {RATE: 1.0}})
     store.client.set_acls(f"{store.chroot}/config/users/alice", [*READ_ACL_UNSAFE])
     with pytest.raises(UnwritableError, match="does not let this user write"):
@@ -363,7 +360,7 @@ def test_what_may_not_be_written_is_not(store: ZooKeeperHarness) -> None:
     assert store.load().limits == {ALICE: {RATE: 1.0}}
 
 
-def test_what_happened_while_the_session_was_lost(store: ZooKeeperHarness) -> None:
+def test_quotas_changed_during_a_lost_session_are_read_again(store: ZooKeeperHarness) -> None:
     """Everything is read again, with its notifications gone."""
     store.put({ALICE: {RATE: 1.0}, Entity(user="bob"): {RATE: 2.0}})
     store.load()
@@ -382,7 +379,7 @@ def test_what_happened_while_the_session_was_lost(store: ZooKeeperHarness) -> No
     assert store.store.staleness_ms(9000) == 0
 
 
-def test_a_server_that_does_not_answer(store: ZooKeeperHarness) -> None:
+def test_silent_server_is_an_error_until_it_answers(store: ZooKeeperHarness) -> None:
     store.put({ALICE: {RATE: 1.0}})
     store.load()
     assert store.server.program is not None
@@ -396,7 +393,7 @@ def test_a_server_that_does_not_answer(store: ZooKeeperHarness) -> None:
     assert store.load().limits == {ALICE: {RATE: 1.0}}
 
 
-def test_a_server_that_knows_no_request_for_many_nodes() -> None:
+def test_server_without_multi_read_loads_and_alters_quotas() -> None:
     """3.5, which came with Kafka 2.8: it refuses the first one and ends the connection."""
     with ZooKeeper(of_kafka=ZOOKEEPER_TOOLS) as server:
         store = ZooKeeperHarness(server, "/old")
@@ -413,7 +410,7 @@ def test_a_server_that_knows_no_request_for_many_nodes() -> None:
             store.close()
 
 
-def test_login_and_acl_as_the_brokers_have_them(tmp_path: Path) -> None:
+def test_sasl_login_and_acl_work_as_for_brokers(tmp_path: Path) -> None:
     jaas = tmp_path / "jaas.conf"
     jaas.write_text(
         'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_broker="secret" user_other="pw"; };'

@@ -26,7 +26,7 @@ class TestContract(StoreContract):
             ({"user": "a"}, "request_percentage", "NaN"),
         ],
     )
-    def test_what_is_no_quota_is_refused(
+    def test_invalid_quota_is_refused_on_load(
         self, store: Harness, entity: Mapping[str, str], name: str, value: str
     ) -> None:
         store.put_raw(entity, name, value)
@@ -35,7 +35,7 @@ class TestContract(StoreContract):
         [warning] = loaded.warnings
         assert warning.path.startswith("/config/")
 
-    def test_what_cannot_be_loaded_is_told_once_too(self, store: Harness) -> None:
+    def test_change_that_cannot_be_loaded_is_noticed_once(self, store: Harness) -> None:
         store.put({Entity(user="a"): {RATE: 1.0}})
         store.load()
         store.put_raw({"user": "a"}, "producer_byte_rate", "many")
@@ -53,6 +53,6 @@ class TestAlter(AlterContract):
         raise NotImplementedError
 
     # kazoo's thread draws its delays at random while hypothesis draws examples.
-    test_what_was_altered_is_what_is_loaded = pytest.mark.filterwarnings(
+    test_altered_quotas_are_loaded_as_written = pytest.mark.filterwarnings(
         "ignore::hypothesis.errors.HypothesisDeprecationWarning"
-    )(AlterContract.test_what_was_altered_is_what_is_loaded)
+    )(AlterContract.test_altered_quotas_are_loaded_as_written)

@@ -41,7 +41,9 @@ def many(request: pytest.FixtureRequest) -> Iterator[ZooKeeperHarness]:
         harness.client.close()
 
 
-def test_fifty_thousand_quotas(many: ZooKeeperHarness, request: pytest.FixtureRequest) -> None:
+def test_fifty_thousand_quotas_are_loaded_and_one_change_read(
+    many: ZooKeeperHarness, request: pytest.FixtureRequest
+) -> None:
     store = ZooKeeperStore(Settings(connect=f"{many.server.connect}{many.chroot}"))
     try:
         for what in ("first load", "load again"):

@@ -26,7 +26,7 @@ def test_a_host_that_says_nothing_is_not_waited_for_as_long_as_a_session(monkeyp
     assert waits == [ATTEMPT_S, 0.5]
 
 
-def test_only_what_somebody_has_to_mend_is_told() -> None:
+def test_reason_names_silent_server_and_not_one_that_is_down() -> None:
     """A server that is down comes back by itself."""
     sockets = Sockets(None)
     with socket.create_server((LOOPBACK, 0)) as server:

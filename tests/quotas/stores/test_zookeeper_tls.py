@@ -80,7 +80,9 @@ def open_to_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield secured
 
 
-def test_with_a_client_certificate(strict: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_demands_a_client_certificate_accepts_ours_alone(
+    strict: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And the authorities of the machine are not believed beside those that are configured."""
     monkeypatch.setenv("SSL_CERT_FILE", str(strict.authority.certificate))  # where OpenSSL looks for them
     there, elsewhere = f"localhost:{strict.port}", f"{LOOPBACK}:{strict.port}"
@@ -112,7 +114,7 @@ def test_with_a_client_certificate(strict: Secured, monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_with_a_client_certificate_from_the_command_line(strict: Secured, tmp_path: Path) -> None:
+def test_command_line_presents_certificate_of_zk_tls_config(strict: Secured, tmp_path: Path) -> None:
     """By the file that kafka-configs takes for --zk-tls-config-file, but for its stores, which are PEM."""
     own = strict.own(strict.authority)
     (tmp_path / "own.pem").write_bytes(own["certificate"].read_bytes() + own["key"].read_bytes())
@@ -137,7 +139,7 @@ def test_with_a_client_certificate_from_the_command_line(strict: Secured, tmp_pa
 
 
 @pytest.mark.matrix
-def test_without_a_client_certificate(open_to_all: Secured) -> None:
+def test_zookeeper_certificate_is_verified_by_name_and_authority(open_to_all: Secured) -> None:
     there, elsewhere = f"localhost:{open_to_all.port}", f"{LOOPBACK}:{open_to_all.port}"
     ca = {"ca": open_to_all.authority.certificate}
     open_to_all.assert_answers(

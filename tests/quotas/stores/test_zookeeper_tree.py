@@ -25,18 +25,18 @@ def test_a_path_says_whose_quotas_it_holds(user: str | Default, client_id: str |
 
 
 @pytest.mark.parametrize("path", ["/config/users/a%zz", "/config/ips/host", "/config/users/"])
-def test_names_that_mean_nobody(path: str) -> None:
+def test_path_with_an_invalid_name_is_refused(path: str) -> None:
     with pytest.raises(tree.NodeError):
         tree.entity_of(path)
 
 
 @pytest.mark.parametrize("path", ["/config/topics/t", "/config/users/a/clients", "/config/changes"])
-def test_nodes_of_nobody(path: str) -> None:
+def test_path_without_an_entity_is_ignored(path: str) -> None:
     assert tree.entity_of(path) is None
 
 
 @pytest.mark.parametrize("text", ["1e3", " 12.5 ", "5d", ".5", "Infinity"])
-def test_doubles_as_java_reads_them(text: str) -> None:
+def test_double_is_parsed_as_in_java(text: str) -> None:
     limits = tree.limits_of(Entity(user="a"), {"request_percentage": text})
     assert limits == {QuotaKind.REQUEST_PERCENTAGE: float(text.strip().rstrip("d"))}
 
@@ -50,7 +50,7 @@ def test_doubles_as_java_reads_them(text: str) -> None:
         ("", None),
     ],
 )
-def test_notifications(text: str, changed: tree.Changed | None) -> None:
+def test_notification_names_the_changed_entity(text: str, changed: tree.Changed | None) -> None:
     assert tree.read_notification(text.encode()) == changed
 
 
@@ -67,6 +67,6 @@ def test_notifications(text: str, changed: tree.Changed | None) -> None:
         '{"version":1,"entity_type":"clients"}',
     ],
 )
-def test_bad_notifications(text: str) -> None:
+def test_malformed_notification_is_refused_as_such(text: str) -> None:
     with pytest.raises(tree.NotificationError):
         tree.read_notification(text.encode())

@@ -14,6 +14,7 @@ from quotas.kinds import QuotaKind, Written
 from quotas.numbers import java_double
 from quotas.stores.zookeeper.store import ZooKeeperStore
 from quotas.stores.zookeeper.tree import path_of
+from tests.harness.polling import wait_until
 from tests.harness.zookeeper import ZooKeeper
 from tests.quotas.stores.contract import Harness, Limits
 
@@ -94,10 +95,7 @@ class ZooKeeperHarness(Harness):
     def bring_back(self) -> None:
         if self.server.program is None:
             self.server.start()
-            for _ in range(500):
-                if self.client.connected:
-                    break
-                sleep(0.02)
+            wait_until(lambda: self.client.connected)
 
     def pause(self) -> None:
         sleep(0.02)

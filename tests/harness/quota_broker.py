@@ -1,9 +1,8 @@
 """A stand-in for a broker that describes and alters quotas, and does what a real one does only now and then."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from struct import pack, unpack_from
+from struct import pack
 
 from protocol.client_quotas import (
     ALTER,
@@ -17,10 +16,8 @@ from protocol.client_quotas import (
     read_altering,
 )
 from protocol.table import SPECS, key_version
-from tests.proxy.fake_broker import FakeBroker, serving
-from tests.proxy.playbook import frame
+from tests.harness.fake_broker import API_VERSIONS, METADATA, FakeBroker, correlation_id, frame, reply, serving
 
-API_VERSIONS, METADATA = 18, 3
 DESCRIBE_V0, ALTER_V0 = SPECS[key_version(DESCRIBE, 0)], SPECS[key_version(ALTER, 0)]
 
 
@@ -34,10 +31,12 @@ class QuotaBroker(FakeBroker):
         self.apis = [API_VERSIONS, METADATA, DESCRIBE, ALTER]
         self.altering: Callable[[Altering], list[Result] | None] = self.take
         """None: the connection ends without an answer."""
-        self.taken = 0
-        """Connections."""
-        self.described = 0
+        self.answers |= {API_VERSIONS: self._versions, DESCRIBE: self._describe, ALTER: self._alter}
+
+    @property
+    def described(self) -> int:
         """How often."""
+        return self.asked.count(DESCRIBE)
 
     def take(self, asked: Altering) -> list[Result]:
         """Make the changes, as a broker does."""
@@ -53,25 +52,18 @@ class QuotaBroker(FakeBroker):
             self.quotas = [Described(entity, tuple(limits.items())) for entity, limits in now.items() if limits]
         return [Result(entry.entity) for entry in asked.entries]
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.taken += 1
-        await super().serve(reader, writer)
+    def _versions(self, request: bytes) -> bytes:
+        ranges = b"".join(pack(">hhh", key, 0, 1) for key in self.apis)
+        return reply(request, pack(">hi", 0, len(self.apis)) + ranges)
 
-    def _answer(self, payload: bytes) -> bytes | None:
-        api_key, _, correlation_id = unpack_from(">hhi", payload)
-        match api_key:
-            case 18:
-                ranges = b"".join(pack(">hhh", key, 0, 1) for key in self.apis)
-                return frame(pack(">ihi", correlation_id, 0, len(self.apis)) + ranges)
-            case 3:
-                return frame(pack(">i", correlation_id) + self._metadata())
-            case 48:
-                self.described += 1
-                message = "as asked for" if self.error else None
-                answer = DescribedAll(() if self.error else tuple(self.quotas), self.error, message)
-                return described_answer(DESCRIBE_V0, correlation_id, answer)
-        results = self.altering(read_altering(ALTER_V0, pack(">i", len(payload)) + payload))
-        return None if results is None else altered_answer(ALTER_V0, correlation_id, results)
+    def _describe(self, request: bytes) -> bytes:
+        message = "as asked for" if self.error else None
+        answer = DescribedAll(() if self.error else tuple(self.quotas), self.error, message)
+        return described_answer(DESCRIBE_V0, correlation_id(request), answer)
+
+    def _alter(self, request: bytes) -> bytes | None:
+        results = self.altering(read_altering(ALTER_V0, frame(request)))
+        return None if results is None else altered_answer(ALTER_V0, correlation_id(request), results)
 
 
 def quota_broker() -> AbstractAsyncContextManager[QuotaBroker]:
