@@ -99,21 +99,26 @@ test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS)
 	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m 'spark and not integration and not matrix'
 
-BROKERS := integration and not matrix and not slow
+# Their files alone: to collect all tests, in each process, takes as long as to run some of them.
+OF_BROKERS := $(shell grep -rlE 'mark\.integration' tests --include='test_*.py')
+BROKERS := integration and not matrix
+# Spark in front of a broker is slow; without one it is in test-analysis, and with one in the demo.
+SLOW := (slow or spark)
+
 test-brokers: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -n 4 --dist loadfile --durations=15 -m '$(BROKERS) and not alone'
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 -m '$(BROKERS) and not $(SLOW) and not alone' $(OF_BROKERS)
 
 test-alone: setup $(COMPILED)/.installed  ## measurements that other tests would disturb, on the compiled wheel
-	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and alone'
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and not $(SLOW) and alone' $(OF_BROKERS)
 
 test-slow-unit: setup
 	$(BIN)/pytest -n 2 --durations=15 -m 'slow and not integration and not matrix'
 
 test-slow-brokers: setup
-	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m 'slow and integration and not matrix and not alone'
+	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m '$(BROKERS) and $(SLOW) and not alone' $(OF_BROKERS)
 
 test-slow-alone: setup
-	$(BIN)/pytest --durations=15 -m 'slow and integration and not matrix and alone'
+	$(BIN)/pytest --durations=15 -m '$(BROKERS) and $(SLOW) and alone' $(OF_BROKERS)
 
 test-integration-compiled: setup $(COMPILED)/.installed  ## the same, compiled
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -m 'integration and not matrix'

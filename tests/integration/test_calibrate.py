@@ -17,7 +17,7 @@ from tests.harness.client_quotas import describe_client_quotas
 from tests.harness.kafka import KafkaCluster
 from tests.harness.polling import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MECHANISM = "SCRAM-SHA-256"

@@ -160,6 +160,7 @@ def test_killed_instance_is_replaced_as_owner(instances: Instances, probe: bool)
     assert len(removed) == (1 if probe else 0)
 
 
+@pytest.mark.slow
 def test_instance_restarted_at_once_becomes_owner_again(instances: Instances) -> None:
     for name in NAMES:
         instances.start(name)
@@ -169,6 +170,7 @@ def test_instance_restarted_at_once_becomes_owner_again(instances: Instances) ->
     instances.until_agreed(*NAMES)
 
 
+@pytest.mark.slow
 def test_a_sleeper_is_replaced_and_owns_nothing_when_it_wakes(instances: Instances) -> None:
     for name in NAMES:
         instances.start(name)
@@ -186,6 +188,7 @@ def test_a_sleeper_is_replaced_and_owns_nothing_when_it_wakes(instances: Instanc
     assert slept < replaced
 
 
+@pytest.mark.slow
 def test_owners_stay_when_group_coordinator_dies(group_cluster: KafkaCluster, instances: Instances) -> None:
     for name in NAMES[:2]:
         instances.start(name)
@@ -210,6 +213,7 @@ def _answered_since(instances: Instances) -> bool:
     return frozen and all(said(each)["state"] == "member" for each in instances.running.values())
 
 
+@pytest.mark.slow
 def test_second_instance_with_the_same_name_fences_the_first(instances: Instances) -> None:
     first = instances.start("edge-1")
     second = instances.start("edge-1", wait=False)
@@ -298,6 +302,7 @@ def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, inst
     instances.until_agreed("edge-1")
 
 
+@pytest.mark.slow
 def test_instance_of_another_version_reports_it_in_readyz(group_cluster: KafkaCluster, instances: Instances) -> None:
     """The coordinator refuses who has no protocol that all members have."""
     other = Stranger(group_cluster, instances.group, "owners-2")

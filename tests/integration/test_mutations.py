@@ -126,6 +126,7 @@ def grown(address: Address, client_id: str, first: str) -> list[int]:
     return codes
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_partitions_that_are_added_in_quick_succession_are_charged_once(cluster: KafkaCluster) -> None:
@@ -292,6 +293,7 @@ def test_kafka_python_describes_the_quorum(cluster: KafkaCluster, sluice: Sluice
     assert partition["leader_id"] == same["leader_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.integration
 @pytest.mark.timeout(200)
@@ -331,6 +333,7 @@ def test_shadow_mode_refuses_no_mutation_and_counts_all(cluster: KafkaCluster) -
     assert metrics.value("sluice_quota_throttled_responses_total", client_id="storm") > 0
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_kafka_topics_says_why_it_was_refused(cluster: KafkaCluster) -> None:

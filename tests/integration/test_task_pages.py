@@ -38,11 +38,15 @@ def typist(secure_cluster: SecureCluster, tmp_path: Path) -> Iterator[Typist]:
         yield typist
 
 
-@pytest.mark.parametrize("page", ["first-quota.md", "shadow-first.md", "upgrading.md", "securing-the-admin-port.md"])
+SLOW = ("shadow-first.md", "upgrading.md", "securing-the-admin-port.md")
+
+
+@pytest.mark.parametrize("page", ["first-quota.md", *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])
 def test_task_page_commands_print_as_documented(typist: Typist, page: str) -> None:
     typist.type_page(page)
 
 
+@pytest.mark.slow
 def test_tls_and_sasl_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     for folder in ("tls", "secrets"):
         (typist.folder / folder).mkdir()
@@ -61,6 +65,7 @@ def test_tls_and_sasl_page_commands_print_as_documented(typist: Typist, secure_c
     typist.type_page("tls-and-sasl.md")
 
 
+@pytest.mark.slow
 def test_moving_from_kafka_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     """The page leaves the brokers with the quotas that they had."""
     limits = {"web": 8 * 2.0**20, "batch": 2.0**20}
@@ -86,5 +91,6 @@ def test_first_quota_of_the_readme_throttles_its_producer(typist: Typist, secure
     assert 'client_id="batch-import"' in said
 
 
+@pytest.mark.slow
 def test_billing_page_commands_print_as_documented(typist: Typist) -> None:
     typist.type_page("billing.md")
