@@ -14,10 +14,11 @@ UNIT_LONG := $(UNIT_OPTIONS) -m '$(UNIT_MARKS) and long'
 COMPILED := $(VENV)-compiled
 SOURCES := $(shell find analysis config protocol proxy quotas deploy/launcher -name '*.py')
 OF_ANALYSIS := tests/analysis tests/bench
-# What is compiled and who calls it on a connection's way: not the configuration, the stores and the commands of operators,
-# which need it for names, numbers and precedence alone.
-OF_COMPILED := conformance deploy/test_compiled.py protocol proxy quotas reference
-NOT_OF_COMPILED := proxy/calibrate proxy/checks proxy/doctor proxy/live proxy/manage proxy/test_cli.py quotas/stores
+# The folders with compiled modules (of runtime, the clock alone: left out), and what tests them from outside; not those that
+# only call them.
+OF_COMPILED := conformance deploy/test_compiled.py protocol proxy/edge proxy/session proxy/usage proxy/test_containment.py \
+	proxy/test_session_faults.py quotas reference
+NOT_OF_COMPILED := quotas/stores
 PYTHONS := 3.12 3.13
 # Tools of a release alone, in an environment of their own; deploy/constraints.txt pins them too.
 RELEASE := $(VENV)-release

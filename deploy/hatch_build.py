@@ -183,8 +183,9 @@ def _compile(paths: Sequence[str]) -> None:
     from pybind11.setup_helpers import ParallelCompile
     from setuptools import setup
 
+    level = os.environ.get("SLUICE_OPT_LEVEL", "3")  # of gcc; a lower one is for wheels that are only tested
     extensions: list[Any] = mypycify(
-        [*_MYPY, *paths], group_name=LIBRARY, opt_level="3", debug_level="0", multi_file=True
+        [*_MYPY, *paths], group_name=LIBRARY, opt_level=level, debug_level="0", multi_file=True
     )
     if sys.platform == "linux":  # direct calls between modules, without the PLT: 4 to 8 % of a request
         for each in extensions:

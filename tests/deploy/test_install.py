@@ -37,6 +37,7 @@ def type_in(commands: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # half a minute of pip
 def test_installation_by_the_page_runs_the_demo(tmp_path: Path) -> None:
     """To its first throttle, without Java and without the sources; one test, as it takes half a minute to install."""
     installed = tmp_path / "sluice"

@@ -59,7 +59,14 @@ def checked(kind: str, folder: Path, checks: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.uncompiled("a copy of the sources is changed")
-@pytest.mark.parametrize("kind", CHANGES, indirect=True)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "transaction_rate",
+        pytest.param("request_percentage", marks=pytest.mark.slow),  # a second process
+    ],
+    indirect=True,
+)
 def test_added_kind_reaches_quota_file_counters_usage_records_and_metrics(kind: str, tmp_path: Path) -> None:
     checked(kind, tmp_path, "tests/proxy/added_kind.py")
 

@@ -237,8 +237,12 @@ def answers(stage: Stage, size: int) -> Iterator[Case]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "stage",
-    [Stage(authenticated=False), Stage(), Stage(limited=True)],
-    ids=["before login", "without quotas", "with quotas"],
+    [
+        pytest.param(Stage(authenticated=False), id="before login"),
+        # Half a minute for the messages that a session with quotas is measured with too.
+        pytest.param(Stage(), id="without quotas", marks=pytest.mark.slow),
+        pytest.param(Stage(limited=True), id="with quotas"),
+    ],
 )
 def test_no_request_holds_the_loop(stage: Stage, size: int) -> None:
     assert dear(requests(stage, size)) == []
