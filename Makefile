@@ -11,6 +11,8 @@ UNIT_OPTIONS := --ignore=tests/integration --timeout=0 -o faulthandler_timeout=3
 UNIT := $(UNIT_OPTIONS) -m '$(UNIT_MARKS)'
 UNIT_SHORT := $(UNIT_OPTIONS) -m '$(UNIT_MARKS) and not long'
 UNIT_LONG := $(UNIT_OPTIONS) -m '$(UNIT_MARKS) and long'
+# What the tests of a file share, a wheel or the names of all sources, is made once and not by each worker.
+BY_FILE := -n auto --dist loadfile
 COMPILED := $(VENV)-compiled
 SOURCES := $(shell find analysis config protocol proxy quotas deploy/launcher -name '*.py')
 OF_ANALYSIS := tests/analysis tests/bench
@@ -68,10 +70,10 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(PACKAGES)
 
 test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker, but the long ones (a minute on two cores)
-	$(BIN)/pytest -n auto $(UNIT_SHORT) $(OF_ANALYSIS:%=--ignore=%)
+	$(BIN)/pytest $(BY_FILE) $(UNIT_SHORT) $(OF_ANALYSIS:%=--ignore=%)
 
 test-long: $(VENV)/.installed  ## the long ones: fuzzing, properties, many clients, whole processes (a minute and a half)
-	$(BIN)/pytest -n auto $(UNIT_LONG) $(OF_ANALYSIS:%=--ignore=%)
+	$(BIN)/pytest $(BY_FILE) $(UNIT_LONG) $(OF_ANALYSIS:%=--ignore=%)
 
 OF_TIME := tests/proxy/edge tests/proxy/runtime
 test-fresh: $(VENV)/.installed  ## those of time, with a monotonic clock that begins at two seconds, as on a machine just started
@@ -81,24 +83,26 @@ test-fresh: $(VENV)/.installed  ## those of time, with a monotonic clock that be
 		fi; \
 	done; echo "test-fresh skipped: time namespaces are not permitted here (unshare -T, unshare -r -T)"
 
-# The wheel alone; the libraries are those of $(VENV).
-$(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
+# The wheel alone; the libraries are those of $(VENV). For tests gcc does not optimize: 49 s of CPU in place of 130.
+$(COMPILED)/.installed: OPT_LEVEL := 0
+$(COMPILED)/.optimized: OPT_LEVEL := 3
+$(COMPILED)/.installed $(COMPILED)/.optimized: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
 	rm -rf build/compiled $(COMPILED)
-	$(BIN)/python -m hatchling build -t wheel -d build/compiled
+	SLUICE_OPT_LEVEL=$(OPT_LEVEL) $(BIN)/python -m hatchling build -t wheel -d build/compiled
 	$(PYTHON) -m venv --without-pip $(COMPILED)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > `echo $(COMPILED)/lib/python*/site-packages`/libraries.pth
 	$(BIN)/pip --python $(COMPILED) install --quiet --disable-pip-version-check --no-deps build/compiled/*.whl
 	@touch $@
 
 test-compiled: setup $(COMPILED)/.installed  ## those of what is compiled again, compiled (besides the time to compile it)
-	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%) $(NOT_OF_COMPILED:%=--ignore=tests/%)
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest $(BY_FILE) $(UNIT) $(OF_COMPILED:%=tests/%) $(NOT_OF_COMPILED:%=--ignore=tests/%)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term-missing:skip-covered
 
 test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
-	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS)
-	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m 'spark and not integration and not matrix'
+	$(BIN)/pytest $(BY_FILE) $(UNIT) $(OF_ANALYSIS)
+	$(BIN)/pytest -n 2 --dist loadfile --durations=15 --timeout=900 -m 'spark and not integration and not matrix and not slow'
 
 # Their files alone: to collect all tests, in each process, takes as long as to run some of them.
 OF_BROKERS := $(shell grep -rlE 'mark\.integration' tests --include='test_*.py')
@@ -144,7 +148,7 @@ test-all: test test-slow test-pythons test-integration-compiled  ## and other ex
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore
 	$(BIN)/pytest -m matrix
 
-bench: setup $(COMPILED)/.installed  ## HAProxy and Sluice side by side, compiled and not; text and bench/results/*.json
+bench: setup $(COMPILED)/.optimized  ## HAProxy and Sluice side by side, compiled and not; text and bench/results/*.json
 	$(BIN)/python -m bench
 
 bench-analysis: setup  ## what `sluice analyze` costs on generated records (SCALE=100M: 100 million)
