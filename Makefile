@@ -111,7 +111,7 @@ BROKERS := integration and not matrix
 SLOW := (slow or spark)
 
 test-brokers: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 -m '$(BROKERS) and not $(SLOW) and not alone' $(OF_BROKERS)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=25 -m '$(BROKERS) and not $(SLOW) and not alone' $(OF_BROKERS)
 
 test-alone: setup $(COMPILED)/.installed  ## measurements that other tests would disturb, on the compiled wheel
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and not $(SLOW) and alone' $(OF_BROKERS)
@@ -119,7 +119,7 @@ test-alone: setup $(COMPILED)/.installed  ## measurements that other tests would
 test-slow-unit: setup
 	$(BIN)/pytest -n 2 --durations=15 -m 'slow and not integration and not matrix'
 
-test-slow-brokers: setup
+test-slow-brokers: setup $(COMPILED)/.installed
 	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m '$(BROKERS) and $(SLOW) and not alone' $(OF_BROKERS)
 
 test-slow-alone: setup

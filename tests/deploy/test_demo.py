@@ -277,6 +277,8 @@ def assert_nothing_is_left(demo: Demo) -> None:
     assert [path.name for path in demo.folder.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
+@pytest.mark.slow  # Spark, and `make demo` of continuous integration beside it
+@pytest.mark.timeout(600)
 @pytest.mark.integration
 def test_demo_with_keep_holds_quotas_and_stays_running(tmp_path: Path) -> None:
     with running(tmp_path, "--keep", "--seconds", f"{SHORTEST_S:g}") as demo:

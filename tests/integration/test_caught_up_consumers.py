@@ -20,7 +20,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection, frame
 from tests.integration.conftest import NODE_IDS, fresh_name
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 LIMIT_BYTES_PER_S = 50_000
 CONSUMERS = 20

@@ -20,7 +20,7 @@ from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
 from tests.integration.identity import ANONYMOUS, EVERYBODY, produce, taken_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 NODE_ID = 7
 LISTENER = "CUSTOM"

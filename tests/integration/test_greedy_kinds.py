@@ -36,7 +36,7 @@ from tests.integration.conftest import fresh_name
 from tests.integration.filled import filled_topic
 from tests.integration.request_loads import heartbeat, metadata
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 MOST: Final = 1.15
 """Of the quota, by what was charged."""

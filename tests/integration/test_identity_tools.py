@@ -15,7 +15,7 @@ from tests.harness.wire import Address, Connection
 from tests.integration.conftest import fresh_name
 from tests.integration.identity import EVERYBODY, taken_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 LINES = "one\ntwo\nthree\n"
 PASSWORD = "password of erin"

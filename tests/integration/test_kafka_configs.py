@@ -24,7 +24,7 @@ from tests.harness.zookeeper import ZooKeeper
 from tests.integration.config_commands import DOCUMENTED, FOUR_TIMES_THREE, MANY, MISTAKES, Command
 from tests.integration.conftest import fresh_name
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 LAST_WITH_ZOOKEEPER = "3.9.1"
 REQUEST_BYTES = 150_000

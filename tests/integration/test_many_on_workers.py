@@ -17,7 +17,13 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import NODE_IDS, fresh_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.alone, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.integration,
+    pytest.mark.matrix,
+    pytest.mark.alone,
+    pytest.mark.timeout(400),
+]
 
 CONNECTIONS = 10_000
 ENTITIES = 100_000

@@ -22,7 +22,13 @@ from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import fresh_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.integration,
+    pytest.mark.matrix,
+    pytest.mark.alone,
+    pytest.mark.timeout(900),
+]
 
 NODE_IDS = tuple(range(6))
 WORKERS = 2

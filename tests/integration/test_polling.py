@@ -23,7 +23,7 @@ from tests.harness.sluice import Metrics, SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 from tests.integration.request_loads import Storm, metadata
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 KIND: Final = "request_percentage"
 LIMIT: Final = 5.0

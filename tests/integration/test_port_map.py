@@ -21,7 +21,7 @@ from tests.harness.wire import Address, answers_api_versions
 from tests.integration.conftest import fresh_name
 from tests.integration.operations import Whom
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 RECORDS = 300
 ZONE = "sluice.test"

@@ -19,7 +19,7 @@ from tests.integration.test_elected_owners import (  # noqa: F401  the fixtures
     instances,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.integration, pytest.mark.timeout(1200)]
 
 NAMES: Final = ("edge-1", "edge-2")
 CLIENTS_PER_S: Final = 100

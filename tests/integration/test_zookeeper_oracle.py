@@ -17,7 +17,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection
 from tests.integration.old_kafka import NODE_ID, SASL, TIMEOUT_S, OldKafka
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(300)]
 
 RATE, FETCH, PERCENTAGE, MUTATIONS, _ = QuotaKind
 

@@ -15,7 +15,7 @@ from bench.rows import ROWS, choose
 from bench.run import Plan, Run
 from bench.targets import Cores, Fleet
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
 
 API_VERSIONS = 18
 REAL = [row.name for row in ROWS if row.load.is_real]
