@@ -145,6 +145,7 @@ REFUSED = [
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "files"

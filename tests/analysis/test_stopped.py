@@ -14,7 +14,7 @@ from analysis.spark import interrupt
 from tests.analysis.records import document, row, write_jsonl
 from tests.harness.polling import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240

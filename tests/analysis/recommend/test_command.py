@@ -14,7 +14,7 @@ from quotas.stores.file import load
 from tests.analysis.golden import warehouse_of
 from tests.analysis.records import Document, document, row
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 SECONDS = 120

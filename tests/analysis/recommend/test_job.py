@@ -31,7 +31,7 @@ from tests.analysis.loads import MB, Load, documents
 from tests.analysis.records import Document
 from tests.analysis.whatif.recorded import CLOCK, held_up, now_and_then, uneven
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 THROTTLE = "p99 throttle < 3 s"
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE

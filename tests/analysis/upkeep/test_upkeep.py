@@ -16,7 +16,7 @@ from analysis.upkeep.expiry import Expired, Expiry
 from tests.analysis.ingesting import ingest
 from tests.analysis.records import BEGIN_MS, document, row
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DAY_S = 86_400
 NOW_S = BEGIN_MS / 1000 + 3 * DAY_S

@@ -38,7 +38,7 @@ from tests.analysis.whatif.recorded import (
 )
 from tests.reference.request_level import run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 FETCH = QuotaKind.CONSUMER_BYTE_RATE

@@ -37,6 +37,7 @@ def run(warehouse: str, out: str, folder: Path) -> Result:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_whatif_output_replaces_that_of_an_earlier_run(recorded: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(2):
@@ -47,6 +48,7 @@ def test_whatif_output_replaces_that_of_an_earlier_run(recorded: str, tmp_path: 
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_whatif_output_leaves_foreign_files_in_place(recorded: str, tmp_path: Path) -> None:
     assert run(recorded, str(tmp_path), tmp_path).exit_code == 0
     theirs = tmp_path / "whatif" / "joined.parquet"

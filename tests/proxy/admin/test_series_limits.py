@@ -102,6 +102,7 @@ def large() -> Snapshot:
     return snapshot(entities=2000, brokers=30, addresses=500)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("dialects", [(), ("jmx_exporter", "confluent")], ids=["", "with the names of brokers"])
 @pytest.mark.parametrize("max_series", [10_000, 20_000])

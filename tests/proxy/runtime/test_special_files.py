@@ -75,6 +75,7 @@ def test_pipe_socket_or_device_is_refused_by_every_reader(tmp_path: Path, reader
             READERS[reader](pki, path)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["at the start", "while it runs"])
 def test_a_file_that_is_never_read_to_its_end_does_not_keep_the_process_from_ending(tmp_path: Path, place: str) -> None:

@@ -69,6 +69,7 @@ def test_a_crowd_beyond_its_quota_is_answered_with_nothing_instead_of_held_beyon
     assert min(crowd.parts(FIRST_S)) > 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("renewing", [1, 60])
 def test_connections_that_fetch_nothing_take_nothing_from_one_that_does(renewing: int) -> None:
     crowd = Crowd(replace(shape("fetch", 1, 1.0, batch=0.004), renewing=renewing), SECONDS)

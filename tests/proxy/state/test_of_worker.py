@@ -87,6 +87,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_page_of_100_000_clients_yields_to_event_loop(pauses: list[int]) -> None:
     many = Many(100_000)

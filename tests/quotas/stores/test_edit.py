@@ -222,6 +222,7 @@ def _files(draw: st.DrawFn) -> str:
     return text + draw(_LINES)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @given(_files(), st.data())
 def test_generated_file_of_any_form_is_edited_as_asked(
