@@ -117,7 +117,7 @@ test-alone: setup $(COMPILED)/.installed  ## measurements that other tests would
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and not $(SLOW) and alone' $(OF_BROKERS)
 
 test-slow-unit: setup
-	$(BIN)/pytest -n 2 --durations=15 -m 'slow and not integration and not matrix'
+	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 --durations=15 -m 'slow and not integration and not matrix'
 
 test-slow-brokers: setup $(COMPILED)/.installed
 	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m '$(BROKERS) and $(SLOW) and not alone' $(OF_BROKERS)
