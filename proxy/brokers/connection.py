@@ -61,10 +61,12 @@ async def connect(
         yield BrokerConnection(reader, writer)
     finally:
         writer.close()
-        with suppress(OSError, TimeoutError):  # an error of the connection has been raised already
-            async with asyncio.timeout(_GOODBYE_S):
-                await writer.wait_closed()
-        transport.abort()
+        with suppress(OSError):  # an error of the connection has been raised already
+            try:
+                async with asyncio.timeout(_GOODBYE_S):
+                    await writer.wait_closed()
+            except TimeoutError:
+                transport.abort()
 
 
 async def open_transport(

@@ -49,6 +49,7 @@ DEMO_PROGRAMS: Final = (Program("java", "default-jre-headless"), Program("mvn", 
 ALL_PROGRAMS: Final = (
     *DEMO_PROGRAMS,
     Program("javac", "default-jdk-headless"),
+    Program("curl", "curl"),  # pages of docs/ are typed
     Program("gcc", "gcc libc6-dev"),  # the headers are only recommended by gcc, and recommendations are left out
     Program("openssl/ssl.h", "libssl-dev"),
     Program("haproxy", "haproxy"),

@@ -19,7 +19,7 @@ from tests.integration.test_cluster_store_acl import MECHANISM, PASSWORD, TIMEOU
 
 __all__ = ["guarded"]
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

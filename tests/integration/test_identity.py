@@ -24,7 +24,7 @@ from tests.integration.identity import ALL, CERTIFICATE, EVERYBODY, SHORT, TOKEN
 
 TIMEOUT_S = 200
 LIMIT_BYTES_PER_S = 200_000
-TOLERANCE = 0.05
+MOST, LEAST = 1.05, 0.7  # of the quota: beside other load these clients, which have a niceness, send less
 # A window of 3 s: whose quota it is does not depend on its length.
 SHORT_WINDOW = {"quotas": {"window": {"samples": 6, "size": "500ms"}}}
 WINDOW_S = 3.0
@@ -158,7 +158,7 @@ def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str)
 
 
 def _assert_held(runs: Runs, login: Login) -> None:
-    assert runs.rates[login.name] == pytest.approx(LIMIT_BYTES_PER_S, rel=TOLERANCE)
+    assert LEAST * LIMIT_BYTES_PER_S <= runs.rates[login.name] <= MOST * LIMIT_BYTES_PER_S
     assert runs.results[login.name].errors == ()
     assert runs.metrics.value("sluice_quota_limit_bytes_per_second", user=login.user) == LIMIT_BYTES_PER_S
     assert runs.metrics.value("sluice_quota_throttle_seconds_total", user=login.user) > MEASURED_S / 3
