@@ -29,7 +29,7 @@ LOCK := deploy/requirements.txt
 BUILD_LOCK := deploy/build-requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-fresh test-long test-compiled coverage test-analysis test-pythons test-brokers test-alone test-integration-compiled \
+.PHONY: help setup demo test test-unit test-fresh test-long compiled test-compiled coverage test-analysis test-pythons test-brokers test-alone test-integration-compiled \
 	test-slow test-slow-unit test-slow-brokers test-slow-alone test-changed test-all lint format bench bench-analysis table dist wheels lock sbom audit man docs clean
 
 help:  ## this list
@@ -94,7 +94,9 @@ $(COMPILED)/.installed $(COMPILED)/.optimized: $(VENV)/.installed deploy/hatch_b
 	$(BIN)/pip --python $(COMPILED) install --quiet --disable-pip-version-check --no-deps build/compiled/*.whl
 	@touch $@
 
-test-compiled: setup $(COMPILED)/.installed  ## those of what is compiled again, compiled (besides the time to compile it)
+compiled: setup $(COMPILED)/.installed  ## the compiled wheel that tests use, in an environment of its own
+
+test-compiled: compiled  ## those of what is compiled again, compiled (besides the time to compile it)
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest $(BY_FILE) $(UNIT) $(OF_COMPILED:%=tests/%) $(NOT_OF_COMPILED:%=--ignore=tests/%)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
@@ -113,19 +115,19 @@ SLOW := (slow or spark)
 test-brokers: setup  ## one of each kind against real brokers
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=25 -m '$(BROKERS) and not $(SLOW) and not alone' $(OF_BROKERS)
 
-test-alone: setup $(COMPILED)/.installed  ## measurements that other tests would disturb, on the compiled wheel
+test-alone: compiled  ## measurements that other tests would disturb, on the compiled wheel
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and not $(SLOW) and alone' $(OF_BROKERS)
 
 test-slow-unit: setup
 	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 --durations=15 -m 'slow and not integration and not matrix'
 
-test-slow-brokers: setup $(COMPILED)/.installed
+test-slow-brokers: compiled
 	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m '$(BROKERS) and $(SLOW) and not alone' $(OF_BROKERS)
 
 test-slow-alone: setup
 	$(BIN)/pytest --durations=15 -m '$(BROKERS) and $(SLOW) and alone' $(OF_BROKERS)
 
-test-integration-compiled: setup $(COMPILED)/.installed  ## the same, compiled
+test-integration-compiled: compiled  ## the same, compiled
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -m 'integration and not matrix'
 
 test-pythons:  ## test-unit on the other versions of Python that pyproject.toml names, as far as they are there

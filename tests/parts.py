@@ -19,10 +19,15 @@ STAGES: Final = {
     "test": (
         (("setup",),),
         # The first lane computes, the second waits for brokers most of the time.
-        (("lint", "test-unit", "test-fresh", "test-long", "test-analysis", "test-compiled"), ("test-brokers",)),
+        (("lint", "test-unit", "test-fresh", "test-long", "test-analysis", "compiled"), ("test-brokers",)),
         (("test-alone",),),
     ),
-    "slow": ((("setup",),), (("test-slow-unit",), ("test-slow-brokers",)), (("test-slow-alone",),)),
+    "slow": (
+        (("setup",),),
+        (("test-compiled",),),
+        (("test-slow-unit",), ("test-slow-brokers",)),
+        (("test-slow-alone",),),
+    ),
 }
 """Stages follow each other; the lanes of a stage run side by side; the parts of a lane follow each other."""
 _VERDICT: Final = re.compile(r"^=+ (\d+ (?:passed|failed|error).*?) =+$", re.MULTILINE)
