@@ -66,6 +66,7 @@ def left_in(cluster: KafkaCluster) -> list[str]:
         return [each for each in [*quotas, *admin.topics()] if each.startswith("sluice-calibrate-")]
 
 
+@pytest.mark.alone
 def test_calibrate_prints_scale_and_removes_leftovers_of_earlier_run(cluster: KafkaCluster, config: Path) -> None:
     cluster.set_quota(Entity(client_id=LEFT), request_percentage=1.0)
     cluster.set_quota(Entity(client_id="orders"), request_percentage=50.0)
