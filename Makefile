@@ -69,10 +69,10 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix-only $(PACKAGES)
 	$(BIN)/ruff format $(PACKAGES)
 
-test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker, but the long ones (a minute on two cores)
+test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker, but the long ones
 	$(BIN)/pytest $(BY_FILE) $(UNIT_SHORT) $(OF_ANALYSIS:%=--ignore=%)
 
-test-long: $(VENV)/.installed  ## the long ones: fuzzing, properties, many clients, whole processes (a minute and a half)
+test-long: $(VENV)/.installed  ## the long ones: fuzzing, properties, many clients, whole processes
 	$(BIN)/pytest $(BY_FILE) $(UNIT_LONG) $(OF_ANALYSIS:%=--ignore=%)
 
 OF_TIME := tests/proxy/edge tests/proxy/runtime

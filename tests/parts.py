@@ -1,6 +1,6 @@
 """The parts of ``make test`` and ``make test-slow``, side by side: ``python -m tests.parts test|slow``.
 
-A part is a target of the Makefile. What it prints goes to ``build/test/<part>.log``, and to the terminal when it fails.
+A part is a target of the Makefile. Its output goes to ``build/test/<part>.log``, and to the terminal when it fails.
 A part that fails hides no other: all run, and the end names each with its result and duration.
 """
 
