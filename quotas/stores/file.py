@@ -51,9 +51,7 @@ def parse(file: str, text: str) -> LoadedPolicy:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause the collector, which would look at a million objects again and again. Unless the process has frozen what it
-    started with, leave them to the next complete collection too.
-    """
+    """Pause the collector, which would look at a million objects again and again."""
     if not gc.isenabled():
         yield
         return
@@ -61,9 +59,6 @@ def _uncollected() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():
-            gc.freeze()  # moves all objects, without a look at them,
-            gc.unfreeze()  # to the oldest generation
         gc.enable()
 
 
