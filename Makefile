@@ -113,7 +113,7 @@ BROKERS := integration and not matrix
 SLOW := (slow or spark)
 
 test-brokers: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=25 -m '$(BROKERS) and not $(SLOW) and not alone' $(OF_BROKERS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=0 -vv -m '$(BROKERS) and not $(SLOW) and not alone' $(OF_BROKERS)
 
 test-alone: compiled  ## measurements that other tests would disturb, on the compiled wheel
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and not $(SLOW) and alone' $(OF_BROKERS)

@@ -4,6 +4,7 @@ A part is a target of the Makefile. Its output goes to ``build/test/<part>.log``
 A part that fails hides no other: all run, and the end names each with its result and duration.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -37,13 +38,14 @@ _VERDICT: Final = re.compile(r"^=+ (\d+ (?:passed|failed|error).*?) =+$", re.MUL
 class Result:
     part: str
     duration_s: float
+    cpu_s: float
     has_passed: bool
     verdicts: Sequence[str]
     """The closing line of each run of pytest."""
 
     def __str__(self) -> str:
         result = "passed" if self.has_passed else "FAILED"
-        return f"{self.part:18} {result} in {self.duration_s:4.0f} s  {'; '.join(self.verdicts)}".rstrip()
+        return f"{self.part:18} {result} in {self.duration_s:4.0f} s ({self.cpu_s:4.0f} s of CPU)  {'; '.join(self.verdicts)}".rstrip()
 
 
 def run(part: str) -> Result:
@@ -52,9 +54,12 @@ def run(part: str) -> Result:
     start_s = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
         command = ["make", "--no-print-directory", part]
-        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)  # with all that it has waited for
+        process.returncode = os.waitstatus_to_exitcode(status)
     said = log.read_text(encoding="utf-8", errors="replace")
-    result = Result(part, time.monotonic() - start_s, done.returncode == 0, _VERDICT.findall(said))
+    cpu_s = used.ru_utime + used.ru_stime
+    result = Result(part, time.monotonic() - start_s, cpu_s, process.returncode == 0, _VERDICT.findall(said))
     print(result if result.has_passed else f"{said}\n{result}", flush=True)
     return result
 

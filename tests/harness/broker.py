@@ -3,6 +3,7 @@
 Up to 3.9 it may be a broker on ZooKeeper instead.
 """
 
+import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,15 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tests.harness.jars import classpath
-from tests.harness.ports import LOOPBACK, free_port
+from tests.harness.ports import LOOPBACK, free_port, free_ports
 from tests.harness.process import Program
 from tests.harness.wire import Address, answers_api_versions
 
 GUARD_HOST: Final = "127.0.0.2"
+WORKERS: Final = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+"""How many processes this test run has."""
+WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Which of them this is; one that takes the place of a crashed one has a number above them."""
 PLAIN: Final = "PLAIN"
 """The listener that every node has."""
 START_TIMEOUT_S: Final = 240.0  # three seconds on a machine of its own, minutes on one that is shared with too many
@@ -57,21 +62,26 @@ class BrokerListener:
 class Endpoint:
     """Where one node has one listener.
 
-    `direct` is as any broker has it. A second listener of the same kind is for what goes through the proxy: it listens
+    `direct` is as any broker has it. Another listener of the same kind is for what goes through the proxy: it listens
     on `guarded_listener` and advertises `guarded`, the same port of another loopback address, where only a
-    ConnectionWatch stands (see watch.py).
+    ConnectionWatch stands (see watch.py). Each worker process of a test run has one, as each has a watch of its own.
     """
 
     direct: Address
-    guarded_listener: Address
+    guarded_listeners: Sequence[Address]
 
     @classmethod
     def choose(cls) -> "Endpoint":
-        return cls(Address(LOOPBACK, free_port()), Address(LOOPBACK, free_port()))
+        direct, *guarded = [Address(LOOPBACK, port) for port in free_ports(1 + WORKERS)]
+        return cls(direct, guarded)
+
+    @property
+    def guarded_listener(self) -> Address:
+        return self.guarded_listeners[WORKER % WORKERS]
 
     @property
     def guarded(self) -> Address:
-        return Address(GUARD_HOST, self.guarded_listener.port)
+        return _guarded(self.guarded_listener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +222,21 @@ def _on_zookeeper(node: Node, connect: str) -> dict[str, str]:
 def _listener_properties(node: Node, listeners: Sequence[BrokerListener], *, in_quorum: bool) -> dict[str, str]:
     protocols = {PLAIN: "PLAINTEXT", **{listener.name: listener.protocol for listener in listeners}}
     listening = [f"CONTROLLER://{node.controller}"] if in_quorum else []
+    properties = {listener.name: listener.properties for listener in listeners}
     advertised, kinds = [], ["CONTROLLER:PLAINTEXT"]
+    own: dict[str, str] = {}
     for name, endpoint in node.endpoints.items():
-        listening += [f"{name}://{endpoint.direct}", f"{_guarded(name)}://{endpoint.guarded_listener}"]
-        advertised += [f"{name}://{endpoint.direct}", f"{_guarded(name)}://{endpoint.guarded}"]
-        kinds += [f"{name}:{protocols[name]}", f"{_guarded(name)}:{protocols[name]}"]
-    own = {
-        f"listener.name.{name.lower()}.{key}": value
-        for listener in listeners
-        for name in (listener.name, _guarded(listener.name))
-        for key, value in listener.properties.items()
-    }
+        addresses = {name: (endpoint.direct, endpoint.direct)}
+        for worker, address in enumerate(endpoint.guarded_listeners):
+            addresses[f"{name}_GUARDED_{worker}"] = (address, _guarded(address))
+        listening += [f"{each}://{bound}" for each, (bound, _) in addresses.items()]
+        advertised += [f"{each}://{told}" for each, (_, told) in addresses.items()]
+        kinds += [f"{each}:{protocols[name]}" for each in addresses]
+        own |= {
+            f"listener.name.{each.lower()}.{key}": value
+            for each in addresses
+            for key, value in properties.get(name, {}).items()
+        }
     return {
         "listeners": ",".join(listening),
         "advertised.listeners": ",".join(advertised),
@@ -232,6 +246,5 @@ def _listener_properties(node: Node, listeners: Sequence[BrokerListener], *, in_
     }
 
 
-def _guarded(name: str) -> str:
-    """The name of the listener that is for what goes through the proxy."""
-    return f"{name}_GUARDED"
+def _guarded(listener: Address) -> Address:
+    return Address(GUARD_HOST, listener.port)

@@ -46,8 +46,8 @@ class Authority:
         self.store = folder / "ca.p12"
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = common_name(name)
-        self._own = self._sign(self._name, self._key, [x509.BasicConstraints(ca=True, path_length=0)])
+        self._name = name
+        self._own = self._sign(common_name(name), self._key, [x509.BasicConstraints(ca=True, path_length=0)])
         self.certificate.write_bytes(self._own.public_bytes(Encoding.PEM))
         entry = PKCS12Certificate(self._own, b"ca")
         self.store.write_bytes(serialize_java_truststore([entry], BestAvailableEncryption(STORE_PASSWORD.encode())))
@@ -79,7 +79,7 @@ class Authority:
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
-            .issuer_name(self._name)
+            .issuer_name(common_name(self._name))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))

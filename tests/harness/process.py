@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,8 +22,19 @@ class ProcessError(Exception):
     """A program that ended, or was not ready in time; carries the end of its log."""
 
 
+@dataclass(frozen=True, slots=True)
+class _OfAnotherProcess:
+    pid: int
+
+    def poll(self) -> None:
+        """It runs for as long as the one who started it lets others use it (see shared.py)."""
+
+
 class Program:
-    """One running program. Use as a context manager, or call `stop` on every way out."""
+    """One running program. Use as a context manager, or call `stop` on every way out.
+
+    A copy of it in another process (pickle) can look at it and send signals; only who started it can stop it.
+    """
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None
@@ -38,6 +50,9 @@ class Program:
                 env={**os.environ, **environment} if environment else None,
                 start_new_session=True,
             )
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_process": _OfAnotherProcess(self.pid)}
 
     @property
     def pid(self) -> int:

@@ -1,16 +1,20 @@
-"""Clusters are started once for a session: a broker takes seconds, a topic none."""
+"""Clusters are started once for all worker processes of a run: a broker takes seconds, a topic none."""
 
+import os
 import signal
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+from tests.harness.broker import WORKER
 from tests.harness.configs import KafkaConfigs
 from tests.harness.jars import ZOOKEEPER_TOOLS
 from tests.harness.kafka import KafkaCluster
 from tests.harness.measure import SHORT_SAMPLES
 from tests.harness.secure import SecureCluster
+from tests.harness.shared import shared
 from tests.integration.identity import USERS
 from tests.integration.old_kafka import OldKafka, started
 
@@ -27,18 +31,40 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[KafkaCluster]:
-    """Three nodes of the newest version. Their own quotas, which tests compare with, have a short window."""
+def of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the worker processes of this run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def _three_nodes() -> KafkaCluster:
     windows = ("quota.window.num", "controller.quota.window.num")
     properties = dict.fromkeys(windows, str(SHORT_WINDOW_SAMPLES))
-    with KafkaCluster(node_ids=NODE_IDS, properties=properties) as running:
+    return KafkaCluster(node_ids=NODE_IDS, properties=properties)
+
+
+@pytest.fixture(scope="session")
+def cluster(of_run: Path) -> Iterator[KafkaCluster]:
+    """Three nodes of the newest version. Their own quotas, which tests compare with, have a short window.
+
+    Tests of other files use it at the same time. So it is not stopped, and names are fresh: of topics, groups, and
+    clients that the brokers have a quota for.
+    """
+    with shared(of_run / "cluster", _three_nodes) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[KafkaCluster]:
+    """The same for a file that stops brokers: it has this one to itself, under the name `cluster`."""
+    with _three_nodes() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def old_cluster() -> Iterator[KafkaCluster]:
+def old_cluster(of_run: Path) -> Iterator[KafkaCluster]:
     """One node of the last version before 4.0."""
-    with KafkaCluster(version="3.9.1") as running:
+    with shared(of_run / "old_cluster", lambda: KafkaCluster(version="3.9.1")) as running:
         yield running
 
 
@@ -57,12 +83,12 @@ def old_configs(old_kafka: OldKafka) -> Iterator[KafkaConfigs]:
 
 
 @pytest.fixture(scope="session")
-def secure_cluster() -> Iterator[SecureCluster]:
+def secure_cluster(of_run: Path) -> Iterator[SecureCluster]:
     """One node with a listener for each way of logging in."""
-    with SecureCluster(USERS) as running:
+    with shared(of_run / "secure_cluster", lambda: SecureCluster(USERS)) as running:
         yield running
 
 
 def fresh_name(stem: str) -> str:
     """A name that no other test uses: of a topic, a group, a transactional id."""
-    return f"{stem}-{next(_numbers)}"
+    return f"{stem}-{WORKER}-{next(_numbers)}"

@@ -17,6 +17,11 @@ FIRST_LEADER, NEXT_LEADER = 5, 42
 SHORT = (KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_1, JAVA_4)
 
 
+@pytest.fixture(scope="module")
+def cluster(own_cluster: KafkaCluster) -> KafkaCluster:
+    return own_cluster
+
+
 class Pair:
     """A producer that repeats itself until acknowledged, and a consumer of its topic."""
 

@@ -26,6 +26,11 @@ QUOTAS = "quotas:\n  - {entity: {client-id: metered}, producer_byte_rate: 1MB, c
 
 
 @pytest.fixture(scope="module")
+def cluster(own_cluster: KafkaCluster) -> KafkaCluster:
+    return own_cluster
+
+
+@pytest.fixture(scope="module")
 def topic(cluster: KafkaCluster) -> str:
     name = fresh_name("lifecycle")
     cluster.create_topic(name, leader=NODE_ID)

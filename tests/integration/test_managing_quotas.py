@@ -12,6 +12,13 @@ from tests.proxy.manage.page import PAGE, Shell, typed
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    """One of its own: default quotas are set."""
+    with KafkaCluster() as running:
+        yield running
+
+
 @pytest.fixture
 def shell(cluster: KafkaCluster) -> Iterator[Shell]:
     shell = Shell({"broker:9092": cluster.bootstrap})
