@@ -29,7 +29,7 @@ LOCK := deploy/requirements.txt
 BUILD_LOCK := deploy/build-requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-fresh test-long compiled test-compiled coverage test-analysis test-pythons test-brokers test-alone test-integration-compiled \
+.PHONY: help setup demo test test-unit test-fresh test-long compiled test-compiled coverage test-analysis test-pythons test-brokers test-integration-compiled \
 	test-slow test-slow-unit test-slow-brokers test-slow-alone test-changed test-all lint format bench bench-analysis table dist wheels lock sbom audit man docs clean
 
 help:  ## this list
@@ -113,10 +113,7 @@ BROKERS := integration and not matrix
 SLOW := (slow or spark)
 
 test-brokers: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=0 -vv -m '$(BROKERS) and not $(SLOW) and not alone' $(OF_BROKERS)
-
-test-alone: compiled  ## measurements that other tests would disturb, on the compiled wheel
-	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest --durations=15 -m '$(BROKERS) and not $(SLOW) and alone' $(OF_BROKERS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25 -m '$(BROKERS) and not $(SLOW)' $(OF_BROKERS)
 
 test-slow-unit: setup
 	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 --durations=15 -m 'slow and not integration and not matrix'

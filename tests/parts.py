@@ -20,8 +20,7 @@ STAGES: Final = {
     "test": (
         (("setup",),),
         # The first lane computes, the second waits for brokers most of the time.
-        (("lint", "test-unit", "test-fresh", "test-long", "test-analysis", "compiled"), ("test-brokers",)),
-        (("test-alone",),),
+        (("lint", "test-unit", "test-fresh", "test-long", "test-analysis"), ("test-brokers",)),
     ),
     "slow": (
         (("setup",),),
@@ -45,7 +44,8 @@ class Result:
 
     def __str__(self) -> str:
         result = "passed" if self.has_passed else "FAILED"
-        return f"{self.part:18} {result} in {self.duration_s:4.0f} s ({self.cpu_s:4.0f} s of CPU)  {'; '.join(self.verdicts)}".rstrip()
+        took = f"in {self.duration_s:4.0f} s, {self.cpu_s:4.0f} s of CPU"
+        return f"{self.part:18} {result} {took}  {'; '.join(self.verdicts)}".rstrip()
 
 
 def run(part: str) -> Result:

@@ -306,6 +306,7 @@ def test_demo_with_keep_holds_quotas_and_stays_running(tmp_path: Path) -> None:
         assert_nothing_is_left(demo)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("moment", ["starting a Kafka cluster", "  2 s  "])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:

@@ -91,6 +91,7 @@ def test_every_operation_on_old_broker_stays_on_the_proxy(
     assert old_guarded.watch.escapes == []
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.has_consumer_protocol], ids=lambda kind: kind.name)
 def test_consumer_protocol_group_rebalances_through_the_proxy(guarded: Guarded, kind: ClientKind) -> None:

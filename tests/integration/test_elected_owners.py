@@ -391,6 +391,7 @@ def test_owners_stay_while_all_brokers_are_down(group_cluster: KafkaCluster, ins
         assert not any("replaced" in line["event"] for line in each.logs())
 
 
+@pytest.mark.slow
 def test_no_record_is_lost_or_comes_twice_while_owners_change(
     group_cluster: KafkaCluster, instances: Instances
 ) -> None:

@@ -63,7 +63,7 @@ class Pair:
 @pytest.mark.parametrize(
     "kinds",
     [
-        pytest.param(SHORT, marks=pytest.mark.integration, id="one-of-each"),
+        pytest.param(SHORT, marks=[pytest.mark.integration, pytest.mark.slow], id="one-of-each"),
         pytest.param(KINDS, marks=pytest.mark.matrix, id="all"),
     ],
 )

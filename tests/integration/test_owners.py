@@ -127,7 +127,6 @@ class Greed:
     instances: Instances
 
 
-@pytest.mark.alone
 def test_client_of_two_instances_gets_its_quota_once(cluster: KafkaCluster, instances: Instances) -> None:
     """Beside it, two instances without owners: each grants the quota."""
     with ExitStack() as stack:

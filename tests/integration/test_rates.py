@@ -21,7 +21,7 @@ from tests.harness.measure import SHORT_WINDOW, SHORT_WINDOW_S, LogMeter, Series
 from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.alone]
+pytestmark = pytest.mark.timeout(240)
 
 MB = 1_000_000
 TOLERANCE = 0.05

@@ -10,7 +10,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.request_loads import Storm, heartbeat, metadata
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.alone]
+pytestmark = pytest.mark.timeout(300)
 
 LIMIT = 1.0
 """Percent of one thread: no machine sends as little as that when it sends all it can."""

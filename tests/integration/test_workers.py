@@ -90,7 +90,6 @@ def test_clients_produce_and_consume_through_any_worker(
     assert (consumed.records, consumed.corrupt) == (RECORDS, 0)
 
 
-@pytest.mark.alone
 def test_clients_get_their_quota_once_at_each_broker(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
     """Two programs of one client-id at each of two brokers, which are at different workers."""
     workers = placed(sluice)

@@ -23,6 +23,14 @@ def pytest_asyncio_loop_factories(
     return loops if COMPILED else {"asyncio": asyncio.new_event_loop, **loops}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test` has the loop that the proxy takes, `make test-slow` its fallback."""
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if asyncio.new_event_loop in parameters.values():
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def pki(tmp_path: Path) -> Pki:
     """An authority of the test's own, and a listener's certificate by it."""

@@ -15,7 +15,7 @@ from tests.analysis.records import Document
 from tests.analysis.report.by_hand import SCHEMAS
 from tests.analysis.report.test_report import report, table
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LOST = range(40, 47)
 

@@ -21,7 +21,7 @@ from tests.harness.examples import examples
 from tests.harness.jars import NEWEST_BROKER, classpath
 from tests.proxy.identity.certificates import attribute, certificate, name, tlv
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SOURCE = Path(__file__).with_name("Names.java")
 many = examples(20)

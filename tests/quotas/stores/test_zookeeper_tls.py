@@ -19,7 +19,7 @@ from tests.harness.zookeeper import ZooKeeper
 from tests.proxy.manage.run import quotas
 from tests.quotas.stores.zookeeper import QUIET
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 _ATTEMPTS = 15
