@@ -104,7 +104,7 @@ coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it 
 
 test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 	$(BIN)/pytest $(BY_FILE) $(UNIT) $(OF_ANALYSIS)
-	$(BIN)/pytest -n 2 --dist loadfile --durations=15 --timeout=900 -m 'spark and not integration and not matrix and not slow'
+	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 -m 'spark and not integration and not matrix and not slow'
 
 # Their files alone: to collect all tests, in each process, takes as long as to run some of them.
 OF_BROKERS := $(shell grep -rlE 'mark\.integration' tests --include='test_*.py')
@@ -113,16 +113,16 @@ BROKERS := integration and not matrix
 SLOW := (slow or spark)
 
 test-brokers: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25 -m '$(BROKERS) and not $(SLOW)' $(OF_BROKERS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m '$(BROKERS) and not $(SLOW)' $(OF_BROKERS)
 
 test-slow-unit: setup
-	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 --durations=15 -m 'slow and not integration and not matrix'
+	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 -m 'slow and not integration and not matrix'
 
 test-slow-brokers: compiled
-	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m '$(BROKERS) and $(SLOW) and not alone' $(OF_BROKERS)
+	$(BIN)/pytest -n 2 --dist loadfile -m '$(BROKERS) and $(SLOW) and not alone' $(OF_BROKERS)
 
 test-slow-alone: setup
-	$(BIN)/pytest --durations=15 -m '$(BROKERS) and $(SLOW) and alone' $(OF_BROKERS)
+	$(BIN)/pytest -m '$(BROKERS) and $(SLOW) and alone' $(OF_BROKERS)
 
 test-integration-compiled: compiled  ## the same, compiled
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -m 'integration and not matrix'
@@ -134,7 +134,7 @@ test-pythons:  ## test-unit on the other versions of Python that pyproject.toml 
 		else echo "no python$$version here"; fi; \
 	done
 
-test: $(VENV)/.installed  ## everything but what is slow: lint, and all kinds of tests, two at a time
+test: $(VENV)/.installed  ## everything but what is slow: lint, and all kinds of tests, three at a time
 	@$(BIN)/python -m tests.parts test
 
 test-slow: $(VENV)/.installed  ## the slow ones, which continuous integration runs after `make test`

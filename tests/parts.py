@@ -19,8 +19,8 @@ LOGS: Final = Path("build") / "test"
 STAGES: Final = {
     "test": (
         (("setup",),),
-        # The first lane computes, the second waits for brokers most of the time.
-        (("lint", "test-unit", "test-fresh", "test-long", "test-analysis"), ("test-brokers",)),
+        # What computes, what waits, and what waits for brokers.
+        (("lint", "test-unit", "test-analysis"), ("test-fresh", "test-long"), ("test-brokers",)),
     ),
     "slow": (
         (("setup",),),

@@ -150,6 +150,7 @@ def strange(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -171,6 +172,7 @@ def test_installed_commands_run_beside_foreign_modules_of_same_names(
     assert said in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_wheel_installs_a_single_package(installed: Path) -> None:
     found = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert found == {"kafka_sluice", "bin", "share"}
@@ -210,6 +212,7 @@ def test_the_context_of_the_image_is_tracked_files_of_the_packages() -> None:
     assert not let_in("proxy/__pycache__/app.cpython-311.pyc")
 
 
+@pytest.mark.slow
 def test_the_context_of_the_image_is_enough_to_install_from(tree: Path, tmp_path: Path) -> None:
     for name in filter(let_in, tracked()):
         (tmp_path / "context" / name).parent.mkdir(parents=True, exist_ok=True)

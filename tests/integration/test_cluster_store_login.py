@@ -1,6 +1,6 @@
 """How the cluster store, and `sluice quotas --bootstrap-server`, come to brokers that ask who is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,11 +10,28 @@ from config.cluster import Route
 from proxy.brokers.persistent_connection import access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.manage.target import open_target
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
 from quotas.stores.base import UnreadableError
+from tests.harness.admin import set_client_quotas
 from tests.harness.secure import MTLS, SASL, SASL_TLS, SecureCluster
+from tests.integration.conftest import fresh_name
 from tests.integration.test_own_login import route
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+RATE = "producer_byte_rate"
+LIMITED = Entity(client_id=fresh_name("limited"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def limited(secure_cluster: SecureCluster) -> Iterator[None]:
+    """A quota that shows that quotas were read; other tests have theirs."""
+    broker = secure_cluster.cluster.nodes[0].direct
+    set_client_quotas(broker, RATE, {str(LIMITED.client_id): 5.0})
+    yield
+    set_client_quotas(broker, RATE, {str(LIMITED.client_id): None})
 
 
 def store_by(given: Route) -> ClusterStore:
@@ -24,7 +41,7 @@ def store_by(given: Route) -> ClusterStore:
 @pytest.mark.parametrize("listener", [SASL, SASL_TLS, MTLS])
 def test_cluster_store_logs_in_as_the_proxy_does(secure_cluster: SecureCluster, listener: str) -> None:
     with closing(store_by(route(secure_cluster, listener))) as store:
-        assert store.load(0).policy.limits == {}
+        assert store.load(0).policy.limits[LIMITED] == {QuotaKind(RATE): 5.0}
         assert store.load(0).warnings == []
 
 
@@ -60,7 +77,7 @@ def test_cluster_store_logs_in_by_command_config_of_kafka_tools(
     file.write_text(properties(secure_cluster))
     where = secure_cluster.cluster.bootstrap_of(listener)
     with closing(open_target(bootstrap_server=where, command_config=file)) as store:
-        assert store.load(0).policy.limits == {}
+        assert store.load(0).policy.limits[LIMITED] == {QuotaKind(RATE): 5.0}
 
 
 def _by_password(secure: SecureCluster, protocol: str) -> str:

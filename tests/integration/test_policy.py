@@ -40,7 +40,7 @@ def topic(cluster: KafkaCluster) -> str:
     return name
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings=SHORT_WINDOW) as running:
         yield running

@@ -4,7 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -32,8 +32,14 @@ QUOTAS = f"quotas:\n- {{entity: {{client-id: greedy}}, producer_byte_rate: {LIMI
 QUESTION = frame(API_VERSIONS, 0, 1, "asking", b"")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
+    with started(cluster) as running:
+        yield running
+
+
+@contextmanager
+def started(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
     settings = {**SHORT_WINDOW, "workers": 2, "cluster": {"refresh": "1s"}}
     with SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=settings) as running:
         wait_until(lambda: set(placed(running)) == set(NODE_IDS), "all brokers are placed")
@@ -61,17 +67,18 @@ def ask(connection: Connection) -> bytes:
     return connection.receive()
 
 
-def test_each_broker_has_a_process_and_one_has_two(sluice: SluiceProcess) -> None:
-    assert sorted(placed(sluice).values()) in ([0, 0, 1], [0, 1, 1])
-    with ExitStack() as stack:
-        for at in sluice.broker_addresses.values():
-            assert ask(stack.enter_context(Connection(at)))
-        processes = {node_id: process_at(sluice, at).pid for node_id, at in sluice.broker_addresses.items()}
-        assert len(set(processes.values())) == 2
-        assert len({(worker, processes[node_id]) for node_id, worker in placed(sluice).items()}) == 2
-        assert sluice.metrics().value("sluice_sessions") == len(NODE_IDS)
-    assert sluice.stop() == 0
-    assert not [line for line in sluice.logs() if line["level"] in {"warning", "error"}]
+def test_each_broker_has_a_process_and_one_has_two(cluster: KafkaCluster) -> None:
+    with started(cluster) as sluice:
+        assert sorted(placed(sluice).values()) in ([0, 0, 1], [0, 1, 1])
+        with ExitStack() as stack:
+            for at in sluice.broker_addresses.values():
+                assert ask(stack.enter_context(Connection(at)))
+            processes = {node_id: process_at(sluice, at).pid for node_id, at in sluice.broker_addresses.items()}
+            assert len(set(processes.values())) == 2
+            assert len({(worker, processes[node_id]) for node_id, worker in placed(sluice).items()}) == 2
+            assert sluice.metrics().value("sluice_sessions") == len(NODE_IDS)
+        assert sluice.stop() == 0
+        assert not [line for line in sluice.logs() if line["level"] in {"warning", "error"}]
 
 
 @pytest.mark.parametrize("kind", [KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_3], ids=lambda kind: kind.name)
