@@ -25,7 +25,7 @@ TOLERANCE = 0.08
 NAMES = ("edge-1", "edge-2")
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 2])
 def alone(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[SluiceProcess]:
     """One instance with one worker, or two."""
     settings = {**SHORT_WINDOW, "workers": request.param}
@@ -95,7 +95,7 @@ def test_one_instance_counts_all_brokers_together(cluster: KafkaCluster, alone: 
     assert {each.labels["broker"]: each.value for each in limits} == {"all": LIMIT_BYTES_PER_S}
 
 
-@pytest.mark.parametrize("everywhere", [True, False])
+@pytest.mark.parametrize("everywhere", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_cluster_wide_limit_is_divided_between_instances(
     cluster: KafkaCluster, instances: list[SluiceProcess], everywhere: bool
 ) -> None:

@@ -122,6 +122,7 @@ def changed(before: dict[int, str], after: dict[int, str]) -> set[int]:
     return {node_id for node_id in NODE_IDS if before[node_id] != after[node_id]}
 
 
+@pytest.mark.slow
 def test_instances_join_leave_and_move_as_little_as_they_can(instances: Instances) -> None:
     for name in NAMES[:2]:
         instances.start(name)

@@ -81,7 +81,7 @@ def look(sluice: SluiceProcess, folder: Path, url: str, workers: int) -> None:
     wait_until(lambda: len(events(sluice, "started")) > 0, "the log to say so", timeout_s=30)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_throttled_client_is_shown_while_throttled_and_logged(
     cluster: KafkaCluster, tmp_path: Path, workers: int
 ) -> None:

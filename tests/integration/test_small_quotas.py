@@ -215,12 +215,14 @@ def long(secure_cluster: SecureCluster) -> Iterator[Runs]:
         yield runs
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_transactions_are_held_to_the_quota(short: Runs) -> None:
     _assert_transactions(short, TRANSACTIONS[0], SHORT_WINDOWS)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", BY_HAND, ids=lambda case: case.name)

@@ -14,7 +14,7 @@ from tests.integration.identity import USERS
 from tests.integration.task_pages import Typist
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -38,15 +38,14 @@ def typist(secure_cluster: SecureCluster, tmp_path: Path) -> Iterator[Typist]:
         yield typist
 
 
-SLOW = ("shadow-first.md", "upgrading.md", "securing-the-admin-port.md")
+PAGES = ("first-quota.md", "shadow-first.md", "upgrading.md", "securing-the-admin-port.md")
 
 
-@pytest.mark.parametrize("page", ["first-quota.md", *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])
+@pytest.mark.parametrize("page", PAGES)
 def test_task_page_commands_print_as_documented(typist: Typist, page: str) -> None:
     typist.type_page(page)
 
 
-@pytest.mark.slow
 def test_tls_and_sasl_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     for folder in ("tls", "secrets"):
         (typist.folder / folder).mkdir()
@@ -65,7 +64,6 @@ def test_tls_and_sasl_page_commands_print_as_documented(typist: Typist, secure_c
     typist.type_page("tls-and-sasl.md")
 
 
-@pytest.mark.slow
 def test_moving_from_kafka_page_commands_print_as_documented(typist: Typist, secure_cluster: SecureCluster) -> None:
     """The page leaves the brokers with the quotas that they had."""
     limits = {"web": 8 * 2.0**20, "batch": 2.0**20}
@@ -91,6 +89,5 @@ def test_first_quota_of_the_readme_throttles_its_producer(typist: Typist, secure
     assert 'client_id="batch-import"' in said
 
 
-@pytest.mark.slow
 def test_billing_page_commands_print_as_documented(typist: Typist) -> None:
     typist.type_page("billing.md")
