@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
 # Else each process that a test starts compiles our modules, and pytest rewrites all of its own.
 unexport PYTHONDONTWRITEBYTECODE
-UNIT_MARKS := not integration and not matrix and not spark and not slow
+WITHOUT_SERVERS := not integration and not matrix and not spark
+UNIT_MARKS := $(WITHOUT_SERVERS) and not slow
 # One that hangs ends its worker process and is named: a signal would not get into uvloop, a thread for each is dear.
 UNIT_OPTIONS := --ignore=tests/integration --timeout=0 -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 UNIT := $(UNIT_OPTIONS) -m '$(UNIT_MARKS)'
@@ -16,6 +17,8 @@ BY_FILE := -n auto --dist loadfile
 COMPILED := $(VENV)-compiled
 SOURCES := $(shell find analysis config protocol proxy quotas deploy/launcher -name '*.py')
 OF_ANALYSIS := tests/analysis tests/bench
+# Their files alone: to collect all tests, in each process, takes as long as to run some of them.
+OF_SPARK := $(shell grep -rlE 'mark\.spark' tests --include='test_*.py')
 # The folders with compiled modules (of runtime, the clock alone: left out), and what tests them from outside; not those that
 # only call them.
 OF_COMPILED := conformance deploy/test_compiled.py protocol proxy/edge proxy/session proxy/usage proxy/test_containment.py \
@@ -97,16 +100,15 @@ $(COMPILED)/.installed $(COMPILED)/.optimized: $(VENV)/.installed deploy/hatch_b
 compiled: setup $(COMPILED)/.installed  ## the compiled wheel that tests use, in an environment of its own
 
 test-compiled: compiled  ## those of what is compiled again, compiled (besides the time to compile it)
-	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest $(BY_FILE) $(UNIT) $(OF_COMPILED:%=tests/%) $(NOT_OF_COMPILED:%=--ignore=tests/%)
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest $(BY_FILE) $(UNIT_OPTIONS) -m '$(WITHOUT_SERVERS)' $(OF_COMPILED:%=tests/%) $(NOT_OF_COMPILED:%=--ignore=tests/%)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term-missing:skip-covered
 
 test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 	$(BIN)/pytest $(BY_FILE) $(UNIT) $(OF_ANALYSIS)
-	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 -m 'spark and not integration and not matrix and not slow'
+	$(BIN)/pytest -n 2 --dist loadfile --timeout=900 -m 'spark and not integration and not matrix and not slow' $(OF_SPARK)
 
-# Their files alone: to collect all tests, in each process, takes as long as to run some of them.
 OF_BROKERS := $(shell grep -rlE 'mark\.integration' tests --include='test_*.py')
 BROKERS := integration and not matrix
 # Spark in front of a broker is slow; without one it is in test-analysis, and with one in the demo.

@@ -15,7 +15,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.storm import Storm
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.waits]
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 SAMPLES = 6
 LIMIT_PER_S = 10

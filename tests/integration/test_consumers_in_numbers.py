@@ -18,7 +18,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import SHORT_WINDOW_SAMPLES
 from tests.integration.filled import filled_topic
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]
+pytestmark = [pytest.mark.slow]
 
 LIMIT_BYTES_PER_S = 250_000
 LEAST, MOST = 0.93, 1.06

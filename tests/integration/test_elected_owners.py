@@ -33,7 +33,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import fresh_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 NODE_IDS = (1, 5, 42)
 NAMES = ("edge-1", "edge-2", "edge-3")
@@ -122,7 +122,6 @@ def changed(before: dict[int, str], after: dict[int, str]) -> set[int]:
     return {node_id for node_id in NODE_IDS if before[node_id] != after[node_id]}
 
 
-@pytest.mark.slow
 def test_instances_join_leave_and_move_as_little_as_they_can(instances: Instances) -> None:
     for name in NAMES[:2]:
         instances.start(name)
@@ -161,7 +160,6 @@ def test_killed_instance_is_replaced_as_owner(instances: Instances, probe: bool)
     assert len(removed) == (1 if probe else 0)
 
 
-@pytest.mark.slow
 def test_instance_restarted_at_once_becomes_owner_again(instances: Instances) -> None:
     for name in NAMES:
         instances.start(name)
@@ -171,7 +169,6 @@ def test_instance_restarted_at_once_becomes_owner_again(instances: Instances) ->
     instances.until_agreed(*NAMES)
 
 
-@pytest.mark.slow
 def test_a_sleeper_is_replaced_and_owns_nothing_when_it_wakes(instances: Instances) -> None:
     for name in NAMES:
         instances.start(name)
@@ -189,7 +186,6 @@ def test_a_sleeper_is_replaced_and_owns_nothing_when_it_wakes(instances: Instanc
     assert slept < replaced
 
 
-@pytest.mark.slow
 def test_owners_stay_when_group_coordinator_dies(group_cluster: KafkaCluster, instances: Instances) -> None:
     for name in NAMES[:2]:
         instances.start(name)
@@ -214,7 +210,6 @@ def _answered_since(instances: Instances) -> bool:
     return frozen and all(said(each)["state"] == "member" for each in instances.running.values())
 
 
-@pytest.mark.slow
 def test_second_instance_with_the_same_name_fences_the_first(instances: Instances) -> None:
     first = instances.start("edge-1")
     second = instances.start("edge-1", wait=False)
@@ -303,7 +298,6 @@ def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, inst
     instances.until_agreed("edge-1")
 
 
-@pytest.mark.slow
 def test_instance_of_another_version_reports_it_in_readyz(group_cluster: KafkaCluster, instances: Instances) -> None:
     """The coordinator refuses who has no protocol that all members have."""
     other = Stranger(group_cluster, instances.group, "owners-2")
@@ -392,7 +386,6 @@ def test_owners_stay_while_all_brokers_are_down(group_cluster: KafkaCluster, ins
         assert not any("replaced" in line["event"] for line in each.logs())
 
 
-@pytest.mark.slow
 def test_no_record_is_lost_or_comes_twice_while_owners_change(
     group_cluster: KafkaCluster, instances: Instances
 ) -> None:

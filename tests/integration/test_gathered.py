@@ -28,6 +28,7 @@ def test_consumer_with_newest_fetch_version_stays_on_the_proxy(guarded: Guarded)
     assert guarded.watch.escapes == []
 
 
+@pytest.mark.slow
 def test_share_group_consumes_through_the_proxy(guarded: Guarded) -> None:
     topic, group, bootstrap = fresh_name("shared"), fresh_name("share-group"), guarded.sluice.bootstrap
     guarded.cluster.create_topic(topic)

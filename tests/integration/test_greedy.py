@@ -39,8 +39,6 @@ from tests.integration.conftest import fresh_name
 from tests.integration.filled import filled_topic
 from tests.integration.identity import USERS
 
-pytestmark = pytest.mark.waits
-
 LIMIT_BYTES_PER_S = 1_000_000
 BATCH_BYTES = 65_536
 FETCH_BYTES = 10_000_000

@@ -20,7 +20,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 from tests.integration.filled import filled_topic
 
-pytestmark = [pytest.mark.waits, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 LEAST, MOST = 0.93, 1.1
 TOLD_MS = 50

@@ -28,7 +28,7 @@ from tests.integration.conftest import fresh_name
 from tests.integration.identity import ANONYMOUS, EVERYBODY, authentications, produce, taken_for
 from tests.proxy.identity.kerberos import framed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 NODE_ID = 7
 HOST = "localhost"  # in the principal of the service, so clients must connect to it by this name

@@ -13,7 +13,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.waits]
+pytestmark = [pytest.mark.integration]
 
 WINDOWS = 3
 REQUEST_BYTES = 10_000

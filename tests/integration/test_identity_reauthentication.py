@@ -20,7 +20,7 @@ from tests.harness.wire import Address, Connection
 from tests.integration.conftest import fresh_name
 from tests.integration.identity import Login, authentications
 
-pytestmark = [pytest.mark.waits, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 DURATION_S = 3.5 * REAUTH_MS / 1000
 LEAST_LOGINS = 3  # of each connection that lasts so long, the first one too

@@ -18,7 +18,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, SHORT_WINDOW_SAMPLES, fresh_name
 from tests.integration.task_pages import Typist
 
-pytestmark = [pytest.mark.integration, pytest.mark.waits, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 _SLUICE = str(Path(sys.executable).parent / "sluice")
 CLIENT_ID = "batch-import"

@@ -25,7 +25,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import NODE_IDS, fresh_name
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.waits]
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"

@@ -80,7 +80,6 @@ def most(seconds: float) -> float:
     return LIMIT * (SHORT_WINDOW_SAMPLES + seconds) + 1
 
 
-@pytest.mark.waits
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_a_storm_of_topics_is_held_as_by_the_broker_itself(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
@@ -250,7 +249,6 @@ def with_aiokafka(bootstrap: str, seconds: float) -> Storm:
 CLIENT_IDS = {with_kafka_python: "kafka-python", with_confluent: "confluent", with_aiokafka: "aiokafka"}
 
 
-@pytest.mark.waits
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
@@ -294,7 +292,6 @@ def test_kafka_python_describes_the_quorum(cluster: KafkaCluster, sluice: Sluice
 
 
 @pytest.mark.slow
-@pytest.mark.waits
 @pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_java_repeats_what_is_refused_until_all_is_done(sluice: SluiceProcess) -> None:

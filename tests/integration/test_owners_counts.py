@@ -27,7 +27,7 @@ from tests.integration.test_mutations import (
     run_java,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.waits]
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 OWNED = {"edge-1": NODE_IDS[1:], "edge-2": NODE_IDS[:1]}
 """The broker with the lowest node id, the controller that all are told, is the second's."""

@@ -15,7 +15,7 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.waits]
+pytestmark = [pytest.mark.integration]
 
 WINDOW_S = 3.0
 WINDOWS = 3

@@ -21,7 +21,7 @@ from tests.harness.wire import Address, Connection
 from tests.integration.conftest import fresh_name
 from tests.integration.filled import filled_topic
 
-pytestmark = [pytest.mark.integration, pytest.mark.waits, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LIMIT_BYTES_PER_S = 50_000
 FETCH_LIMIT_BYTES_PER_S = 200_000

@@ -23,8 +23,6 @@ from tests.harness.wire import Address
 from tests.integration.conftest import fresh_name
 from tests.integration.filled import filled_topic
 
-pytestmark = pytest.mark.waits
-
 SIDES = ("own", "sluice")
 MOST = 1.1
 LEAST = 0.85

@@ -14,7 +14,7 @@ from tests.integration.conftest import NODE_IDS, SHORT_WINDOW_SAMPLES, fresh_nam
 from tests.integration.task_pages import Typist
 from tests.integration.test_live import CLIENT_ID, QUOTAS, producing
 
-pytestmark = [pytest.mark.integration, pytest.mark.waits, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 LIMIT = 2**20
 

@@ -118,6 +118,7 @@ def test_addresses_are_node_id_host_and_port_in_this_order(spec: ApiSpec) -> Non
     assert written[at + 1] == ("port", "i32")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_table_matches_the_kafka_clients_jars() -> None:
     directories = [cached_jar_directory(release) for release in RELEASES]

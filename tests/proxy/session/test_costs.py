@@ -36,7 +36,7 @@ from tests.proxy.playbook import Play, authenticate, frame, handshake, handshake
 from tests.proxy.session.dearest import bodies
 from tests.proxy.session.mutating import Known
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 MOST_CALL_S = 0.02
 """Of one call, whatever the machine: what nobody is to wait for."""
