@@ -17,6 +17,13 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+@pytest.fixture(scope="module")
+def secure_cluster() -> Iterator[SecureCluster]:
+    """One of its own: pages show all quotas of a cluster."""
+    with SecureCluster(USERS) as running:
+        yield running
+
+
 @pytest.fixture
 def typist(secure_cluster: SecureCluster, tmp_path: Path) -> Iterator[Typist]:
     """A folder and free ports for one page; its broker is the one node of the cluster."""
