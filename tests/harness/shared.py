@@ -7,16 +7,20 @@ nobody else does before it stops it. What a process that crashed held, the kerne
 import fcntl
 import io
 import pickle
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509 import Certificate, load_pem_x509_certificate
+
+LONGEST_PAUSE_S: Final = 0.2
 
 T = TypeVar("T")
 
@@ -27,7 +31,12 @@ def shared(file: Path, start: Callable[[], AbstractContextManager[T]]) -> Iterat
     with file.open("a+b", buffering=0) as lock, ExitStack() as started:
         server: T | None = None
         while not (copy := _locked(lock, fcntl.LOCK_SH)):
-            if not _locked(lock, fcntl.LOCK_EX):
+            try:
+                is_started = _locked(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # another one that looks, or the one who starts it
+                time.sleep(random.uniform(0.0, LONGEST_PAUSE_S))
+                continue
+            if not is_started:
                 server = started.enter_context(start())
                 started.callback(lock.truncate, 0)
                 started.callback(_locked, lock, fcntl.LOCK_EX)

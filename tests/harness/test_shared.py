@@ -1,10 +1,11 @@
 """Threads stand for the worker processes: a lock belongs to who opened the file."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ TIMEOUT_S = 10.0
 def counted(events: list[str]) -> Callable[[], AbstractContextManager[list[str]]]:
     @contextmanager
     def server() -> Iterator[list[str]]:
+        time.sleep(0.05)  # a broker takes seconds
         events.append("started")
         yield ["server"]
         events.append("stopped")
@@ -50,6 +52,21 @@ def test_server_starts_once_and_stops_after_its_last_user(tmp_path: Path) -> Non
             threads.submit(late)
         second.result(TIMEOUT_S)
     assert events == ["started", "used", "stopped"]
+
+
+def test_users_that_come_at_the_same_time_use_one_server_together(tmp_path: Path) -> None:
+    events: list[str] = []
+    begin, together = Barrier(8), Barrier(8)
+
+    def use() -> None:
+        begin.wait(TIMEOUT_S)
+        with shared(tmp_path / "server", counted(events)):
+            together.wait(TIMEOUT_S)
+
+    with ThreadPoolExecutor(8) as threads:
+        users = [threads.submit(use) for _ in range(8)]
+    assert [user.result() for user in users] == [None] * 8
+    assert events == ["started", "stopped"]
 
 
 def test_user_after_the_stop_starts_the_server_again(tmp_path: Path) -> None:

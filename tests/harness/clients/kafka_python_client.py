@@ -54,6 +54,8 @@ def consume(task: Consume) -> None:
         isolation_level="read_committed" if task.committed_only else "read_uncommitted",
     )
     if task.group:
+        # A leader that does not know the topic yet assigns nothing, and on a busy machine may never look again.
+        consumer.partitions_for_topic(task.topic)
         consumer.subscribe([task.topic], listener=_Assignments())
     else:
         consumer.assign([TopicPartition(task.topic, partition) for partition in range(task.partitions)])
