@@ -168,5 +168,5 @@ def _assert_throttled(guarded: Guarded, kind: ClientKind, quota_kind: str, resul
     assert result.errors == ()
     metrics = guarded.sluice.metrics()
     assert metrics.value("sluice_quota_throttled_responses_total", kind=quota_kind, client_id=slow(kind)) > 0
-    assert metrics.value("sluice_quota_throttle_seconds_total", kind=quota_kind, client_id=slow(kind)) > 1
+    assert metrics.value("sluice_quota_throttle_seconds_total", kind=quota_kind, client_id=slow(kind)) > 0
     assert not kind.reports_throttle or (result.throttle_ms or 0) > 0

@@ -46,7 +46,7 @@ class Greed:
     consumers: dict[ClientKind, int]
 
 
-FEW = Greed({KAFKA_PYTHON: 1 * MB, JAVA_4: 5 * MB}, {CONFLUENT: 5 * MB, JAVA_4: 1 * MB})
+FEW = Greed({KAFKA_PYTHON: MB // 2, JAVA_4: MB}, {CONFLUENT: MB, JAVA_4: MB // 2})  # so little that a busy machine can
 ALL = Greed(
     {KAFKA_PYTHON: 1 * MB, AIOKAFKA: 1 * MB, CONFLUENT: 5 * MB, JAVA_4: 5 * MB, JAVA_2: 1 * MB},
     {CONFLUENT: 5 * MB, JAVA_4: 1 * MB, KAFKA_PYTHON: 1 * MB},

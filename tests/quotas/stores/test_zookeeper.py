@@ -436,13 +436,20 @@ def test_sasl_login_and_acl_work_as_for_brokers(tmp_path: Path) -> None:
         assert len(store_of("broker", "secret").load(0).policy.limits) == 2
         with pytest.raises(UnreadableError, match="/config/users: may not be read"):
             store_of("other", "other").load(0)
-        with pytest.raises(UnreadableError, match="the login was refused"):
-            store_of("broker", "wrong").load(0)
+        wrong = store_of("broker", "wrong")
+        wait_until(lambda: _failure(wrong), is_so=lambda said: "the login was refused" in said)
         assert [acl.id.scheme for acl in client.get_acls("/config/clients/app")[0]] == ["sasl", "world"]
         for store in stores:
             store.close()
         client.stop()
         client.close()
+
+
+def _failure(store: ZooKeeperStore) -> str:
+    """A busy machine may not come to the answer in time, which is another failure."""
+    with pytest.raises(UnreadableError) as caught:
+        store.load(0)
+    return str(caught.value)
 
 
 def _node(**properties: str) -> dict[str, object]:
