@@ -19,7 +19,7 @@ LOGS: Final = Path("build") / "test"
 STAGES: Final = {
     "test": (
         (("setup",),),
-        # What computes, what waits, and what waits for brokers.
+        # The first lane computes most of the time; the second waits for processes, the third for brokers and windows.
         (("lint", "test-unit", "test-analysis"), ("test-fresh", "test-long"), ("test-brokers",)),
     ),
     "slow": (
@@ -55,7 +55,7 @@ def run(part: str) -> Result:
     with log.open("w", encoding="utf-8") as output:
         command = ["make", "--no-print-directory", part]
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        _, status, used = os.wait4(process.pid, 0)  # with all that it has waited for
+        _, status, used = os.wait4(process.pid, 0)  # its own CPU time and that of its children
         process.returncode = os.waitstatus_to_exitcode(status)
     said = log.read_text(encoding="utf-8", errors="replace")
     cpu_s = used.ru_utime + used.ru_stime
