@@ -11,7 +11,7 @@ from tests.integration.conftest import fresh_name
 
 RECORDS = 600
 RECORD_BYTES = 500
-SLOW_BYTES_PER_S = 150_000
+SLOW_BYTES_PER_S = 75_000
 SLOW_RECORDS = 1_200
 Operation = Callable[[Guarded, ClientKind], None]
 

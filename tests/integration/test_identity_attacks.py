@@ -325,7 +325,7 @@ def test_interleaved_logins_are_each_charged_to_their_user(stage: Stage) -> None
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(200)
     assert {user: taken_for(stage.sluice, client_id) for user, client_id in client_ids.items()} == {
         user: {user} for user in users
     }

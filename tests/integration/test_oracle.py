@@ -17,6 +17,8 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection
 from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 LIMIT_BYTES_PER_S = 200_000
 """So that a busy machine spends little of the time on requests: shares of the time are compared."""
 TOLERANCE = 0.05

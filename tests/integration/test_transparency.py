@@ -175,6 +175,10 @@ def fetch_request(topic: Topic) -> Any:
     )
 
 
+ATTEMPTS = 5
+"""Tests beside this one change what is listed: quotas, groups, transactions."""
+
+
 def test_answers_are_the_brokers_own_but_for_addresses(scene: Scene) -> None:
     compared: dict[str, int] = {}
     with (
@@ -184,8 +188,11 @@ def test_answers_are_the_brokers_own_but_for_addresses(scene: Scene) -> None:
         pairs = zip(_requests(scene.own, scene.elsewhere), _requests(scene.proxied, scene.elsewhere), strict=True)
         for own, proxied in pairs:
             for version in _common_versions(scene, own):
-                got = sluice.exchange(_encode(proxied, version))
-                wanted = _wanted(scene, broker, _encode(own, version), got)
+                for _ in range(ATTEMPTS):
+                    got = sluice.exchange(_encode(proxied, version))
+                    wanted = _wanted(scene, broker, _encode(own, version), got)
+                    if got == wanted:
+                        break
                 assert got == wanted, f"{type(own).__name__} v{version}"
                 compared[type(own).__name__] = compared.get(type(own).__name__, 0) + 1
     assert sum(compared.values()) > 90
