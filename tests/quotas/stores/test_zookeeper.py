@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import signal
 from pathlib import Path
 
@@ -328,8 +329,9 @@ def test_deleted_tree_is_never_read_as_no_quotas(store: ZooKeeperHarness, order:
     for top in order:
         store.client.delete(f"{store.chroot}/config/{top}".rstrip("/"), recursive=True)
         if store.noticed() or top == "":
-            with pytest.raises(UnreadableError, match=r"/config/\w+: is gone|/config: there is no Kafka tree"):
-                store.load()
+            read = _limits_or_failure(store)
+            # What was noticed late may be the change of before: then its entity alone was read.
+            assert (read == quotas and top) or re.search(r": is gone|/config: there is no Kafka tree", str(read))
     for top in ("users", "clients", "ips", "changes"):
         store.client.ensure_path(f"{store.chroot}/config/{top}")
     store.write(path_of(ALICE), _node(producer_byte_rate="3"))
@@ -443,6 +445,13 @@ def test_sasl_login_and_acl_work_as_for_brokers(tmp_path: Path) -> None:
             store.close()
         client.stop()
         client.close()
+
+
+def _limits_or_failure(store: ZooKeeperHarness) -> object:
+    try:
+        return store.load().limits
+    except UnreadableError as error:
+        return error
 
 
 def _failure(store: ZooKeeperStore) -> str:
