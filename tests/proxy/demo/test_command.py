@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,8 @@ def test_demo_with_keep_runs_until_interrupt_and_cleans_up(tmp_path: Path) -> No
         admin = re.search(r"sluice throttled (--admin) (\S+)", said)
         assert admin is not None
         subprocess.run([SLUICE, "throttled", *admin.groups()], check=True)
-        for _ in range(6):  # on a busy machine the first was once not heard
-            demo.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                demo.wait(10.0)
-                break
-        assert demo.returncode == 0
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60.0) == 0
         assert "Everything is stopped" in demo.stdout.read()
     assert not proxy.is_running()
     assert list(tmp_path.iterdir()) == []
