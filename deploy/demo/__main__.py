@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -151,7 +150,8 @@ Cluster and Sluice are left running.
         soft_wrap=True,
     )
     try:
-        signal.pause()
+        while True:  # signal.pause() would miss one that comes just before it, or in another thread
+            time.sleep(1.0)
     except Interrupted:
         console.print("stopping")
 
