@@ -173,8 +173,8 @@ async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> No
             assert gone.recv(1) == b""
         for each in flood:
             each.close()
-        await until(lambda: proxy.slots.taken, equals=0)
-        assert (proxy.stats.sessions.total(), proxy.listener._arriving.arriving) == (0, {})
+        await until(lambda: (proxy.slots.taken, proxy.stats.sessions.total()), equals=(0, 0))
+        await until(lambda: proxy.listener._arriving.arriving, equals={})
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
