@@ -1,0 +1,166 @@
+"""All that crosses between the supervisor and its worker, or workers: plain data, and the calls that carry it.
+
+What has to be true in a worker is one value, ``InForce``. The supervisor owns it; a start, a restart and a change are
+all ``put``. What a worker says of itself is ``Report``, and at its end ``Last``: nobody asks it afterwards.
+"""
+
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol
+
+from config.settings import Mode, Settings
+from proxy.brokers.known_brokers import KnownBrokers
+from proxy.edge.stats import DrainResult, WorkerSnapshot, WorkerState
+from proxy.edge.whoami import Identity
+from proxy.state.paging import Query
+from proxy.state.rows import Page
+from proxy.usage.records import Columns
+from quotas.counted import CounterKey
+from quotas.policy import Policy
+from quotas.shares import Demand
+
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersMap
+
+Taken = tuple[Columns, int | None]
+"""Rows of usage records, and of several workers the one that counted them."""
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What has to be true in every worker, from its start on."""
+
+    settings: Settings
+    """Of its running listeners, the addresses may be others than at the start."""
+    mode: Mode
+    answers_clients: bool
+    """Whether the supervisor answers quota requests."""
+    owners: "OwnersMap | None"
+    """None: nobody is known to own any broker."""
+    part_otherwise: float
+    """The part of limits of the whole cluster for counters that are not in ``parts``."""
+    policy: Policy = Policy()  # noqa: RUF009  frozen
+    known: tuple[KnownBrokers, ...] = ()
+    """Brokers from the state file, or that another worker has found; their ports open at once."""
+    fenced: bool = False
+    """Whatever ``owners`` says, no broker is served here."""
+    placed: Mapping[int, int] = field(default_factory=dict)
+    """Of several workers: node id → worker, for the brokers of this instance."""
+    parts: tuple[Mapping[CounterKey, float], ...] = ()
+    """For each process: its part of limits of the whole cluster."""
+    certificates_loaded: int = 0
+    """TLS files are loaded again whenever this rises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a process of several workers is told: the fields of ``InForce`` that differ there, at first all of them."""
+
+    worker: int
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of a worker, or of all together."""
+
+    node_ids: tuple[int, ...]
+    """All known brokers."""
+    named: tuple[KnownBrokers, ...]
+    """The brokers of each route that answers have named."""
+    known: tuple[KnownBrokers, ...]
+    """The brokers to know at the next start, of each route where an answer has named any."""
+    load: Mapping[int, float]
+    """CPU ms a second by broker, smoothed over minutes; empty without ``owners`` and other workers."""
+    cpu_s: float
+    demand: tuple[Mapping[CounterKey, Demand], ...]
+    """For each process: its demand for limits of the whole cluster."""
+    not_ready: tuple[str, ...]
+    """Why clients cannot be served."""
+    alterations: int
+    """AlterClientQuotas that were passed on since the start: each may have changed the brokers' quotas."""
+    fenced: bool
+    connections_limit: int
+    placed: Mapping[int, int] = field(default_factory=dict)
+    """As in ``InForce``."""
+    workers: tuple[WorkerState, ...] = ()
+    """The processes of several workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """What a worker hands over when it stops."""
+
+    cut_off: int = 0
+    """Sessions that were open."""
+    usage: tuple[Taken, ...] = ()
+    """The rows of usage records since the last ones were taken."""
+    known: tuple[KnownBrokers, ...] = ()
+    """As in ``Report``."""
+
+
+class Processes(Protocol):
+    """The worker in the supervisor's process, or several in processes of their own."""
+
+    def put(self, in_force: InForce) -> Coroutine[Any, Any, None]:
+        """Put in force what differs from before, in this process at once, and everywhere when it has been awaited.
+
+        The first call starts to serve. Raises OSError and ValueError if that is not possible.
+        """
+        ...
+
+    async def report(self) -> Report:
+        """Look at all workers: one that does not answer soon counts with what it said last."""
+        ...
+
+    async def snapshot(self) -> WorkerSnapshot:
+        """Return the state for metrics, and reset the counters in it."""
+        ...
+
+    async def page(self, resource: str, query: Query) -> Page:
+        """Return the rows of a page of the state API."""
+        ...
+
+    def usage(self) -> AsyncIterator[Taken]:
+        """Yield the rows of usage records since the last call."""
+        ...
+
+    async def identify(self, peer: str) -> Identity | None:
+        """Return the identity of the client at ``host:port``, None if there is no such connection."""
+        ...
+
+    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
+        """Close the connections of a user, client-id and peer (None: of any) after their last answers; return how many.
+        Their clients may connect again.
+        """
+        ...
+
+    async def drain(self, timeout_s: float) -> DrainResult:
+        """Stop accepting, and let sessions finish their requests in flight."""
+        ...
+
+    async def stop(self) -> Last:
+        """Stop accepting, cut off all sessions, and end."""
+        ...
+
+    def kill(self) -> None:
+        """End all processes but this one, whatever they do."""
+        ...
+
+
+def at_start(settings: Settings, *, answers_clients: bool) -> InForce:
+    """Return what is in force before anything is loaded."""
+    owners = None
+    if settings.owners is not None or settings.workers > 1:
+        from proxy.owners.map import owners_of
+
+        owners = owners_of(settings.owners).in_force
+    return InForce(settings, settings.quotas.mode, answers_clients, owners, 1 / settings.workers)
+
+
+def difference(before: InForce | None, wanted: InForce) -> dict[str, Any]:
+    """Return the fields that differ, all of them if nothing is in force."""
+    values = {each.name: getattr(wanted, each.name) for each in fields(InForce)}
+    if before is None:
+        return values
+    return {name: new for name, new in values.items() if new is not (old := getattr(before, name)) and new != old}
