@@ -1,7 +1,7 @@
 """All that crosses between the supervisor and its worker, or workers: plain data, and the calls that carry it.
 
-What has to be true in a worker is one value, ``InForce``. The supervisor owns it; a start, a restart and a change are
-all ``put``. What a worker says of itself is ``Report``, and at its end ``Last``: nobody asks it afterwards.
+One value, ``InForce``, has everything that must be true in a worker. The supervisor owns it; a start, a restart and a
+change are all ``put``. A worker tells its state as ``Report``, and at its end as ``Last``: nobody asks it afterwards.
 """
 
 from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -28,10 +28,10 @@ Taken = tuple[Columns, int | None]
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What has to be true in every worker, from its start on."""
+    """Everything that must be true in every worker, from its start on."""
 
     settings: Settings
-    """Of its running listeners, the addresses may be others than at the start."""
+    """Addresses of running listeners may differ from those at the start."""
     mode: Mode
     answers_clients: bool
     """Whether the supervisor answers quota requests."""
@@ -43,9 +43,9 @@ class InForce:
     known: tuple[KnownBrokers, ...] = ()
     """Brokers from the state file, or that another worker has found; their ports open at once."""
     fenced: bool = False
-    """Whatever ``owners`` says, no broker is served here."""
+    """No broker is served here, whatever ``owners`` says."""
     placed: Mapping[int, int] = field(default_factory=dict)
-    """Of several workers: node id → worker, for the brokers of this instance."""
+    """Node id → worker, for the brokers of this instance, if there are several workers."""
     parts: tuple[Mapping[CounterKey, float], ...] = ()
     """For each process: its part of limits of the whole cluster."""
     certificates_loaded: int = 0
@@ -54,7 +54,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a process of several workers is told: the fields of ``InForce`` that differ there, at first all of them."""
+    """The message to the process of a worker: the fields of ``InForce`` that differ there, at first all of them."""
 
     worker: int
     fields: Mapping[str, Any]
@@ -89,7 +89,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """What a worker hands over when it stops."""
+    """The data that a worker hands over when it stops."""
 
     cut_off: int = 0
     """Sessions that were open."""

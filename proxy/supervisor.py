@@ -7,9 +7,9 @@ import gc
 import os
 import platform
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,14 +26,14 @@ from proxy.admin.mode import ModePage
 from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
-from proxy.brokers.known_brokers import KnownBrokers
-from proxy.contract import InForce, Last, Processes, Report, Taken, at_start
+from proxy.contract import Processes, Report, at_start
 from proxy.control.mode import ModeSwitch
 from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
 from proxy.control.state_file import StateFile
 from proxy.control.stores import open_quotas, outage_of
+from proxy.control.worker_control import WorkerControl
 from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
@@ -46,14 +46,10 @@ from proxy.runtime.tasks import attempt, every, on_loop_error, on_signal, spawn
 from proxy.state.answers import State
 from proxy.usage.service import UsageService
 from proxy.worker import Worker
-from quotas.counted import CounterKey
-from quotas.policy import Policy
-from quotas.shares import Demand
 
 if TYPE_CHECKING:
     from proxy.owners.exchange import Exchange
     from proxy.owners.group import OwnersGroup
-    from proxy.owners.map import OwnersMap
 
 T = TypeVar("T")
 
@@ -98,22 +94,19 @@ class Supervisor:
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes, given=self._given)
         quotas = settings.quotas
         store = open_quotas(settings)
-        self._in_force = at_start(settings, answers_clients=store.answers_clients)
-        self._serves = False
-        self._last: Last | None = None
-        """What the worker has handed over when it stopped."""
         self._worker = self._hire(self._ask if store.answers_clients else None)
+        self._control = WorkerControl(self._worker, at_start(settings, answers_clients=store.answers_clients))
         kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
-        self._quotas = QuotasInForce(store, self._apply, enabled=quotas.mode != "off", kind=kinds)
+        self._quotas = QuotasInForce(store, self._control.apply, enabled=quotas.mode != "off", kind=kinds)
         self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
-        self._usage = UsageService(settings, self._take_usage)
+        self._usage = UsageService(settings, self._control.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
-        self._state = None if state is None else StateFile(state, settings, self._known_brokers)
+        self._state = None if state is None else StateFile(state, settings, self._control.known_brokers)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
         self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready, self._other_instances)
-        self._file = SettingsFile(path, settings, self._mode.configure, self._take_settings)
+        self._file = SettingsFile(path, settings, self._mode.configure, self._control.take_settings)
 
     def _hire(self, ask: Ask | None) -> Processes:
         if self._settings.workers == 1:
@@ -148,7 +141,7 @@ class Supervisor:
         finally:
             self._starting = None
         try:
-            self._quotas.watch(self._alterations)
+            self._quotas.watch(self._control.alterations)
             if self._quotas.known or self._quotas.stand_in or await self._wait_for_quotas():
                 await self._start()
                 await self._stopping.wait()
@@ -191,10 +184,7 @@ class Supervisor:
 
     async def _start(self) -> None:
         settings = self._settings
-        if self._state is not None:
-            self._in_force = replace(self._in_force, known=tuple(await self._state.load()))
-        self._serves = True
-        await self._worker.put(self._in_force)
+        await self._control.start([] if self._state is None else await self._state.load())
         for address in unused(self._given, settings.listeners):
             log.warning("a socket of systemd is not used: no listener has its address", address=address)
         if not self._admin_started:
@@ -203,14 +193,16 @@ class Supervisor:
         if settings.owners is not None and settings.owners.group is not None:
             from proxy.owners.group import OwnersGroup
 
-            self._owners = OwnersGroup(settings, settings.owners, self._node_ids, lambda: self._report.load, self._own)
-            every(_LOOK_S, self._look, "look at the load of brokers")
+            self._owners = OwnersGroup(
+                settings, settings.owners, self._control.node_ids, lambda: self._control.load, self._control.own
+            )
+            every(_LOOK_S, self._control.look, "look at the load of brokers")
             self._owners.start()
-            self._exchange = self._owners.exchange(self, self._has_scopes)
+            self._exchange = self._owners.exchange(self._control, self._has_scopes)
         elif settings.workers > 1:
             from proxy.owners.exchange import Exchange
 
-            self._exchange = Exchange(self, self._has_scopes)
+            self._exchange = Exchange(self._control, self._has_scopes)
         if self._exchange is not None:
             self._exchange.start()
         self._usage.start()
@@ -227,7 +219,7 @@ class Supervisor:
             listeners={listener.name: str(listener.bind) for listener in settings.listeners},
             admin=str(settings.admin.bind),
             mode=self._mode.mode,
-            connections_limit=(await self._look()).connections_limit,
+            connections_limit=(await self._control.look()).connections_limit,
             loop=self._loop_name,
         )
 
@@ -240,8 +232,8 @@ class Supervisor:
             self._finishing.cancel()
         await asyncio.wait((self._finishing,))
         self._quota_admin.stop()  # in case the drain was cut short
-        self._last = await _within(_STEP_S + _LAST_WORDS_S, "stop the worker", self._worker.stop()) or Last()
-        self._cut_off += self._last.cut_off
+        last = await _within(_STEP_S + _LAST_WORDS_S, "stop the worker", self._control.stop())
+        self._cut_off += 0 if last is None else last.cut_off
         if self._exchange is not None:
             await _within(_STEP_S, "end the exchange of demand", self._exchange.stop())
         if self._owners is not None:
@@ -292,7 +284,7 @@ class Supervisor:
         async with self._reloading:
             self._reload_waits = False
             self._manager.reloading()
-            for job in (self._quotas.reload, self._load_certificates, self._file.compare):
+            for job in (self._quotas.reload, self._control.load_certificates, self._file.compare):
                 await attempt("load files again", job)
             self._manager.reloaded()
 
@@ -313,74 +305,20 @@ class Supervisor:
     async def _change_mode(self, mode: Mode) -> None:
         await self._usage.set_mode(mode)
         await self._quotas.enable(mode != "off")
-        await self._put(replace(self._in_force, mode=mode))
-
-    # --------------------------------------------------------------------------------------------- what is in force
-
-    def _put(self, in_force: InForce) -> Coroutine[Any, Any, None]:
-        """Have a value in force: in this process at once, and everywhere once it has been awaited."""
-        self._in_force = in_force
-        return self._worker.put(in_force) if self._serves and self._last is None else asyncio.sleep(0)
-
-    async def _apply(self, policy: Policy) -> None:
-        await self._put(replace(self._in_force, policy=policy))
-
-    async def _take_settings(self, settings: Settings) -> None:
-        """Put in force what a changed file says of addresses of listeners, and of fixed owners."""
-        owners = self._in_force.owners
-        if settings.owners is not None and settings.owners.fixed is not None:
-            from proxy.owners.map import fixed_map
-
-            owners = fixed_map(settings.owners.fixed)
-        await self._put(replace(self._in_force, settings=settings, owners=owners))
-
-    async def _load_certificates(self) -> None:
-        await self._put(replace(self._in_force, certificates_loaded=self._in_force.certificates_loaded + 1))
-
-    def _own(self, owners: "OwnersMap | None", fenced: bool) -> None:
-        spawn(self._put(replace(self._in_force, owners=owners, fenced=fenced)), "tell the owners of brokers")
-
-    async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
-        """Put the parts of limits of the whole cluster in force, of each process, and those of all other counters."""
-        await self._put(replace(self._in_force, parts=tuple(parts), part_otherwise=otherwise))
-
-    async def demands(self) -> list[Mapping[CounterKey, Demand]]:
-        """Return the demand of each process for limits of the whole cluster."""
-        return list((await self._look()).demand)
-
-    # ------------------------------------------------------------------------------------------- what the worker says
-
-    async def _look(self) -> Report:
-        self._report = await self._worker.report()
-        return self._report
-
-    async def _node_ids(self) -> Sequence[int]:
-        return (await self._look()).node_ids
-
-    async def _alterations(self) -> int:
-        return (await self._look()).alterations
-
-    async def _known_brokers(self) -> list[KnownBrokers]:
-        return list((await self._look() if self._last is None else self._last).known)
-
-    async def _take_usage(self) -> AsyncIterator[Taken]:
-        if self._last is None:
-            async for taken in self._worker.usage():
-                yield taken
-            return
-        usage, self._last = self._last.usage, replace(self._last, usage=())
-        for taken in usage:
-            yield taken
+        await self._control.set_mode(mode)
 
     # ------------------------------------------------------------------------------------------------- what is shown
 
     async def _not_ready(self) -> list[str]:
+        return self._reasons(await self._control.look())
+
+    def _reasons(self, report: Report) -> list[str]:
         reasons = ["stopping"] if self._stopping.is_set() else []
         if not self._quotas.known and not self._quotas.stand_in:
             reasons.append(f"quotas: {self._quotas.error}")
         if self._owners is not None and (why := self._owners.why_not_ready) is not None:
             reasons.append(why)
-        return [*reasons, *(await self._look()).not_ready]
+        return [*reasons, *report.not_ready]
 
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes
@@ -397,7 +335,7 @@ class Supervisor:
         return {name: None for name in instances if name != owners.instance}
 
     async def _describe_owners(self) -> dict[str, Any] | None:
-        said, report = None if self._owners is None else self._owners.describe(), await self._look()
+        said, report = None if self._owners is None else self._owners.describe(), await self._control.look()
         if self._settings.workers > 1:
             said = {"owners": {}} if said is None else said
             for node_id, worker in sorted(report.placed.items()):
@@ -409,7 +347,7 @@ class Supervisor:
         return said
 
     async def _snapshot(self) -> Snapshot:
-        taken = await self._worker.snapshot()
+        taken, report = await self._worker.snapshot(), await self._control.look()
         of_worker: dict[str, Any] = {each.name: getattr(taken, each.name) for each in fields(WorkerSnapshot)}
         return Snapshot(
             **of_worker,
@@ -422,8 +360,8 @@ class Supervisor:
             quotas_loaded_at_s=self._quotas.loaded_at_s,
             quotas_staleness_s=self._quotas.staleness_s(),
             quotas_stand_in=self._quotas.stand_in,
-            ready=not await self._not_ready(),
-            workers=self._report.workers,
+            ready=not self._reasons(report),
+            workers=report.workers,
             owners=None if self._owners is None else self._owners.status,
             instances_unheard=0 if self._exchange is None else self._exchange.unheard,
             state_file=dict(self._state.counts) if self._state is not None else None,

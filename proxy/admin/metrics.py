@@ -264,6 +264,8 @@ def _workers(snapshot: Snapshot) -> Iterator[Metric]:
     workers = [((str(number),), each) for number, each in enumerate(snapshot.workers)]
     up = ((labels, each.up) for labels, each in workers)
     yield _gauge("sluice_worker_up", "1 if the process of a worker serves clients.", ("worker",), up)
+    silent = ((labels, round(each.silent_s, 3)) for labels, each in workers)
+    yield _gauge("sluice_worker_silent_seconds", "Since the event loop of a worker was heard.", ("worker",), silent)
     restarts = ((labels, each.restarts) for labels, each in workers)
     yield _counter("sluice_worker_restarts", "Restarts of a worker's process after its end.", ("worker",), restarts)
     cpu = ((labels, each.cpu_s) for labels, each in workers)

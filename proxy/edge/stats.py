@@ -204,7 +204,7 @@ class WorkerState:
     """Times that it was started again."""
     cpu_s: float
     """CPU time, also of the processes before a restart."""
-    silent_s: float
+    silent_s: float = 0.0
     """For how long its event loop has not been heard."""
 
 

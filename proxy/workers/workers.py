@@ -37,7 +37,7 @@ _EVERYTHING: Final = 1_000_000
 
 
 class Workers:
-    """``settings.workers`` processes. One that ends is started again, with all that is in force then."""
+    """``settings.workers`` processes. One that ends is started again, with the value in force then."""
 
     def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None) -> None:
         self._settings = settings

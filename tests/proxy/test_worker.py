@@ -248,7 +248,7 @@ async def test_a_broker_that_moves_is_told_at_once_and_its_sessions_are_drained(
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with running(tmp_path, one, sections=FIXED) as program:
             await program.until("/readyz", "ready")
-            own = program.app._own
+            own = program.app._control.own
             async with client(program.port) as of_broker, client(program.bind) as bootstrap:
                 for each in (of_broker, bootstrap):
                     await each.ask(list_offsets(1))
@@ -291,7 +291,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with running(tmp_path, one, sections=FIXED) as program:
             await program.until("/readyz", "ready")
-            own, worker = program.app._own, program.worker
+            own, worker = program.app._control.own, program.worker
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 monkeypatch.setattr("proxy.worker.drain", fail)

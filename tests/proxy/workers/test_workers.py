@@ -221,6 +221,37 @@ async def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
             await asking.ask(list_offsets(1))
 
 
+async def test_metrics_do_not_wait_for_a_worker_that_hangs_and_lose_no_count_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Child, "kill", lambda _: None)
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
+        program, hanging = pair.program, pair.owners[2]
+        async with client(pair.ports[1]) as at_one, client(pair.ports[2]) as at_two:
+            for each in (at_one, at_two):
+                await each.ask(list_offsets(1))
+            pair.signal(2, signal.SIGSTOP)
+            await program.until("/readyz", f"worker {hanging}: does not answer")
+            metrics = (await program.get("/metrics"))[1]
+            assert f'sluice_worker_up{{worker="{hanging}"}} 0.0' in metrics
+            assert f'sluice_worker_silent_seconds{{worker="{hanging}"}} ' in metrics
+            await at_one.ask(list_offsets(2))
+            pair.signal(2, signal.SIGCONT)
+            await at_two.ask(list_offsets(2))
+            metrics = await program.until("/metrics", 'sluice_requests_total{api="ListOffsets"} 4.0')
+            assert sum(shown_bytes(metrics)) == sum(4 + len(each) for each in client_frames(one, two))
+        assert pair.child_of(2).restarts == 0
+
+
+def client_frames(*brokers: FakeBroker) -> list[bytes]:
+    return [frame for each in brokers for frame in each.requests if frame[:2] in (b"\0\0", b"\0\2")]
+
+
+def shown_bytes(metrics: str) -> list[float]:
+    lines = [line for line in metrics.splitlines() if line.startswith("sluice_client_bytes_total{")]
+    return [float(line.split()[-1]) for line in lines if 'direction="in"' in line]
+
+
 async def test_a_worker_ignores_the_signals_that_a_terminal_sends_to_all(tmp_path: Path) -> None:
     async with (
         fake_broker() as one,
