@@ -237,7 +237,7 @@ def test_supervisor_that_hangs_leaves_no_second_owner(cluster: KafkaCluster, tmp
             wait_until(lambda: before <= owned(other), "the other owns all", 30.0)
             assert not any(map(answers, served.values()))
         os.kill(hanging.pid, signal.SIGCONT)
-        wait_until(lambda: bool(owned(hanging)) and not owned(hanging) & owned(other), "it owns brokers again", 40.0)
+        wait_until(lambda: bool(owned(hanging)) and not owned(hanging) & owned(other), "it owns brokers again", 90.0)
         for node_id in owned(hanging):
             with Connection(hanging.broker_addresses[node_id], timeout_s=30.0) as connection:
                 assert ask(connection)
