@@ -76,7 +76,7 @@ class AdminServer:
         renderer: Renderer,
         mode: ModePage | None = None,
         changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-        owners: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        owners: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None,
         demand: Callable[[], Awaitable[bytes | None]] | None = None,
         api: Api | None = None,
         pages: Mapping[str, Route] | None = None,
@@ -192,7 +192,7 @@ class AdminServer:
         return web.Response(text=json.dumps({"changes": self._changes()}) + "\n", content_type="application/json")
 
     async def _who_owns(self, _: web.BaseRequest) -> web.Response:
-        said = self._owners()
+        said = None if self._owners is None else await self._owners()
         if said is None:
             return _text(404, ["no owners are elected here: see owners.group"])
         return web.Response(text=json.dumps(said) + "\n", content_type="application/json")

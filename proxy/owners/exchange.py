@@ -8,10 +8,10 @@ share grows because a network fails.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiohttp
 import structlog
@@ -39,16 +39,11 @@ Demands = Mapping[CounterKey, Demand]
 Shares = Mapping[CounterKey, float]
 
 
-class Processes(Protocol):
-    """The processes of this instance: ``Worker`` or ``Workers``."""
+AskDemands = Callable[[], Awaitable[Sequence[Demands]]]
+"""Returns the demand of each process of this instance."""
 
-    async def demands(self) -> list[Demands]:
-        """Return the demand of each process."""
-        ...
-
-    async def share(self, parts: Sequence[Shares], otherwise: float) -> None:
-        """Put shares in force: one mapping for each process, and the part of counters that are not in it."""
-        ...
+PutShares = Callable[[Sequence[Shares], float], Awaitable[None]]
+"""Puts shares in force: one mapping for each process, and the part of counters that are not in it."""
 
 
 @dataclass(slots=True)
@@ -76,20 +71,22 @@ class Exchange:
 
     def __init__(
         self,
-        processes: Processes,
+        demands: AskDemands,
+        share: PutShares,
         is_needed: Callable[[], bool],
         instance: str = "",
         boot: int = 0,
         signing: Signing | None = None,
         peers: Callable[[], Mapping[str, tuple[int, tuple[str, int] | None]]] = dict,
     ) -> None:
-        self._processes = processes
+        self._ask_demands = demands
+        self._put_shares = share
         self._is_needed = is_needed
         self._me = {"instance": instance, "boot": boot}
         self._signing = signing
         self._find_peers = peers
         self._peers: dict[str, Peer] = {}
-        self._own: list[Demands] = []
+        self._own: Sequence[Demands] = ()
         self._turn = 0
         self._took_s = 0.0
         self._said: tuple[int, bytes] | None = None
@@ -131,14 +128,14 @@ class Exchange:
         self._look_up_peers()
         is_needed = self._is_needed()
         if is_needed:
-            self._own = await self._processes.demands()
+            self._own = await self._ask_demands()
             self._turn += 1
             await asyncio.gather(*(self._ask(name, peer) for name, peer in self._peers.items()))
         elif not self._own:
-            self._own = await self._processes.demands()  # how many processes there are
+            self._own = await self._ask_demands()  # how many processes there are
         nodes = [*self._own, *(node for peer in self._peers.values() for node in peer.nodes)]
         parts = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
-        await self._processes.share(parts, 1 / max(len(nodes), 1))
+        await self._put_shares(parts, 1 / max(len(nodes), 1))
         self._took_s = monotonic_s() - began_s
 
     def _look_up_peers(self) -> None:

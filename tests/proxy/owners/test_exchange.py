@@ -85,7 +85,7 @@ class Group:
         def peers() -> Mapping[str, tuple[int, tuple[str, int] | None]]:
             return {each: at for each, at in self.members.items() if each != name}
 
-        asking = Exchange(processes, lambda: True, name, boot, signing, peers)
+        asking = Exchange(processes.demands, processes.share, lambda: True, name, boot, signing, peers)
         self.members[name] = (boot, await self._stack.enter_async_context(served(asking.tell)))
         asking.start()
         self._stack.push_async_callback(asking.stop)
@@ -163,7 +163,7 @@ async def test_single_instance_has_the_whole_cluster_limit(group: Group) -> None
 
 async def test_demand_message_is_signed_and_keeps_surrogate_names() -> None:
     processes = Processes({KEY: Demand(0.5, 2)})
-    telling = Exchange(processes, lambda: True, "edge-1", 1, SIGNING)
+    telling = Exchange(processes.demands, processes.share, lambda: True, "edge-1", 1, SIGNING)
     telling.start()
     await processes.next_share()
     said = await telling.tell()
