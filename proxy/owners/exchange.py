@@ -2,8 +2,8 @@
 
 Every half second each instance asks the others, at their admin ports, for the demand of their processes, and computes
 the shares of its own from all of it (``quotas.shares``). An instance that does not answer counts with what it told last
-for as long as it is in the map of owners; if that is nothing, one client is taken to wait there for each counter. So no
-share grows because a network fails.
+for some seconds; then one client is taken to wait there for each counter, and until it leaves the map of owners, no
+process has more than an equal share. So no share grows because a network fails.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import Any, Final
 
 import aiohttp
@@ -54,12 +55,16 @@ class Peer:
     url: str | None
     """None: it cannot be asked."""
     turn: int = -1
-    processes: list[Demands | None] | None = None
-    heard_s: float = 0.0
+    processes: list[Demands] | None = None
+    heard_s: float = -inf
 
     @property
-    def nodes(self) -> list[Demands | None]:
-        return [None] if self.processes is None else self.processes
+    def is_unheard(self) -> bool:
+        return monotonic_s() - self.heard_s > _STALE_S
+
+    def nodes(self, usual: int) -> Sequence[Demands | None]:
+        """Return the demand of its processes, of which there are ``usual`` if it never told."""
+        return [None] * len(self.processes or range(usual)) if self.is_unheard else self.processes or ()
 
 
 class Exchange:
@@ -107,8 +112,7 @@ class Exchange:
     @property
     def unheard(self) -> int:
         """The number of instances whose demand is needed and was not heard for some time."""
-        now_s = monotonic_s()
-        return sum(now_s - peer.heard_s > _STALE_S for peer in self._peers.values()) if self._is_needed() else 0
+        return sum(peer.is_unheard for peer in self._peers.values()) if self._is_needed() else 0
 
     async def tell(self) -> bytes | None:
         """Return the demand of this instance, signed, for the others; None without a group."""
@@ -167,12 +171,15 @@ class Exchange:
 
 
 def divided(nodes: Sequence[Demands | None], number: int) -> list[dict[CounterKey, float]]:
-    """Return the shares of the first ``number`` processes; None: nothing is known of a process."""
+    """Return the shares of the first ``number`` processes; None: nothing is known of a process, and so none has more
+    than an equal share.
+    """
     parts: list[dict[CounterKey, float]] = [{} for _ in range(number)]
+    most = 1 / len(nodes) if None in nodes else 1.0
     for key in dict.fromkeys(key for node in nodes if node is not None for key in node):
         found = shares([_UNKNOWN if node is None else node.get(key, _NOTHING) for node in nodes])
         for own, part in zip(parts, found, strict=False):
-            own[key] = part
+            own[key] = min(part, most)
     return parts
 
 
@@ -195,7 +202,7 @@ def _sealed(said: Mapping[str, object], own: Sequence[Demands], signing: Signing
     return seal(json.dumps(whole).encode(), signing, _MOST_BYTES)
 
 
-def _unsealed(data: bytes, signing: Signing) -> tuple[dict[str, Any], list[Demands | None]]:
+def _unsealed(data: bytes, signing: Signing) -> tuple[dict[str, Any], list[Demands]]:
     """Return what another instance told, and the demand of its processes."""
     said = json.loads(unseal(data, signing, _MOST_BYTES, 8 * _MOST_BYTES))
     if not isinstance(said, dict):

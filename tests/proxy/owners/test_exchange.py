@@ -117,11 +117,13 @@ async def test_shares_follow_the_demand_of_all_processes(group: Group) -> None:
         {"boot": 7},  # a process that has ended, and whose port another one has
     ],
 )
-async def test_instance_with_bad_signature_or_boot_counts_as_one_client(group: Group, other: dict[str, object]) -> None:
+async def test_instance_with_bad_signature_or_boot_leaves_an_equal_share(
+    group: Group, other: dict[str, object]
+) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
     await group.join("edge-2", {KEY: Demand(9.0, 1000)}, **other)  # type: ignore[arg-type]
     group.members["edge-2"] = (1, group.members["edge-2"][1])
-    assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+    assert await one.next_share() == 0.5
 
 
 async def test_instance_without_address_counts_as_one_waiting_client(group: Group) -> None:
@@ -130,7 +132,10 @@ async def test_instance_without_address_counts_as_one_waiting_client(group: Grou
     assert await one.next_share() == pytest.approx(0.5, abs=0.02)
 
 
-async def test_silent_instance_keeps_its_share_until_removed_from_map() -> None:
+async def test_silent_instance_keeps_its_share_then_an_equal_one_until_removed_from_map(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exchange, "_STALE_S", 60.0)
     async with AsyncExitStack() as of_one:
         group = Group(of_one)
         one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
@@ -141,6 +146,8 @@ async def test_silent_instance_keeps_its_share_until_removed_from_map() -> None:
             await one.next_share()
             assert await one.next_share() == pytest.approx(0.75, abs=0.02)
         assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+        monkeypatch.setattr(exchange, "_STALE_S", 0.0)
+        assert await one.next_share() == 0.5
         del group.members["edge-2"]
         assert await one.next_share() == 1
 
@@ -148,9 +155,9 @@ async def test_silent_instance_keeps_its_share_until_removed_from_map() -> None:
 async def test_a_demand_for_many_counters_is_read_to_its_end(group: Group) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
     many = {KEY._replace(client_id=token_hex(32)): Demand(0.1) for _ in range(4000)}  # more than comes at once
-    await group.join("edge-2", {KEY: Demand(1.0, 3)} | many)
+    await group.join("edge-2", {KEY: Demand(1.0, 9)} | many)
     async with asyncio.timeout(120):
-        while await one.next_share() > 0.52:  # three quarters while nothing is known of edge-2
+        while await one.next_share() != pytest.approx(0.5, abs=0.02):
             pass
     assert await one.next_share() == pytest.approx(0.5, abs=0.02)
 
@@ -174,9 +181,9 @@ async def test_demand_message_is_signed_and_keeps_surrogate_names() -> None:
         unseal(said, Signing(b"other", "group"))
 
 
-async def test_processes_of_which_nothing_is_known_are_taken_to_want_some() -> None:
-    ((part,), _) = (tuple(each.values()) for each in divided([{KEY: Demand(1.0, 1)}, None, {}], 2))
-    assert part == pytest.approx(0.5, abs=0.02)
+async def test_unheard_process_leaves_no_other_more_than_an_equal_share() -> None:
+    ((part,), _) = (tuple(each.values()) for each in divided([{KEY: Demand(1.0, 9)}, {}, None], 2))
+    assert part == pytest.approx(1 / 3)
 
 
 async def test_fault_in_demand_exchange_is_counted_and_exchange_continues(
