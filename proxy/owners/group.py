@@ -79,7 +79,15 @@ class OwnersGroup:
     def exchange(self, processes: Processes, is_needed: Callable[[], bool]) -> Exchange:
         """Return the exchange of demand with the other instances."""
         member, status = self._member, self._member.status
-        return Exchange(processes, is_needed, status.instance, status.boot, member.signing, lambda: self._member.peers)
+        return Exchange(
+            processes,
+            is_needed,
+            status.instance,
+            status.boot,
+            member.signing,
+            lambda: member.peers,
+            lambda: member.member_id,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return the membership as JSON data, for ``/owners``."""
