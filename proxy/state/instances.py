@@ -67,12 +67,8 @@ def _read(instance: str, resource: str, body: bytes) -> Heard:
 @lru_cache
 def _schema(resource: str) -> type[BaseModel]:
     """Return the schema of an answer. A newer version may have more fields: they are left out."""
-    return create_model(
-        "Answer",
-        __config__=_STRICT,
-        total=(int, ...),
-        items=(list[_in_json(RESOURCES[resource].row)], ...),  # type: ignore[misc]  # not known before
-    )
+    items: Any = list[_in_json(RESOURCES[resource].row)]  # type: ignore[misc]  # not known before
+    return create_model("Answer", __config__=_STRICT, total=(int, ...), items=(items, ...))
 
 
 def _in_json(hint: Any) -> Any:
