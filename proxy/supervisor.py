@@ -370,8 +370,8 @@ class Supervisor:
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes
 
-    async def _tell_demand(self) -> bytes | None:
-        return None if self._exchange is None else await self._exchange.tell()
+    def _tell_demand(self, asked: Mapping[str, str]) -> bytes | None:
+        return None if self._exchange is None else self._exchange.tell(asked)
 
     def _other_instances(self) -> Mapping[str, tuple[str, int] | None]:
         """Return the other instances, and the admin ports of those in a group."""

@@ -63,7 +63,7 @@ class AdminServer:
     why the proxy is not ready, none if it is; ``identify`` returns the identity of the client at ``host:port``, None if
     there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
     of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and ``demand`` what is
-    used of limits of the whole cluster, signed, for the other instances. ``api`` answers the state API, and ``pages``
+    used of limits of the whole cluster, signed for the instance that asks. ``api`` answers the state API, and ``pages``
     have more paths (``proxy.page``).
     """
 
@@ -77,7 +77,7 @@ class AdminServer:
         mode: ModePage | None = None,
         changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
         owners: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None,
-        demand: Callable[[], Awaitable[bytes | None]] | None = None,
+        demand: Callable[[Mapping[str, str]], bytes | None] = lambda _: None,
         api: Api | None = None,
         pages: Mapping[str, Route] | None = None,
     ) -> None:
@@ -197,8 +197,8 @@ class AdminServer:
             return _text(404, ["no owners are elected here: see owners.group"])
         return web.Response(text=json.dumps(said) + "\n", content_type="application/json")
 
-    async def _tell_demand(self, _: web.BaseRequest) -> web.Response:
-        said = None if self._demand is None else await self._demand()
+    async def _tell_demand(self, request: web.BaseRequest) -> web.Response:
+        said = self._demand(request.query)
         if said is None:
             return _text(404, ["there are no other instances: see owners.group"])
         return web.Response(body=said, content_type="application/octet-stream")

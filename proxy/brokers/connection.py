@@ -15,6 +15,7 @@ _GOODBYE_S: Final = 1.0
 """Timeout for a clean end of TLS."""
 _LAST_PORT: Final = 65535
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+_NO_BROKER: Final = "does not respond like a Kafka broker: is this a listener without TLS?"
 
 
 class BrokerConnection:
@@ -27,13 +28,19 @@ class BrokerConnection:
 
     async def ask(self, request: Request, client_id: str = CLIENT_ID) -> bytes:
         """Return the complete answer frame. Raises OSError, or EOFError if the broker closes instead."""
+        size, reader = await self.begin(request, client_id)
+        if size > _MAX_ANSWER_BYTES:
+            raise ConnectionError(_NO_BROKER)
+        return RESPONSE_HEAD.pack(size + 4, self._asked) + await reader.readexactly(size)
+
+    async def begin(self, request: Request, client_id: str = CLIENT_ID) -> tuple[int, asyncio.StreamReader]:
+        """Return the size of an answer behind its correlation id, and where the caller has to read exactly that."""
         self._asked += 1
         self._writer.write(request.frame(client_id, self._asked))
-        head = await self._reader.readexactly(RESPONSE_HEAD.size)
-        size, correlation_id = RESPONSE_HEAD.unpack(head)
-        if not 4 <= size <= _MAX_ANSWER_BYTES or correlation_id != self._asked:
-            raise ConnectionError("does not respond like a Kafka broker: is this a listener without TLS?")
-        return head + await self._reader.readexactly(size - 4)
+        size, correlation_id = RESPONSE_HEAD.unpack(await self._reader.readexactly(RESPONSE_HEAD.size))
+        if size < 4 or correlation_id != self._asked:
+            raise ConnectionError(_NO_BROKER)
+        return size - 4, self._reader
 
     @property
     def tls(self) -> ssl.SSLObject | None:

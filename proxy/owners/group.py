@@ -80,7 +80,14 @@ class OwnersGroup:
         """Return the exchange of demand with the other instances."""
         member, status = self._member, self._member.status
         return Exchange(
-            demands, share, is_needed, status.instance, status.boot, member.signing, lambda: self._member.peers
+            demands,
+            share,
+            is_needed,
+            status.instance,
+            status.boot,
+            member.signing,
+            lambda: member.peers,
+            lambda: member.member_id,
         )
 
     def describe(self) -> dict[str, Any]:

@@ -283,7 +283,7 @@ class Stranger:
 
 
 def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, instances: Instances) -> None:
-    stranger = Stranger(group_cluster, instances.group, "owners-1")
+    stranger = Stranger(group_cluster, instances.group, "owners-2")
     stranger.join()
     assert stranger.leads
     instance = instances.start("edge-1", wait=False)
@@ -300,7 +300,7 @@ def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, inst
 
 def test_instance_of_another_version_reports_it_in_readyz(group_cluster: KafkaCluster, instances: Instances) -> None:
     """The coordinator refuses who has no protocol that all members have."""
-    other = Stranger(group_cluster, instances.group, "owners-2")
+    other = Stranger(group_cluster, instances.group, "owners-3")
     other.join()
     instance = instances.start("edge-1", wait=False)
     wait_until(lambda: "instances of another version" in instance.get("/readyz")[1], "it says so", 40.0)

@@ -13,7 +13,7 @@ NODES = st.integers(0, 30)
 
 
 def member(instance: str, **said: Any) -> MemberMessage:
-    usual = {"boot": 1, "weight": 1.0, "epoch": 0, "owned": (), "load": {}, "endpoints": {}, "probe": None}
+    usual = {"boot": 1, "turn": 1, "weight": 1.0, "epoch": 0, "owned": (), "load": {}, "endpoints": {}, "probe": None}
     return MemberMessage(instance=instance, **{**usual, **said})
 
 
