@@ -194,9 +194,7 @@ class Supervisor:
         if settings.owners is not None and settings.owners.group is not None:
             from proxy.owners.group import OwnersGroup
 
-            self._owners = OwnersGroup(
-                settings, settings.owners, self._node_ids, lambda: self._worker.load, self._own
-            )
+            self._owners = OwnersGroup(settings, settings.owners, self._node_ids, lambda: self._worker.load, self._own)
             self._owners.start()
             self._exchange = self._owners.exchange(self._demands, self._share, self._has_scopes)
         elif settings.workers > 1:
@@ -325,7 +323,9 @@ class Supervisor:
         await self._worker.put(replace(self._worker.in_force, parts=tuple(parts), part_otherwise=otherwise))
 
     def _own(self, owners: "OwnersMap | None", fenced: bool) -> None:
-        spawn(self._worker.put(replace(self._worker.in_force, owners=owners, fenced=fenced)), "tell the owners of brokers")
+        spawn(
+            self._worker.put(replace(self._worker.in_force, owners=owners, fenced=fenced)), "tell the owners of brokers"
+        )
 
     # ------------------------------------------------------------------------------------------------------ the mode
 

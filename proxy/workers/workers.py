@@ -1,7 +1,7 @@
 """Several workers as one: what has to be in force is brought to all of them, and what they say is put together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar, TypeVarTuple

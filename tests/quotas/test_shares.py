@@ -215,7 +215,7 @@ def simulate(
         while True:
             now_ms = began = yield now
             queue.append(name)
-            while (owed_ms := bound.owed_ms(int(now_ms))) or queue[0] != name:
+            while bound.owed_ms(int(now_ms)) or queue[0] != name:
                 bound.hold_back(client, int(now_ms) + 2 * FRESH_MS)
                 now_ms = yield now_ms + 10 + random.random()
             queue.popleft()

@@ -1,6 +1,5 @@
 """Membership, before a coordinator that answers as a test says: each answer has its effect on who owns what."""
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace

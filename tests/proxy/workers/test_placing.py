@@ -93,7 +93,9 @@ def test_equal_load_change_of_all_workers_moves_no_broker(workers: Workers, cloc
 
 def test_a_new_broker_goes_to_the_worker_with_less_load(workers: Workers) -> None:
     idle = workers.in_force.placed[0]
-    workers.load.update({node_id: 1.0 if worker == idle else 100.0 for node_id, worker in workers.in_force.placed.items()})
+    workers.load.update(
+        {node_id: 1.0 if worker == idle else 100.0 for node_id, worker in workers.in_force.placed.items()}
+    )
     find(workers, 5)
     assert moves(workers)
     assert workers.in_force.placed[4] == idle

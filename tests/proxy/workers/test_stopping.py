@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.harness.ports import free_port
 from tests.harness.fake_broker import FakeBroker, fake_broker
+from tests.harness.ports import free_port
 from tests.proxy.front import TIMEOUT_S, Client, client
 from tests.proxy.playbook import list_offsets, produce
 from tests.proxy.test_supervisor import CONFIG, Running, running
