@@ -8,12 +8,12 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -40,7 +40,6 @@ from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.page.actions import Controls
 from proxy.page.pages import Pages
-from proxy.runtime.faults import note
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
     from proxy.owners.exchange import Exchange
     from proxy.owners.group import OwnersGroup
     from proxy.owners.map import OwnersMap
-
-T = TypeVar("T")
 
 log = structlog.get_logger("sluice")
 
@@ -230,17 +227,17 @@ class Supervisor:
             self._finishing.cancel()
         await asyncio.wait((self._finishing,))
         self._quota_admin.stop()  # in case the drain was cut short
-        self._cut_off += await _within(_STEP_S + _LAST_WORDS_S, "stop the worker", self._worker.stop()) or 0
+        await attempt("stop the worker", self._stop_worker, _STEP_S + _LAST_WORDS_S)
         if self._exchange is not None:
-            await _within(_STEP_S, "end the exchange of demand", self._exchange.stop())
+            await attempt("end the exchange of demand", self._exchange.stop, _STEP_S)
         if self._owners is not None:
-            await _within(_STEP_S, "leave the group of instances", self._owners.leave())
+            await attempt("leave the group of instances", self._owners.leave, _STEP_S)
         if self._state is not None:
-            await _within(_STEP_S, "keep the state file", self._state.keep())
-        shipping = self._usage.stop(0 if self._hurried else _LAST_WORDS_S)
-        await _within(_LAST_WORDS_S + _STEP_S, "ship the last usage records", shipping)
-        await _within(_STEP_S, "close the admin port", self._admin.stop())
-        await _within(_STEP_S, "close the quota store", self._quotas.close())
+            await attempt("keep the state file", self._state.keep, _STEP_S)
+        last_words_s = 0 if self._hurried else _LAST_WORDS_S
+        await attempt("ship the last usage records", lambda: self._usage.stop(last_words_s), last_words_s + _STEP_S)
+        await attempt("close the admin port", self._admin.stop, _STEP_S)
+        await attempt("close the quota store", self._quotas.close, _STEP_S)
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
 
@@ -251,12 +248,16 @@ class Supervisor:
         if self._owners is None:
             await asyncio.sleep(self._delay_s)
         else:  # others own its brokers, and clients are told so, before the first connection is closed
-            stepping_down = _within(_STEP_S, "have brokers owned by others", self._owners.step_down())
+            stepping_down = attempt("have brokers owned by others", self._owners.step_down, _STEP_S)
             await asyncio.gather(stepping_down, asyncio.sleep(self._delay_s))
         self._quota_admin.stop()
-        drain_s = self._settings.drain.timeout_s
-        drained = await _within(drain_s + _STEP_S, "drain sessions", self._worker.drain(drain_s))
-        self._cut_off = 0 if drained is None else drained.cut_off
+        await attempt("drain sessions", self._drain, self._settings.drain.timeout_s + _STEP_S)
+
+    async def _drain(self) -> None:
+        self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
+
+    async def _stop_worker(self) -> None:
+        self._cut_off += await self._worker.stop()
 
     def on_stop_signal(self, number: int = signal.SIGTERM) -> None:
         """Drain and stop at the first signal, stop immediately at the second. SIGINT skips the delay for load
@@ -420,15 +421,3 @@ class Supervisor:
                 "loop": self._loop_name,
             },
         )
-
-
-async def _within(seconds: float, where: str, step: Awaitable[T]) -> T | None:
-    """Return the result of a step of the stop; None, with that noted, if it fails, or takes longer."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await step
-    except TimeoutError:
-        log.error("the stop goes on without a step that takes too long", step=where, waited_s=seconds)
-    except Exception as error:  # noqa: BLE001  the others are still to be done
-        note(where, error)
-    return None

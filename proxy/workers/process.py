@@ -115,7 +115,7 @@ class WorkerProcess:
         silent_s, in_force = monotonic_s() - self._heard_s, self._worker.in_force
         if not in_force.fenced and silent_s > silence_s(in_force.settings.owners):
             log.error("the supervisor does not answer: serving no broker until it does", silent_s=round(silent_s, 1))
-            spawn(self._worker.put(replace(in_force, fenced=True)), "own no broker")
+            spawn(self._worker.put(replace(in_force, fenced=True)), "tell the owners of brokers")
 
     async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
         answer: bytes = await self._channel.call((frame, user, client_id, peer))

@@ -77,7 +77,7 @@ class Workers:
         fresh = [each.report if is_fresh else None for each, is_fresh in zip(self._children, answered, strict=True)]
         reports = [each.report for each in self._children if each.report is not None]
         self._learn(reports)
-        spawn(self._bring(), "tell workers what is in force")
+        spawn(self._bring(), "look after the workers")
         return Report(
             node_ids=tuple(self._node_ids()),
             named=self.in_force.known,
@@ -96,7 +96,7 @@ class Workers:
     async def snapshot(self) -> WorkerSnapshot:
         for each in self._children:
             if each.up and each.number not in self._snapshots:
-                self._snapshots[each.number] = spawn(each.ask(Worker.snapshot), "take a snapshot")
+                self._snapshots[each.number] = spawn(each.ask(Worker.snapshot), "render metrics")
         if awaited := [self._snapshots[each.number] for each in self._children if each.answers]:
             await asyncio.wait(awaited, timeout=_ANSWER_S)
         done = {number: self._snapshots.pop(number) for number, task in list(self._snapshots.items()) if task.done()}
