@@ -9,6 +9,7 @@ with half as many examples.
 
 import gc
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +28,11 @@ if COMPILED:
     from tests.harness.compiled import use_installed
 
     use_installed()
+
+
+# A shell starts what runs in its background with SIGINT ignored, and so would every program be that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

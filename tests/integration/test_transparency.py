@@ -74,7 +74,8 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(cluster: KafkaCluster) -> Iterator[Scene]:
-    names = [fresh_name("transparent-aa"), fresh_name("transparent-bb"), fresh_name("elsewhere")]
+    name = fresh_name("transparent")
+    names = [f"{name}-{suffix}" for suffix in ("aa", "bb", "elsewhere")]  # the first two alike in length
     for name, leader in zip(names, (NODE_ID, NODE_ID, OTHER_ID), strict=True):
         cluster.create_topic(name, leader=leader)
     topics = [Topic(name, _topic_id(cluster, name)) for name in names]

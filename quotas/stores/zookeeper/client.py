@@ -40,6 +40,7 @@ class Connection:
         self._changed = changed
         self._client: KazooClient | None = None
         self._up: Any = None
+        self._is_refused = False
         self._sockets: Sockets | None = None
 
     def client(self) -> KazooClient:
@@ -47,16 +48,16 @@ class Connection:
         if self.is_refused():
             self.close()
         if self._client is None:
-            client = self._new()
-            client.add_listener(self._changed)
-            self._client, self._up = client, client.start_async()
+            self._client, self._is_refused = self._new(), False
+            self._client.add_listener(self._note)
+            self._up = self._client.start_async()
         if not self._up.wait(WAIT_S):
             raise UnreachableError(self._why(self._client))
         return self._client
 
     def is_refused(self) -> bool:
         """Whether the servers refused the login; they may close the connection before the first request."""
-        return self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED
+        return self._client is not None and self._is_refused
 
     def acl(self, path: str) -> list[ACL]:
         """Return the ACL of a node to be written (ZkData.defaultAcls)."""
@@ -67,7 +68,7 @@ class Connection:
     def close(self) -> None:
         """Close the session; the next ``client`` opens another one."""
         if self._client is not None:
-            self._client.remove_listener(self._changed)
+            self._client.remove_listener(self._note)
             self._client.stop()
             self._client.close()
             self._client = None
@@ -95,8 +96,14 @@ class Connection:
             **options,
         )
 
+    def _note(self, state: str) -> None:
+        """Note a refused login: kazoo's client is AUTH_FAILED for a moment, then CLOSED for ever."""
+        if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
+            self._is_refused = True
+        self._changed(state)
+
     def _why(self, client: KazooClient) -> str:
-        if client.client_state == KeeperState.AUTH_FAILED:
+        if self._is_refused:
             return REFUSED
         if self._sockets is not None and (why := self._sockets.why()):
             return f"no server answered within {WAIT_S:g} s: {why}"

@@ -4,6 +4,8 @@ import json
 import math
 import re
 import signal
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration
 from quotas.stores.base import UnreadableError, UnwritableError
+from quotas.stores.zookeeper.client import UnreachableError
 from quotas.stores.zookeeper.store import ZooKeeperStore
 from quotas.stores.zookeeper.tree import path_of
 from tests.harness.jars import ZOOKEEPER_TOOLS
@@ -421,16 +424,18 @@ def test_sasl_login_and_acl_work_as_for_brokers(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "other").write_text("pw")
     (tmp_path / "wrong").write_text("wrong")
-    stores = []
 
     def store_of(user: str, password: str) -> ZooKeeperStore:
         sasl = ZooKeeperSasl(username=user, password_file=tmp_path / password)
-        stores.append(ZooKeeperStore(Settings(connect=running.connect, sasl=sasl, set_acl=True)))
-        return stores[-1]
+        store = ZooKeeperStore(Settings(connect=running.connect, sasl=sasl, set_acl=True))
+        stack.callback(store.close)
+        return store
 
     option = f"-Djava.security.auth.login.config={jaas}"
-    with ZooKeeper(properties=provider, java_options=(option,)) as running:
+    with ZooKeeper(properties=provider, java_options=(option,)) as running, ExitStack() as stack:
         client = KazooClient(hosts=running.connect, logger=QUIET)
+        stack.callback(client.close)
+        stack.callback(client.stop)
         client.start()
         client.ensure_path("/config/changes")
         changes = [change(ALICE, {RATE: 1.0}), change(Entity(client_id="app"), {RATE: 2.0})]
@@ -438,13 +443,29 @@ def test_sasl_login_and_acl_work_as_for_brokers(tmp_path: Path) -> None:
         assert len(store_of("broker", "secret").load(0).policy.limits) == 2
         with pytest.raises(UnreadableError, match="/config/users: may not be read"):
             store_of("other", "other").load(0)
-        wrong = store_of("broker", "wrong")
-        wait_until(lambda: _failure(wrong), is_so=lambda said: "the login was refused" in said)
         assert [acl.id.scheme for acl in client.get_acls("/config/clients/app")[0]] == ["sasl", "world"]
-        for store in stores:
-            store.close()
-        client.stop()
-        client.close()
+        for is_asked_late in (False, True):
+            (tmp_path / "wrong").write_text("wrong")
+            wrong = store_of("broker", "wrong")
+            _see_refusal(wrong, is_asked_late=is_asked_late)
+            (tmp_path / "wrong").write_text("secret")
+            wait_until(partial(_limits, wrong), equals="2 limits")
+
+
+def _see_refusal(store: ZooKeeperStore, *, is_asked_late: bool) -> None:
+    """Wait until the refusal is named: the client closes itself before or after the first question."""
+    if is_asked_late:
+        with suppress(UnreachableError):
+            store._connection.client()
+        wait_until(lambda: store._connection._client and store._connection._client.client_state, equals="CLOSED")
+    wait_until(partial(_failure, store), is_so=lambda said: "the login was refused" in said)
+
+
+def _limits(store: ZooKeeperStore) -> str:
+    try:
+        return f"{len(store.load(0).policy.limits)} limits"
+    except UnreadableError as error:
+        return str(error)
 
 
 def _limits_or_failure(store: ZooKeeperHarness) -> object:
