@@ -281,9 +281,10 @@ class Supervisor:
             self._worker.kill()
             os._exit(EXIT_FAILED)
 
-        self._forced = threading.Timer(_FORCED_S, end)
-        self._forced.daemon = True
-        self._forced.start()
+        if self._forced is None:
+            self._forced = threading.Timer(_FORCED_S, end)
+            self._forced.daemon = True
+            self._forced.start()
 
     def _on_reload_signal(self) -> None:
         if not self._reload_waits:  # a waiting reload covers this signal too

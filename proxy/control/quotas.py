@@ -130,10 +130,11 @@ class QuotasInForce:
 
     async def _take(self, policy: Policy) -> PolicyChange:
         """Record ``policy`` and put it in force, if quotas are enabled; return what that changed."""
-        self.configured, before = policy, self.policy
-        self.policy = await asyncio.to_thread(self.temporary.over, policy) if self._enabled else Policy()
-        await self._apply(self.policy)
-        return await asyncio.to_thread(change, before, self.policy)
+        in_force = await asyncio.to_thread(self.temporary.over, policy) if self._enabled else Policy()
+        changed = await asyncio.to_thread(change, self.policy, in_force)
+        self.configured, self.policy = policy, in_force
+        await self._apply(in_force)
+        return changed
 
     async def _renew(self) -> tuple[Policy, Policy]:
         """Put the quotas in force again, with the temporary limits of now; return those before, and the new ones."""
