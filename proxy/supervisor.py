@@ -165,6 +165,7 @@ class Supervisor:
             self._tell_demand,
             Api(self._answers, hosts),
             Pages(self._answers.ask, controls).routes(),
+            self._wrong_brokers,
         )
         await self._admin.start()
         self._admin_started = True
@@ -317,6 +318,11 @@ class Supervisor:
         if self._owners is not None and (why := self._owners.why_not_ready) is not None:
             reasons.append(why)
         return reasons + await self._worker.not_ready()
+
+    async def _wrong_brokers(self) -> list[str]:
+        """Return what is wrong with brokers that nobody is led to, while others are served."""
+        brokers = (await self._answers.ask("brokers", {"limit": "1000"}))["items"]
+        return [f"broker {each['node_id']} is not served: {each['error']}" for each in brokers if each["error"]]
 
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes

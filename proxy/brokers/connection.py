@@ -3,18 +3,22 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from protocol.frames import RESPONSE_HEAD
 from protocol.requests import Request
+from proxy.brokers.names import NAMES
+from proxy.runtime.tasks import spawn
 
 CLIENT_ID: Final = "sluice"
 _GOODBYE_S: Final = 1.0
 """Timeout for a clean end of TLS."""
 _LAST_PORT: Final = 65535
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+_NEXT_ADDRESS_S: Final = 0.25
+"""How long an address of a name has before the next one is tried beside it (RFC 8305)."""
 
 
 class BrokerConnection:
@@ -35,11 +39,32 @@ class BrokerConnection:
             raise ConnectionError("does not respond like a Kafka broker: is this a listener without TLS?")
         return head + await self._reader.readexactly(size - 4)
 
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError, TimeoutError):  # an error of the connection has been raised already
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._writer.wait_closed()
+        self.abort()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
     @property
     def tls(self) -> ssl.SSLObject | None:
         """The TLS of the connection, if any, with its version, cipher and certificates."""
         tls: ssl.SSLObject | None = self._writer.get_extra_info("ssl_object")
         return tls
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker has not closed it, as far as the kernel has told by now."""
+        return not (self._reader.at_eof() or self._reader.exception() or self._writer.transport.is_closing())
+
+    @property
+    def ip(self) -> str:
+        """The address of the peer, as a number."""
+        name: tuple[str, int] = self._writer.get_extra_info("peername")
+        return name[0]
 
     @property
     def own_address(self) -> tuple[str, int]:
@@ -48,29 +73,38 @@ class BrokerConnection:
         return name[0], name[1]
 
 
+async def open_connection(
+    host: str, port: int, context: ssl.SSLContext | None, server_name: str | None = None
+) -> BrokerConnection:
+    """Connect; with ``context`` through TLS, for ``server_name`` (else ``host``)."""
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport = await open_transport(protocol, host, port, context, server_name)
+    return BrokerConnection(reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop()))
+
+
 @asynccontextmanager
 async def connect(
     host: str, port: int, context: ssl.SSLContext | None, server_name: str | None = None
 ) -> AsyncIterator[BrokerConnection]:
-    """Connect, and close at the end; with ``context`` through TLS, for ``server_name`` (else ``host``)."""
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    transport = await open_transport(protocol, host, port, context, server_name)
-    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+    """Connect as ``open_connection``, and close at the end."""
+    connection = await open_connection(host, port, context, server_name)
     try:
-        yield BrokerConnection(reader, writer)
+        yield connection
     finally:
-        writer.close()
-        with suppress(OSError, TimeoutError):  # an error of the connection has been raised already
-            async with asyncio.timeout(_GOODBYE_S):
-                await writer.wait_closed()
-        transport.abort()
+        await connection.close()
 
 
 async def open_transport(
-    protocol: asyncio.BaseProtocol, host: str, port: int, context: ssl.SSLContext | None, server_name: str | None = None
+    protocol: asyncio.BaseProtocol,
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    server_name: str | None = None,
+    ip: str | None = None,
 ) -> asyncio.Transport:
-    """Connect ``protocol``; with ``context`` through TLS, for ``server_name`` (else ``host``).
+    """Connect ``protocol``; with ``context`` through TLS, for ``server_name`` (else ``host``). ``ip``: to that address
+    of the host alone.
 
     Raises OSError, also if ``host`` and ``port``, which a broker may advertise, are not a valid address.
     """
@@ -79,7 +113,16 @@ async def open_transport(
     name = (server_name or host) if context is not None else None
     loop = asyncio.get_running_loop()
     try:
-        transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=context, server_hostname=name)
+        ips = await NAMES.ips(host) if ip is None else (ip,)
+        if len(ips) == 1:
+            transport, _ = await loop.create_connection(
+                lambda: protocol, ips[0], port, ssl=context, server_hostname=name
+            )
+        else:
+            connected = await _first_connected(ips, port)
+            transport, _ = await loop.create_connection(
+                lambda: protocol, sock=connected, ssl=context, server_hostname=name
+            )
     except ConnectionResetError as error:
         if context is None:
             raise
@@ -93,10 +136,46 @@ async def open_transport(
     return transport
 
 
-async def ips_of(host: str) -> set[str]:
-    """Return the addresses of a host, none if it is not found."""
+async def _first_connected(ips: Sequence[str], port: int) -> socket.socket:
+    """Connect to the first of ``ips`` that accepts: one that is silent must not take the time of the next (KIP-302)."""
+    left, failed = list(ips), OSError("the name has no address")
+    tried: set[asyncio.Task[socket.socket | OSError]] = set()
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return set()
-    return {str(where[0]) for *_, where in found}
+        while left or tried:
+            if left:
+                tried.add(spawn(_connected_to(left.pop(0), port), "connect to an address of a broker"))
+            ended, _ = await asyncio.wait(
+                tried, timeout=_NEXT_ADDRESS_S if left else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for each in ended:
+                tried.discard(each)
+                found = each.result()
+                if isinstance(found, socket.socket):
+                    return found
+                failed = found
+        raise failed
+    finally:
+        for each in tried:
+            if not each.cancel() and isinstance(found := each.result(), socket.socket):
+                found.close()
+
+
+async def _connected_to(ip: str, port: int) -> socket.socket | OSError:
+    """Return a socket that is connected, or why there is none."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            ip, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )[0]
+        connecting = socket.socket(family, kind, protocol)
+    except OSError as error:
+        return error
+    try:
+        connecting.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connecting, where)
+    except OSError as error:
+        connecting.close()
+        return error
+    except BaseException:
+        connecting.close()
+        raise
+    return connecting

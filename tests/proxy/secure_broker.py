@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from protocol.requests import WHICH_TOKENS
 from tests.protocol.encode import encode_frame
+from tests.proxy.fake_broker import end_looks, metadata
 
 METADATA, HANDSHAKE, API_VERSIONS, AUTHENTICATE, TOKENS = 3, 17, 18, 36, 41
 MAX_REQUEST_BYTES: Final = 100 * 2**20
@@ -26,9 +27,12 @@ class SecureBroker:
         self.password = password
         self.mechanisms = ["PLAIN"]
         self.handshake_error = 0
+        self.newest_versions = 4
+        """The newest ApiVersions that it knows."""
         self.first_token = b""
         self.tokens: dict[str, Any] = {"tokens": []}
         self.brokers: dict[int, tuple[str, int]] = {}
+        self.cluster_id = "of-the-test"
         self.port = 0
         self.asked: list[int] = []
 
@@ -40,9 +44,9 @@ class SecureBroker:
                 if size > MAX_REQUEST_BYTES:  # what a TLS handshake is, read as a size
                     break
                 payload = await reader.readexactly(size)
-                api_key, _, correlation_id, name = unpack_from(">hhih", payload)
+                api_key, version, correlation_id, name = unpack_from(">hhih", payload)
                 self.asked.append(api_key)
-                answer = self._answer(api_key, payload[10 + name :], known=known)
+                answer = self._answer(api_key, version, payload[10 + name :], known=known)
                 if answer is None:
                     break
                 known = known or (api_key == AUTHENTICATE and answer[:2] == b"\0\0" and not self.first_token)
@@ -52,7 +56,7 @@ class SecureBroker:
         finally:
             writer.close()
 
-    def _answer(self, api_key: int, body: bytes, *, known: bool) -> bytes | None:
+    def _answer(self, api_key: int, version: int, body: bytes, *, known: bool) -> bytes | None:
         match api_key:
             case 17:
                 offered = b"".join(pack(">h", len(name)) + name.encode() for name in self.mechanisms)
@@ -64,19 +68,21 @@ class SecureBroker:
             case 36:
                 return pack(">hh", 58, 20) + b"Wrong\nuser, password" + pack(">i", 0)
             case 18:
-                return bytes(6)
+                return self._versions(version, body)
             case 3 if known:
-                return self._metadata()
+                return metadata(version, self.brokers, self.cluster_id)
             case 41 if known:
                 return encode_frame(WHICH_TOKENS.spec, self.tokens)[8:]
         return None
 
-    def _metadata(self) -> bytes:
-        nodes = b"".join(
-            pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
-            for node_id, (host, port) in self.brokers.items()
-        )
-        return pack(">i", len(self.brokers)) + nodes + pack(">ii", 1, 0)
+    def _versions(self, version: int, body: bytes) -> bytes:
+        if version > self.newest_versions:
+            return pack(">hi", 35, 0)
+        if version < 5:
+            return bytes(6)
+        node_id = next((node_id for node_id, (_, port) in self.brokers.items() if port == self.port), -1)
+        is_meant = body.endswith(self.cluster_id.encode() + pack(">i", node_id) + b"\0")
+        return pack(">h", 0 if is_meant else 129) + b"\1" + bytes(5)
 
 
 @asynccontextmanager
@@ -91,5 +97,6 @@ async def secure_broker(
     try:
         yield broker
     finally:
+        await end_looks(broker.port)
         server.close()
         await server.wait_closed()

@@ -97,6 +97,10 @@ ELSEWHERE = {
     "a connection to the admin port is overdue": (
         "admin/test_connections.py::test_one_that_cannot_be_received_or_cut_off_is_alone_in_that"
     ),
+    "ask a broker who it is": "brokers/test_verification.py::test_fault_in_a_question_ends_one_session_alone",
+    "connect to an address of a broker": (
+        "brokers/test_verification.py::test_fault_in_a_question_ends_one_session_alone"
+    ),
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 
@@ -124,9 +128,14 @@ async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -
     loops = ((file, node) for file, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.While))
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
-    # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
+    # Two have a deadline, one an end of addresses; every error is another try; it is a thread that only writes; two are
+    # commands, not the proxy.
     commands = {"demo/running.py", "live/listing.py"}
-    assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
+    assert (
+        found
+        == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py", "brokers/connection.py"}
+        | commands
+    )
 
 
 async def test_every_place_has_its_fault_here() -> None:

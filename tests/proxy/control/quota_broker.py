@@ -17,7 +17,7 @@ from protocol.client_quotas import (
     read_altering,
 )
 from protocol.table import SPECS, key_version
-from tests.proxy.fake_broker import FakeBroker, serving
+from tests.proxy.fake_broker import FakeBroker, client_id_of, serving
 from tests.proxy.playbook import frame
 
 API_VERSIONS, METADATA = 18, 3
@@ -58,13 +58,13 @@ class QuotaBroker(FakeBroker):
         await super().serve(reader, writer)
 
     def _answer(self, payload: bytes) -> bytes | None:
-        api_key, _, correlation_id = unpack_from(">hhi", payload)
+        api_key, version, correlation_id = unpack_from(">hhi", payload)
         match api_key:
             case 18:
-                ranges = b"".join(pack(">hhh", key, 0, 1) for key in self.apis)
+                ranges = b"".join(pack(">hhh", key, 0, 2 if key == METADATA else 1) for key in self.apis)
                 return frame(pack(">ihi", correlation_id, 0, len(self.apis)) + ranges)
             case 3:
-                return frame(pack(">i", correlation_id) + self._metadata())
+                return frame(pack(">i", correlation_id) + self._metadata(version, client_id_of(payload)))
             case 48:
                 self.described += 1
                 message = "as asked for" if self.error else None

@@ -245,8 +245,9 @@ async def test_brokers_behind(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     sasl = BrokerSasl(mechanism="PLAIN", username=USER, password_file=password)
-    async with secure_broker(password=PASSWORD) as one, secure_broker() as two:
+    async with secure_broker(password=PASSWORD) as one, secure_broker(password=PASSWORD) as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port), 3: ("127.0.0.1", 1)}
+        two.brokers = one.brokers
         bootstrap = (Address("127.0.0.1", one.port),)
         away = (*bootstrap, Address("127.0.0.1", 1))
         nobody = BrokerState(reached=False)

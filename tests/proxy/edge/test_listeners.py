@@ -8,10 +8,11 @@ from struct import unpack_from
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.brokers.metadata import read_metadata
 from proxy.edge.drain import drain
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
-from tests.proxy.fake_broker import fake_broker
+from tests.proxy.fake_broker import fake_broker, metadata
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
 
@@ -94,8 +95,7 @@ async def test_a_broker_that_moved_is_followed() -> None:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", old.port)}
         async with front(one) as proxy:
             one.brokers[2] = ("127.0.0.1", new.port)
-            async with client(proxy.bootstrap_port) as asking:
-                await asking.ask(METADATA)
+            await proxy.cluster.refresh()
             async with client(proxy.port_2) as to_two:
                 await to_two.ask(list_offsets(1))
         assert (len(old.requests), len(new.requests)) == (0, 1)
@@ -155,17 +155,16 @@ async def test_who_comes_before_the_brokers_are_known_waits_and_is_charged_for_h
 
 @pytest.mark.parametrize("advertised", ["127.0.0.1", "localhost"])
 async def test_when_the_broker_of_a_session_is_known_it_is_charged_for_it(advertised: str) -> None:
-    """Without a login of its own the proxy learns the brokers from what they answer to clients."""
+    """Without a login of its own the proxy asks for the brokers over clients' connections."""
     async with (
         fake_broker() as one,
         front(one, known=False, quotas={PRODUCER: 1024}) as proxy,
         client(proxy.bootstrap_port) as early,
     ):
         proxy.cluster.can_ask = False
+        one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
         await early.ask(list_offsets(1))
         (session,) = proxy.listener.sessions
-        one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
-        await early.ask(METADATA)
         await until(lambda: not proxy.listener._broker_connector.unnamed)
         one.padding = 4
         await early.ask(produce(2, 20_000))
@@ -200,10 +199,9 @@ async def test_a_session_that_ends_while_it_is_connected_is_not_one_that_waits_f
                 stranger.writer.write(list_offsets(1) + junk)
                 assert await stranger.closed()
         assert not proxy.listener._broker_connector.unnamed
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
         async with client(proxy.bootstrap_port) as early:
             await early.ask(list_offsets(1))
-            one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
-            await early.ask(METADATA)
             await until(lambda: not proxy.listener._broker_connector.unnamed)
             one.padding = 4
             await early.ask(produce(2, 20_000))
@@ -229,7 +227,7 @@ async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named
 
             monkeypatch.setattr(Session, "broker_known", fails)
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
-            await second.ask(METADATA)
+            await proxy.cluster.take(read_metadata(b"\0" * 8 + metadata(2, one.brokers, one.cluster_id)))
             await until(lambda: not proxy.listener._broker_connector.unnamed and broken.closed)
             one.padding = 4
             await second.ask(produce(2, 20_000))
@@ -281,7 +279,7 @@ async def test_a_drain_waits_for_what_is_in_flight_and_cuts_off_what_never_comes
             one.silent = True
             stuck.writer.write(list_offsets(2))
             async with asyncio.timeout(TIMEOUT_S):
-                while len(one.requests) < 4:  # ApiVersions, Metadata, and one of each client
+                while len(one.requests) < 2:  # one of each client
                     await asyncio.sleep(0.01)
             assert await drain(list(proxy.listener.sessions), 0.3) == 1
             assert await idle.closed()
