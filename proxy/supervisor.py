@@ -175,6 +175,7 @@ class Supervisor:
             self._tell_demand,
             Api(self._answers, hosts),
             Pages(self._answers.ask, controls).routes(),
+            self._wrong_brokers,
         )
         await self._admin.start()
         self._admin_started = True
@@ -368,6 +369,11 @@ class Supervisor:
 
     async def _demands(self) -> Sequence[Mapping[CounterKey, Demand]]:
         return (await self._worker.report()).demand
+
+    async def _wrong_brokers(self) -> list[str]:
+        """Return what is wrong with brokers that nobody is led to, while others are served."""
+        brokers = (await self._answers.ask("brokers", {"limit": "1000"}))["items"]
+        return [f"broker {each['node_id']} is not served: {each['error']}" for each in brokers if each["error"]]
 
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes

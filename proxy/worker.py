@@ -135,7 +135,7 @@ class Worker:
         self._tables: list[dict[int, Served]] = []
         self._altering: list[Served] = []
         self._listeners: list[Listener] = []
-        self._routes = Routes(settings)
+        self._routes = Routes(settings, self._rejections.note_refused)
         self._rows = StateOfWorker(
             self._engine, self._throttling, self._metering, self._gate, self._listeners, self._routes, self._owner_of
         )

@@ -64,7 +64,7 @@ class AdminServer:
     there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
     of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and ``demand`` what is
     used of limits of the whole cluster, signed for the instance that asks. ``api`` answers the state API, and ``pages``
-    have more paths (``proxy.page``).
+    have more paths (``proxy.page``). ``remarks`` returns what is wrong while the proxy is ready.
     """
 
     def __init__(
@@ -80,10 +80,12 @@ class AdminServer:
         demand: Callable[[Mapping[str, str]], bytes | None] = lambda _: None,
         api: Api | None = None,
         pages: Mapping[str, Route] | None = None,
+        remarks: Callable[[], Awaitable[list[str]]] | None = None,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
         self._not_ready = not_ready
+        self._remarks = remarks
         self._identify = identify
         self._renderer = renderer
         self._changes = changes
@@ -172,13 +174,14 @@ class AdminServer:
     async def _readyz(self, request: web.BaseRequest) -> web.Response:
         reasons = [" ".join(reason.splitlines()) for reason in await self._not_ready()]
         status = 503 if reasons else 200
+        remarks = [] if reasons or self._remarks is None else await self._remarks()
         if "application/json" in request.headers.get("Accept", ""):
             return web.Response(
                 status=status,
-                text=json.dumps({"ready": not reasons, "reasons": reasons}),
+                text=json.dumps({"ready": not reasons, "reasons": reasons} | ({"remarks": remarks} if remarks else {})),
                 content_type="application/json",
             )
-        return _text(status, reasons or ["ready"])
+        return _text(status, reasons or ["ready", *remarks])
 
     async def _whoami(self, request: web.BaseRequest) -> web.Response:
         peer = request.query.get("peer", "")

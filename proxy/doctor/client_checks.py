@@ -12,10 +12,10 @@ from config.listener import Listener
 from config.units import Address
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
-from proxy.brokers.cluster import which_brokers
 from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import LoginError, log_in
+from proxy.brokers.metadata import host_of, which_brokers
 from proxy.checks import health
 from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
@@ -76,7 +76,7 @@ class ClientChecks:
                 await self._versions(connection, state)
                 await self._login(connection)
                 await self._whoami(connection)
-                endpoints = await which_brokers(connection)
+                endpoints = (await which_brokers(connection)).brokers
             await self._advertised(endpoints, context, state)
         except ERRORS as error:
             fix = "see the logs of the proxy and the brokers at that time"
@@ -210,7 +210,7 @@ class ClientChecks:
         if not endpoints:
             self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
         for endpoint in sorted(endpoints):
-            told = Address(endpoint.host.decode("utf-8", "replace"), endpoint.port)
+            told = Address(host_of(endpoint), endpoint.port)
             owners = self.owners
             elsewhere = None if owners is None else owners.elsewhere(self.listener.name, endpoint.node_id)
             wanted = elsewhere or self.listener.advertised(endpoint.node_id)

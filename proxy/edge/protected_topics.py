@@ -9,7 +9,7 @@ closed, before the first byte of that topic's partitions is forwarded: what the 
 
 from collections.abc import Callable, Collection
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
@@ -22,7 +22,7 @@ _PRODUCE: Final = 0
 _BEGIN: Final = Struct(">ih")
 """A request's size and api key."""
 
-FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
+_FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
 """Produce, Fetch, ShareFetch and ShareAcknowledge: the broker's owner counts what they move."""
 _OF_MEMBERS: Final = frozenset((11, 12, 13, 14, 68, 76, 88))
 """JoinGroup, Heartbeat, LeaveGroup, SyncGroup, and the heartbeats of consumer, share and streams groups: the group is
@@ -31,30 +31,65 @@ their first field.
 _DESCRIBING: Final = frozenset((15, 69, 77, 89))
 """DescribeGroups and those of consumer, share and streams groups: an array of groups is their first field."""
 _OF_GROUPS: Final = _OF_MEMBERS | _DESCRIBING
-BUT_QUESTIONS: Final = frozenset(NAMES) - {3, 10, 17, 18, 36, 60, 75}
+_BUT_QUESTIONS: Final = frozenset(NAMES) - {3, 10, 17, 18, 36, 60, 75}
 """All but Metadata, FindCoordinator, SASL, ApiVersions, DescribeCluster and DescribeTopicPartitions."""
 
 
+class RefusedApis(NamedTuple):
+    """Requests that are not to pass on a connection, and why."""
+
+    api_keys: frozenset[int]
+    cause: Cause
+    text: str
+
+
+_OWNED = "at a broker that another instance owns: clients are told its address"
+NOT_OWNER: Final = RefusedApis(_FOR_THE_OWNER, Cause.NOT_OWNER, _OWNED)
+"""From the bootstrap address, whose client has chosen no broker."""
+NOT_OWNER_OF_THIS: Final = RefusedApis(_BUT_QUESTIONS, Cause.NOT_OWNER, _OWNED)
+NO_SNI: Final = RefusedApis(
+    _FOR_THE_OWNER | _OF_MEMBERS | {8, 9, 24, 25, 26, 28},  # commits and transactions: for one broker alone, likewise
+    Cause.NO_SNI,
+    "on a connection that names no host in TLS (SNI), so that it may lead to any broker: let the client connect by the "
+    "host names that it is told, not by IP address, and turn SNI on in it",
+)
+"""At a listener with broker_host."""
+
+
 class Guard:
-    """Forwards requests to a broker, except those that produce to one of ``topics``, those of ``refused_apis``, and
+    """Forwards requests to a broker, except those that produce to one of ``topics``, those that are ``refused``, and
     those of a member of ``group``, or that describe it.
 
     ``raw``: whether what comes is SASL tokens without headers.
     """
 
-    __slots__ = ("_forward", "_group", "_held", "_judged", "_left", "_raw", "_refused_apis", "_topics", "_walk")
+    __slots__ = (
+        "_forward",
+        "_group",
+        "_held",
+        "_judged",
+        "_left",
+        "_raw",
+        "_refused",
+        "_refused_apis",
+        "_topics",
+        "_walk",
+    )
 
     def __init__(
         self,
         topics: Collection[bytes],
         forward: Callable[[bytes], None],
         raw: Callable[[], bool],
-        refused_apis: Collection[int] = (),
+        refused: RefusedApis | None = None,
         group: bytes | None = None,
     ) -> None:
         self._group = group
-        self._judged = frozenset((*refused_apis, *((_PRODUCE,) if topics else ()), *(_OF_GROUPS if group else ())))
-        self._refused_apis = refused_apis
+        self._refused_apis = frozenset() if refused is None else refused.api_keys
+        self._judged = frozenset(
+            (*self._refused_apis, *((_PRODUCE,) if topics else ()), *(_OF_GROUPS if group else ()))
+        )
+        self._refused = refused
         self._topics = topics
         self._forward = forward
         self._raw = raw
@@ -110,9 +145,8 @@ class Guard:
     def _judge_begin(self, data: bytes, position: int, size: int, key_version: int) -> int:
         """Return where to go on with a request, or MORE if its begin is not all there."""
         api_key = key_version >> 16
-        if api_key in self._refused_apis:
-            said = f"{SPECS[key_version]} at a broker that another instance owns: clients are told its address"
-            raise ProtocolError(Cause.NOT_OWNER, said)
+        if self._refused is not None and api_key in self._refused_apis:
+            raise ProtocolError(self._refused.cause, f"{SPECS[key_version]} {self._refused.text}")
         is_of_group = self._group is not None and api_key in _OF_GROUPS
         if not is_of_group and (api_key != _PRODUCE or not self._topics):
             return position + 4

@@ -296,7 +296,8 @@ class StateOfWorker:
             for node_id, each in cluster.brokers.items():
                 load = self._metering.load.get(node_id)
                 at = each.host, each.port, reachable[node_id], self._owner_of(node_id), load
-                rows[node_id] = BrokerRow(node_id, *at, connections[node_id])
+                error = None if each.refused is None else each.refused.text
+                rows[node_id] = BrokerRow(node_id, *at, connections[node_id], error=error)
         return list(rows.values())
 
     async def _usage(self, _: Query) -> list[UsageRow]:

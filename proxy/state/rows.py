@@ -117,6 +117,8 @@ class BrokerRow(NamedTuple):
     connections: int
     worker: int | None = None
     instance: str | None = None
+    error: str | None = None
+    """Which other node answers at its address."""
 
 
 class QuotaRow(NamedTuple):

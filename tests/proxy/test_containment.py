@@ -112,6 +112,7 @@ ELSEWHERE = {
     "a connection to the admin port is overdue": (
         "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"
     ),
+    "ask a broker who it is": "brokers/test_verification.py::test_fault_in_a_question_ends_one_session_alone",
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from config.loader import load_settings
 from protocol.locator import Endpoint
 from proxy import worker
+from proxy.brokers.metadata import Metadata
 from proxy.runtime.faults import counts
 from proxy.supervisor import Supervisor
 from tests.harness.fake_broker import API_VERSIONS, FakeBroker, fake_broker
@@ -425,8 +426,8 @@ async def test_brokers_of_before_have_their_ports_at_the_start(tmp_path: Path) -
         del one.answers[API_VERSIONS]
         async with running(tmp_path, one, more=no_login, text=state) as program:
             await program.until("/readyz", "ready")
-            for listener in program.worker._listeners:
-                listener.advertise([Endpoint(1, b"127.0.0.1", one.port, 0, 0, 0)], "id")
+            for cluster in program.worker._routes.clusters:
+                await cluster.take(Metadata("id", [Endpoint(1, b"127.0.0.1", one.port, 0, 0, 0)]))
         assert '"cluster_id": "id"' in (tmp_path / "state" / "brokers.json").read_text()
         async with running(tmp_path, one, more=no_login, text=state) as program:
             await program.until("/metrics", 'sluice_state_file_operations_total{outcome="loaded"} 1.0')

@@ -249,8 +249,9 @@ async def test_broker_check_reports_unreachable_brokers_of_each_route(tmp_path: 
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     sasl = BrokerSasl(mechanism="PLAIN", username=USER, password_file=password)
-    async with fake_broker(password=PASSWORD) as one, fake_broker() as two:
+    async with fake_broker(password=PASSWORD) as one, fake_broker(password=PASSWORD) as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port), 3: ("127.0.0.1", 1)}
+        two.brokers = one.brokers
         bootstrap = (Address("127.0.0.1", one.port),)
         away = (*bootstrap, Address("127.0.0.1", 1))
         nobody = BrokerState(reached=False)

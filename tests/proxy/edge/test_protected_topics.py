@@ -159,7 +159,7 @@ def test_no_client_may_be_in_the_group_of_the_instances(api_key: int, version: i
         whole = of_member(api_key, version, group, flexible=flexible)
         for split in range(len(whole)):
             passed: list[bytes] = []
-            guard = Guard((), passed.append, lambda: False, (), b"owners")
+            guard = Guard((), passed.append, lambda: False, None, b"owners")
             sent = list_offsets(1) + whole[:split], whole[split:] + list_offsets(2)
             if passes:
                 for part in sent:
@@ -217,7 +217,7 @@ def test_long_group_id_passes_without_being_gathered(flexible: bool) -> None:
     length = encode_varint(30_001) if flexible else (30_000).to_bytes(2, "big")
     version = 9 if flexible else 5
     whole = request(11, version, 1, (b"\0" if flexible else b"") + length + bytes(30_000))
-    guard = Guard((), lambda _: None, lambda: False, (), b"owners")
+    guard = Guard((), lambda _: None, lambda: False, None, b"owners")
     for at in range(0, len(whole), 100):
         guard.write(whole[at : at + 100])
         assert len(guard._held) < 100
