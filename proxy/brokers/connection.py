@@ -133,8 +133,9 @@ async def open_transport(
         if len(ips) == 1:
             where: dict[str, Any] = {"host": ips[0], "port": port}
         else:  # one that is silent must not take the time of the next (KIP-302)
-            found = [socket.getaddrinfo(each, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST) for each in ips]
-            where = {"sock": await start_connection([each[0] for each in found], happy_eyeballs_delay=_NEXT_ADDRESS_S)}
+            numeric: dict[str, Any] = {"type": socket.SOCK_STREAM, "flags": socket.AI_NUMERICHOST}
+            found = [socket.getaddrinfo(each, port, **numeric)[0] for each in ips]
+            where = {"sock": await start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS_S)}
         transport, _ = await loop.create_connection(lambda: protocol, ssl=context, server_hostname=name, **where)
     except ConnectionResetError as error:
         if context is None:

@@ -194,7 +194,7 @@ def test_describe_of_the_instances_group_is_refused_wherever_its_name_stands(
         whole = named(*groups)
         for split in range(len(whole)):
             passed: list[bytes] = []
-            guard = Guard((), passed.append, lambda: False, (), b"owners")
+            guard = Guard((), passed.append, lambda: False, None, b"owners")
             sent = list_offsets(1) + whole[:split], whole[split:] + list_offsets(2)
             if passes:
                 for part in sent:
@@ -206,7 +206,7 @@ def test_describe_of_the_instances_group_is_refused_wherever_its_name_stands(
             assert refused.value.cause is Cause.PROTECTED_GROUP
             assert len(b"".join(passed)) < len(list_offsets(1) + whole)
         if not passes:
-            guard = Guard((), lambda _: None, lambda: False, (), b"owners")
+            guard = Guard((), lambda _: None, lambda: False, None, b"owners")
             with pytest.raises(ProtocolError):
                 list(map(guard.write, (whole[at : at + 1] for at in range(len(whole)))))
 
