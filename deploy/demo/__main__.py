@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -150,8 +151,7 @@ Cluster and Sluice are left running.
         soft_wrap=True,
     )
     try:
-        while True:  # signal.pause() would miss one that comes just before it, or in another thread
-            time.sleep(1.0)
+        signal.pause()
     except Interrupted:
         console.print("stopping")
 

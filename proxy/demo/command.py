@@ -42,8 +42,7 @@ def run(seconds: int, *, keep: bool) -> int:
                 click.echo(f"All goes on until Ctrl-C. Change {proxy.folder}/quotas.yaml, or ask who is throttled now:")
                 click.echo(f"  sluice throttled --admin {proxy.admin_url}    (also sluice clients, sluice top)")
                 click.echo(f"  {proxy.admin_url}/ shows it in a browser")
-                while True:  # signal.pause() would miss one that comes just before it, or in another thread
-                    sleep(1.0)
+                signal.pause()
     except DemoError as error:
         click.echo(error, err=True)
         return EXIT_FAILED

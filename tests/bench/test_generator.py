@@ -22,6 +22,8 @@ from tests.harness.ports import free_port
 pytestmark = pytest.mark.integration
 
 ANSWER_BYTES = 64
+SEVERAL_S = 3.0
+"""Long enough for several TLS connections on a busy machine."""
 THROTTLE_FROM_END, ERROR_FROM_END = 5, 35
 
 
@@ -64,9 +66,15 @@ def answering(
 
 
 def run(
-    generator: Generator, load: Load, port: int, *, warmup_s: float = 0, recorded: Recorded | None = None
+    generator: Generator,
+    load: Load,
+    port: int,
+    *,
+    warmup_s: float = 0,
+    seconds: float = 0.5,
+    recorded: Recorded | None = None,
 ) -> dict[str, Any]:
-    return generator.run(load, port, warmup_s=warmup_s, seconds=0.2, watch=[os.getpid()], recorded=recorded)
+    return generator.run(load, port, warmup_s=warmup_s, seconds=seconds, watch=[os.getpid()], recorded=recorded)
 
 
 def test_right_answers_are_counted(generator: Generator) -> None:
@@ -101,7 +109,7 @@ def test_right_answers_over_tls_are_counted(generator: Generator, tls: ssl.SSLCo
 
 def test_reconnect_uses_each_connection_once(generator: Generator, tls: ssl.SSLContext) -> None:
     with answering(produce_answer, tls, once=True) as broker:
-        assert run(generator, Load(1, tls=True, reconnect=True), broker.port)["requests"] > 1
+        assert run(generator, Load(1, tls=True, reconnect=True), broker.port, seconds=SEVERAL_S)["requests"] > 1
         with pytest.raises(BenchError, match="no figures: 1 x lost"):
             run(generator, Load(1, tls=True), broker.port)
 
@@ -109,10 +117,10 @@ def test_reconnect_uses_each_connection_once(generator: Generator, tls: ssl.SSLC
 def test_a_full_handshake_where_one_was_to_resume_is_an_error(generator: Generator, tls: ssl.SSLContext) -> None:
     load = Load(1, tls=True, reconnect=True, resume=True)
     with answering(produce_answer, tls) as broker:
-        assert run(generator, load, broker.port, warmup_s=0.1)["requests"] > 1
+        assert run(generator, load, broker.port, warmup_s=0.1, seconds=SEVERAL_S)["requests"] > 1
     tls.num_tickets = 0
     with answering(produce_answer, tls) as broker, pytest.raises(BenchError, match="no figures: 1 x not_resumed"):
-        run(generator, load, broker.port, warmup_s=0.1)
+        run(generator, load, broker.port, warmup_s=0.1, seconds=SEVERAL_S)
 
 
 def test_an_older_tls_is_an_error(generator: Generator, tls: ssl.SSLContext) -> None:

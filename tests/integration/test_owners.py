@@ -21,7 +21,7 @@ from tests.integration.conftest import NODE_IDS, fresh_name
 pytestmark = pytest.mark.integration
 
 RECORDS = 600
-LIMIT_BYTES_PER_S = 1_000_000
+LIMIT_BYTES_PER_S = 500_000
 WINDOWS = 6
 LONGEST_S = 3 * SHORT_WINDOW_S * (1 + WINDOWS)
 TOLERANCE = 0.06
@@ -153,8 +153,8 @@ def test_client_of_two_instances_gets_its_quota_once(cluster: KafkaCluster, inst
         for client in clients:
             client.ask_to_stop()
         rates = {name: meter.series.steady_rate(WINDOWS, SHORT_WINDOW_S) for name, meter in meters.items()}
-        shares = {"owners": LIMIT_BYTES_PER_S, "alone": 2 * LIMIT_BYTES_PER_S}
-        assert rates == pytest.approx(shares, rel=TOLERANCE)
+        assert rates["owners"] == pytest.approx(LIMIT_BYTES_PER_S, rel=TOLERANCE)
+        assert rates["alone"] > 1.3 * LIMIT_BYTES_PER_S, "the clients could have sent more than one quota"
 
 
 def _is_measured(meter: LogMeter, client: ClientProcess) -> bool:

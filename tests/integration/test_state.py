@@ -43,12 +43,13 @@ def test_state_api_shows_throttled_producer_with_rule_and_limit(cluster: KafkaCl
         wait_until(
             lambda: (row := waits(sluice)) is not None and row["wanted"] > 1.5 * LIMIT, "its demand", timeout_s=60
         )
+        asked_at = datetime.now(UTC)
         row = waits(sluice) or items(sluice, "throttled")[0]
         assert (row["kind"], row["user"], row["client_id"]) == ("producer_byte_rate", None, CLIENT_ID)
         assert (row["rule"], row["limit"], row["mode"]) == (f"client-id={CLIENT_ID}", LIMIT, "enforce")
         assert row["broker"] in NODE_IDS
         assert row["wanted"] >= row["used"] > 0
-        assert datetime.fromisoformat(row["until"]) > datetime.now(UTC)
+        assert datetime.fromisoformat(row["until"]) > asked_at
         connected = {each["peer"]: each for each in items(sluice, "connections?limit=1000")}
         assert set(row["peers"]) <= connected.keys()
         assert connected[row["peers"][0]]["client_id"] == CLIENT_ID

@@ -140,8 +140,8 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     loops = ((file, node) for file, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.While))
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
-    # Two have a deadline; every error is another try; it is a thread that only writes; three are commands.
-    commands = {"demo/command.py", "demo/running.py", "live/listing.py"}
+    # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
+    commands = {"demo/running.py", "live/listing.py"}
     assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
