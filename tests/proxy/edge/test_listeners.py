@@ -202,7 +202,7 @@ async def test_bootstrap_session_failing_to_be_named_closes_and_others_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with fake_broker() as one, front(one, known=False, quotas={PRODUCER: 1024}) as proxy:
-        proxy.cluster.can_ask = False
+        proxy.cluster.can_ask, one.brokers = False, {}
         async with client(proxy.bootstrap_port) as first, client(proxy.bootstrap_port) as second:
             await first.ask(list_offsets(1))
             await second.ask(list_offsets(1))

@@ -103,9 +103,9 @@ class FakeState:
             ],
             "brokers": [
                 {"node_id": 1, "host": "kafka-1.example", "port": 9092, "is_reachable": True, "owner": None}
-                | {"worker": 0, "load_ms_per_s": 12.3, "connections": 24, "instance": None},
+                | {"worker": 0, "load_ms_per_s": 12.3, "connections": 24, "instance": None, "error": None},
                 {"node_id": 2, "host": "kafka-2.example", "port": 9092, "is_reachable": False, "owner": None}
-                | {"worker": None, "load_ms_per_s": None, "connections": 0, "instance": None},
+                | {"worker": None, "load_ms_per_s": None, "connections": 0, "instance": None, "error": None},
             ],
             "workers": [
                 {"instance": None, "worker": 0, "is_up": True, "restarts": 0, "cpu_s": 754.2, "connections": 24},
