@@ -22,6 +22,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from tests.harness.polling import wait_until
 from tests.harness.ports import LOOPBACK, free_port, free_ports
 from tests.harness.process import Program
 from tests.harness.wire import Address
@@ -192,6 +193,12 @@ class SluiceProcess:
     def logs(self) -> list[dict[str, Any]]:
         """Every log line so far; a line that is not a JSON object is an error of the proxy's."""
         return [json.loads(line) for line in self._running().output().splitlines()]
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The lines whose event begins so, once there is one: a process answers before its log is written."""
+        return wait_until(
+            lambda: [line for line in self.logs() if line["event"].startswith(event)], f"a line {event!r}"
+        )
 
     def output(self) -> str:
         """The log as it is: everything that the process has written."""

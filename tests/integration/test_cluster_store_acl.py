@@ -84,9 +84,6 @@ def test_cluster_store_without_acl_never_reads_as_no_quotas(guarded: KafkaCluste
         assert load.errors == []
         return sluice.metrics().value("sluice_quota_throttled_responses_total", client_id="app") > before
 
-    def events(about: str) -> list[dict[str, Any]]:
-        return [line for line in sluice.logs() if about in line["event"]]
-
     def ran(command: str, *arguments: str) -> tuple[int, str]:
         done = quotas(command, "-c", sluice.config_path, *arguments)
         return done.exit_code, done.output
@@ -97,7 +94,7 @@ def test_cluster_store_without_acl_never_reads_as_no_quotas(guarded: KafkaCluste
         status, said = sluice.get("/readyz")
         assert (status, FIX in said) == (503, True)
         assert not takes_clients(address)
-        assert [line["event"] for line in events("quotas not loaded")] == [
+        assert [line["event"] for line in sluice.logged("quotas not loaded")] == [
             "quotas not loaded, no client is accepted without them"
         ]
         assert DENIED in sluice.metrics().samples("sluice_quota_reload_error_info")[0].labels["error"]
@@ -121,7 +118,7 @@ def test_cluster_store_without_acl_never_reads_as_no_quotas(guarded: KafkaCluste
         assert sluice.is_ready()
         assert sluice.metrics().value("sluice_quotas_configured") == 1
         assert is_held()
-        [*_, told] = events("quotas not loaded")
+        [*_, told] = sluice.logged("quotas not loaded")
         assert told["event"] == "quotas not loaded, the old ones stay in force"
         assert DENIED in told["problem"]
         assert FIX in told["problem"]

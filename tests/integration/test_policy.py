@@ -119,7 +119,7 @@ def test_broken_edit_leaves_the_old_limits(sluice: SluiceProcess, topic: str) ->
     (error,) = metrics.samples("sluice_quota_reload_error_info")
     assert "producer_byte_rat" in error.labels["error"]
     assert metrics.value("sluice_quotas_configured") == 1
-    logged = [event for event in sluice.logs() if event["event"].startswith("quotas not loaded")]
+    logged = sluice.logged("quotas not loaded")
     assert len(logged) == 1
     assert f"{sluice.quotas_path}:2:" in logged[0]["problem"]
     (load,) = run_loads([_shape(sluice, topic, "steady")], duration_s=MEASURED_S)

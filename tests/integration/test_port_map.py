@@ -143,5 +143,5 @@ def test_a_broker_that_is_added_to_the_configuration_is_served_after_sighup(clus
             wait_until(lambda: sluice.metrics().value(without_port, listener="PLAIN"), "the port closed", equals=1)
             assert not answers_api_versions(Address(LOOPBACK, port))
             assert all(answers_api_versions(sluice.broker_addresses[node_id]) for node_id in ids)
-        drained = [line for line in sluice.logs() if line["event"] == "draining sessions at closed ports"]
+        drained = sluice.logged("draining sessions at closed ports")
         assert [line["sessions"] > 0 for line in drained] == [True]

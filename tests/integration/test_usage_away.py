@@ -275,7 +275,7 @@ def test_usage_record_over_max_message_bytes_is_dropped_and_counted(
         _admin(usage_cluster, lambda admin: admin.alter_configs(_max_bytes(proxy.topic, 100)))
         _exchange_each(proxy.broker, data_topic, ["small"])
         wait_until(lambda: proxy.counted("rows", "dropped") > 0, "refused, and counted", timeout_s=30.0)
-        lines = [line for line in proxy.process.logs() if line["event"] == "usage record refused"]
+        lines = proxy.process.logged("usage record refused")
         assert "raise its max.message.bytes" in lines[0]["error"]
         _admin(usage_cluster, lambda admin: admin.alter_configs(_max_bytes(proxy.topic, 1_048_588)))
         _exchange_each(proxy.broker, data_topic, ["later"])

@@ -229,7 +229,7 @@ def test_quotas_stay_in_force_when_a_node_becomes_unreadable(scene: Behind) -> N
     scene.client.set_acls(node, [make_digest_acl("broker", "pw", all=True)])
     notify(scene.client, "clients/app")
     assert_outlived(scene, "denied")
-    [*_, error] = [event for event in scene.sluice.logs() if event["event"].startswith("quotas not loaded")]
+    [*_, error] = scene.sluice.logged("quotas not loaded")
     assert "/config/clients/app: may not be read" in error["problem"]
     scene.client.set_acls(node, [*OPEN_ACL_UNSAFE])
     scene.wait_recovered("denied")
@@ -291,7 +291,7 @@ def test_a_server_without_a_quorum_serves_readers_alone(old_cluster: KafkaCluste
             wait_until(lambda: "Mode: read-only" in last.said(), "it serves readers", TIMEOUT_S)
             scene.assert_held()
             assert scene.value(STALENESS) > 0
-            [*_, error] = [event for event in sluice.logs() if event["event"].startswith("quotas not loaded")]
+            [*_, error] = sluice.logged("quotas not loaded")
             assert "has it a quorum?" in error["problem"]
             for server in others:
                 server.launch()
