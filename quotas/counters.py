@@ -193,11 +193,9 @@ class Counters(Registry):
             yield key, Demand() if bound.rule is None else bound.demand(now_ms)
 
     def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound | None]:
-        before, usual = self._parts, self._otherwise
         self._parts, self._otherwise = parts, otherwise
         for key, bound in list(self._shared.items()):
-            # It grows one turn later: by then the others have heard of the demand here, and told theirs.
-            part, changed = min(parts.get(key, otherwise), before.get(key, usual)), None
+            part, changed = parts.get(key, otherwise), None
             if abs(part - bound.share) > _ALIKE * part:
                 limit, bound.share = bound.limit or 0.0, part
                 if self._limit(bound):

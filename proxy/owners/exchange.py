@@ -25,7 +25,7 @@ from proxy.runtime.http_get import http_get
 from proxy.runtime.tasks import every
 from quotas.counted import CounterKey
 from quotas.kinds import QuotaKind
-from quotas.shares import Demand, shares
+from quotas.shares import Demand, grown_late, shares
 
 log = structlog.get_logger("sluice.owners")
 
@@ -118,6 +118,8 @@ class Exchange:
         self._own: Sequence[Demands] = ()
         self._took_s = 0.0
         self._packed: Packed | None = None
+        self._found: tuple[Sequence[Shares], float] = ((), 0.0)
+        """The shares that were found last, and the part of the counters that are not in them."""
         self._job: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -157,8 +159,13 @@ class Exchange:
         if is_needed:
             await asyncio.gather(*(self._ask(name, peer) for name, peer in self._peers.items()))
         nodes = [*self._own, *(node for peer in self._peers.values() for node in peer.nodes(len(self._own)))]
-        parts = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
-        await self._put_shares(parts, 1 / max(len(nodes), 1))
+        found = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
+        otherwise, (before, usual) = 1 / max(len(nodes), 1), self._found
+        if len(before) != len(found):
+            before, usual = [{}] * len(found), otherwise
+        self._found = found, otherwise
+        parts = [grown_late(now, otherwise, last, usual) for now, last in zip(found, before, strict=True)]
+        await self._put_shares(parts, otherwise)
         self._took_s = monotonic_s() - began_s
 
     def _look_up_peers(self) -> None:

@@ -15,7 +15,7 @@ from quotas.engine import Engine
 from quotas.entities import Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
-from quotas.shares import FRESH_MS, MOST_TOLD, Demand, shares, told
+from quotas.shares import FRESH_MS, MOST_TOLD, Demand, grown_late, shares, told
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 MUTATIONS = QuotaKind.CONTROLLER_MUTATION_RATE
@@ -52,6 +52,16 @@ class TestShares:
 
     def test_idle_instances_leave_nearly_the_whole_limit_to_others(self) -> None:
         assert shares([Demand(1.0, 1), Demand(), Demand(), Demand()])[0] > 0.97
+
+    def test_share_grows_one_turn_after_it_was_found(self) -> None:
+        key = CounterKey(PRODUCE, "", "batch", CLUSTER)
+        before: dict[CounterKey, float] = {}
+        in_force = []
+        for part in (0.5, 0.9, 0.6, 0.2, None, 0.6):
+            found = {} if part is None else {key: part}
+            in_force.append(grown_late(found, 0.5, before, 0.5).get(key))
+            before = found
+        assert in_force == [0.5, 0.5, 0.6, 0.2, 0.2, 0.5]
 
     def test_free_limit_without_waiting_clients_is_shared_equally(self) -> None:
         assert shares([Demand(), Demand()]) == [0.5, 0.5]
@@ -115,8 +125,6 @@ class TestCountersOfTheCluster:
         list(of.share({bound.key: 0.01}, 0.5, 0))
         bound.owe(bound.charge(LIMIT, 0), 0)
         assert bound.owed_ms(0) > 60_000
-        list(of.share({bound.key: 1.0}, 0.5, 0))  # others have not heard of it yet
-        assert bound.owed_ms(0) > 60_000
         list(of.share({bound.key: 1.0}, 0.5, 0))
         assert bound.owed_ms(0) == 0
 
@@ -134,18 +142,8 @@ class TestCountersOfTheCluster:
         bound = of.resolve("u", "batch", PRODUCE, 1)
         list(of.share({}, 0.1, 0))
         assert bound.charge(LIMIT, 0) == 0
-        for _ in range(2):
-            list(of.share({bound.key: 0.9}, 0.1, 0))
+        list(of.share({bound.key: 0.9}, 0.1, 0))
         assert bound.charge(LIMIT * 0.9, 0) == pytest.approx(1000, abs=1)
-
-    def test_share_grows_one_turn_after_it_was_found(self) -> None:
-        of = engine()
-        bound = of.resolve("u", "batch", PRODUCE, 1)
-        found = []
-        for part in (0.5, 0.9, 0.6, 0.2, 0.6, 0.6):
-            list(of.share({bound.key: part}, 0.5, 0))
-            found.append(bound.share)
-        assert found == [0.5, 0.5, 0.6, 0.2, 0.2, 0.6]
 
     def test_limits_in_shadow_are_shared_too(self) -> None:
         of = engine(shadow=True)
@@ -201,13 +199,15 @@ def simulate(
     events: list[tuple[float, int, Generator[float, float, None]]] = []
 
     def exchange(number: int) -> Generator[float, float, None]:
-        bound, now = bounds[number], 500.0 * number / len(connections)
+        bound, now, even = bounds[number], 500.0 * number / len(connections), 1 / len(connections)
+        before = {bound.key: even}
         while True:
             now_ms = yield now
             told[number] = dict(engines[number].demands(int(now_ms)))[bound.key]
-            part = shares(told)[number]
+            found = {bound.key: shares(told)[number]}
             now_ms = yield now_ms + late_ms
-            list(engines[number].share({bound.key: part}, 1 / len(connections), int(now_ms)))
+            list(engines[number].share(grown_late(found, even, before, even), even, int(now_ms)))
+            before = found
             now = max(now + 500, now_ms)
 
     def produce(number: int, name: str) -> Generator[float, float, None]:
