@@ -380,7 +380,7 @@ def test_quotas_changed_during_a_lost_session_are_read_again(store: ZooKeeperHar
     for name in store.client.get_children(f"{store.chroot}/config/changes"):
         store.client.delete(f"{store.chroot}/config/changes/{name}")
     assert any(store.noticed() for _ in range(20))
-    assert store.load().limits == {ALICE: {RATE: 5.0}}
+    wait_until(partial(_limits_or_failure, store), equals={ALICE: {RATE: 5.0}})
     assert store.store.staleness_ms(9000) == 0
 
 
@@ -395,7 +395,7 @@ def test_silent_server_is_an_error_until_it_answers(store: ZooKeeperHarness) -> 
     finally:
         store.server.program.signal(signal.SIGCONT)
     assert any(store.noticed() for _ in range(20))
-    assert store.load().limits == {ALICE: {RATE: 1.0}}
+    wait_until(partial(_limits_or_failure, store), equals={ALICE: {RATE: 1.0}})
 
 
 def test_server_without_multi_read_loads_and_alters_quotas() -> None:
