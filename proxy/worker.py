@@ -76,7 +76,7 @@ _BIND_AGAIN_S: Final = 10.0
 
 class Worker:
     """Serves clients as ``in_force`` says (``Processes``). ``bind`` opens sockets for the ports of brokers as they are
-    found. ``ask`` answers quota requests, which else are forwarded. Of several workers it is ``number``, and
+    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and
     ``at_hosts`` the class of listeners with host names for brokers.
     """
 

@@ -70,7 +70,7 @@ class Broker:
     remembered_as: str = ""
     """The cluster id that the state file has for it."""
     refused: Refused | None = None
-    """What was wrong with the node there last time."""
+    """The reason why the node there was refused last time."""
     was_verified: bool = False
     absent: int = 0
     """How many answers to the proxy's own questions in a row have not named it."""

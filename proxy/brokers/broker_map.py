@@ -32,7 +32,7 @@ class BrokerMap:
         self._bootstrap = [Broker(UNKNOWN, address.host, address.port) for address in route.bootstrap]
         self._turn = 0
         self._due = asyncio.Event()
-        """The brokers are to be asked before the next interval is over."""
+        """Set when the brokers have to be asked before the next interval is over."""
         self.brokers: dict[int, Broker] = {}
         self.ignored = 0
         """Times that a broker beyond the limit was named."""

@@ -62,7 +62,7 @@ class Names:
 
 
 NAMES: Final = Names()
-"""Those of the process."""
+"""The names that this process has looked up."""
 
 
 def is_ip(host: str) -> bool:

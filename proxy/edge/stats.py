@@ -94,9 +94,9 @@ class Sum(Enum):
     EACH = auto()
     """As ``NOW``, element by element."""
     LEAST = auto()
-    """The least of now, for each key."""
+    """The least current value, for each key."""
     IN_ALL = auto()
-    """Of now, and true at all of them."""
+    """The current value, and true in all processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ REFUSED: Final = {
     GroupError.INVALID_GROUP_ID: " is refused: INVALID_GROUP_ID",
     GroupError.GROUP_MAX_SIZE_REACHED: " has as many members as group.max.size lets it: are they instances?",
 }
-"""What the brokers' errors mean for ``owners.group``, and the fix."""
+"""The brokers' errors about ``owners.group``, in words, with the fix."""
 
 
 class NoCoordinatorError(Exception):
@@ -142,8 +142,8 @@ class Coordinator:
 
 
 async def shortened(size: int, reader: asyncio.StreamReader, longest_bytes: int) -> bytes:
-    """Return a JoinGroup response, v2 to v4, of which ``size`` bytes are to be read, with members' messages that are
-    longer than ``longest_bytes``, or behind _MOST_KEPT_BYTES, left empty: strangers with READ on the group can join
+    """Read a JoinGroup response, v2 to v4, of ``size`` more bytes, and return it with members' messages left empty that
+    are longer than ``longest_bytes``, or behind _MOST_KEPT_BYTES: strangers with READ on the group can join
     with any number of megabytes. Raises ProtocolError if its fields go beyond its end.
     """
     kept = bytearray(RESPONSE_HEAD.size)

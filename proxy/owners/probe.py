@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 256 * 1024
 
 
 class Said(BaseModel):
-    """What ``/owners`` says of the instance that answers."""
+    """The instance that answers, as in the answer of ``/owners``."""
 
     instance: Text
     boot: int

@@ -136,7 +136,7 @@ async def usage_of(worker: Worker) -> list[Columns]:
 
 
 async def last_of(worker: Worker) -> Last:
-    """Stop a worker, and return all that it leaves."""
+    """Stop a worker; return its last usage and report."""
     cut_off = await worker.stop()
     return Last(cut_off, await usage_of(worker), await worker.report())
 

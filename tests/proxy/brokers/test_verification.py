@@ -339,7 +339,7 @@ async def test_name_that_was_found_before_serves_while_it_is_asked_again(
 async def test_name_whose_first_address_is_silent_or_refuses_is_reached_at_the_second(
     slow_names: dict[str, Any], first: str
 ) -> None:
-    """One time-out stood for all addresses (KIP-302)."""
+    """All addresses had one time-out together (KIP-302)."""
     slow_names["found"]["two.example"] = [first, "127.0.0.1"]
     async with fake_broker() as one:
         one.brokers = {1: ("two.example", one.port)}
