@@ -304,9 +304,10 @@ class Cluster(BrokerMap):
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         """Ask brokers in turn, logged in, until one answers ``question``. Raises NoAnswerError."""
         failures: list[str] = []
-        tried = self.candidates(None)
-        tried += [each for each in self._bootstrap if all(each is not other for other in tried)]
-        for broker in tried:
+        tried: dict[str, Broker] = {}
+        for each in (*self.candidates(None), *self._bootstrap):
+            tried.setdefault(str(each), each)
+        for broker in tried.values():
             try:
                 async with asyncio.timeout(self._connect_timeout_s), self._connected(broker) as connection:
                     return await question(connection)

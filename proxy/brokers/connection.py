@@ -40,6 +40,8 @@ class BrokerConnection:
 
     async def begin(self, request: Request, client_id: str = CLIENT_ID) -> tuple[int, asyncio.StreamReader]:
         """Return the size of an answer behind its correlation id, and where the caller has to read exactly that."""
+        if not self.is_open:  # uvloop would raise RuntimeError
+            raise ConnectionResetError("closed the connection")
         self._asked += 1
         self._writer.write(request.frame(client_id, self._asked))
         size, correlation_id = RESPONSE_HEAD.unpack(await self._reader.readexactly(RESPONSE_HEAD.size))

@@ -223,14 +223,16 @@ class GroupMember:
             self._own(self.map.owners_map, stops)
 
     def _replaced(self, error: int) -> None:
-        """Own nothing from now on: others own the brokers of this instance."""
+        """Own nothing from now on: others own the brokers of this instance. Raises MessageError if it never had a map."""
         if error == GroupError.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         self._generation = -1
-        self._fence(None)
+        if self.map is None:
+            raise MessageError("the leader has removed this instance: is owners.secret_file the same at all instances?")
+        self._fence("others own the brokers of this instance")
         log.warning("replaced: others own the brokers of this instance", group=self._me.group)
 
-    def _fence(self, error: str | None) -> None:
+    def _fence(self, error: str) -> None:
         if self.map is None:
             self._change(State.ALONE, error)
             return
@@ -379,7 +381,7 @@ class GroupMember:
         now_s, wall = monotonic_s(), wall_s()
         slept_s = max(now_s - self._looked_s, wall - self._looked_wall_s)
         self._looked_s, self._looked_wall_s = now_s, wall
-        if slept_s <= self._me.session_s or self._generation < 0:
+        if slept_s <= self._me.session_s or self._generation < 0 or self.map is None:
             return
         log.warning("this process has slept: asking whether it still owns brokers", slept_s=round(slept_s, 1))
         answers: list[int] = []

@@ -224,7 +224,7 @@ def test_a_stranger_without_the_secret_is_given_nothing(instances: Instances, tm
     other = tmp_path / "other"
     other.write_text("another secret of somebody")
     stranger = instances.start("edge-2", wait=False, secret_file=str(other))
-    wait_until(lambda: "not signed" in stranger.get("/readyz")[1], "it knows why", 40.0)
+    wait_until(lambda: "is owners.secret_file the same" in stranger.get("/readyz")[1], "it knows why", 40.0)
     del instances.running["edge-2"]
     wait_until(lambda: instances.agree("edge-1"), "the owner stays", 40.0)
 

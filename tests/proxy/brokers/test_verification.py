@@ -13,9 +13,11 @@ from structlog.testing import capture_logs
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.units import Address
 from protocol.errors import Cause
+from protocol.requests import WHICH_VERSIONS
 from proxy.brokers import names
 from proxy.brokers.broker import Refused, Unproven, Verified
 from proxy.brokers.cluster import Cluster
+from proxy.brokers.connection import open_connection
 from proxy.brokers.names import Names
 from proxy.runtime.faults import counts
 from tests.harness.fake_broker import API_VERSIONS, PASSWORD, USER, fake_broker, reply
@@ -385,3 +387,13 @@ async def test_kraft_controller_in_bootstrap_is_said_to_be_one() -> None:
         cluster = Cluster("test", route, lambda _: None, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
         await cluster.refresh()
         assert "is a KRaft controller, which serves no client" in str(cluster.why_not_ready)
+
+
+async def test_question_on_a_connection_that_the_broker_has_closed_is_a_connection_error() -> None:
+    async with fake_broker() as one:
+        connection = await open_connection("127.0.0.1", one.port, None)
+        await connection.ask(WHICH_VERSIONS)
+    await until(lambda: not connection.is_open)
+    with pytest.raises(ConnectionResetError, match="closed the connection"):
+        await connection.ask(WHICH_VERSIONS)
+    await connection.close()
