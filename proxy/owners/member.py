@@ -223,7 +223,7 @@ class GroupMember:
             self._own(self.map.owners_map, stops)
 
     def _replaced(self, error: int) -> None:
-        """Own nothing from now on: others own the brokers of this instance. Raises MessageError if it never had a map."""
+        """Own nothing from now on: others own its brokers. Raises MessageError if this instance never had a map."""
         if error == GroupError.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         self._generation = -1
