@@ -45,7 +45,10 @@ async def test_states_are_told_and_the_event_loop_beats(
     manager.reloading()
     manager.reloaded()
     manager.stopping()
-    told = [await heard() for _ in range(3)]
+    told: list[str] = []
+    while len(told) < 3:
+        if (said := await heard()) != "WATCHDOG=1":  # a beat may have been on its way
+            told.append(said)
     assert told == ["RELOADING=1\nMONOTONIC_USEC=12500000", "READY=1", "STOPPING=1"]
 
 
