@@ -83,6 +83,8 @@ class Report:
     """As in ``InForce``."""
     workers: tuple[WorkerState, ...] = ()
     """The processes of several workers."""
+    wrong_brokers: tuple[str, ...] = ()
+    """Brokers at whose addresses another node answers, so that nobody is led there."""
 
 
 class Processes(Protocol):

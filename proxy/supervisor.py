@@ -371,9 +371,7 @@ class Supervisor:
         return (await self._worker.report()).demand
 
     async def _wrong_brokers(self) -> list[str]:
-        """Return what is wrong with brokers that nobody is led to, while others are served."""
-        brokers = (await self._answers.ask("brokers", {"limit": "1000"}))["items"]
-        return [f"broker {each['node_id']} is not served: {each['error']}" for each in brokers if each["error"]]
+        return [f"{each}: no client is sent there" for each in (await self._worker.report()).wrong_brokers]
 
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes

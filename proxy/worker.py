@@ -176,6 +176,7 @@ class Worker:
         clusters = list(self._routes.clusters)
         parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in clusters]
         parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
+        brokers = [broker for cluster in clusters for broker in cluster.brokers.values()]
         return Report(
             node_ids=tuple(sorted(self._routes.node_ids)),
             named=tuple(cluster.known_by_name for cluster in clusters),
@@ -184,6 +185,7 @@ class Worker:
             cpu_s=sum(os.times()[:2]),
             demand=(told(await in_slices(self._engine.demands(now_ms()))),),
             not_ready=tuple(f"{part}: {why}" for part, why in parts if why is not None),
+            wrong_brokers=tuple(f"broker {each.node_id}: {each.refused.text}" for each in brokers if each.refused),
             alterations=sum(served.requests for served in self._altering),
             fenced=self.in_force.fenced,
             connections_limit=self._connections_limit,

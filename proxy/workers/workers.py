@@ -86,6 +86,7 @@ class Workers:
             cpu_s=sum(each.state.cpu_s for each in self._children),
             demand=tuple(part for each in fresh for part in (each.demand if each is not None else ({},))),
             not_ready=tuple(self._not_ready(reports)),
+            wrong_brokers=tuple(dict.fromkeys(each for of_one in reports for each in of_one.wrong_brokers)),
             alterations=sum(each.alterations for each in reports) + sum(each.restarts for each in self._children),
             fenced=self.in_force.fenced,
             connections_limit=sum(each.connections_limit for each in reports),

@@ -272,7 +272,7 @@ async def test_a_broker_that_one_worker_finds_is_reached_at_another(tmp_path: Pa
         third, fourth = free_port(), free_port()
         text = program.config.read_text().replace('"2":', f'"3": "{third}", "4": "{fourth}", "2":')
         program.config.write_text(text)
-        one.brokers = {**one.brokers, 3: ("127.0.0.1", one.port), 4: ("127.0.0.1", two.port)}
+        one.brokers = two.brokers = {**one.brokers, 3: ("127.0.0.1", one.port), 4: ("127.0.0.1", two.port)}
         async with client(pair.ports[1]) as asking:
             await asking.ask(METADATA)
         told = json.loads(await program.until("/owners", '"4"'))["owners"]
