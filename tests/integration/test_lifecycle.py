@@ -97,7 +97,8 @@ def test_broker_down_closes_its_own_sessions_only(cluster: KafkaCluster, sluice:
         assert answers_api_versions(own)
         assert kept.exchange(API_VERSIONS_REQUEST)
     assert sluice.metrics().value("sluice_broker_reachable", broker=str(NODE_ID)) == 1
-    complaints = [line for line in sluice.logged("broker unreachable") if line["broker"] == NODE_ID]
+    assert sluice.logged("broker unreachable")
+    complaints = [event for event in sluice.logs() if event["level"] == "error" and event.get("broker") == NODE_ID]
     assert len(complaints) == 1
 
 

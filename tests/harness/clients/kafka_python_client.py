@@ -15,7 +15,7 @@ from tests.harness.clients.tasks import Administer, Consume, Produce, Task, payl
 
 # kafka-python 3 has no buffer limit of its own: what a greedy client has in hand when it ends must be bounded here.
 IN_HAND_BYTES: Final = 1 << 20
-# A poll of 3.0.12 that ends within a rebalance forgets its assignment for good: longer than one on a busy machine.
+# Longer than a rebalance on a busy machine: a poll of 3.0.12 that ends within one loses its assignment for good.
 POLL_MS: Final = 3_000
 
 
