@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from config.settings import Mode, Settings
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.edge.stats import DrainResult, WorkerSnapshot, WorkerState
-from proxy.edge.whoami import Identity
 from proxy.state.paging import Query
 from proxy.state.rows import Page
 from proxy.usage.records import Columns
@@ -121,10 +120,6 @@ class Processes(Protocol):
         """Yield the rows of usage records since the last call, also after ``stop``, and of several workers the one
         that counted them.
         """
-        ...
-
-    async def identify(self, peer: str) -> Identity | None:
-        """Return the identity of the client at ``host:port``, None if there is no such connection."""
         ...
 
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:

@@ -167,7 +167,6 @@ class Supervisor:
             self._settings.admin.bind,
             self._snapshot,
             self._not_ready,
-            self._worker.identify,
             Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
             mode,
             self._quotas.changes.last,

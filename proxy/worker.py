@@ -24,6 +24,7 @@ from proxy.edge.connection_gate import ConnectionGate, rates_of
 from proxy.edge.connection_slots import slots_of
 from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
 from proxy.edge.drain import drain
+from proxy.edge.find_sessions import find
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import Bind, bind_bootstrap
 from proxy.edge.logins import Logins, certificate_names
@@ -34,7 +35,6 @@ from proxy.edge.routes import Routes
 from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.turned_away import TurnedAway
-from proxy.edge.whoami import Identity, find, identify
 from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
@@ -198,9 +198,6 @@ class Worker:
         async with self._taking:
             async for columns in self._metering.take_usage():
                 yield columns, None
-
-    async def identify(self, peer: str) -> Identity | None:
-        return await identify(self._listeners, peer)
 
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
         found = await find(self._listeners, user, client_id, peer)

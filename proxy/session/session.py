@@ -350,11 +350,6 @@ class Session(SessionContext):
         return None
 
     @property
-    def waits(self) -> str | None:
-        """The request that waits in a counter's queue, for people who ask."""
-        return self.ticket.describe(self.worker.clock())
-
-    @property
     def unread(self) -> bool:
         """The client does not take what was written for it."""
         return bool(self.requests.reasons & UNTAKEN)

@@ -180,7 +180,8 @@ class State:
     async def _explain(self, parameters: Mapping[str, str]) -> Page:
         client = ExplainedClient(parameters.get("user") or ANONYMOUS, parameters.get("client_id", ""))
         if (peer := parameters.get("peer")) is not None:
-            found = await self._processes.page("connections", Query("", filters={"peer": peer}, limit=1))
+            query = parse(RESOURCES["connections"], {"peer": peer, "limit": "1"})
+            found = await self._processes.page("connections", query)
             if not found.rows:
                 raise NotFoundError(
                     f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"

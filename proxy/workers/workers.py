@@ -12,7 +12,6 @@ from proxy.contract import InForce, Report, at_start
 from proxy.edge.listening import Bind
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import DrainResult, WorkerSnapshot
-from proxy.edge.whoami import Identity
 from proxy.owners.assignment import Drift, share_out
 from proxy.owners.map import owners_of
 from proxy.runtime import faults, logs
@@ -131,9 +130,6 @@ class Workers:
         for number, of_worker in (await self._all(usage_of)).items():
             for columns in of_worker:
                 yield columns, number
-
-    async def identify(self, peer: str) -> Identity | None:
-        return next(iter((await self._all(Worker.identify, peer)).values()), None)
 
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
         return sum((await self._all(Worker.close_connections, user, client_id, peer)).values())

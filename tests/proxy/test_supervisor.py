@@ -224,7 +224,8 @@ async def test_the_rules_of_the_listener_name_the_user(tmp_path: Path, pki: Pki)
             async with client(program.port, pki.client("alice")) as asking:
                 await asking.ask(list_offsets(1))
                 peer = "{}:{}".format(*asking.writer.get_extra_info("sockname"))
-                assert '"user": "ALICE"' in (await program.get(f"/whoami?peer={peer}"))[1]
+                (item,) = json.loads((await program.get(f"/api/v1/connections?peer={peer}"))[1])["items"]
+                assert (item["user"], item["authenticated"], item["mechanism"]) == ("ALICE", True, None)
 
 
 async def test_a_certificate_that_is_missing_at_the_start_ends_with_1(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from proxy import supervisor
 from proxy.contract import InForce, Report
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import DrainResult, WorkerSnapshot
-from proxy.edge.whoami import Identity
 from proxy.owners.map import OwnersMap
 from proxy.owners.membership import State, Status
 from proxy.runtime.faults import counts
@@ -84,9 +83,6 @@ class Elsewhere(Worker):
         async for taken in super().usage():
             yield across(taken)
 
-    async def identify(self, peer: str) -> Identity | None:
-        return across(await super().identify(across(peer)))
-
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
         return across(await super().close_connections(across(user), across(client_id), across(peer)))
 
@@ -110,8 +106,6 @@ async def test_worker_receives_and_returns_only_plain_data(tmp_path: Path, monke
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 await asking.ask(produce(2, 600))
-                peer = "{}:{}".format(*asking.writer.get_extra_info("sockname"))
-                assert '"listener": "PLAIN"' in (await program.get(f"/whoami?peer={peer}"))[1]
                 for resource in ("throttled", "clients", "connections", "brokers", "workers"):
                     assert (await program.get(f"/api/v1/{resource}"))[0] == 200
                 metrics = (await program.get("/metrics"))[1]

@@ -100,7 +100,8 @@ async def test_two_workers_serve_brokers_metrics_and_usage_as_one(tmp_path: Path
                 assert all(port.to_bytes(4, "big") in told for port in ports.values())
             await at_one.ask(produce(2, 600))
             peer = "{}:{}".format(*at_two.writer.get_extra_info("sockname"))
-            assert '"listener": "PLAIN"' in (await program.get(f"/whoami?peer={peer}"))[1]
+            (item,) = json.loads((await program.get(f"/api/v1/connections?peer={peer}"))[1])["items"]
+            assert (item["listener"], item["worker"]) == ("PLAIN", pair.owners[2])
             metrics = (await program.get("/metrics"))[1]
             assert 'sluice_requests_total{api="ListOffsets"} 3.0' in metrics
             assert 'sluice_sessions{listener="PLAIN"} 3.0' in metrics
