@@ -61,6 +61,11 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def without_brackets(address: str) -> str:
+    """Return ``host:port`` without the brackets of an IPv6 address, which people leave out."""
+    return address.replace("[", "").replace("]", "")
+
+
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddress:
     """An advertised address; the default port is that of ``bind``."""

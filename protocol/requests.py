@@ -1,7 +1,7 @@
 """The proxy's own requests.
 
 Packed by hand: importing a codec takes a tenth of a second at start, and the existing ones lack delegation tokens. All
-versions are without tagged fields, so request headers are v1 and response headers v0.
+versions but that of ``are_you`` are without tagged fields, so request headers are v1 and response headers v0.
 """
 
 from struct import Struct
@@ -9,11 +9,13 @@ from typing import Final, NamedTuple
 
 from protocol.overlay import API_VERSIONS, METADATA
 from protocol.table import SPECS, ApiSpec, key_version
+from protocol.varint import encode_varint
 
 _HEADER: Final = Struct(">ihhih")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _EMPTY_ARRAY: Final = b"\0\0\0\0"
+_NO_TAGS: Final = b"\0"
 _NULL_ARRAY: Final = b"\xff\xff\xff\xff"
 
 
@@ -39,16 +41,24 @@ class Request(NamedTuple):
 WHICH_VERSIONS: Final = Request(API_VERSIONS, 0, b"")
 """ApiVersions v0, which a broker answers before any authentication."""
 
-WHICH_BROKERS: Final = Request(METADATA, 1, _EMPTY_ARRAY)
-"""Metadata of no topics (v0 cannot ask for none; null would be all of them)."""
+WHICH_BROKERS: Final = Request(METADATA, 2, _EMPTY_ARRAY)
+"""Metadata of no topics (v0 cannot ask for none; null would be all of them); from v2 on it tells the cluster's id."""
 
-NOT_AUTHENTICATED: Final = Struct(">iii").pack(0, -1, 0)
-"""The body of the response to WHICH_BROKERS if the client is not authenticated: no broker, no controller, no topic
-(MetadataRequest.getErrorResponse).
+NOT_AUTHENTICATED: Final = Struct(">ihii").pack(0, -1, -1, 0)
+"""The body of the response to WHICH_BROKERS if the client is not authenticated: no broker, no cluster id, no
+controller, no topic (MetadataRequest.getErrorResponse).
 """
 
 WHICH_TOKENS: Final = Request(41, 1, _NULL_ARRAY)
 """DescribeDelegationToken of all owners: the response has the tokens that the user may describe."""
+
+
+def are_you(cluster_id: str, node_id: int) -> Request:
+    """Return an ApiVersions v5, which a broker from 4.4 on refuses if it is another node, before any authentication
+    (KIP-1242). Older ones answer that they do not know that version.
+    """
+    compact = b"".join(encode_varint(len(text) + 1) + text.encode() for text in ("sluice", "0", cluster_id))
+    return Request(API_VERSIONS, 5, _NO_TAGS + compact + _INT32.pack(node_id) + _NO_TAGS)  # the header's tags go first
 
 
 def sasl_handshake(mechanism: str) -> Request:

@@ -115,6 +115,7 @@ def run(config_path: Path) -> None:
     help="Apply mapping rules to this certificate subject or Kerberos principal, instead of examples.",
 )
 @click.option("--quotas", "ask", is_flag=True, help="Also read the quotas from their stores, even over the network.")
+@click.option("--brokers", "asks_brokers", is_flag=True, help="Also ask the brokers of bootstrap for their cluster.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(
     config_path: Path | None,
@@ -122,6 +123,7 @@ def check(
     names: tuple[str, ...],
     *,
     ask: bool,
+    asks_brokers: bool,
     as_json: bool,
 ) -> None:
     """Print every problem of a configuration and of the files it names: exit 0 if it can be used, else 2.
@@ -134,7 +136,9 @@ def check(
     if config_path is not None:
         from proxy.control.stores import load_quotas
 
-        found = report.check(config_path, wall_s(), quota_file, load_quotas if ask else None, names)
+        found = report.check(
+            config_path, wall_s(), quota_file, load_quotas if ask else None, names, asks_brokers=asks_brokers
+        )
     elif quota_file is not None:
         found = report.check_quotas(quota_file)
     else:

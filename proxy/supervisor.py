@@ -7,17 +7,16 @@ import gc
 import os
 import platform
 import signal
-import socket
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from config.owners import FixedOwners
 from config.settings import Mode, Settings
 from proxy import __version__, build
 from proxy.admin.access import Access
@@ -28,13 +27,15 @@ from proxy.admin.mode import ModePage
 from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
+from proxy.brokers.known_brokers import KnownBrokers
+from proxy.contract import Processes, Report
 from proxy.control.mode import ModeSwitch
 from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
 from proxy.control.state_file import StateFile
 from proxy.control.stores import open_quotas, outage_of
-from proxy.edge.listening import bind, bind_bootstrap, unused
+from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.page.actions import Controls
@@ -45,11 +46,14 @@ from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.state.answers import State
 from proxy.usage.service import UsageService
 from proxy.worker import Worker
+from quotas.counted import CounterKey
+from quotas.policy import Policy
+from quotas.shares import Demand
 
 if TYPE_CHECKING:
     from proxy.owners.exchange import Exchange
     from proxy.owners.group import OwnersGroup
-    from proxy.workers.workers import Workers
+    from proxy.owners.map import OwnersMap
 
 log = structlog.get_logger("sluice")
 
@@ -57,6 +61,10 @@ EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2  # as for the command line; a service manager should not restart it
 _LAST_WORDS_S: Final = 5.0
 """How long a stop waits for the last usage records."""
+_STEP_S: Final = 10.0
+"""The longest that any other step of a stop takes: then it is left out."""
+_FORCED_S: Final = 5.0
+"""How long a stop goes on after the second signal, whatever hangs."""
 
 
 class Supervisor:
@@ -76,6 +84,7 @@ class Supervisor:
         self._cut_off = 0
         self._admin_started = False
         self._finishing: asyncio.Task[None] | None = None
+        self._forced: threading.Timer | None = None
         self._manager = ServiceManager(os.environ)
         self._given = inherited_sockets(os.environ)
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes, given=self._given)
@@ -83,18 +92,18 @@ class Supervisor:
         store = open_quotas(settings)
         self._worker = self._hire(self._ask if store.answers_clients else None)
         kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
-        self._quotas = QuotasInForce(store, self._worker.apply, enabled=quotas.mode != "off", kind=kinds)
+        self._quotas = QuotasInForce(store, self._apply, enabled=quotas.mode != "off", kind=kinds)
         self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
-        self._usage = UsageService(settings, self._worker.take_usage)
+        self._usage = UsageService(settings, self._worker.usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
-        self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
+        self._state = None if state is None else StateFile(state, settings, self._known_brokers)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
         self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready, self._other_instances)
-        self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress, self._own)
+        self._file = SettingsFile(path, settings, self._mode.configure, self._take_settings)
 
-    def _hire(self, ask: Ask | None) -> "Worker | Workers":
+    def _hire(self, ask: Ask | None) -> Processes:
         if self._settings.workers == 1:
             return Worker(self._settings, self._bind, ask)
         from proxy.workers.workers import Workers
@@ -106,7 +115,9 @@ class Supervisor:
         try:
             return await self._run()
         finally:
-            await self._worker.end()
+            await self._worker.stop()
+            if self._forced is not None:
+                self._forced.cancel()
 
     async def _run(self) -> int:
         asyncio.get_running_loop().set_exception_handler(on_loop_error)
@@ -127,13 +138,12 @@ class Supervisor:
         finally:
             self._starting = None
         try:
-            self._quotas.watch(self._worker.alterations)
+            self._quotas.watch(self._alterations)
             if self._quotas.known or self._quotas.stand_in or await self._wait_for_quotas():
                 await self._start()
                 await self._stopping.wait()
         except (OSError, ValueError) as error:
             log.error("cannot start", error=describe(error))
-            await self._worker.stop()
             return EXIT_FAILED
         return await self._stop()
 
@@ -157,7 +167,6 @@ class Supervisor:
             self._settings.admin.bind,
             self._snapshot,
             self._not_ready,
-            self._worker.identify,
             Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
             mode,
             self._quotas.changes.last,
@@ -165,22 +174,15 @@ class Supervisor:
             self._tell_demand,
             Api(self._answers, hosts),
             Pages(self._answers.ask, controls).routes(),
+            self._wrong_brokers,
         )
         await self._admin.start()
         self._admin_started = True
 
     async def _start(self) -> None:
         settings = self._settings
-        bootstrap: dict[str, list[socket.socket]] = {}
-        try:
-            for listener in settings.listeners:
-                bootstrap[listener.name] = bind_bootstrap(listener, self._bind)
-            known = [] if self._state is None else await self._state.load()
-            connections_limit = await self._worker.start(bootstrap, known)
-        except BaseException:
-            for listening in [each for sockets in bootstrap.values() for each in sockets]:
-                listening.close()
-            raise
+        known = () if self._state is None else tuple(await self._state.load())
+        await self._worker.put(replace(self._worker.in_force, serving=True, known=known))
         for address in unused(self._given, settings.listeners):
             log.warning("a socket of systemd is not used: no listener has its address", address=address)
         if not self._admin_started:
@@ -189,15 +191,13 @@ class Supervisor:
         if settings.owners is not None and settings.owners.group is not None:
             from proxy.owners.group import OwnersGroup
 
-            self._owners = OwnersGroup(
-                settings, settings.owners, self._worker.node_ids, lambda: self._worker.load, self._worker.own
-            )
+            self._owners = OwnersGroup(settings, settings.owners, self._node_ids, lambda: self._worker.load, self._own)
             self._owners.start()
-            self._exchange = self._owners.exchange(self._worker, self._has_scopes)
-        elif not isinstance(self._worker, Worker):
+            self._exchange = self._owners.exchange(self._demands, self._share, self._has_scopes)
+        elif settings.workers > 1:
             from proxy.owners.exchange import Exchange
 
-            self._exchange = Exchange(self._worker, self._has_scopes)
+            self._exchange = Exchange(self._demands, self._share, self._has_scopes)
         if self._exchange is not None:
             self._exchange.start()
         self._usage.start()
@@ -214,7 +214,7 @@ class Supervisor:
             listeners={listener.name: str(listener.bind) for listener in settings.listeners},
             admin=str(settings.admin.bind),
             mode=self._mode.mode,
-            connections_limit=connections_limit,
+            connections_limit=(await self._worker.report()).connections_limit,
             loop=self._loop_name,
         )
 
@@ -227,25 +227,19 @@ class Supervisor:
             self._finishing.cancel()
         await asyncio.wait((self._finishing,))
         self._quota_admin.stop()  # in case the drain was cut short
-        self._cut_off += await self._worker.stop()
+        await attempt("stop the worker", self._stop_worker, _STEP_S + _LAST_WORDS_S)
         if self._exchange is not None:
-            await attempt("end the exchange of demand", self._exchange.stop)
+            await attempt("end the exchange of demand", self._exchange.stop, _STEP_S)
         if self._owners is not None:
-            await attempt("leave the group of instances", self._owners.leave)
+            await attempt("leave the group of instances", self._owners.leave, _STEP_S)
         if self._state is not None:
-            await attempt("keep the state file", self._state.keep)
-        await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
-        await attempt("close the admin port", self._admin.stop)
-        await attempt("close the quota store", self._close_quotas)
+            await attempt("keep the state file", self._state.keep, _STEP_S)
+        last_words_s = 0 if self._hurried else _LAST_WORDS_S
+        await attempt("ship the last usage records", lambda: self._usage.stop(last_words_s), last_words_s + _STEP_S)
+        await attempt("close the admin port", self._admin.stop, _STEP_S)
+        await attempt("close the quota store", self._quotas.close, _STEP_S)
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
-
-    async def _close_quotas(self) -> None:
-        try:
-            async with asyncio.timeout(_LAST_WORDS_S):
-                await self._quotas.close()
-        except TimeoutError:
-            log.warning("the quota store does not answer: it was not closed")
 
     async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
         return await self._quota_admin.answer(frame, user, client_id, peer)
@@ -254,9 +248,16 @@ class Supervisor:
         if self._owners is None:
             await asyncio.sleep(self._delay_s)
         else:  # others own its brokers, and clients are told so, before the first connection is closed
-            await asyncio.gather(self._owners.step_down(), asyncio.sleep(self._delay_s))
+            stepping_down = attempt("have brokers owned by others", self._owners.step_down, _STEP_S)
+            await asyncio.gather(stepping_down, asyncio.sleep(self._delay_s))
         self._quota_admin.stop()
+        await attempt("drain sessions", self._drain, self._settings.drain.timeout_s + _STEP_S)
+
+    async def _drain(self) -> None:
         self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
+
+    async def _stop_worker(self) -> None:
+        self._cut_off += await self._worker.stop()
 
     def on_stop_signal(self, number: int = signal.SIGTERM) -> None:
         """Drain and stop at the first signal, stop immediately at the second. SIGINT skips the delay for load
@@ -264,12 +265,26 @@ class Supervisor:
         """
         if number == signal.SIGINT:
             self._delay_s = 0.0
+        signal.signal(signal.SIGTERM, self._force)  # beside the handler of the loop, which is called too, if it runs
+        signal.signal(signal.SIGINT, self._force)
         if self._stopping.is_set() and (self._finishing is None or self._finishing.cancel()):
             self._hurried = True
         self._stopping.set()
         if self._starting is not None:  # it may wait for the store
             self._starting.cancel()
         self._quotas.decided.set()
+
+    def _force(self, *_: object) -> None:
+        """End the process a while after the second signal, also if the loop hangs, or a thread for which it waits."""
+
+        def end() -> None:
+            self._worker.kill()
+            os._exit(EXIT_FAILED)
+
+        if self._forced is None:
+            self._forced = threading.Timer(_FORCED_S, end)
+            self._forced.daemon = True
+            self._forced.start()
 
     def _on_reload_signal(self) -> None:
         if not self._reload_waits:  # a waiting reload covers this signal too
@@ -280,18 +295,39 @@ class Supervisor:
         async with self._reloading:
             self._reload_waits = False
             self._manager.reloading()
-            for job in (self._quotas.reload, self._worker.reload_certificates, self._file.compare):
+            for job in (self._quotas.reload, self._load_certificates, self._file.compare):
                 await attempt("load files again", job)
             self._manager.reloaded()
-
-    def _own(self, fixed: FixedOwners) -> None:
-        from proxy.owners.map import fixed_map
-
-        self._worker.own(fixed_map(fixed))
 
     async def _compare(self) -> None:
         async with self._reloading:
             await self._file.compare()
+
+    # --------------------------------------------------------------------------------------------- what is in force
+
+    async def _apply(self, policy: Policy) -> None:
+        await self._worker.put(replace(self._worker.in_force, policy=policy))
+
+    async def _take_settings(self, settings: Settings) -> None:
+        """Put changed addresses of listeners in force, and fixed owners."""
+        owners = self._worker.in_force.owners
+        if settings.owners is not None and settings.owners.fixed is not None:
+            from proxy.owners.map import fixed_map
+
+            owners = fixed_map(settings.owners.fixed)
+        await self._worker.put(replace(self._worker.in_force, settings=settings, owners=owners))
+
+    async def _load_certificates(self) -> None:
+        in_force = self._worker.in_force
+        await self._worker.put(replace(in_force, certificates_loaded=in_force.certificates_loaded + 1))
+
+    async def _share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
+        await self._worker.put(replace(self._worker.in_force, parts=tuple(parts), part_otherwise=otherwise))
+
+    def _own(self, owners: "OwnersMap | None", fenced: bool) -> None:
+        spawn(
+            self._worker.put(replace(self._worker.in_force, owners=owners, fenced=fenced)), "tell the owners of brokers"
+        )
 
     # ------------------------------------------------------------------------------------------------------ the mode
 
@@ -306,23 +342,41 @@ class Supervisor:
     async def _change_mode(self, mode: Mode) -> None:
         await self._usage.set_mode(mode)
         await self._quotas.enable(mode != "off")
-        await self._worker.set_mode(mode)
+        await self._worker.put(replace(self._worker.in_force, mode=mode))
 
     # ------------------------------------------------------------------------------------------------- what is shown
 
     async def _not_ready(self) -> list[str]:
+        return self._reasons(await self._worker.report())
+
+    def _reasons(self, report: Report) -> list[str]:
         reasons = ["stopping"] if self._stopping.is_set() else []
         if not self._quotas.known and not self._quotas.stand_in:
             reasons.append(f"quotas: {self._quotas.error}")
         if self._owners is not None and (why := self._owners.why_not_ready) is not None:
             reasons.append(why)
-        return reasons + await self._worker.not_ready()
+        return [*reasons, *report.not_ready]
+
+    async def _node_ids(self) -> Sequence[int]:
+        return (await self._worker.report()).node_ids
+
+    async def _known_brokers(self) -> Sequence[KnownBrokers]:
+        return (await self._worker.report()).known
+
+    async def _alterations(self) -> int:
+        return (await self._worker.report()).alterations
+
+    async def _demands(self) -> Sequence[Mapping[CounterKey, Demand]]:
+        return (await self._worker.report()).demand
+
+    async def _wrong_brokers(self) -> list[str]:
+        return [f"{each}: no client is sent there" for each in (await self._worker.report()).wrong_brokers]
 
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes
 
-    async def _tell_demand(self) -> bytes | None:
-        return None if self._exchange is None else await self._exchange.tell()
+    def _tell_demand(self, asked: Mapping[str, str]) -> bytes | None:
+        return None if self._exchange is None else self._exchange.tell(asked)
 
     def _other_instances(self) -> Mapping[str, tuple[str, int] | None]:
         """Return the other instances, and the admin ports of those in a group."""
@@ -332,20 +386,20 @@ class Supervisor:
         instances = () if owners.fixed is None else owners.fixed.instances
         return {name: None for name in instances if name != owners.instance}
 
-    def _describe_owners(self) -> dict[str, Any] | None:
-        said = None if self._owners is None else self._owners.describe()
-        if not isinstance(self._worker, Worker):
+    async def _describe_owners(self) -> dict[str, Any] | None:
+        said, report = None if self._owners is None else self._owners.describe(), await self._worker.report()
+        if self._settings.workers > 1:
             said = {"owners": {}} if said is None else said
-            for node_id, worker in sorted(self._worker.placed.items()):
+            for node_id, worker in sorted(report.placed.items()):
                 said["owners"].setdefault(str(node_id), {})["worker"] = worker
         if said is not None:
-            for node_id, load in self._worker.load.items():
+            for node_id, load in report.load.items():
                 if str(node_id) in said["owners"]:
                     said["owners"][str(node_id)]["load"] = round(load, 1)
         return said
 
     async def _snapshot(self) -> Snapshot:
-        taken = await self._worker.snapshot()
+        taken, report = await self._worker.snapshot(), await self._worker.report()
         of_worker: dict[str, Any] = {each.name: getattr(taken, each.name) for each in fields(WorkerSnapshot)}
         return Snapshot(
             **of_worker,
@@ -358,8 +412,8 @@ class Supervisor:
             quotas_loaded_at_s=self._quotas.loaded_at_s,
             quotas_staleness_s=self._quotas.staleness_s(),
             quotas_stand_in=self._quotas.stand_in,
-            ready=not await self._not_ready(),
-            workers=() if isinstance(self._worker, Worker) else self._worker.states,
+            ready=not self._reasons(report),
+            workers=report.workers,
             owners=None if self._owners is None else self._owners.status,
             instances_unheard=0 if self._exchange is None else self._exchange.unheard,
             state_file=dict(self._state.counts) if self._state is not None else None,

@@ -5,27 +5,28 @@ of its own (``proxy.workers``). It reads no store, serves no HTTP and ships noth
 """
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from config.settings import Listener as ListenerSettings
-from config.settings import Mode, Settings
+from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
-from proxy.brokers.known_brokers import KnownBrokers
 from proxy.brokers.topic_partitions import TopicPartitions
+from proxy.contract import InForce, Report, at_start
 from proxy.edge.connection_gate import ConnectionGate, rates_of
 from proxy.edge.connection_slots import slots_of
 from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
 from proxy.edge.drain import drain
+from proxy.edge.find_sessions import find
 from proxy.edge.listeners import Admission, Listener
-from proxy.edge.listening import Bind
+from proxy.edge.listening import Bind, bind_bootstrap
 from proxy.edge.logins import Logins, certificate_names
 from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.reaper import SessionReaper
@@ -34,7 +35,6 @@ from proxy.edge.routes import Routes
 from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.turned_away import TurnedAway
-from proxy.edge.whoami import Identity, find, identify
 from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
@@ -56,14 +56,14 @@ from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
 from proxy.usage.response_errors import ResponseErrors
 from proxy.usage.throttle_events import ThrottleEvents
-from quotas.engine import CounterKey, Engine, Window
+from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange
-from quotas.shares import Demand, told
+from quotas.policy import Policy
+from quotas.shares import told
 
 if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce, OwnersMap, Share
+    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice")
 
@@ -75,16 +75,26 @@ _BIND_AGAIN_S: Final = 10.0
 
 
 class Worker:
-    """Serves clients between ``start`` and ``stop``. ``bind`` opens sockets for the ports of brokers as they are found.
-    ``ask`` answers quota requests, which else are forwarded. ``share``: the brokers of this one of several workers.
+    """Serves clients as ``in_force`` says (``Processes``). ``bind`` opens sockets for the ports of brokers as they are
+    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and
+    ``at_hosts`` the class of listeners with host names for brokers.
     """
 
-    at_hosts: Callable[..., Listener] = Listener
-    """The class of listeners with host names for brokers; of several workers, one that passes connections on."""
-
-    def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None, share: "Share | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bind: Bind,
+        ask: Ask | None = None,
+        number: int | None = None,
+        at_hosts: Callable[..., Listener] = Listener,
+    ) -> None:
         self._settings = settings
+        self.in_force = at_start(settings, answers_clients=ask is not None)
         self._bind = bind
+        self._number = number
+        self._at_hosts = at_hosts
+        self._taking = asyncio.Lock()
+        """Lock of usage records, so that the last ones come after those that are being taken."""
         self._answerers = (
             {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask, settings.quotas.admins))
         )
@@ -108,8 +118,6 @@ class Worker:
         )
         exemptions = Exemptions(quotas.exempt.users, quotas.exempt.client_ids, quotas.exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
-        self.load: Mapping[int, float] = self._metering.load
-        """CPU ms a second by broker, smoothed over minutes; empty without ``owners`` and other workers."""
         self._latencies = Latencies()
         self._errors = ResponseErrors()
         rates, addresses = rates_of(settings), self._metering.addresses
@@ -117,173 +125,103 @@ class Worker:
         self._costs = RequestCosts(settings.request_costs)
         self._held_requests = HeldRequests()
         self._owners: OwnersInForce | None = None
-        if settings.owners is not None or share is not None:
+        if settings.owners is not None or number is not None:
             from proxy.owners.map import owners_of
 
-            self._owners = owners_of(settings.owners, share)
+            self._owners = owners_of(settings.owners)
         self._turned_away = TurnedAway()
         self._connections_limit = 0
+        self._is_closed = False
         self._tables: list[dict[int, Served]] = []
         self._altering: list[Served] = []
         self._listeners: list[Listener] = []
-        self._routes = Routes(settings)
+        self._routes = Routes(settings, self._rejections.note_refused)
         self._rows = StateOfWorker(
             self._engine, self._throttling, self._metering, self._gate, self._listeners, self._routes, self._owner_of
         )
 
-    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]], known: Sequence[KnownBrokers] = ()) -> int:
-        """Serve each listener on the given sockets of its bootstrap address; return the limit of connections.
+    # ------------------------------------------------------------------------------------ what the supervisor calls
 
-        ``known``: brokers from before the start, whose ports open at once.
+    @property
+    def load(self) -> Mapping[int, float]:
+        return self._metering.load
 
-        Raises OSError and ValueError if TLS files cannot be loaded, or descriptors are too few.
-        """
-        settings = self._settings
-        self._connections_limit, held, _ = capacity(settings, raise_limit())
-        self._gate.most_held = held
-        self._turned_away.most = turned_away_at_most(held)
-        self._open_listeners()
-        self._routes.remember(known)
-        for listener in self._listeners:
-            listener.open_bootstrap(bootstrap[listener.name])
-        for cluster in self._routes.clusters:
-            cluster.watch()
-        every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
-        SessionReaper(self._listeners, settings.limits, self._stats, now_ms).watch()
-        every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
-        watch_lag(self._stats.observe_lag)
-        self._metering.watch()
-        if self._owners is not None:
-            self._metering.watch_load(self._owned)
-        for listener in self._listeners:
-            if listener.tls is not None:
-                FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
-        return self._connections_limit
+    @property
+    def accepts(self) -> bool:
+        """Whether connections are accepted: not before the start, and not from ``drain`` on."""
+        return self.in_force.serving and not self._is_closed
 
-    async def stop(self) -> int:
-        """Stop accepting, and cut off all sessions; return their number."""
-        self._close_listeners()
-        sessions = self._sessions()
-        for session in sessions:
-            contained("cut a session off", session.abort)
-        return len(sessions)
+    def put(self, in_force: InForce) -> Coroutine[Any, Any, None]:
+        before, self.in_force = self.in_force, in_force
+        starts = in_force.serving and not before.serving
+        if before.policy is not in_force.policy:
+            self._engine.apply(in_force.policy, now_ms())
+            self._gate.apply(in_force.policy)
+            self._costs.on = in_force.policy.has(QuotaKind.REQUEST_PERCENTAGE)
+            self._throttling.reconsider()
+        if before.mode != in_force.mode:
+            self._engine.rejudge(now_ms())  # before any release: the hot path checks its generation
+            self._gate.set_mode(in_force.mode)
+            self._throttling.set_mode(in_force.mode, now_ms())
+        if starts or _of_owners(before) != _of_owners(in_force):
+            self._own(in_force)
+        if starts:
+            self._start()
+        elif in_force.serving:
+            self._readdress(before.settings.listeners, in_force.settings.listeners)
+            self._routes.remember(in_force.known)
+        return self._put_slowly(before, in_force)
 
-    async def end(self) -> None:
-        """Do nothing: a worker in the supervisor's process ends with it."""
+    async def report(self) -> Report:
+        clusters = list(self._routes.clusters)
+        parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in clusters]
+        parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
+        brokers = [broker for cluster in clusters for broker in cluster.brokers.values()]
+        return Report(
+            node_ids=tuple(sorted(self._routes.node_ids)),
+            named=tuple(cluster.known_by_name for cluster in clusters),
+            known=tuple(known for cluster in clusters if (known := cluster.known) is not None),
+            load=dict(self._metering.load),
+            cpu_s=sum(os.times()[:2]),
+            demand=(told(await in_slices(self._engine.demands(now_ms()))),),
+            not_ready=tuple(f"{part}: {why}" for part, why in parts if why is not None),
+            wrong_brokers=tuple(f"broker {each.node_id}: {each.refused.text}" for each in brokers if each.refused),
+            alterations=sum(served.requests for served in self._altering),
+            fenced=self.in_force.fenced,
+            connections_limit=self._connections_limit,
+        )
 
-    # ------------------------------------------------------------------------------------ between it and the supervisor
+    async def page(self, resource: str, query: Query) -> Page:
+        return await self._rows.page(resource, query)
 
-    async def apply(self, policy: Policy) -> PolicyChange:
-        """Put quotas in force for all sessions."""
-        change = self._engine.apply(policy, now_ms())
-        self._gate.apply(policy)
-        self._costs.on = policy.has(QuotaKind.REQUEST_PERCENTAGE)
-        self._throttling.reconsider()
-        return change
+    async def usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
+        async with self._taking:
+            async for columns in self._metering.take_usage():
+                yield columns, None
 
-    async def demands(self) -> list[Mapping[CounterKey, Demand]]:
-        """Return the demand for each counter of the whole cluster: one mapping, for one process."""
-        return [told(await in_slices(self._engine.demands(now_ms())))]
-
-    async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
-        """Put shares of limits of the whole cluster in force; queues under a changed limit are served again."""
-        for bound in await in_slices(self._engine.share(parts[0], otherwise, now_ms())):
-            if bound is not None and bound.queue:
-                self._throttling.alarm(bound.queue, now_ms())
-
-    async def set_mode(self, mode: Mode) -> None:
-        """Switch the mode: enforce quotas, or release all throttled clients."""
-        now = now_ms()
-        self._engine.rejudge(now)  # before any release: the hot path checks its generation
-        self._gate.set_mode(mode)
-        self._throttling.set_mode(mode, now)
-
-    async def reload_certificates(self) -> None:
-        """Reload the certificates of all listeners."""
-        for listener in self._listeners:
-            await attempt("load files again", listener.reload_tls)
-
-    async def readdress(self, listeners: Sequence[ListenerSettings]) -> None:
-        """Apply changed addresses of listeners: ports of brokers open and close, and clients are told the new ones."""
-        for settings in listeners:
-            for listener in self._listeners:
-                if listener.name == settings.name and (closed := listener.change(settings)):
-                    log.info("draining sessions at closed ports", listener=settings.name, sessions=len(closed))
-                    spawn(drain(closed, self._settings.drain.timeout_s), "drain sessions at closed ports")
-
-    async def node_ids(self) -> list[int]:
-        """Return the node ids of all known brokers."""
-        return sorted(self._routes.node_ids)
-
-    def remember(self, known: Sequence[KnownBrokers]) -> None:
-        """Learn brokers that another worker knows; their ports open at once."""
-        self._routes.remember(known)
-
-    def own(self, in_force: "OwnersMap | None", fenced: bool = False, share: "Share | None" = None) -> None:
-        """Put the owners of brokers in force at once; sessions at brokers that have moved away are drained.
-
-        ``fenced``: whatever the map says, nothing is owned here. ``share``: the brokers of this one of several workers.
-        """
-        if (owners := self._owners) is None:
-            return
-        before = self._owned()
-        owners.replace(in_force, fenced=fenced, share=share)
-        for listener in self._listeners:
-            contained("tell the owners of brokers", listener.tell_owners)
-        lost = {node_id for node_id in before if not owners.owns(node_id)}
-        moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
-        if moved:
-            log.info("draining sessions at brokers that others own", sessions=len(moved), brokers=sorted(lost))
-            spawn(drain(moved, self._settings.drain.timeout_s), "drain sessions at brokers that others own")
+    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
+        found = await find(self._listeners, user, client_id, peer)
+        spawn(drain(found, _CLOSE_S), "close connections")
+        return len(found)
 
     async def drain(self, timeout_s: float) -> DrainResult:
-        """Stop accepting, and let sessions finish their requests in flight."""
         self._close_listeners()
         sessions = self._sessions()
         log.info("draining", sessions=len(sessions))
         return DrainResult(len(sessions), await drain(sessions, timeout_s))
 
-    async def not_ready(self) -> list[str]:
-        """Return why clients cannot be served; empty if they can."""
-        parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in self._routes.clusters]
-        parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
-        return [f"{part}: {why}" for part, why in parts if why is not None]
+    async def stop(self) -> int:
+        self._close_listeners()
+        sessions = self._sessions()
+        for session in sessions:
+            contained("cut a session off", session.abort)
+        await asyncio.sleep(0)  # so that they count their ends
+        return len(sessions)
 
-    async def identify(self, peer: str) -> Identity | None:
-        """Return the identity of the client at ``host:port``, None if there is no such connection."""
-        return await identify(self._listeners, peer)
-
-    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
-        """Close the connections of a user, client-id and peer (None: of any) after their last answers; return how many.
-        Their clients may connect again.
-        """
-        found = await find(self._listeners, user, client_id, peer)
-        spawn(drain(found, _CLOSE_S), "close connections")
-        return len(found)
-
-    async def known_brokers(self) -> list[KnownBrokers]:
-        """Return the brokers of each route, if any have been named since startup."""
-        return [known for cluster in self._routes.clusters if (known := cluster.known) is not None]
-
-    async def named_brokers(self) -> list[KnownBrokers]:
-        """Return the brokers of each route that have been named since startup."""
-        return [cluster.known_by_name for cluster in self._routes.clusters]
-
-    async def alterations(self) -> int:
-        """Return the number of AlterClientQuotas since startup: each may have changed the brokers' quotas."""
-        return sum(served.requests for served in self._altering)
-
-    async def take_usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
-        """Yield the rows of usage records since the last call, and no worker, as there is one."""
-        async for columns in self._metering.take_usage():
-            yield columns, None
-
-    async def state(self, resource: str, query: Query) -> Page:
-        """Return the rows of a page of the state API."""
-        return await self._rows.page(resource, query)
+    def kill(self) -> None:
+        """Do nothing: there are no other processes."""
 
     async def snapshot(self) -> WorkerSnapshot:
-        """Return the state for metrics, and reset the counters in it."""
         usage = await in_slices(self._engine.take(now_ms()))
         clients = await self._metering.take_traffic()
         ip_rates = await in_slices(self._gate.usage_of_addresses())
@@ -326,6 +264,69 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------------- its parts
 
+    def _start(self) -> None:
+        """Open the listeners. Raises OSError and ValueError if TLS files cannot be loaded, an address is in use, or
+        descriptors are too few.
+        """
+        settings = self._settings
+        self._connections_limit, held, _ = capacity(settings, raise_limit())
+        self._gate.most_held = held
+        self._turned_away.most = turned_away_at_most(held)
+        self._open_listeners()
+        self._routes.remember(self.in_force.known)
+        for listener in self._listeners:
+            listener.open_bootstrap(bind_bootstrap(listener.settings, self._bind))
+        for cluster in self._routes.clusters:
+            cluster.watch()
+        every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
+        SessionReaper(self._listeners, settings.limits, self._stats, now_ms).watch()
+        every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
+        watch_lag(self._stats.observe_lag)
+        self._metering.watch()
+        if self._owners is not None:
+            self._metering.watch_load(self._owned)
+        for listener in self._listeners:
+            if listener.tls is not None:
+                FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
+
+    async def _put_slowly(self, before: InForce, in_force: InForce) -> None:
+        """Put in force what takes time. Queues under a changed limit are served again."""
+        of_process, otherwise = in_force.parts, in_force.part_otherwise
+        if not before.serving or (before.parts, before.part_otherwise) != (of_process, otherwise):
+            parts = of_process[0] if of_process else {}
+            for bound in await in_slices(self._engine.share(parts, otherwise, now_ms())):
+                if bound is not None and bound.queue:
+                    self._throttling.alarm(bound.queue, now_ms())
+        if before.certificates_loaded != in_force.certificates_loaded:
+            for listener in self._listeners:
+                await attempt("load files again", listener.reload_tls)
+
+    def _own(self, in_force: InForce) -> None:
+        """Put the owners of brokers in force; sessions at brokers that have moved away are drained."""
+        if (owners := self._owners) is None:
+            return
+        share = None
+        if self._number is not None:
+            from proxy.owners.map import Share
+
+            share = Share(self._number, self._settings.workers, in_force.placed)
+        before = self._owned()
+        owners.replace(in_force.owners, fenced=in_force.fenced, share=share)
+        for listener in self._listeners:
+            contained("tell the owners of brokers", listener.tell_owners)
+        lost = {node_id for node_id in before if not owners.owns(node_id)}
+        moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
+        if moved:
+            log.info("draining sessions at brokers that others own", sessions=len(moved), brokers=sorted(lost))
+            spawn(drain(moved, self._settings.drain.timeout_s), "drain sessions at brokers that others own")
+
+    def _readdress(self, before: Sequence[ListenerSettings], now: Sequence[ListenerSettings]) -> None:
+        """Apply changed addresses of listeners: ports of brokers open and close, and clients are told the new ones."""
+        for listener, old, new in zip(self._listeners, before, now, strict=True):
+            if new != old and (closed := listener.change(new)):
+                log.info("draining sessions at closed ports", listener=listener.name, sessions=len(closed))
+                spawn(drain(closed, self._settings.drain.timeout_s), "drain sessions at closed ports")
+
     def _owned(self) -> set[int]:
         """Return the brokers that are served here, if there are owners."""
         owners = self._owners
@@ -350,10 +351,10 @@ class Worker:
         )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
-        for each in settings.listeners:
+        for each in self.in_force.settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            kind = Listener if each.broker_host is None else self.at_hosts
+            kind = Listener if each.broker_host is None else self._at_hosts
             listener = kind(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
@@ -403,6 +404,7 @@ class Worker:
         return [session for listener in self._listeners for session in listener.sessions]
 
     def _close_listeners(self) -> None:
+        self._is_closed = True
         for listener in self._listeners:
             contained("close a listener", listener.close)
         self._gate.close()
@@ -416,6 +418,10 @@ class Worker:
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()
+
+
+def _of_owners(in_force: InForce) -> tuple[object, ...]:
+    return in_force.owners, in_force.fenced, in_force.placed
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:

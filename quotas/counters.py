@@ -197,9 +197,9 @@ class Counters(Registry):
         for key, bound in list(self._shared.items()):
             part, changed = parts.get(key, otherwise), None
             if abs(part - bound.share) > _ALIKE * part:
-                bound.share = part
+                limit, bound.share = bound.limit or 0.0, part
                 if self._limit(bound):
-                    bound.rejudge(now_ms)
+                    bound.change_share(limit, now_ms)
                     changed = bound
             yield changed
 

@@ -124,7 +124,21 @@ class Debt(Rate):
         if self._limit is not None:
             most = self._limit * (self._window.keep_ms / 1000)
             self._level = min(self._level, most)
-            self.shrink(most, now_ms)
+            rate, window_ms = self.observe(now_ms)
+            if (used := rate * window_ms / 1000) > (counts := most + self._limit * window_ms / 1000):
+                self.scale(counts / used)
+        self.rejudge(now_ms)
+
+    def change_share(self, before: float, now_ms: int) -> None:
+        """Let usage go with the limit, a share that was ``before``: what others may use now, they take over.
+
+        So a share that shrinks brings no long wait, and one that grows no burst.
+        """
+        if before and self._limit and (rate := self.observe(now_ms)[0]):
+            self.scale(_moved(rate, before, self._limit) / rate)
+            keep_s = self._window.keep_ms / 1000
+            self._drain(now_ms)
+            self._level = _moved(self._level, before * keep_s, self._limit * keep_s)
         self.rejudge(now_ms)
 
     def _drain(self, now_ms: int) -> None:
@@ -146,3 +160,8 @@ class Debt(Rate):
     def _roll(self, now_ms: int) -> None:
         self._drain(now_ms)
         super()._roll(now_ms)
+
+
+def _moved(used: float, before: float, after: float) -> float:
+    """Return the usage under a share of ``after`` instead of ``before``: usage within the limit moves with it."""
+    return sorted((used, after, used * (after / before)))[1]

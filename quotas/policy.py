@@ -176,6 +176,16 @@ class PolicyChange:
     removed: int = 0
 
 
+def change(old: "Policy", new: "Policy") -> PolicyChange:
+    """Return how many limits differ, or have other terms."""
+    numbers = [0, 0, 0]
+    for kind, cap in _BOOKS:
+        added, changed, removed = differences(old.table(kind, cap=cap), new.table(kind, cap=cap))
+        changed |= other_terms(old.terms_of(kind, cap=cap), new.terms_of(kind, cap=cap)) - added - removed
+        numbers = [number + len(keys) for number, keys in zip(numbers, (added, changed, removed), strict=True)]
+    return PolicyChange(*numbers)
+
+
 def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key], set[Key], set[Key]]:
     """Return the keys (added, changed, removed)."""
     if not old:

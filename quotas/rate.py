@@ -161,18 +161,13 @@ class Rate:
         observed, window_ms = self.observe(now_ms)
         return 0 if observed <= self._limit else throttle_ms(observed, self._limit, window_ms, self._cap_ms)
 
-    def shrink(self, most: float, now_ms: int) -> None:
-        """Scale the usage in the samples down to ``most`` beyond the limit; ``recorded_total`` stays."""
-        observed, window_ms = self.observe(now_ms)
-        used = observed * (window_ms / 1000)
-        counts = most + (self._limit or 0.0) * (window_ms / 1000)
-        if self._limit is None or used <= counts:
-            return
+    def scale(self, factor: float) -> None:
+        """Multiply the usage in the samples; ``recorded_total`` stays."""
         for sample in self._samples:
-            less = sample.sum * (1 - counts / used)
-            sample.sum -= less
+            more = sample.sum * (factor - 1)
+            sample.sum += more
             if sample is self._current:
-                self._left += less
+                self._left -= more
         self._settle()
 
     def rate(self, now_ms: int) -> float:

@@ -6,7 +6,7 @@ hears of the others. Each process computes all shares alone, from the last deman
 (docs/decisions/0039).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
 
@@ -71,3 +71,13 @@ def shares(demands: Sequence[Demand]) -> list[float]:
     parts = [max(part, least) for part in parts]
     total = sum(parts)
     return [part / total for part in parts]
+
+
+def grown_late(
+    found: Mapping[CounterKey, float], otherwise: float, before: Mapping[CounterKey, float], usual: float
+) -> dict[CounterKey, float]:
+    """Return the parts of a process to put in force: one grows a turn after it was found, as by then the others have
+    heard of the demand here, and told theirs. ``before`` was found the last time; ``otherwise`` and ``usual`` are the
+    parts of counters that are not in it.
+    """
+    return {key: min(found.get(key, otherwise), before.get(key, usual)) for key in found.keys() | before.keys()}

@@ -1,5 +1,5 @@
-"""The admin port: plain HTTP for Prometheus and orchestrators; ``/whoami``, ``/mode``, ``/quotas/changes``, the state
-API and the page for operators.
+"""The admin port: plain HTTP for Prometheus and orchestrators; ``/mode``, ``/quotas/changes``, the state API and the
+page for operators.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from proxy.admin.metrics import CONTENT_TYPE, Renderer
 from proxy.admin.mode import ModePage
 from proxy.edge.listening import bind as listen_at
 from proxy.edge.stats import Snapshot
-from proxy.edge.whoami import Identity
 from proxy.runtime.faults import note
 from proxy.runtime.tasks import spawn
 
@@ -60,11 +59,10 @@ class AdminServer:
     """Serves on ``bind`` between ``start`` and ``stop``.
 
     ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
-    why the proxy is not ready, none if it is; ``identify`` returns the identity of the client at ``host:port``, None if
-    there is no such connection; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns the last changes
-    of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and ``demand`` what is
-    used of limits of the whole cluster, signed, for the other instances. ``api`` answers the state API, and ``pages``
-    have more paths (``proxy.page``).
+    why the proxy is not ready, none if it is; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns
+    the last changes of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and
+    ``demand`` what is used of limits of the whole cluster, signed for the instance that asks. ``api`` answers the state
+    API, and ``pages`` have more paths (``proxy.page``). ``remarks`` returns what is wrong while the proxy is ready.
     """
 
     def __init__(
@@ -72,19 +70,19 @@ class AdminServer:
         bind: Address,
         snapshot: Callable[[], Awaitable[Snapshot]],
         not_ready: Callable[[], Awaitable[list[str]]],
-        identify: Callable[[str], Awaitable[Identity | None]],
         renderer: Renderer,
         mode: ModePage | None = None,
         changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-        owners: Callable[[], Mapping[str, Any] | None] = lambda: None,
-        demand: Callable[[], Awaitable[bytes | None]] | None = None,
+        owners: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None,
+        demand: Callable[[Mapping[str, str]], bytes | None] = lambda _: None,
         api: Api | None = None,
         pages: Mapping[str, Route] | None = None,
+        remarks: Callable[[], Awaitable[list[str]]] | None = None,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
         self._not_ready = not_ready
-        self._identify = identify
+        self._remarks = remarks
         self._renderer = renderer
         self._changes = changes
         self._owners = owners
@@ -94,7 +92,6 @@ class AdminServer:
             "/metrics": self._metrics,
             "/livez": self._livez,
             "/readyz": self._readyz,
-            "/whoami": self._whoami,
             "/quotas/changes": self._quota_changes,
             "/owners": self._who_owns,
             "/owners/demand": self._tell_demand,
@@ -172,33 +169,26 @@ class AdminServer:
     async def _readyz(self, request: web.BaseRequest) -> web.Response:
         reasons = [" ".join(reason.splitlines()) for reason in await self._not_ready()]
         status = 503 if reasons else 200
+        remarks = [] if reasons or self._remarks is None else await self._remarks()
         if "application/json" in request.headers.get("Accept", ""):
             return web.Response(
                 status=status,
-                text=json.dumps({"ready": not reasons, "reasons": reasons}),
+                text=json.dumps({"ready": not reasons, "reasons": reasons} | ({"remarks": remarks} if remarks else {})),
                 content_type="application/json",
             )
-        return _text(status, reasons or ["ready"])
-
-    async def _whoami(self, request: web.BaseRequest) -> web.Response:
-        peer = request.query.get("peer", "")
-        identity = await self._identify(peer) if peer else None
-        if identity is None:
-            said = f"no client connection from {peer!a}" if peer else "the address is missing"
-            return _text(404, [f"{said}: use /whoami?peer=HOST:PORT, the client's address as the proxy sees it"])
-        return web.Response(text=json.dumps(identity), content_type="application/json")
+        return _text(status, reasons or ["ready", *remarks])
 
     async def _quota_changes(self, _: web.BaseRequest) -> web.Response:
         return web.Response(text=json.dumps({"changes": self._changes()}) + "\n", content_type="application/json")
 
     async def _who_owns(self, _: web.BaseRequest) -> web.Response:
-        said = self._owners()
+        said = None if self._owners is None else await self._owners()
         if said is None:
             return _text(404, ["no owners are elected here: see owners.group"])
         return web.Response(text=json.dumps(said) + "\n", content_type="application/json")
 
-    async def _tell_demand(self, _: web.BaseRequest) -> web.Response:
-        said = None if self._demand is None else await self._demand()
+    async def _tell_demand(self, request: web.BaseRequest) -> web.Response:
+        said = self._demand(request.query)
         if said is None:
             return _text(404, ["there are no other instances: see owners.group"])
         return web.Response(body=said, content_type="application/octet-stream")

@@ -12,10 +12,10 @@ from config.units import Address
 from protocol.answers import read_versions
 from protocol.errors import ProtocolError
 from protocol.requests import WHICH_VERSIONS, Request
-from proxy.brokers.cluster import which_brokers
 from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import OF_SLUICE, Fixes, describe
 from proxy.brokers.login import BrokerLogin, LoginError
+from proxy.brokers.metadata import host_of, which_brokers
 from proxy.brokers.tls import broker_context
 
 _CONNECT_S: Final = 3.0
@@ -72,6 +72,8 @@ class PersistentConnection:
         self._access = access
         self._known: tuple[Address, ...] = ()
         """Addresses named by brokers."""
+        self._cluster_id = ""
+        """The id of the cluster that answered first: another one is not asked."""
         self._last: Address | None = None
         """The broker that answered last."""
         self._open: AsyncExitStack | None = None
@@ -147,5 +149,9 @@ class PersistentConnection:
         self._versions = read_versions(await connection.ask(WHICH_VERSIONS))
         if self._access.log_in is not None:
             await self._access.log_in(connection)
-        named = (Address(each.host.decode("utf-8", "replace"), each.port) for each in await which_brokers(connection))
+        said = await which_brokers(connection)
+        if said.cluster_id != (self._cluster_id or said.cluster_id):
+            raise ConnectionError(f"belongs to cluster {said.cluster_id}, not to {self._cluster_id}")
+        self._cluster_id = said.cluster_id
+        named = (Address(host_of(each), each.port) for each in said.brokers)
         self._known = tuple(sorted(named, key=str))[:_MOST_KNOWN]

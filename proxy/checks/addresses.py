@@ -17,6 +17,14 @@ def reads_as_port(listener: Listener) -> str | None:
     return f"[{host}]:{last}"
 
 
+def looks_unfinished(listener: Listener) -> str | None:
+    """Return what is odd about an advertised IPv6 address that no client can reach."""
+    host = listener.advertise.host
+    if "%" in host:
+        return f"{host} has a zone, which is this machine's own: no other machine can use it"
+    return f"{host} ends in ::, as a network does" if host.endswith("::") else None
+
+
 def told_and_bound(listeners: Iterable[Listener]) -> list[str]:
     """Return a line for each address that clients reach at another port than the bound one."""
     return [line for listener in listeners for line in _of(listener)]

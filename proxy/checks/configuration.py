@@ -15,7 +15,7 @@ from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listen
 from config.stores import ZooKeeperStore
 from proxy.brokers import known_brokers
 from proxy.brokers.login import LoginError, read_password
-from proxy.checks.addresses import reads_as_port
+from proxy.checks.addresses import looks_unfinished, reads_as_port
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.mapping import look_for_doubled_in_kerberos
 from proxy.identity.kerberos import keytab
@@ -120,6 +120,8 @@ def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: C
     if (with_port := reads_as_port(listener)) is not None:
         message = f"{listener.advertise.host} is an IPv6 address without a port"
         found.add(Severity.WARNING, (*at, "advertise"), message, f"if its end is meant as the port, write {with_port}")
+    if (odd := looks_unfinished(listener)) is not None:
+        found.add(Severity.WARNING, (*at, "advertise"), odd, "write the whole address, or a host name")
     if listener.tls is not None:
         from proxy.checks.tls import look_at_client_tls  # imports 9 MB of cryptography
 

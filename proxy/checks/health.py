@@ -1,14 +1,17 @@
 """Asks a running proxy for its health: ``sluice health``, and thus a container's HEALTHCHECK."""
 
-import http.client
+import asyncio
 from typing import Final
 from urllib.parse import urlsplit
 
 from config.problems import without_secrets
 from config.units import EVERY_INTERFACE, Address
+from proxy.runtime.http_get import Answer, http_get
 
-TIMEOUT_S: Final = 3.0
-_MAX_ANSWER_BYTES: Final = 64 * 1024
+_TIMEOUT_S: Final = 3.0
+_MOST_BYTES: Final = 64 * 1024
+_MOST_PAGE_BYTES: Final = 256 * 1024 * 1024
+"""``/metrics`` of very many clients."""
 
 
 def admin_url(bind: Address) -> str:
@@ -17,19 +20,24 @@ def admin_url(bind: Address) -> str:
     return f"http://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
 
 
-def connect(url: str, timeout_s: float = TIMEOUT_S) -> tuple[http.client.HTTPConnection, str]:
-    """Return a connection to the admin port at ``url``, not open yet, and the path in it, if any.
+def get(
+    url: str, path: str = "", default: str = "", within_s: float = 10.0, most_bytes: int = _MOST_PAGE_BYTES
+) -> Answer:
+    """Return the answer of the admin port at ``url``; ``default`` is the path for a URL without one, ``path`` goes
+    behind it.
 
-    Raises ValueError for an invalid URL.
+    Raises ValueError for an invalid URL, and OSError.
     """
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port or 80
     except ValueError:
         host = None
     if not host or parts.scheme != "http":
         raise ValueError(f"{without_secrets(url)!r} is not a URL like http://127.0.0.1:9404")
-    return http.client.HTTPConnection(host, port, timeout=timeout_s), parts.path.rstrip("/")
+    asked = f"{parts.path.rstrip('/') or default}{path}"
+    asking = http_get((host, port), asked, within_s=within_s, most_bytes=most_bytes, host=str(Address(host, port)))
+    return asyncio.run(asking)
 
 
 def ask(url: str, path: str) -> tuple[bool, str]:
@@ -37,13 +45,8 @@ def ask(url: str, path: str) -> tuple[bool, str]:
 
     Raises ValueError for an invalid URL.
     """
-    connection, given = connect(url)
     try:
-        connection.request("GET", given or path)
-        answer = connection.getresponse()
-        text = answer.read(_MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
-    except (OSError, http.client.HTTPException) as error:
+        answer = get(url, default=path, within_s=_TIMEOUT_S, most_bytes=_MOST_BYTES)
+    except OSError as error:
         return False, f"{url} does not answer: {str(error) or type(error).__name__}"
-    finally:
-        connection.close()
-    return answer.status == http.client.OK, text
+    return answer.status == 200, answer.body.decode("utf-8", "replace").strip()

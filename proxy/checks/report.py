@@ -10,6 +10,7 @@ from config.problems import ConfigError, InvalidValue, Problem, Steps
 from config.settings import FileStore, Listener, Settings
 from proxy.checks import double_enforcement
 from proxy.checks.addresses import told_and_bound
+from proxy.checks.brokers import look_at_brokers
 from proxy.checks.configuration import look
 from proxy.checks.findings import Severity
 from proxy.checks.mapping import made_of_examples
@@ -89,14 +90,16 @@ def check(
     quota_file: Path | None = None,
     load: Load | None = None,
     names: Sequence[str] = (),
+    *,
+    asks_brokers: bool = False,
 ) -> Report:
     """Check everything; a broken file does not hide problems of another.
 
     ``quota_file`` replaces the files that the configuration names. ``load`` reads quotas from the stores; without it
-    only files are checked. ``names``: examples for mapping rules.
+    only files are checked. ``names``: examples for mapping rules. ``asks_brokers``: which cluster bootstrap leads to.
     """
     report = Report()
-    settings = _check_configuration(report, config_path, now_s)
+    settings = _check_configuration(report, config_path, now_s, asks_brokers=asks_brokers)
     if settings is not None:
         report.mapped = made_of_examples(settings.listeners, names)
     if quota_file is not None:
@@ -150,7 +153,7 @@ def check_quotas(quota_file: Path) -> Report:
     return report
 
 
-def _check_configuration(report: Report, config_path: Path, now_s: float) -> Settings | None:
+def _check_configuration(report: Report, config_path: Path, now_s: float, *, asks_brokers: bool) -> Settings | None:
     try:
         settings, document = load_with_document(config_path)
     except ConfigError as error:
@@ -161,6 +164,10 @@ def _check_configuration(report: Report, config_path: Path, now_s: float) -> Set
     for finding in look(settings, document, now_s):
         bearable = finding.severity is Severity.WARNING
         (report.warnings if bearable else report.problems).append(finding.problem)
+    if asks_brokers:
+        problems, warnings = look_at_brokers(settings, document)
+        report.problems += problems
+        report.warnings += warnings
     return settings
 
 

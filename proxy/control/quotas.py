@@ -19,7 +19,7 @@ from proxy.runtime.names import label
 from proxy.runtime.tasks import every
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange, Terms
+from quotas.policy import Policy, PolicyChange, Terms, change
 from quotas.stores.alteration import Alteration, Altered, Outcome
 from quotas.stores.base import Loaded, QuotaStore, UnreadableError
 
@@ -46,7 +46,7 @@ class Outage:
 
 
 class QuotasInForce:
-    """Keeps the quotas of a store in force: ``apply`` puts a policy in force, and returns what that changed.
+    """Keeps the quotas of a store in force: ``apply`` puts a policy in force.
 
     With ``enabled`` False the store is read and checked, but no quota is in force. ``kind`` is the store's type, for
     the change log.
@@ -55,7 +55,7 @@ class QuotasInForce:
     def __init__(
         self,
         store: QuotaStore,
-        apply: Callable[[Policy], Awaitable[PolicyChange]],
+        apply: Callable[[Policy], Awaitable[object]],
         *,
         enabled: bool,
         kind: str = "file",
@@ -129,10 +129,12 @@ class QuotasInForce:
             return None
 
     async def _take(self, policy: Policy) -> PolicyChange:
-        """Record ``policy`` and put it in force, if quotas are enabled."""
-        self.configured = policy
-        self.policy = await asyncio.to_thread(self.temporary.over, policy) if self._enabled else Policy()
-        return await self._apply(self.policy)
+        """Record ``policy`` and put it in force, if quotas are enabled; return what that changed."""
+        in_force = await asyncio.to_thread(self.temporary.over, policy) if self._enabled else Policy()
+        changed = await asyncio.to_thread(change, self.policy, in_force)
+        self.configured, self.policy = policy, in_force
+        await self._apply(in_force)
+        return changed
 
     async def _renew(self) -> tuple[Policy, Policy]:
         """Put the quotas in force again, with the temporary limits of now; return those before, and the new ones."""
@@ -210,7 +212,7 @@ class QuotasInForce:
             self._refuse([Problem("quotas", 0, 0, "", f"internal error: {type(error).__name__}", "please report it")])
             raise
         known, old = self.configured, self.policy
-        change = await self._take(loaded.policy)
+        taken = await self._take(loaded.policy)
         self._loaded = loaded
         self.stand_in = ""
         self.known = True
@@ -233,9 +235,9 @@ class QuotasInForce:
         log.info(
             event,
             path=loaded.source,
-            added=change.added,
-            changed=change.changed,
-            removed=change.removed,
+            added=taken.added,
+            changed=taken.changed,
+            removed=taken.removed,
             **unread,
         )
         return True

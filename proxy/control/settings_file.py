@@ -14,7 +14,7 @@ import structlog
 
 from config.changes import changed_settings
 from config.loader import load_with_document
-from config.owners import FixedOwners, Owners
+from config.owners import Owners
 from config.problems import ConfigError, Problem
 from config.settings import Listener, Mode, Settings
 from proxy.checks import configuration
@@ -29,23 +29,21 @@ _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
 _CERTIFICATES: Final = re.compile(r"listeners\[\d+\]\.tls\b")
 
 Configure = Callable[[Mode, str], Awaitable[None]]
-Readdress = Callable[[Sequence[Listener]], Awaitable[None]]
-Own = Callable[[FixedOwners], None]
+Put = Callable[[Settings], Awaitable[None]]
 
 
 class SettingsFile:
     """The configuration file, and the reaction to its changes.
 
-    ``configure(mode, path)`` puts the quota mode in force, ``readdress`` changed addresses of listeners, and ``own``
-    changed owners of brokers.
+    ``configure(mode, path)`` puts the quota mode in force, ``put`` settings with other addresses of listeners, or other
+    owners of brokers.
     """
 
-    def __init__(self, path: Path, running: Settings, configure: Configure, readdress: Readdress, own: Own) -> None:
-        self._own = own
+    def __init__(self, path: Path, running: Settings, configure: Configure, put: Put) -> None:
+        self._put = put
         self._path = path
         self._running = running
         self._configure = configure
-        self._readdress = readdress
         self._told: Sequence[Problem] = ()
         """Problems of the file at the last reading."""
 
@@ -58,8 +56,7 @@ class SettingsFile:
                 self._log(problems)
             return
         await self._configure(settings.quotas.mode, str(self._path))
-        await self._take_addresses(settings.listeners)
-        self._take_owners(settings.owners)
+        await self._take(settings)
         quotas = self._running.quotas.model_copy(update={"mode": settings.quotas.mode})
         self._running = self._running.model_copy(update={"quotas": quotas})
         if changed := changed_settings(self._running, settings):
@@ -70,26 +67,20 @@ class SettingsFile:
                 further=max(len(changed) - _MAX_LOGGED, 0),
             )
 
-    async def _take_addresses(self, listeners: Sequence[Listener]) -> None:
-        """Have running listeners, matched by name, advertise the addresses in the file."""
-        written = {listener.name: listener for listener in listeners}
-        merged = tuple(_with_addresses(each, written.get(each.name)) for each in self._running.listeners)
-        other = [new for old, new in zip(self._running.listeners, merged, strict=True) if new != old]
-        if other:
-            await self._readdress(other)
-            log.info("addresses of listeners changed", listeners=[listener.name for listener in other])
-            self._running = self._running.model_copy(update={"listeners": merged})
-
-    def _take_owners(self, written: Owners | None) -> None:
-        """Put changed owners of brokers in force."""
-        running = self._running.owners
-        if running is None or written is None or running.fixed is None or written.fixed is None:
+    async def _take(self, written: Settings) -> None:
+        """Put addresses of listeners, matched by name, and fixed owners of brokers in force as they are in the file."""
+        running, by_name = self._running, {listener.name: listener for listener in written.listeners}
+        listeners = tuple(_with_addresses(each, by_name.get(each.name)) for each in running.listeners)
+        owners = _with_fixed(running.owners, written.owners)
+        if (listeners, owners) == (running.listeners, running.owners):
             return
-        if written.fixed != running.fixed:
-            self._own(written.fixed)
-            log.info("owners of brokers changed", instances=sorted(written.fixed.instances))
-            owners = running.model_copy(update={"fixed": written.fixed})
-            self._running = self._running.model_copy(update={"owners": owners})
+        self._running = running.model_copy(update={"listeners": listeners, "owners": owners})
+        await self._put(self._running)
+        moved = [new.name for old, new in zip(running.listeners, listeners, strict=True) if new != old]
+        if moved:
+            log.info("addresses of listeners changed", listeners=moved)
+        if owners is not None and owners.fixed is not None and owners != running.owners:
+            log.info("owners of brokers changed", instances=sorted(owners.fixed.instances))
 
     def _log(self, problems: Sequence[Problem]) -> None:
         for problem in problems[:_MAX_LOGGED]:
@@ -121,3 +112,10 @@ def _with_addresses(running: Listener, written: Listener | None) -> Listener:
     if written is None or (written.brokers is None) is not (running.brokers is None):
         return running
     return running.model_copy(update={name: getattr(written, name) for name in _OF_ADDRESSES})
+
+
+def _with_fixed(running: Owners | None, written: Owners | None) -> Owners | None:
+    """Return running owners with the brokers of each instance as in the file, if both have them."""
+    if running is None or written is None or running.fixed is None or written.fixed is None:
+        return running
+    return running.model_copy(update={"fixed": written.fixed})

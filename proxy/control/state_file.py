@@ -5,7 +5,7 @@ The file is only an aid: an unusable one is ignored, logged and counted, and Met
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ _AGAIN_S: Final = 10.0
 class StateFile:
     """The file at ``path`` for the cluster in ``settings``. ``take`` returns the currently known brokers."""
 
-    def __init__(self, path: Path, settings: Settings, take: Callable[[], Awaitable[list[KnownBrokers]]]) -> None:
+    def __init__(self, path: Path, settings: Settings, take: Callable[[], Awaitable[Sequence[KnownBrokers]]]) -> None:
         self._path = path
         self._routes = [settings.cluster, *(each.cluster for each in settings.listeners if each.cluster is not None)]
         self._take = take

@@ -12,11 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import sleep
 from typing import Any, Final
-from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.checks.health import ask
+from proxy.checks.health import ask, get
 from proxy.demo.stand_in import HOST, NODE_ID
 from proxy.runtime.clock import monotonic_s
 
@@ -53,8 +52,7 @@ class Proxy:
     def throttled_s(self, client_id: str) -> float:
         """Return for how long the client has been throttled so far. Raises DemoError."""
         try:
-            with urlopen(f"{self.admin_url}/metrics", timeout=_ANSWER_S) as answer:  # noqa: S310  our own proxy
-                text = answer.read().decode()
+            text = get(f"{self.admin_url}/metrics", within_s=_ANSWER_S).body.decode()
         except OSError as error:
             raise DemoError(f"Sluice does not answer any more: {error}") from None
         samples = (each for family in text_string_to_metric_families(text) for each in family.samples)

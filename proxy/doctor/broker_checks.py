@@ -2,19 +2,16 @@
 
 import asyncio
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from config.cluster import Route
 from config.units import Address
 from protocol.errors import ProtocolError
-from protocol.locator import Endpoint
-from protocol.requests import WHICH_VERSIONS
-from proxy.brokers.cluster import which_brokers
 from proxy.brokers.connection import connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import BrokerLogin, LoginError
+from proxy.brokers.metadata import Metadata, host_of, is_kraft, which_brokers
 from proxy.brokers.tls import broker_context
 from proxy.doctor.findings import DoctorFindings
 
@@ -34,7 +31,7 @@ class BrokerState:
 
 
 async def check_brokers(found: DoctorFindings, route: Route, *, demands_sasl: bool) -> BrokerState:
-    """Ask each bootstrap broker for Metadata, with the proxy's login, and try every broker in it."""
+    """Ask each bootstrap broker for Metadata, with the proxy's login, and every broker in it who it is."""
     try:
         context = broker_context(route.tls) if route.tls is not None else None
     except OSError as error:
@@ -42,20 +39,33 @@ async def check_brokers(found: DoctorFindings, route: Route, *, demands_sasl: bo
         return BrokerState(reached=False)
     login = BrokerLogin(route.sasl) if route.sasl is not None else None
     blind = login is None and demands_sasl
-    endpoints: dict[int, Endpoint] = {}
-    answered: dict[Address, bool] = {}
+    told: dict[Address, Metadata | None] = {}
     for address in route.bootstrap:
-        told = await _ask(found, address, context, login, blind=blind)
-        answered[address] = told is not None
-        endpoints.update({endpoint.node_id: endpoint for endpoint in told or ()})
-    reached = any(answered.values())
+        told[address] = await _ask(found, f"bootstrap broker {address}", address, context, login, blind=blind)
+    first = next((said for said in told.values() if said is not None and said.cluster_id), None)
+    for address, said in told.items():
+        if first is not None and said is not None and said.cluster_id != first.cluster_id:
+            what = (
+                f"bootstrap broker {address} belongs to cluster {said.cluster_id}, the first one to {first.cluster_id}"
+            )
+            found.fail("brokers", what, "make bootstrap name the brokers of one cluster")
+    brokers = {} if first is None else {each.node_id: each for each in first.brokers}
+    reached = any(said is not None for said in told.values())
     silent = []
-    for node_id in sorted(endpoints):
-        address = Address(endpoints[node_id].host.decode("utf-8", "replace"), endpoints[node_id].port)
-        if address not in answered:
-            answered[address] = await _ask(found, address, context, None, blind=True, node_id=node_id) is not None
-        if not answered[address]:
+    for node_id in sorted(brokers):
+        address = Address(host_of(brokers[node_id]), brokers[node_id].port)
+        broker = f"broker {node_id} at {address}"
+        if address not in told:
+            told[address] = await _ask(found, broker, address, context, login, blind=blind)
+        said = told[address]
+        if said is None:
             silent.append(node_id)
+        elif first is not None and said.cluster_id != first.cluster_id:
+            found.fail(
+                "brokers", f"{broker} belongs to cluster {said.cluster_id}", "give the address back to its broker"
+            )
+        elif first is not None and said.at(address.host, address.port) != (node_id,):
+            found.fail("brokers", f"{broker} is another broker of the cluster", "give the address back to its broker")
     if blind:
         fix = "set cluster.sasl or cluster.state: without either, the proxy knows brokers only from clients' Metadata"
         found.warn("brokers", "they demand SASL, and the proxy has no login to ask them for their addresses", fix)
@@ -64,30 +74,29 @@ async def check_brokers(found: DoctorFindings, route: Route, *, demands_sasl: bo
 
 async def _ask(
     found: DoctorFindings,
+    broker: str,
     address: Address,
     context: ssl.SSLContext | None,
     login: BrokerLogin | None,
     *,
     blind: bool,
-    node_id: int | None = None,
-) -> Sequence[Endpoint] | None:
+) -> Metadata | None:
     """Ask one broker for the others; ``blind``: only whether it answers. None: it did not answer."""
-    broker = f"bootstrap broker {address}" if node_id is None else f"broker {node_id} at {address}"
     try:
         async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:
-            if blind:
-                await connection.ask(WHICH_VERSIONS)
-                found.ok("brokers", f"{broker} answers")
-                return ()
             if login is not None:
                 await login.perform(connection)
-            endpoints = await which_brokers(connection)
+            await is_kraft(connection)
+            if blind:
+                found.ok("brokers", f"{broker} answers")
+                return Metadata("", ())
+            said = await which_brokers(connection)
     except LoginError as error:
         found.fail("brokers", f"{broker} {error}", "compare cluster.sasl with the brokers' users")
     except ERRORS as error:
         found.broken("brokers", broker, describe(error), "is it up, and reached from here as the settings say?")
     else:
-        names = ", ".join(str(endpoint.node_id) for endpoint in sorted(endpoints))
+        names = ", ".join(str(endpoint.node_id) for endpoint in sorted(said.brokers))
         found.ok("brokers", f"{broker} answers: the cluster has brokers {names}")
-        return endpoints
+        return said
     return None

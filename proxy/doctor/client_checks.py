@@ -12,19 +12,21 @@ from config.listener import Listener
 from config.units import Address
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
-from proxy.brokers.cluster import which_brokers
 from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import LoginError, log_in
-from proxy.checks import health
+from proxy.brokers.metadata import host_of, which_brokers
 from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, ClientLogin
 from proxy.doctor.findings import DoctorFindings
 from proxy.owners.map import OwnersInForce
+from proxy.runtime.http_get import http_get
 from quotas.entities import ANONYMOUS
 
 BEHIND_TLS: Final = ("versions", "login", "whoami", "advertised")
+_ADMIN_TIMEOUT_S: Final = 3.0
+_MOST_ANSWER_BYTES: Final = 64 * 1024
 
 
 class StopError(Exception):
@@ -42,7 +44,7 @@ class ClientChecks:
     found: DoctorFindings
     listener: Listener
     bootstrap: Address
-    admin_url: str
+    admin: Address
     client: ClientLogin
     now_s: float
     owners: OwnersInForce | None = None
@@ -76,7 +78,7 @@ class ClientChecks:
                 await self._versions(connection, state)
                 await self._login(connection)
                 await self._whoami(connection)
-                endpoints = await which_brokers(connection)
+                endpoints = (await which_brokers(connection)).brokers
             await self._advertised(endpoints, context, state)
         except ERRORS as error:
             fix = "see the logs of the proxy and the brokers at that time"
@@ -178,19 +180,23 @@ class ClientChecks:
         self.found.ok("login", f"{who} by {mechanism}")
 
     async def _whoami(self, connection: BrokerConnection) -> None:
-        peer = quote(str(Address(*connection.own_address)))
-        known, said = await asyncio.to_thread(health.ask, self.admin_url, f"/whoami?peer={peer}")
-        if not known:
-            fix = "find out where the admin port of that proxy can be reached"
-            self.found.warn("whoami", f"the proxy does not report this client's user: {said}", fix)
-            return
-        try:
-            identity = json.loads(said)
-            user, listener = identity["user"], identity["listener"]
+        peer = str(Address(*connection.own_address))
+        at, path = (self.admin.host, self.admin.port), f"/api/v1/connections?peer={quote(peer)}"
+        clients, why = [], f"no connection from {peer}"
+        try:  # as localhost, which every admin port accepts: the clients' name for it need not be in admin.hosts
+            answer = await http_get(at, path, within_s=_ADMIN_TIMEOUT_S, most_bytes=_MOST_ANSWER_BYTES)
+            clients = [(each["user"], each["listener"]) for each in json.loads(answer.body)["items"]]
+        except OSError as error:
+            why = describe(error)
         except (ValueError, LookupError, TypeError):
             fix = "is this the admin port of the proxy?"
-            self.found.warn("whoami", f"{self.admin_url} answers with something else", fix)
+            self.found.warn("whoami", f"{self.admin} answers with something else", fix)
             return
+        if not clients:
+            fix = "find out where the admin port of that proxy can be reached"
+            self.found.warn("whoami", f"the proxy does not report this client's user: {self.admin}: {why}", fix)
+            return
+        user, listener = clients[0]
         credentials = self.client.credentials
         expected = user if credentials is None or credentials.username is None else credentials.username
         if credentials is not None and user == ANONYMOUS:
@@ -210,7 +216,7 @@ class ClientChecks:
         if not endpoints:
             self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
         for endpoint in sorted(endpoints):
-            told = Address(endpoint.host.decode("utf-8", "replace"), endpoint.port)
+            told = Address(host_of(endpoint), endpoint.port)
             owners = self.owners
             elsewhere = None if owners is None else owners.elsewhere(self.listener.name, endpoint.node_id)
             wanted = elsewhere or self.listener.advertised(endpoint.node_id)

@@ -68,7 +68,7 @@ async def _connect(
     # An admin port on every interface is reachable at the clients' address too.
     admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
     owners = None if settings.owners is None else owners_of(settings.owners)
-    await ClientChecks(found, listener, place, f"http://{admin}", client, wall_s(), owners).examine(look)
+    await ClientChecks(found, listener, place, admin, client, wall_s(), owners).examine(look)
     if settings.owners is not None and settings.owners.group is not None:
         await look_at_owners(found, f"http://{admin}")
 

@@ -112,11 +112,9 @@ class Listener:
 
     # ------------------------------------------------------------------------------------------------- addresses
 
-    def advertise(self, endpoints: Sequence[Endpoint], cluster_id: str | None) -> Mapping[int, tuple[bytes, int]]:
-        """Learn the brokers of an answer; return the addresses that replace theirs (``Advertise``)."""
-        self._cluster.learn(endpoints)
-        if cluster_id is not None:
-            self._cluster.all_named(cluster_id)
+    def advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
+        """Open ports for the brokers of an answer; return the addresses that replace theirs (``Advertise``)."""
+        self._cluster.hint(endpoints)
         return self._advertised.told
 
     def open_broker(self, node_id: int) -> None:
@@ -288,7 +286,10 @@ class Listener:
         session = arrival.session
         if session is None or session.closed:
             return
-        if not await self._broker_connector.connect(session, arrival.slot, arrival.node_id, arrival.counted_at):
+        is_named = arrival.server_name is not None or self.settings.broker_host is None
+        if not await self._broker_connector.connect(
+            session, arrival.slot, arrival.node_id, arrival.counted_at, is_named=is_named
+        ):
             self._stats.connections[self.name, "broker_unreachable"] += 1
             session.close()
 

@@ -1,6 +1,6 @@
 """Requests that no client may send to a broker through the proxy: those that produce to the topic of usage records,
 which are the bill; those for the owner of the broker, where this instance is not; and those of members of the group in
-which instances elect owners.
+which instances elect owners, or that describe it: the answer has the messages of its members.
 
 It looks at what is forwarded, between a session and its broker, so a session knows nothing of it. A part of a request
 may be with the broker when a name comes: no answer could be given that is sure to be the only one. So both ends are
@@ -9,58 +9,96 @@ closed, before the first byte of that topic's partitions is forwarded: what the 
 
 from collections.abc import Callable, Collection
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
+from protocol.group_names import GroupNames
 from protocol.headers import MORE, request_body_offset
 from protocol.produce_topics import ProduceTopics
 from protocol.table import NAMES, SPECS
-from protocol.varint import decode_varint
 
 _PRODUCE: Final = 0
 _BEGIN: Final = Struct(">ih")
 """A request's size and api key."""
 
-FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
+_FOR_THE_OWNER: Final = frozenset((_PRODUCE, 1, 78, 79))
 """Produce, Fetch, ShareFetch and ShareAcknowledge: the broker's owner counts what they move."""
 _OF_MEMBERS: Final = frozenset((11, 12, 13, 14, 68, 76, 88))
 """JoinGroup, Heartbeat, LeaveGroup, SyncGroup, and the heartbeats of consumer, share and streams groups: the group is
 their first field.
 """
-BUT_QUESTIONS: Final = frozenset(NAMES) - {3, 10, 17, 18, 36, 60, 75}
+_DESCRIBING: Final = frozenset((15, 69, 77, 89))
+"""DescribeGroups and those of consumer, share and streams groups: an array of groups is their first field."""
+_OF_GROUPS: Final = _OF_MEMBERS | _DESCRIBING
+_BUT_QUESTIONS: Final = frozenset(NAMES) - {3, 10, 17, 18, 36, 60, 75}
 """All but Metadata, FindCoordinator, SASL, ApiVersions, DescribeCluster and DescribeTopicPartitions."""
 
 
+class RefusedApis(NamedTuple):
+    """Requests that are not to pass on a connection, and why."""
+
+    api_keys: frozenset[int]
+    cause: Cause
+    text: str
+
+
+_OWNED = "at a broker that another instance owns: clients are told its address"
+NOT_OWNER: Final = RefusedApis(_FOR_THE_OWNER, Cause.NOT_OWNER, _OWNED)
+"""From the bootstrap address, whose client has chosen no broker."""
+NOT_OWNER_OF_THIS: Final = RefusedApis(_BUT_QUESTIONS, Cause.NOT_OWNER, _OWNED)
+NO_SNI: Final = RefusedApis(
+    _FOR_THE_OWNER | _OF_MEMBERS | {8, 9, 24, 25, 26, 28},  # commits and transactions: for one broker alone, likewise
+    Cause.NO_SNI,
+    "on a connection that names no host in TLS (SNI), so that it may lead to any broker: let the client connect by the "
+    "host names that it is told, not by IP address, and turn SNI on in it",
+)
+"""At a listener with broker_host."""
+
+
 class Guard:
-    """Forwards requests to a broker, except those that produce to one of ``topics``, those of ``refused_apis``, and
-    those of a member of ``group``.
+    """Forwards requests to a broker, except those that produce to one of ``topics``, those that are ``refused``, and
+    those of a member of ``group``, or that describe it.
 
     ``raw``: whether what comes is SASL tokens without headers.
     """
 
-    __slots__ = ("_forward", "_group", "_held", "_judged", "_left", "_raw", "_refused_apis", "_topics", "_walk")
+    __slots__ = (
+        "_forward",
+        "_group",
+        "_held",
+        "_judged",
+        "_left",
+        "_raw",
+        "_refused",
+        "_refused_apis",
+        "_topics",
+        "_walk",
+    )
 
     def __init__(
         self,
         topics: Collection[bytes],
         forward: Callable[[bytes], None],
         raw: Callable[[], bool],
-        refused_apis: Collection[int] = (),
+        refused: RefusedApis | None = None,
         group: bytes | None = None,
     ) -> None:
         self._group = group
-        self._judged = frozenset((*refused_apis, *((_PRODUCE,) if topics else ()), *(_OF_MEMBERS if group else ())))
-        self._refused_apis = refused_apis
+        self._refused_apis = frozenset() if refused is None else refused.api_keys
+        self._judged = frozenset(
+            (*self._refused_apis, *((_PRODUCE,) if topics else ()), *(_OF_GROUPS if group else ()))
+        )
+        self._refused = refused
         self._topics = topics
         self._forward = forward
         self._raw = raw
         self._left = 0
         """Bytes of the frame under way that are still to come."""
-        self._walk: ProduceTopics | None = None
-        """The walk through that frame, if it is a Produce."""
+        self._walk: ProduceTopics | GroupNames | None = None
+        """The walk through the names in that frame, if it has any."""
         self._held = b""
-        """A header, or a group's name, that was not all there. It has been forwarded: nothing in it can be refused."""
+        """A header that was not all there. It has been forwarded: nothing in it can be refused."""
 
     def write(self, data: bytes) -> None:
         """Forward what comes next. Raises ProtocolError for a request that is not to pass."""
@@ -107,51 +145,26 @@ class Guard:
     def _judge_begin(self, data: bytes, position: int, size: int, key_version: int) -> int:
         """Return where to go on with a request, or MORE if its begin is not all there."""
         api_key = key_version >> 16
-        if api_key in self._refused_apis:
-            said = f"{SPECS[key_version]} at a broker that another instance owns: clients are told its address"
-            raise ProtocolError(Cause.NOT_OWNER, said)
-        is_of_group = self._group is not None and api_key in _OF_MEMBERS
+        if self._refused is not None and api_key in self._refused_apis:
+            raise ProtocolError(self._refused.cause, f"{SPECS[key_version]} {self._refused.text}")
+        is_of_group = self._group is not None and api_key in _OF_GROUPS
         if not is_of_group and (api_key != _PRODUCE or not self._topics):
             return position + 4
         spec = SPECS[key_version]
         begin = request_body_offset(spec, data, position, position + 4 + size)
-        if begin == MORE:
-            return MORE
-        if is_of_group:
-            group = _first_text(data, begin, len(self._group or b""), flexible=spec.request_header_version > 1)
-            if group is None:
-                return MORE
-            if group == self._group:
-                said = (
-                    f"{spec} of group {group.decode('utf-8', 'replace')}, in which instances of the proxy elect owners"
-                )
-                raise ProtocolError(Cause.PROTECTED_GROUP, said)
-        else:
-            self._walk = ProduceTopics(spec, position + 4 + size - begin)
+        if begin != MORE:
+            left = position + 4 + size - begin
+            if is_of_group:
+                self._walk = GroupNames(spec, self._group or b"", is_array=api_key in _DESCRIBING)
+            else:
+                self._walk = ProduceTopics(spec, left)
         return begin
 
     def _judge(self, names: list[bytes]) -> None:
         for name in names:
+            if isinstance(self._walk, GroupNames):
+                said = f"{self._walk.spec} of group {name.decode('utf-8', 'replace')}, in which instances elect owners"
+                raise ProtocolError(Cause.PROTECTED_GROUP, said)
             if name in self._topics:
                 said = f"Produce to topic {name.decode()}, which is for usage records alone (usage.topic.protect)"
                 raise ProtocolError(Cause.PROTECTED_TOPIC, said)
-
-
-def _first_text(data: bytes, begin: int, most_bytes: int, *, flexible: bool) -> bytes | None:
-    """Return the first field of a body, a string; None if it is not all there, b"" if it is longer than ``most_bytes``:
-    a client may claim any length.
-    """
-    if flexible:
-        try:
-            length, at = decode_varint(data, begin)
-        except IndexError:
-            return None
-        length -= 1
-    else:
-        at = begin + 2
-        length = int.from_bytes(data[begin:at], "big", signed=True)
-    if at <= len(data) and length > most_bytes:
-        return b""
-    if at > len(data) or at + length > len(data):
-        return None
-    return data[at : at + max(length, 0)]

@@ -5,6 +5,7 @@ import structlog
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.stats import Stats
 from proxy.runtime.once_a_minute import OTHERS, OnceAMinute
+from proxy.session.flow import BROKER
 
 log = structlog.get_logger("sluice.rejected")
 
@@ -27,6 +28,10 @@ class Rejections:
         same = peer.rpartition(":")[0] if about is None else about
         if self._lines.admits((side, error.cause, same), (side, error.cause, OTHERS), now_ms):
             log.warning("connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer)
+
+    def note_refused(self, cause: Cause) -> None:
+        """Count a broker's address at which another node answers, which is logged where it is found."""
+        self._stats.rejected[BROKER, cause] += 1
 
     def flush(self, now_ms: int) -> None:
         """Log how many more there were, for intervals that are over."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from config.cluster import Route
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
+from protocol.errors import Cause
 from proxy.brokers.cluster import Cluster
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.identity.delegation_tokens import TokenOwners
@@ -36,8 +37,10 @@ class ClusterView:
 class Routes:
     """One ``ClusterView`` for each distinct route that a listener uses."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, on_refused: Callable[[Cause], None] = lambda _: None) -> None:
+        """``on_refused``: as of ``Cluster``."""
         self._settings = settings
+        self._on_refused = on_refused
         self._views: dict[Route, ClusterView] = {}
 
     def of(self, listener: ListenerSettings) -> ClusterView:
@@ -68,6 +71,8 @@ class Routes:
         reachable: dict[int, bool] = {}
         for cluster in self.clusters:
             for node_id, broker in cluster.brokers.items():
+                if not broker.named and (cluster.can_ask or broker.is_hint):
+                    continue  # nobody but a client, or a file, says that it is there
                 reachable[node_id] = broker.reachable and reachable.get(node_id, True)
         return reachable
 
@@ -84,6 +89,7 @@ class Routes:
                 for each in self._settings.listeners
                 if (each.cluster or settings) == route
             ),
+            on_refused=self._on_refused,
         )
         return ClusterView(cluster, TokenOwners(cluster) if route.sasl is not None else None)
 

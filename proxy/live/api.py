@@ -1,7 +1,7 @@
 """Asks the admin port of a running proxy for its state."""
 
-import http.client
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,12 +11,11 @@ from urllib.parse import urlencode
 import click
 
 from config.problems import ConfigError, without_secrets
-from proxy.checks.health import admin_url, connect
+from proxy.checks.health import admin_url, get
 from proxy.live.options import DEFAULT_URL
 
 Item = Mapping[str, Any]
 
-_TIMEOUT_S: Final = 10.0
 _EXIT_CONFIG: Final = 2
 
 
@@ -36,27 +35,21 @@ class Api:
         """Return the answer of ``/api/v1/{name}``; parameters that are None are left out. Raises ApiError."""
         given = {key: value for key, value in parameters.items() if value is not None}
         try:
-            connection, path = connect(self._url, _TIMEOUT_S)
+            answer = get(self._url, f"/api/v1/{name}?{urlencode(given)}")
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+            raise ApiError(f"{self.url} does not answer: {why}; give --admin URL or --config FILE") from None
         except ValueError as error:
             raise ApiError(f"--admin: {error}") from None
-        try:
-            connection.request("GET", f"{path}/api/v1/{name}?{urlencode(given)}")
-            answer = connection.getresponse()
-            body = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ApiError(f"{self.url} does not answer: {why}; give --admin URL or --config FILE") from None
-        finally:
-            connection.close()
-        if answer.status == http.client.NOT_FOUND:
+        if answer.status == 404:
             raise ApiError(f"{self.url} has no /api/v1/{name}: is it the admin port of a Sluice of this version?")
         try:
-            data = json.loads(body)
+            data = json.loads(answer.body)
         except ValueError:
             data = None
-        if answer.status != http.client.OK or data is None:
+        if answer.status != 200 or data is None:
             said = data.get("error") if isinstance(data, dict) else None
-            raise ApiError(f"{self.url}: {said or f'/api/v1/{name} answers {answer.status} {answer.reason}'}")
+            raise ApiError(f"{self.url}: {said or f'/api/v1/{name} answers {answer.status}'}")
         return data
 
     def list(self, name: str, **parameters: object) -> Any:

@@ -1,16 +1,14 @@
 """Users with quotas that no client has used, from the admin port of a running proxy."""
 
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from proxy.checks.health import get
 from proxy.manage.precedence_findings import Said
 from quotas.policy import Policy
 
 NAME: Final = "user-never-seen"
-_TIMEOUT_S: Final = 10.0
 _LINE: Final = re.compile(r'sluice_quota_user_unseen\{user="(?P<user>(?:[^"\\]|\\.)*)"\} 1(?:\.0)?')
 _LINES: Final = b"sluice_quota_user"
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -27,15 +25,15 @@ class NoAnswerError(Exception):
 def ask(url: str) -> list[str]:
     """Return those users, at most a hundred. Raises NoAnswerError."""
     page = f"{url.rstrip('/')}/metrics"
-    if not url.startswith("http://"):
-        raise NoAnswerError(f"{url!r} is not a URL like http://127.0.0.1:9404")
     try:
-        with urllib.request.urlopen(page, timeout=_TIMEOUT_S) as answer:  # noqa: S310  http alone, see above
-            lines = [line.decode("utf-8", "replace").rstrip() for line in answer if line.startswith(_LINES)]
-    except (OSError, ValueError) as error:
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()
+        answer = get(page)
+    except OSError as error:
         raise NoAnswerError(f"{page} does not answer: {error}") from None
+    except ValueError as error:
+        raise NoAnswerError(str(error)) from None
+    if answer.status != 200:
+        raise NoAnswerError(f"{page} does not answer: status {answer.status}")
+    lines = [line.decode("utf-8", "replace") for line in answer.body.splitlines() if line.startswith(_LINES)]
     if not any(line.startswith("sluice_quota_users_unseen ") for line in lines):
         raise NoAnswerError(f"{page} lacks sluice_quota_users_unseen: is it this version of Sluice?")
     return [_unescaped(match["user"]) for line in lines if (match := _LINE.fullmatch(line)) is not None]

@@ -11,7 +11,7 @@ HYSTERESIS: Final = 0.25
 """A broker moves only if the busiest instance then has less load by this share of the mean."""
 DRIFT_S: Final = 300.0
 _IDLE_MS: Final = 10.0
-"""CPU ms a second: what is less than a hundredth of a core does not count as a change."""
+"""CPU ms a second of an instance: below a hundredth of a core, loads are no reason to move a broker."""
 _LEAST_SHARE: Final = 0.05
 """The load that an idle broker counts for, as a share of the usual one: else one instance would get all idle ones."""
 
@@ -48,7 +48,9 @@ def share_out(
             shares.give(broker, claims[broker])
     for broker in sorted(set(known) - shares.owners.keys(), key=lambda broker: (-costs[broker], broker)):
         shares.give(broker, min(weights, key=lambda name: (shares.with_more(name, costs[broker]), name)))
-    while shares.improve():
+    is_idle = sum(load.values()) < _IDLE_MS * len(weights)
+    takers = weights.keys() - set(shares.owners.values()) if is_idle else weights.keys()
+    while shares.improve(takers):
         pass
     return shares.owners
 
@@ -93,15 +95,15 @@ class _Shares:
         """Return the relative load of an instance with ``cost`` added."""
         return (self._load[name] + cost) / self._weights[name]
 
-    def improve(self) -> bool:
-        """Move the broker whose move brings most, if that is enough."""
+    def improve(self, takers: Collection[str]) -> bool:
+        """Move the broker whose move to one of ``takers`` brings most, if that is enough."""
         top = max(sorted(self._weights), key=lambda name: self.with_more(name, 0.0))
         least = self.with_more(top, 0.0) - HYSTERESIS * sum(self._load.values()) / sum(self._weights.values())
         moves = (
             (max(self.with_more(top, -self._costs[broker]), self.with_more(to, self._costs[broker])), broker, to)
             for broker, owner in self.owners.items()
             if owner == top
-            for to in self._weights
+            for to in takers
             if to != top
         )
         after, broker, to = min(moves, default=(least, -1, ""))

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from protocol.errors import ProtocolError
+from protocol.errors import Cause, ProtocolError
+from protocol.frames import RESPONSE_HEAD
 from protocol.groups import GroupError, find_coordinator, read_coordinator
 from protocol.requests import Request
 from proxy.brokers.connection import BrokerConnection, connect
@@ -15,7 +16,24 @@ from proxy.brokers.persistent_connection import Access, PersistentConnection, Un
 
 _CONNECT_S: Final = 3.0
 ANSWER_S: Final = 2.0
+_MOST_KEPT_BYTES: Final = 16 * 1024 * 1024
+_DROPPED_BYTES: Final = 64 * 1024
 _ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
+
+
+_OTHERS: Final = (
+    " is in use by others (consumers, a share or streams group), or by instances of another version: end them, or "
+    "write a name of its own in owners.group"
+)
+REFUSED: Final = {
+    GroupError.INVALID_SESSION_TIMEOUT: ": owners.session is not within group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms of the brokers: write one that is",
+    GroupError.INCONSISTENT_GROUP_PROTOCOL: _OTHERS,
+    GroupError.GROUP_ID_NOT_FOUND: _OTHERS,
+    GroupError.INVALID_GROUP_ID: " is refused: INVALID_GROUP_ID",
+    GroupError.GROUP_MAX_SIZE_REACHED: " has as many members as group.max.size lets it: are they instances?",
+}
+"""The brokers' errors about ``owners.group``, in words, with the fix."""
 
 
 class NoCoordinatorError(Exception):
@@ -39,15 +57,21 @@ class Coordinator:
         self._connection: BrokerConnection | None = None
         self._in_use = asyncio.Lock()
 
-    async def ask(self, request: Request, within_s: float = ANSWER_S) -> bytes:
-        """Return the whole answer. Raises NoCoordinatorError and NotAllowedError."""
+    async def ask(self, request: Request, within_s: float = ANSWER_S, longest_bytes: int | None = None) -> bytes:
+        """Return the whole answer; with ``longest_bytes``, that to JoinGroup without longer messages of members.
+
+        Raises NoCoordinatorError and NotAllowedError.
+        """
         async with self._in_use:
             try:
                 async with asyncio.timeout(within_s + 2 * _CONNECT_S):
                     if self._connection is None:
                         await self._connect()
+                    assert self._connection is not None  # noqa: S101  for mypy: connected above
                     async with asyncio.timeout(within_s):
-                        return await self._connection.ask(request)  # type: ignore[union-attr]  # connected above
+                        if longest_bytes is None:
+                            return await self._connection.ask(request)
+                        return await shortened(*await self._connection.begin(request), longest_bytes)
             except LoginError as error:
                 await self.forget()
                 raise NotAllowedError(str(error)) from None
@@ -115,3 +139,40 @@ class Coordinator:
             if self._access.log_in is not None:
                 await self._access.log_in(connection)
             yield connection
+
+
+async def shortened(size: int, reader: asyncio.StreamReader, longest_bytes: int) -> bytes:
+    """Read a JoinGroup response, v2 to v4, of ``size`` more bytes, and return it with members' messages left empty that
+    are longer than ``longest_bytes``, or behind _MOST_KEPT_BYTES: strangers with READ on the group can join
+    with any number of megabytes. Raises ProtocolError if its fields go beyond its end.
+    """
+    kept = bytearray(RESPONSE_HEAD.size)
+
+    async def take(number: int, *, drops: bool = False) -> bytes:
+        nonlocal size
+        if not 0 <= number <= size:
+            raise ProtocolError(Cause.BAD_BODY, "JoinGroup response with fields that go beyond its end")
+        size -= number
+        if drops:
+            while number:
+                number -= len(await reader.readexactly(min(number, _DROPPED_BYTES)))
+            return bytes(4)
+        return await reader.readexactly(number)
+
+    async def text() -> bytes:
+        length = await take(2)
+        return length + await take(int.from_bytes(length, "big"))
+
+    kept += await take(10)  # throttle time, error, generation
+    for _ in range(3):  # protocol, leader, member id
+        kept += await text()
+    kept += (number := await take(4))
+    for _ in range(int.from_bytes(number, "big")):
+        kept += await text()
+        length = await take(4)
+        many = int.from_bytes(length, "big")
+        if many > longest_bytes or len(kept) > _MOST_KEPT_BYTES:
+            kept += await take(many, drops=True)
+        else:
+            kept += length + await take(many)
+    return bytes(kept)

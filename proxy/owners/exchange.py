@@ -2,26 +2,30 @@
 
 Every half second each instance asks the others, at their admin ports, for the demand of their processes, and computes
 the shares of its own from all of it (``quotas.shares``). An instance that does not answer counts with what it told last
-for as long as it is in the map of owners; if that is nothing, one client is taken to wait there for each counter. So no
-share grows because a network fails.
+for some seconds; then one client is taken to wait there for each counter, and until it leaves the map of owners, no
+process has more than an equal share. So no share grows because a network fails.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, Protocol
+from math import inf
+from secrets import token_hex
+from typing import Annotated, Final
+from urllib.parse import urlencode
 
-import aiohttp
 import structlog
+from pydantic import BaseModel, Field
 
-from proxy.owners.messages import MessageError, Signing, seal, unseal
+from proxy.brokers.failures import describe
+from proxy.owners.messages import Kind, Label, MessageError, Number, Packed, Signing, Text, unseal
 from proxy.runtime.clock import monotonic_s
+from proxy.runtime.http_get import http_get
 from proxy.runtime.tasks import every
 from quotas.counted import CounterKey
 from quotas.kinds import QuotaKind
-from quotas.shares import Demand, shares
+from quotas.shares import Demand, grown_late, shares
 
 log = structlog.get_logger("sluice.owners")
 
@@ -32,6 +36,10 @@ _STALE_S: Final = 3.0
 _MOST_BUSY: Final = 0.2
 """The part of the time that the exchange may take, where clients have made up many names."""
 _MOST_BYTES: Final = 8 * 1024 * 1024
+_MOST_TEXT_BYTES: Final = _MOST_BYTES - 64 * 1024
+"""Bytes of a message before zlib, which adds less than the difference to what it cannot compress."""
+_FAST: Final = 1
+"""The level of zlib: at level 6, 8 MB of made-up names take longer than an asker waits."""
 _NOTHING: Final = Demand()
 _UNKNOWN: Final = Demand(0.0, 1)
 
@@ -39,16 +47,23 @@ Demands = Mapping[CounterKey, Demand]
 Shares = Mapping[CounterKey, float]
 
 
-class Processes(Protocol):
-    """The processes of this instance: ``Worker`` or ``Workers``."""
+AskDemands = Callable[[], Awaitable[Sequence[Demands]]]
+"""Returns the demand of each process of this instance."""
 
-    async def demands(self) -> list[Demands]:
-        """Return the demand of each process."""
-        ...
+PutShares = Callable[[Sequence[Shares], float], Awaitable[None]]
+"""Puts shares in force: one mapping for each process, and the part of counters that are not in it."""
 
-    async def share(self, parts: Sequence[Shares], otherwise: float) -> None:
-        """Put shares in force: one mapping for each process, and the part of counters that are not in it."""
-        ...
+
+Row = tuple[QuotaKind, str, str, int, int, Number, Annotated[int, Field(ge=0)]]
+"""A counter and the demand for it. Names are UTF-8 read as Latin-1: a lone surrogate is no JSON for all parsers."""
+
+
+class DemandMessage(BaseModel):
+    """The demand of the processes of an instance."""
+
+    instance: Text
+    boot: int
+    processes: Annotated[list[list[Row]], Field(max_length=1024)]
 
 
 @dataclass(slots=True)
@@ -56,72 +71,78 @@ class Peer:
     """Another instance, and what it told last."""
 
     boot: int
-    url: str | None
+    at: tuple[str, int] | None
     """None: it cannot be asked."""
-    turn: int = -1
-    processes: list[Demands | None] | None = None
-    heard_s: float = 0.0
+    error: str | None = None
+    """Why it was not heard when it was asked last."""
+    processes: list[Demands] | None = None
+    heard_s: float = -inf
 
     @property
-    def nodes(self) -> list[Demands | None]:
-        return [None] if self.processes is None else self.processes
+    def is_unheard(self) -> bool:
+        return monotonic_s() - self.heard_s > _STALE_S
+
+    def nodes(self, usual: int) -> Sequence[Demands | None]:
+        """Return the demand of its processes, of which there are ``usual`` if it never told."""
+        return [None] * len(self.processes or range(usual)) if self.is_unheard else self.processes or ()
 
 
 class Exchange:
     """Keeps shares in force between ``start`` and ``stop``.
 
     ``peers`` returns the other instances by name, with their boot and the address of their admin port, None if that is
-    not known; ``signing`` is None if there is no group. ``is_needed``: whether any limit is of the whole cluster.
+    not known; ``signing`` is None if there is no group, in which this instance has a member id. ``is_needed``: whether
+    any limit is of the whole cluster.
     """
 
     def __init__(
         self,
-        processes: Processes,
+        demands: AskDemands,
+        share: PutShares,
         is_needed: Callable[[], bool],
         instance: str = "",
         boot: int = 0,
         signing: Signing | None = None,
         peers: Callable[[], Mapping[str, tuple[int, tuple[str, int] | None]]] = dict,
+        member_id: Callable[[], str] = str,
     ) -> None:
-        self._processes = processes
+        self._ask_demands = demands
+        self._put_shares = share
         self._is_needed = is_needed
-        self._me = {"instance": instance, "boot": boot}
+        self._instance = instance
+        self._boot = boot
+        self._member_id = member_id
         self._signing = signing
         self._find_peers = peers
         self._peers: dict[str, Peer] = {}
-        self._own: list[Demands] = []
-        self._turn = 0
+        self._own: Sequence[Demands] = ()
         self._took_s = 0.0
-        self._said: tuple[int, bytes] | None = None
-        self._session: aiohttp.ClientSession | None = None
+        self._packed: Packed | None = None
+        self._found: tuple[Sequence[Shares], float] = ((), 0.0)
+        """The shares that were found last, and the part of the counters that are not in them."""
         self._job: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
-        self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
         self._job = every(self._pause_s, self._take_turn, "exchange the demand for limits of the cluster")
 
     async def stop(self) -> None:
         if self._job is not None:
             self._job.cancel()
-        if self._session is not None:
-            await self._session.close()
 
     @property
     def unheard(self) -> int:
         """The number of instances whose demand is needed and was not heard for some time."""
-        now_s = monotonic_s()
-        return sum(now_s - peer.heard_s > _STALE_S for peer in self._peers.values()) if self._is_needed() else 0
+        return sum(peer.is_unheard for peer in self._peers.values()) if self._is_needed() else 0
 
-    async def tell(self) -> bytes | None:
-        """Return the demand of this instance, signed, for the others; None without a group."""
+    def tell(self, asked: Mapping[str, str]) -> bytes | None:
+        """Return the demand of this instance, signed for the asker and its turn alone; None without a group.
+
+        It was packed when it was counted: an asker waits for less time than that may take.
+        """
         if self._signing is None:
             return None
-        if self._said is None or self._said[0] != self._turn:
-            turn = self._turn
-            said = {**self._me, "turn": turn}
-            self._said = (turn, await asyncio.to_thread(_sealed, said, self._own, self._signing))
-        return self._said[1]
+        packed = self._packed or Packed(_text(self._instance, self._boot, []))
+        return packed.signed(self._signing, _label(asked))
 
     def _pause_s(self) -> float:
         return max(EVERY_S, self._took_s / _MOST_BUSY)
@@ -130,82 +151,99 @@ class Exchange:
         began_s = monotonic_s()
         self._look_up_peers()
         is_needed = self._is_needed()
+        if is_needed or not self._own:  # if it is not needed: how many processes there are
+            self._own = await self._ask_demands()
+            if self._signing is not None:
+                text = await asyncio.to_thread(_text, self._instance, self._boot, self._own)
+                self._packed = await asyncio.to_thread(Packed, text, _MOST_BYTES, _FAST)
         if is_needed:
-            self._own = await self._processes.demands()
-            self._turn += 1
             await asyncio.gather(*(self._ask(name, peer) for name, peer in self._peers.items()))
-        elif not self._own:
-            self._own = await self._processes.demands()  # how many processes there are
-        nodes = [*self._own, *(node for peer in self._peers.values() for node in peer.nodes)]
-        parts = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
-        await self._processes.share(parts, 1 / max(len(nodes), 1))
+        nodes = [*self._own, *(node for peer in self._peers.values() for node in peer.nodes(len(self._own)))]
+        found = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
+        otherwise, (before, usual) = 1 / max(len(nodes), 1), self._found
+        if len(before) != len(found):
+            before, usual = [{}] * len(found), otherwise
+        self._found = found, otherwise
+        parts = [grown_late(now, otherwise, last, usual) for now, last in zip(found, before, strict=True)]
+        await self._put_shares(parts, otherwise)
         self._took_s = monotonic_s() - began_s
 
     def _look_up_peers(self) -> None:
         found: dict[str, Peer] = {}
         for name, (boot, address) in self._find_peers().items():
             known = self._peers.get(name)
-            url = None if address is None else f"http://{_host(address[0])}:{address[1]}{PATH}"
-            found[name] = known if known is not None and (known.boot, known.url) == (boot, url) else Peer(boot, url)
+            is_known = known is not None and (known.boot, known.at) == (boot, address)
+            found[name] = known if known is not None and is_known else Peer(boot, address)
         self._peers = found
 
     async def _ask(self, name: str, peer: Peer) -> None:
-        assert self._session is not None and self._signing is not None  # noqa: S101, PT018  there are peers
-        if peer.url is None:
-            return
+        assert self._signing is not None  # noqa: S101  there are peers
+        before, peer.error = peer.error, None
+        asked = {"instance": self._instance, "member_id": self._member_id(), "turn": token_hex(16)}
         try:
-            async with self._session.get(peer.url) as answer:
-                if answer.status != 200 or (answer.content_length or 0) > _MOST_BYTES:
-                    return
-                data = await answer.read()
-            said, processes = await asyncio.to_thread(_unsealed, data, self._signing)
-            if (said["instance"], said["boot"]) != (name, peer.boot) or said["turn"] < peer.turn:
-                return
-            peer.turn, peer.processes = said["turn"], processes
-            peer.heard_s = monotonic_s()
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return  # it counts with what it told last
-        except (MessageError, ValueError, KeyError, TypeError) as error:
-            log.warning("the demand of another instance is not understood", instance=name, error=str(error))
+            if peer.at is None:
+                raise ConnectionError("its admin port is not known, or not reachable from here (admin.bind)")
+            path = f"{PATH}?{urlencode(asked)}"
+            answer = await http_get(peer.at, path, within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
+            if answer.status != 200:
+                raise ConnectionError(f"answers with status {answer.status}")
+            said = await asyncio.to_thread(_read, answer.body, self._signing, _label(asked))
+            if (said.instance, said.boot) == (name, peer.boot):
+                peer.processes = [dict(map(_demand, rows)) for rows in said.processes]
+                peer.heard_s = monotonic_s()
+            else:
+                peer.error = f"it is of {said.instance}, started at {said.boot}"
+        except OSError as error:
+            peer.error = describe(error)  # it counts with what it told last
+        except (MessageError, ValueError) as error:
+            peer.error = f"not understood: {str(error)[:200]}"
+        if (peer.error is None) is not (before is None):
+            log.warning("demand of another instance", instance=name, heard=peer.error is None, error=peer.error)
 
 
 def divided(nodes: Sequence[Demands | None], number: int) -> list[dict[CounterKey, float]]:
-    """Return the shares of the first ``number`` processes; None: nothing is known of a process."""
+    """Return the shares of the first ``number`` processes; None: nothing is known of a process, and so none has more
+    than an equal share.
+    """
     parts: list[dict[CounterKey, float]] = [{} for _ in range(number)]
+    most = 1 / len(nodes) if None in nodes else 1.0
     for key in dict.fromkeys(key for node in nodes if node is not None for key in node):
         found = shares([_UNKNOWN if node is None else node.get(key, _NOTHING) for node in nodes])
         for own, part in zip(parts, found, strict=False):
-            own[key] = part
+            own[key] = min(part, most)
     return parts
 
 
-def _written(demands: Demands) -> list[list[object]]:
-    return [
-        [str(key.kind), key.user, key.client_id, key.broker, key.several, round(demand.used, 6), demand.waiting]
-        for key, demand in demands.items()
-    ]
+def _label(asked: Mapping[str, str]) -> Label:
+    return Label(Kind.DEMAND, asked.get("instance", ""), asked.get("member_id", ""), asked.get("turn", ""))
 
 
-def _read(rows: list[list[Any]]) -> dict[CounterKey, Demand]:
-    return {
-        CounterKey(QuotaKind(kind), user, client_id, broker, several): Demand(max(used, 0.0), max(waiting, 0))
-        for kind, user, client_id, broker, several, used, waiting in rows
-    }
+def _text(instance: str, boot: int, own: Sequence[Demands]) -> bytes:
+    """Return a ``DemandMessage``. Clients can make up names: of what does not fit, the greatest demand is told."""
+    begin = json.dumps({"instance": instance, "boot": boot, "processes": []})[:-2]
+    parts: list[list[str]] = [[] for _ in own]
+    left = _MOST_TEXT_BYTES - len(begin) - 4 * len(own) - 2
+    for process, key, demand in sorted(_all(own), key=lambda each: (not each[2].waiting, -each[2].used)):
+        names = (each.encode("utf-8", "surrogatepass").decode("latin-1") for each in (key.user, key.client_id))
+        row = json.dumps([key.kind, *names, key.broker, key.several, round(demand.used, 6), demand.waiting])
+        left -= len(row) + 2
+        if left < 0:
+            break
+        parts[process].append(row)
+    processes = ",".join(f"[{','.join(rows)}]" for rows in parts)
+    return f"{begin}{processes}]}}".encode()
 
 
-def _sealed(said: Mapping[str, object], own: Sequence[Demands], signing: Signing) -> bytes:
-    whole = {**said, "processes": [_written(each) for each in own]}
-    return seal(json.dumps(whole).encode(), signing, _MOST_BYTES)
+def _all(own: Sequence[Demands]) -> Iterator[tuple[int, CounterKey, Demand]]:
+    return ((number, key, demand) for number, each in enumerate(own) for key, demand in each.items())
 
 
-def _unsealed(data: bytes, signing: Signing) -> tuple[dict[str, Any], list[Demands | None]]:
-    """Return what another instance told, and the demand of its processes."""
-    said = json.loads(unseal(data, signing, _MOST_BYTES, 8 * _MOST_BYTES))
-    if not isinstance(said, dict):
-        raise MessageError("not understood: it is no mapping")
-    return said, [_read(each) for each in said["processes"]]
+def _read(data: bytes, signing: Signing, label: Label) -> DemandMessage:
+    """Return what another instance told. Raises MessageError and ValidationError."""
+    return DemandMessage.model_validate_json(unseal(data, signing, label, _MOST_BYTES, _MOST_BYTES))
 
 
-@lru_cache(maxsize=64)
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _demand(row: Row) -> tuple[CounterKey, Demand]:
+    kind, user, client_id, broker, several, used, waiting = row
+    user, client_id = (each.encode("latin-1").decode("utf-8", "surrogatepass") for each in (user, client_id))
+    return CounterKey(kind, user, client_id, broker, several), Demand(used, waiting)

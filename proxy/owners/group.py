@@ -8,7 +8,7 @@ from config.settings import Settings
 from config.units import Address
 from proxy.brokers.persistent_connection import access_by
 from proxy.owners.coordinator import Coordinator
-from proxy.owners.exchange import Exchange, Processes
+from proxy.owners.exchange import AskDemands, Exchange, PutShares
 from proxy.owners.member import GroupMember, Own
 from proxy.owners.membership import Membership, Status
 from proxy.owners.messages import EndpointMessage
@@ -76,10 +76,19 @@ class OwnersGroup:
         """The admin port of each other instance, None where it is not known."""
         return {name: at for name, (_, at) in self._member.peers.items()}
 
-    def exchange(self, processes: Processes, is_needed: Callable[[], bool]) -> Exchange:
+    def exchange(self, demands: AskDemands, share: PutShares, is_needed: Callable[[], bool]) -> Exchange:
         """Return the exchange of demand with the other instances."""
         member, status = self._member, self._member.status
-        return Exchange(processes, is_needed, status.instance, status.boot, member.signing, lambda: self._member.peers)
+        return Exchange(
+            demands,
+            share,
+            is_needed,
+            status.instance,
+            status.boot,
+            member.signing,
+            lambda: member.peers,
+            lambda: member.member_id,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return the membership as JSON data, for ``/owners``."""

@@ -23,22 +23,25 @@ from protocol.groups import (
     sync_group,
 )
 from proxy.owners.assignment import Drift, assign, by_instance
-from proxy.owners.coordinator import ANSWER_S, Coordinator, NoCoordinatorError, NotAllowedError
+from proxy.owners.coordinator import ANSWER_S, REFUSED, Coordinator, NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
 from proxy.owners.membership import Membership, State, Status
-from proxy.owners.messages import MapMessage, MemberMessage, MessageError, Signing
+from proxy.owners.messages import MOST_BYTES, Kind, Label, MapMessage, MemberMessage, MessageError, Signing
+from proxy.owners.turns import Turns, member_label
 from proxy.runtime.clock import monotonic_s, wall_s
 from proxy.runtime.tasks import attempt, every
 
 log = structlog.get_logger("sluice.owners")
 
 PROTOCOL_TYPE: Final = "sluice"
-PROTOCOL: Final = "owners-1"
+PROTOCOL: Final = "owners-2"
 _TRIES: Final = 5
 _RETRY_S: Final = 0.3
 _NOT_ALLOWED_S: Final = 10.0
 _STRANGER_S: Final = 3.0
 _LOOK_S: Final = 0.25
+_MOST_REMOVED: Final = 100
+"""Strangers removed in one turn: each takes a request."""
 _PLACE_NEW_S: Final = 60.0
 """How long a new broker is owned by hash before the leader places it by load."""
 
@@ -66,9 +69,12 @@ class GroupMember:
         self._brokers = brokers
         self._load = load
         self._own = own
-        self._signing = Signing(membership.secret, membership.group)
+        self.signing = Signing(membership.secret, membership.group)
+        """Signs messages to the others."""
+        self._turns = Turns(self.signing)
+        self._turn = 0
         self._weight = membership.weight
-        self._member_id = ""
+        self.member_id = ""
         self._generation = -1
         self._leads = False
         self._unplaced_since_s: float | None = None
@@ -107,7 +113,7 @@ class GroupMember:
         """Leave the group."""
         for job in self._jobs:
             job.cancel()
-        if self._member_id:
+        if self.member_id:
             await attempt("leave the group", self._say_goodbye)
         await self._coordinator.close()
 
@@ -131,11 +137,6 @@ class GroupMember:
         age_s = monotonic_s() - self._answered_s
         me = self._me
         return Status(me.instance, me.boot, self.state, epoch, owners, age_s, self._gained, self._lost, self.error)
-
-    @property
-    def signing(self) -> Signing:
-        """The secret that signs messages to the others."""
-        return self._signing
 
     @property
     def peers(self) -> dict[str, tuple[int, tuple[str, int] | None]]:
@@ -189,7 +190,7 @@ class GroupMember:
         self.state, self.error = state, error
 
     async def _beat(self) -> None:
-        asked = heartbeat(self._me.group, self._generation, self._member_id)
+        asked = heartbeat(self._me.group, self._generation, self.member_id)
         await self._heard(read_error(await self._coordinator.ask(asked)))
 
     async def _heard(self, error: int) -> None:
@@ -222,14 +223,16 @@ class GroupMember:
             self._own(self.map.owners_map, stops)
 
     def _replaced(self, error: int) -> None:
-        """Own nothing from now on: others own the brokers of this instance."""
+        """Own nothing from now on: others own its brokers. Raises MessageError if this instance never had a map."""
         if error == GroupError.UNKNOWN_MEMBER_ID:
-            self._member_id = ""
+            self.member_id = ""
         self._generation = -1
-        self._fence(None)
+        if self.map is None:
+            raise MessageError("the leader has removed this instance: is owners.secret_file the same at all instances?")
+        self._fence("others own the brokers of this instance")
         log.warning("replaced: others own the brokers of this instance", group=self._me.group)
 
-    def _fence(self, error: str | None) -> None:
+    def _fence(self, error: str) -> None:
         if self.map is None:
             self._change(State.ALONE, error)
             return
@@ -242,28 +245,30 @@ class GroupMember:
             self._change(State.JOINING, None)
         wait_s = 2.5 * self._me.session_s
         for _ in range(_TRIES):
-            me = self._said().pack(self._signing)
+            self._turn += 1
+            me = self._said().packed.signed(self.signing, member_label(self.member_id))
             session_ms = int(self._me.session_s * 1000)
             asked = join_group(
                 self._me.group,
-                self._member_id,
+                self.member_id,
                 session_ms=session_ms,
                 protocol_type=PROTOCOL_TYPE,
                 protocols={PROTOCOL: me},
             )
-            joined = read_joined(await self._coordinator.ask(asked, wait_s))
+            joined = read_joined(await self._coordinator.ask(asked, wait_s, longest_bytes=MOST_BYTES))
             if joined.error_code == GroupError.MEMBER_ID_REQUIRED:
-                self._member_id = joined.member_id
+                self.member_id = joined.member_id
             elif joined.error_code == GroupError.UNKNOWN_MEMBER_ID:
-                self._member_id = ""
+                self.member_id = ""
             elif joined.error_code == GroupError.NONE:
-                self._member_id, self._generation = joined.member_id, joined.generation
+                self.member_id, self._generation = joined.member_id, joined.generation
                 assigned = await self._lead(joined) if joined.leader == joined.member_id else {}
                 self._leads = bool(assigned)
                 asked = sync_group(self._me.group, joined.generation, joined.member_id, assigned)
                 synced = read_synced(await self._coordinator.ask(asked, wait_s))
                 if synced.error_code == GroupError.NONE:
-                    self._take(MapMessage.unpack(synced.assignment, self._signing))
+                    label = Label(Kind.MAP, self._me.instance, self.member_id, self._generation)
+                    self._take(MapMessage.unpack(synced.assignment, self.signing, label))
                     return
                 await self._look_at_error(synced.error_code, "SyncGroup")
             else:
@@ -276,17 +281,11 @@ class GroupMember:
             case GroupError.REBALANCE_IN_PROGRESS | GroupError.ILLEGAL_GENERATION:
                 return
             case GroupError.UNKNOWN_MEMBER_ID:
-                self._member_id = ""
+                self.member_id = ""
             case GroupError.GROUP_AUTHORIZATION_FAILED:
                 raise self._coordinator.not_allowed()
-            case GroupError.INVALID_SESSION_TIMEOUT:
-                said = "owners.session is not within group.min.session.timeout.ms and group.max.session.timeout.ms"
-                raise NotAllowedError(f"{said} of the brokers: write one that is")
-            case GroupError.INCONSISTENT_GROUP_PROTOCOL:
-                said = "is in use by others, or by instances of another version: write a name of its own"
-                raise NotAllowedError(f"group {self._me.group} {said}")
-            case GroupError.INVALID_GROUP_ID | GroupError.GROUP_MAX_SIZE_REACHED:
-                raise NotAllowedError(f"group {self._me.group} is refused with error {error}")
+            case _ if error in REFUSED:
+                raise NotAllowedError(f"group {self._me.group}{REFUSED[GroupError(error)]}")
             case _:
                 if error != GroupError.COORDINATOR_LOAD_IN_PROGRESS:
                     await self._coordinator.forget()
@@ -298,6 +297,7 @@ class GroupMember:
         return MemberMessage(
             instance=me.instance,
             boot=me.boot,
+            turn=self._turn,
             weight=self._weight,
             epoch=-1 if known is None else known.epoch,
             owned=owned,
@@ -308,24 +308,26 @@ class GroupMember:
 
     async def _lead(self, joined: Joined) -> dict[str, bytes]:
         """Return the map for each member."""
-        said: dict[str, MemberMessage] = {}
-        for member_id, message in joined.members.items():
-            try:
-                said[member_id] = MemberMessage.unpack(message, self._signing)
-            except MessageError as error:
-                log.error("a stranger in the group of instances", member=member_id, error=str(error))
+        said, strangers = self._turns.read(joined.members)
+        for member_id in strangers[:_MOST_REMOVED]:
+            await self._coordinator.ask(leave_group(self._me.group, member_id))
         members = by_instance(list(said.values()))
         owners = await asyncio.to_thread(assign, members, list(await self._brokers()))
         ids = {each.instance: member_id for member_id, each in said.items() if members[each.instance] is each}
         whole = MapMessage(epoch=joined.generation, owners=owners, members=members, ids=ids)
-        return dict.fromkeys(said, whole.pack(self._signing))
+        packed = whole.packed
+        labels = {each: Label(Kind.MAP, by.instance, each, joined.generation) for each, by in said.items()}
+        return {member_id: packed.signed(self.signing, label) for member_id, label in labels.items()}
 
     def _take(self, taken: MapMessage) -> None:
         """Put a map in force."""
         me, before = self._me, self.map
+        own = taken.members.get(me.instance)
+        if own is not None and own.boot == me.boot and own.turn != self._turn:
+            raise MessageError("it was made for a message of this instance that is not its last one")
+        self._turns.take(taken)
         self._answered_s = monotonic_s()
         self.map = taken
-        own = taken.members.get(me.instance)
         if own is None or own.boot != me.boot:
             raise NotAllowedError(f"another instance has the name {me.instance}: give each its own, in owners.instance")
         self._change(State.MEMBER, None)
@@ -363,7 +365,7 @@ class GroupMember:
 
     async def _say_goodbye(self) -> None:
         """Leave the group; nothing is known of the answer."""
-        asked, self._member_id, self._generation = leave_group(self._me.group, self._member_id), "", -1
+        asked, self.member_id, self._generation = leave_group(self._me.group, self.member_id), "", -1
         try:
             await self._coordinator.ask(asked)
         except (NoCoordinatorError, NotAllowedError) as error:
@@ -379,7 +381,7 @@ class GroupMember:
         now_s, wall = monotonic_s(), wall_s()
         slept_s = max(now_s - self._looked_s, wall - self._looked_wall_s)
         self._looked_s, self._looked_wall_s = now_s, wall
-        if slept_s <= self._me.session_s or self._generation < 0:
+        if slept_s <= self._me.session_s or self._generation < 0 or self.map is None:
             return
         log.warning("this process has slept: asking whether it still owns brokers", slept_s=round(slept_s, 1))
         answers: list[int] = []
@@ -394,7 +396,7 @@ class GroupMember:
     async def _ask_apart(self) -> int:
         """Return the error of a heartbeat on a connection of its own, -1 without an answer."""
         try:
-            asked = heartbeat(self._me.group, self._generation, self._member_id)
+            asked = heartbeat(self._me.group, self._generation, self.member_id)
             return read_error(await self._coordinator.ask_apart(asked))
         except NoCoordinatorError:
             return -1

@@ -1,21 +1,25 @@
 """Messages between instances, in Kafka's group protocol: each says what it is, and the leader says who owns what.
 
 A message is a version, zlib of JSON, and an HMAC-SHA256 by the secret that all instances have: otherwise, any user
-who may join the group could send clients to an address of its own. An unsigned message is not read.
+who may join the group could send clients to an address of its own. The signature covers what the message is for (its
+``Label``): whoever has seen one could otherwise send it again, later or to another instance.
 """
 
+import hashlib
 import hmac
+import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, Self
+from enum import StrEnum
+from typing import Annotated, Final, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from config.brokers import BrokerPorts, BrokerRange, Endpoint
 from proxy.owners.map import OwnersMap
 
-_VERSION: Final = b"\1"
+_VERSION: Final = b"\2"
 _SIGNATURE_BYTES: Final = 32
 MOST_BYTES: Final = 64 * 1024
 _MOST_TEXT_BYTES: Final = 1024 * 1024
@@ -30,6 +34,26 @@ class MessageError(Exception):
     """A message is not signed, or not understood."""
 
 
+class Kind(StrEnum):
+    """The kind of a message."""
+
+    MEMBER = "member"
+    MAP = "map"
+    DEMAND = "demand"
+
+
+class Label(NamedTuple):
+    """The purpose of a message: it is signed with it, and taken for no other."""
+
+    kind: Kind
+    instance: str
+    """The receiver; "" in a member's message, which is for any leader."""
+    member_id: str
+    """The receiver's; in a member's message its own. The coordinator gives one only once."""
+    at: int | str = ""
+    """The generation of a map, the turn in which demand was asked for; a member's message has its turn inside."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signing:
     """The secret of all instances, and the group that a message is for."""
@@ -37,27 +61,38 @@ class Signing:
     secret: bytes
     group: str
 
-    def of(self, data: bytes) -> bytes:
-        return hmac.digest(self.secret, self.group.encode() + b"\0" + data, "sha256")
+    def of(self, label: Label, digest: bytes) -> bytes:
+        """Return the signature of a message with this SHA-256."""
+        return hmac.digest(self.secret, json.dumps([self.group, *label]).encode() + digest, "sha256")
 
 
-def seal(text: bytes, signing: Signing, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return a signed message. Raises MessageError if it is too large."""
-    body = _VERSION + zlib.compress(text)
-    if len(body) + _SIGNATURE_BYTES > most_bytes:
-        raise MessageError(f"too large: {len(body)} bytes, and at most {most_bytes} are taken")
-    return body + signing.of(body)
+class Packed:
+    """A message that is not signed yet: it can be signed for several receivers. Raises MessageError if too large."""
+
+    def __init__(self, text: bytes, most_bytes: int = MOST_BYTES, level: int = -1) -> None:
+        self._body = _VERSION + zlib.compress(text, level)
+        self._digest = hashlib.sha256(self._body).digest()
+        if len(self._body) + _SIGNATURE_BYTES > most_bytes:
+            raise MessageError(f"too large: {len(self._body)} bytes, and at most {most_bytes} are taken")
+
+    def signed(self, signing: Signing, label: Label) -> bytes:
+        return self._body + signing.of(label, self._digest)
 
 
 def unseal(
-    data: bytes, signing: Signing, most_bytes: int = MOST_BYTES, most_text_bytes: int = _MOST_TEXT_BYTES
+    data: bytes,
+    signing: Signing,
+    label: Label,
+    most_bytes: int = MOST_BYTES,
+    most_text_bytes: int = _MOST_TEXT_BYTES,
 ) -> bytes:
     """Return the text of a message. Raises MessageError."""
     if len(data) > most_bytes:
         raise MessageError(f"too large: {len(data)} bytes, and at most {most_bytes} are taken")
     body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
-    if not hmac.compare_digest(signature, signing.of(body)):
-        raise MessageError("not signed with the secret of this instance: is owners.secret_file the same everywhere?")
+    if not hmac.compare_digest(signature, signing.of(label, hashlib.sha256(body).digest())):
+        said = "not signed with the secret of this instance, or for another receiver or time"
+        raise MessageError(f"{said}: is owners.secret_file the same everywhere?")
     if body[:1] != _VERSION:
         raise MessageError(f"of another version, {body[:1].hex()}")
     try:
@@ -73,17 +108,18 @@ def unseal(
 class _Message(BaseModel):
     model_config = ConfigDict(frozen=True)  # unknown fields are ignored: a newer version may have more
 
-    def pack(self, signing: Signing) -> bytes:
-        """Return the signed message. Raises MessageError if it is too large."""
-        return seal(self.model_dump_json().encode(), signing)
+    @property
+    def packed(self) -> Packed:
+        """The message, to be signed. Raises MessageError if it is too large."""
+        return Packed(self.model_dump_json().encode())
 
     @classmethod
-    def unpack(cls, data: bytes, signing: Signing) -> Self:
+    def unpack(cls, data: bytes, signing: Signing, label: Label) -> Self:
         """Return the message in ``data``. Raises MessageError."""
         try:
-            return cls.model_validate_json(unseal(data, signing))
+            return cls.model_validate_json(unseal(data, signing, label))
         except ValidationError as error:
-            raise MessageError(f"not understood: {error}") from None
+            raise MessageError(f"not understood: {str(error)[:200]}") from None
 
 
 class EndpointMessage(BaseModel):
@@ -119,6 +155,8 @@ class MemberMessage(_Message):
     instance: Text
     boot: int
     """Changes with each start."""
+    turn: int
+    """Grows with each message of this instance, so that an earlier one is known for what it is."""
     weight: Number
     """The load that it wants, relative to the others; 0: none, as it is about to stop."""
     epoch: int
@@ -133,7 +171,7 @@ class MemberMessage(_Message):
 
 
 class MapMessage(_Message):
-    """The leader's message to all members."""
+    """The leader's message to all members, signed for each."""
 
     epoch: int
     """The generation of the group."""

@@ -5,18 +5,27 @@ is none, nor is an address that has never answered: it may be a firewall's.
 """
 
 import asyncio
-import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
+
+from pydantic import BaseModel, ValidationError
 
 from proxy.owners.member import GroupMember
-from proxy.owners.messages import MapMessage
+from proxy.owners.messages import MapMessage, Text
+from proxy.runtime.http_get import http_get
 from proxy.runtime.tasks import every
 
 EVERY_S: Final = 0.4
 _ANSWER_S: Final = 1.0
 _REFUSALS: Final = 2
 _MOST_BYTES: Final = 256 * 1024
+
+
+class Said(BaseModel):
+    """The instance that answers, as in the answer of ``/owners``."""
+
+    instance: Text
+    boot: int
 
 
 class Probe:
@@ -54,19 +63,18 @@ class Probe:
 
     async def _has_ended(self, host: str, port: int, name: str, boot: int) -> bool:
         try:
-            async with asyncio.timeout(_ANSWER_S):
-                said = await _owners_of(host, port)
+            said = await _owners_of(host, port)
         except ConnectionRefusedError:
             self._refusals += 1
             return self._has_answered and self._refusals >= _REFUSALS
-        except (OSError, TimeoutError, ValueError):
+        except (OSError, ValidationError):
             self._refusals = 0
             return False
         self._refusals = 0
-        if said.get("instance") != name:
+        if said.instance != name:
             return False
-        self._has_answered = self._has_answered or said.get("boot") == boot
-        return isinstance(said.get("boot"), int) and said["boot"] > boot
+        self._has_answered = self._has_answered or said.boot == boot
+        return said.boot > boot
 
 
 def _probed(known: MapMessage) -> Iterator[str]:
@@ -76,15 +84,7 @@ def _probed(known: MapMessage) -> Iterator[str]:
             yield name
 
 
-async def _owners_of(host: str, port: int) -> dict[str, Any]:
-    """Return what ``/owners`` says. Raises OSError or ValueError."""
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        writer.write(f"GET /owners HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-        answer = await reader.read(_MOST_BYTES)
-        while more := await reader.read(_MOST_BYTES - len(answer)):
-            answer += more
-    finally:
-        writer.close()
-    said = json.loads(answer.partition(b"\r\n\r\n")[2])
-    return said if isinstance(said, dict) else {}
+async def _owners_of(host: str, port: int) -> Said:
+    """Return what ``/owners`` says. Raises OSError and ValidationError."""
+    answer = await http_get((host, port), "/owners", within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
+    return Said.model_validate_json(answer.body, strict=True)

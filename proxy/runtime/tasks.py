@@ -38,14 +38,18 @@ def every(period_s: float | Callable[[], float], job: Job, name: str) -> asyncio
     return spawn(_repeat(period_s, job, name), name)
 
 
-async def attempt(where: str, job: Job) -> bool:
-    """Run ``job`` once; return whether it succeeded; an exception is noted."""
+async def attempt(where: str, job: Job, within_s: float | None = None) -> bool:
+    """Run ``job`` once, for ``within_s`` at most; return whether it succeeded; an exception is noted."""
     try:
-        waiting = job()
-        if waiting is not None:
-            await waiting
+        async with asyncio.timeout(within_s) as bound:
+            waiting = job()
+            if waiting is not None:
+                await waiting
     except Exception as error:  # noqa: BLE001  all errors are contained here
-        note(where, error)
+        if bound.expired():
+            log.error("not done in time: going on without it", where=where, seconds=within_s)
+        else:
+            note(where, error)
         return False
     return True
 

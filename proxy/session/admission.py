@@ -198,7 +198,7 @@ class Ticket:
         return None if self._wait is None else self._wait.bound
 
     def describe(self, now_ms: int) -> str | None:
-        """Return what waits, for how long and for which quota, for people who ask; None if nothing waits."""
+        """Return what waits, for how long and for which quota, for the log; None if nothing waits."""
         wait = self._wait
         if wait is None:
             return None

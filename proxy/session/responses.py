@@ -10,14 +10,13 @@ from struct import Struct
 from typing import Final
 
 from protocol.api_versions import intersect
-from protocol.cluster_ids import cluster_id_at, cluster_id_behind
 from protocol.compile import SLICE_BYTES
 from protocol.controllers import is_candidate, name_controller, name_controller_behind
 from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import MORE
 from protocol.locator import Endpoint, locate, splice, throttle_position
-from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, METADATA, RECORDS
+from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
 from protocol.quorum import names_controllers, without_listeners
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
@@ -27,9 +26,8 @@ from proxy.session.flow import HELD_BACK, THROTTLED, WALKED
 from proxy.session.policies.requests import Policies
 from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
 
-Advertise = Callable[[Sequence[Endpoint], str | None], Mapping[int, tuple[bytes, int]]]
-"""(Broker addresses of an answer, the id of its cluster) → node id → the (host, port) that a client is told, listening
-already. The id is None unless the answer is one that names all brokers, with these; "" if it does not say its id."""
+Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
+"""Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
 
 INT: Final = Struct(">i")
 """Error code of an ApiVersions response, whose header is v0 in all versions."""
@@ -140,7 +138,7 @@ class Responses:
         def told(endpoint: Endpoint) -> tuple[bytes, int] | None:
             if is_candidate(spec, frame, endpoint):
                 ids.append(endpoint.node_id)
-            return self._advertise((endpoint,), None).get(endpoint.node_id)
+            return self._advertise((endpoint,)).get(endpoint.node_id)
 
         rewriting = Rewriting(spec, frame, size, exchange.throttle_ms if exchange.actions & TELL else None, told)
         while not rewriting.advance():
@@ -150,8 +148,6 @@ class Responses:
                 raise too_long(spec, len(frame), limit)
             return Need(min(4 + size, 2 * len(frame)))
         end, written = rewriting.end, rewriting.written()
-        if spec.api_key == METADATA:
-            self._advertise((), cluster_id_at(spec, frame, end))
         if self._names_one_controller is None or not self._names_one_controller() or not ids:
             return Splice(0, end, written)
         named = name_controller_behind(spec, frame, end, written, min(ids), is_whole=len(frame) >= 4 + size)
@@ -210,10 +206,9 @@ class Responses:
             api.plain.learn(frame)
         if told_ms is None and not located.endpoints:
             return frame
-        cluster_id = cluster_id_behind(spec, frame, located.endpoints) if spec.api_key == METADATA else None
         if self._names_one_controller is not None and self._names_one_controller():
             frame = name_controller(spec, frame, located.endpoints)
-        return splice(frame, located, told_ms, self._advertise(located.endpoints, cluster_id))
+        return splice(frame, located, told_ms, self._advertise(located.endpoints))
 
     def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
         errors = self._session.worker.errors

@@ -33,6 +33,7 @@ from proxy.session.flow import (
     THROTTLED,
     UNTAKEN,
 )
+from proxy.session.policies.login import Vouch
 from proxy.session.policies.requests import Policies
 from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
@@ -101,12 +102,21 @@ class Session(SessionContext):
 
     # ------------------------------------------------------------------------------------------------ connections
 
-    def connected(self, broker: Wire, broker_id: int, write: Callable[[bytes], None] | None = None) -> None:
+    def connected(
+        self,
+        broker: Wire,
+        broker_id: int,
+        write: Callable[[bytes], None] | None = None,
+        vouch: Vouch | None = None,
+    ) -> None:
         """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet.
 
         ``write`` takes the requests for the broker, in place of its own; it raises ProtocolError for one that must not
-        pass.
+        pass. ``vouch``: nothing but a login passes until the broker has said who it is.
         """
+        if vouch is not None:
+            self.policies.login.vouch = vouch
+            self.policies.served = self.worker.served_before_authentication
         self.broker = self.answers.broker = broker
         self.requests.write = write or broker.write
         self.broker_known(broker_id)
@@ -199,8 +209,12 @@ class Session(SessionContext):
     def identified(self, user: str) -> None:
         """Charge what follows to ``user`` (called by the observer of SASL)."""
         self.identity.identify(user)
-        if self.sasl.authenticated:
+        if not self.sasl.authenticated:
+            return
+        if self.policies.login.vouch is None:
             self.policies.lift_restriction()
+        elif not self.in_flight:
+            self.policies.login.ask(self.worker.clock())
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again (called likewise)."""
@@ -334,11 +348,6 @@ class Session(SessionContext):
         if self._mute is not None and self._muted_by is not None:
             return self._muted_by, self._mute.end_ms
         return None
-
-    @property
-    def waits(self) -> str | None:
-        """The request that waits in a counter's queue, for people who ask."""
-        return self.ticket.describe(self.worker.clock())
 
     @property
     def unread(self) -> bool:

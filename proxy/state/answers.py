@@ -26,7 +26,7 @@ _OF_WORKERS: Final = ("throttled", "clients", "connections", "brokers", "workers
 class Processes(Protocol):
     """The processes of this instance: ``Worker`` or ``Workers``."""
 
-    def state(self, resource: str, query: Query) -> Awaitable[Page]: ...
+    def page(self, resource: str, query: Query) -> Awaitable[Page]: ...
 
 
 class Changes(Protocol):
@@ -89,7 +89,7 @@ class State:
         if resource == "explain":
             page = await self._explain(parameters)
         elif resource in _OF_WORKERS:
-            page = await self._processes.state(resource, query)
+            page = await self._processes.page(resource, query)
         else:
             rows = self._quota_rows if resource == "quotas" else self._change_rows
             page = await asyncio.to_thread(lambda: first(rows(), query, table.row))
@@ -180,7 +180,8 @@ class State:
     async def _explain(self, parameters: Mapping[str, str]) -> Page:
         client = ExplainedClient(parameters.get("user") or ANONYMOUS, parameters.get("client_id", ""))
         if (peer := parameters.get("peer")) is not None:
-            found = await self._processes.state("connections", Query("", filters={"peer": peer}, limit=1))
+            query = parse(RESOURCES["connections"], {"peer": peer, "limit": "1"})
+            found = await self._processes.page("connections", query)
             if not found.rows:
                 raise NotFoundError(
                     f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"

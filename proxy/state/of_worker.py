@@ -12,6 +12,7 @@ from itertools import chain
 from operator import add
 from typing import Final
 
+from config.units import without_brackets
 from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
@@ -37,6 +38,7 @@ from proxy.usage.metering import Metering
 from quotas.connections import KIND as CONNECTIONS
 from quotas.counted import CLUSTER
 from quotas.engine import Bound, CounterState, Engine
+from quotas.entities import ANONYMOUS
 
 MOST_PEERS: Final = 10
 RECENT_MS: Final = 2000
@@ -266,13 +268,18 @@ class StateOfWorker:
         if nearest is not None and (client.nearest is None or (nearest.ratio or 0) > (client.nearest.ratio or 0)):
             client.nearest = nearest
 
-    async def _connections(self, _: Query) -> list[ConnectionRow]:
-        now = now_ms()
-        return await in_slices(self._connection(*each, now) for each in self._sessions())
+    async def _connections(self, query: Query) -> list[ConnectionRow]:
+        now, peer = now_ms(), query.filters.get("peer")
+        rows = await in_slices(
+            self._connection(listener, session, now) if peer in (None, without_brackets(session.peer)) else None
+            for listener, session in self._sessions()
+        )
+        return [each for each in rows if each is not None]
 
     @staticmethod
     def _connection(listener: Listener, session: Session, now: int) -> ConnectionRow:
         key, holder, waits_for = session.identity.account.key, session.holder(now), None
+        user, sasl = session.identity.user, session.sasl
         if holder is not None:
             bound, until_ms = holder
             rule = None if bound.rule is None else bound.rule.describe()
@@ -281,7 +288,9 @@ class StateOfWorker:
             session.peer,
             listener.name,
             _known(key.broker),
-            session.identity.user,
+            user,
+            sasl.authenticated or user != ANONYMOUS,
+            sasl.mechanism,
             key.client_id or None,
             _moment(session.connected_ms, now),
             holder is not None,
@@ -296,7 +305,8 @@ class StateOfWorker:
             for node_id, each in cluster.brokers.items():
                 load = self._metering.load.get(node_id)
                 at = each.host, each.port, reachable[node_id], self._owner_of(node_id), load
-                rows[node_id] = BrokerRow(node_id, *at, connections[node_id])
+                error = None if each.refused is None else each.refused.text
+                rows[node_id] = BrokerRow(node_id, *at, connections[node_id], error=error)
         return list(rows.values())
 
     async def _usage(self, _: Query) -> list[UsageRow]:

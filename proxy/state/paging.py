@@ -5,6 +5,7 @@ from heapq import nlargest, nsmallest
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from config.units import without_brackets
 from proxy.state.resources import FILTERS, SEARCHED, Resource
 from proxy.state.rows import Page, ThrottledRow
 from quotas.kinds import QuotaKind
@@ -33,6 +34,7 @@ class Query(NamedTuple):
     limit: int = DEFAULT
     offset: int = 0
     filters: Mapping[str, str | int] = {}
+    """``peer`` is without the brackets of an IPv6 address."""
     q: str = ""
     """In lower case."""
 
@@ -54,6 +56,8 @@ def parse(resource: Resource, parameters: Mapping[str, str]) -> Query:
     if (field := sort.removeprefix("-")) not in resource.sorts and resource.sorts:
         raise BadParameterError(f"sort: {sort[:64]!a} is not a field to sort by; allowed: {', '.join(resource.sorts)}")
     filters: dict[str, str | int] = {name: parameters[name] for name in FILTERS if name in parameters}
+    if "peer" in filters:
+        filters["peer"] = without_brackets(parameters["peer"])
     if "broker" in filters:
         filters["broker"] = _number("broker", parameters, 0, 0, 2**31 - 1)
     if (kind := filters.get("kind")) is not None and kind not in list(QuotaKind):
@@ -89,7 +93,11 @@ def matching(query: Query, row: type) -> Callable[[Any], bool]:
     found by the names of a client, too.
     """
     fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]
-    filters = [(attrgetter(name), wanted) for name, wanted in query.filters.items() if name in fields]
+    filters = [
+        (_peer_of if name == "peer" else attrgetter(name), wanted)
+        for name, wanted in query.filters.items()
+        if name in fields
+    ]
     counters = row is ThrottledRow and {"user", "client_id"} <= query.filters.keys()
     texts = [attrgetter(name) for name in SEARCHED if name in fields]
 
@@ -101,6 +109,10 @@ def matching(query: Query, row: type) -> Callable[[Any], bool]:
         return not query.q or any(query.q in str(text(each) or "").casefold() for text in texts)
 
     return matches
+
+
+def _peer_of(row: Any) -> str | None:
+    return None if row.peer is None else without_brackets(row.peer)
 
 
 def cut(rows: Iterable[Any], query: Query, value: Callable[[Any], Any] | None = None) -> list[Any]:

@@ -74,6 +74,10 @@ class ConnectionRow(NamedTuple):
     listener: str
     broker: int | None
     user: str
+    authenticated: bool
+    """The user was proved, by SASL or by a certificate; if not, it is ANONYMOUS."""
+    mechanism: str | None
+    """The SASL mechanism that the broker accepted; None without SASL."""
     client_id: str | None
     connected_at: Moment
     is_throttled: bool
@@ -117,6 +121,8 @@ class BrokerRow(NamedTuple):
     connections: int
     worker: int | None = None
     instance: str | None = None
+    error: str | None = None
+    """Which other node answers at its address."""
 
 
 class QuotaRow(NamedTuple):

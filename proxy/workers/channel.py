@@ -16,8 +16,8 @@ from proxy.runtime.tasks import spawn
 
 _LENGTH: Final = Struct("!Q")
 
-Answer = Callable[[str, tuple[Any, ...]], Awaitable[object]]
-"""Answers a call, given its name and arguments."""
+Answer = Callable[[Any], Awaitable[object]]
+"""Answers what the other end has asked."""
 
 
 class GoneError(ConnectionError):
@@ -39,12 +39,12 @@ class Channel:
         self._reader, self._writer = await asyncio.open_unix_connection(sock=end)
         self._is_open = True
 
-    async def call(self, name: str, *arguments: Any) -> Any:
+    async def call(self, asked: object) -> Any:
         """Return the answer of the other end. Raises GoneError, and what the other end raised."""
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._send(number, name, arguments)
+            await self._send(number, True, asked)
             return await answer
         finally:
             del self._waiting[number]
@@ -55,11 +55,11 @@ class Channel:
             while True:
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 data = await self._reader.readexactly(length)
-                number, name, content = await asyncio.to_thread(pickle.loads, data)
-                if name is None:
-                    self._answered(number, *content)
+                number, is_call, content = await asyncio.to_thread(pickle.loads, data)
+                if is_call:
+                    spawn(self._reply(number, content), "answer a call")
                 else:
-                    spawn(self._reply(number, name, content), "answer a call")
+                    self._answered(number, *content)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -73,18 +73,18 @@ class Channel:
                 answer.set_exception(GoneError("the other process has ended"))
         self._writer.close()
 
-    async def _reply(self, number: int, name: str, arguments: tuple[Any, ...]) -> None:
+    async def _reply(self, number: int, asked: Any) -> None:
         answer: tuple[object, Exception | None]
         try:
-            answer = await self._answer(name, arguments), None
+            answer = await self._answer(asked), None
         except Exception as error:  # noqa: BLE001  raised at the caller
             answer = None, error
         try:
-            await self._send(number, None, answer)
+            await self._send(number, False, answer)
         except GoneError:
             pass
         except Exception as error:  # noqa: BLE001  cannot be pickled, whatever it is: the caller must not wait in vain
-            await self._send(number, None, (None, RuntimeError(f"{name}: {error!r} of {answer!r:.200}")))
+            await self._send(number, False, (None, RuntimeError(f"{error!r} of {answer!r:.200}")))
 
     def _answered(self, number: int, value: object, error: Exception | None) -> None:
         waiting = self._waiting.get(number)
@@ -95,10 +95,9 @@ class Channel:
         else:
             waiting.set_exception(error)
 
-    async def _send(self, number: int, name: str | None, content: tuple[Any, ...]) -> None:
-        """Send a call, or an answer, which has no name."""
+    async def _send(self, number: int, is_call: bool, content: object) -> None:
         async with self._sending:
-            data = await asyncio.to_thread(pickle.dumps, (number, name, content))
+            data = await asyncio.to_thread(pickle.dumps, (number, is_call, content))
             if not self._is_open:
                 raise GoneError("the other process has ended")
             self._writer.writelines((_LENGTH.pack(len(data)), data))

@@ -1,82 +1,43 @@
-"""The supervisor's side of one worker's process: started, asked whether it is alive, and started again when it ends."""
+"""The supervisor's side of one worker's process: started, kept up to date, looked at, and started again if it ends."""
 
 import asyncio
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final, TypeVar, TypeVarTuple
 
 import structlog
 
-from config.settings import Log
 from proxy.brokers.failures import describe
+from proxy.contract import Changed, InForce, Report, difference
+from proxy.edge.stats import WorkerState
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import every, spawn
+from proxy.worker import Worker
 from proxy.workers.channel import Answer, Channel, GoneError
 from proxy.workers.ports import Ports
-from proxy.workers.process import Look
+from proxy.workers.process import Last, last_of
+from proxy.workers.start import Process
 
 log = structlog.get_logger("sluice.workers")
 
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
 _START_S: Final = 90.0
 """With 100,000 quotas it takes 3 s of CPU, and the machine may be busy."""
-_END_S: Final = 5.0
+_LAST_S: Final = 5.0
+"""How long a stop waits for what a worker hands over, and then for the end of its process."""
 _ANSWER_S: Final = 1.0
-_SILENT_S: Final = 3.0
+_SILENT_S: Final = 2.0
+_KILL_S: Final = 3.0
 _STEADY_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process, and the supervisor's ends of its two sockets."""
-
-    running: asyncio.subprocess.Process
-    calls: socket.socket
-    ports: socket.socket
-
-    async def end(self, within_s: float = 0.0) -> int:
-        """Wait for its end, and kill it after that time; return its exit status."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self.running.wait()
-        with suppress(ProcessLookupError):
-            self.running.kill()
-        self.calls.close()
-        self.ports.close()
-        return await self.running.wait()
-
-
-async def new_process(log_settings: Log) -> Process:
-    """Start a new interpreter: a fork would have the loop, and the locks of threads that it has not. Raises OSError."""
-    calls, its_calls = socket.socketpair()
-    ports, its_ports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with its_calls, its_ports:
-        descriptors = its_calls.fileno(), its_ports.fileno()
-        try:
-            running = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", "from proxy.workers.process import main; main()"),
-                *(str(each) for each in descriptors),
-                *(log_settings.level, log_settings.format),
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
-            )
-        except BaseException:
-            calls.close()
-            ports.close()
-            raise
-    return Process(running, calls, ports)
-
-
 class Child:
-    """The process of worker ``number``. ``take`` returns a new process, ``begin`` the arguments of its first call.
+    """The process of worker ``number``. ``take`` returns a new process, ``wanted`` what has to be in force in it now.
     ``answer`` answers its calls. ``on_end`` is called when it has ended by itself.
     """
 
@@ -85,89 +46,129 @@ class Child:
         number: int,
         ports: Ports,
         take: Callable[[], Awaitable[Process]],
-        begin: Callable[[int], tuple[Any, ...]],
+        wanted: Callable[[int], InForce],
         answer: Answer,
         on_end: Callable[[int], None],
     ) -> None:
         self.number = number
         self.restarts = 0
         self.up = False
-        self.channel: Channel | None = None
+        self.report: Report | None = None
+        """As of the last look."""
         self._ports = ports
         self._take = take
-        self._begin = begin
+        self._wanted = wanted
         self._answer = answer
         self._on_end = on_end
+        self._process: Process | None = None
+        self._in_force: InForce | None = None
+        """As its process has acknowledged; None: nothing yet."""
+        self._bringing = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
         self._pause_s = 0.0
         self._heard_s = self._looked_s = 0.0
-        self._cpu_s = 0.0
-        self._cpu_before_s = 0.0
+        self._cpu_s = self._cpu_before_s = 0.0
 
     @property
-    def cpu_s(self) -> float:
-        """CPU time of all its processes, as of the last look."""
-        return self._cpu_before_s + self._cpu_s
+    def silent_s(self) -> float:
+        """For how long its event loop has not been heard."""
+        return monotonic_s() - self._heard_s if self.up else 0.0
 
-    async def start(self) -> int:
-        """Start the process, and from then on whenever it has ended; return its limit of connections.
+    @property
+    def answers(self) -> bool:
+        """Whether its event loop was heard lately: nobody waits for one that hangs."""
+        return self.up and self.silent_s < _SILENT_S
 
-        Raises OSError and ValueError, as ``Worker.start``.
-        """
-        limit = await self._launch()
+    @property
+    def state(self) -> WorkerState:
+        return WorkerState(self.answers, self.restarts, self._cpu_before_s + self._cpu_s)
+
+    async def start(self) -> None:
+        """Start the process, and from then on whenever it has ended. Raises OSError and ValueError, as ``put``."""
+        await self._launch()
         self._keeping = every(0.0, self._start_again, "start a worker again")
-        return limit
 
-    async def look(self) -> Look | None:
-        """Look at it, and kill it if its event loop does not run; None if it does not answer soon."""
-        if self.channel is None or not self.up:
+    async def bring(self) -> None:
+        """Tell the process what has to be in force and is not; after a start, that is everything."""
+        async with self._bringing:
+            while changed := difference(self._in_force, wanted := self._wanted(self.number)):
+                await self._channel.call(Changed(self.number, changed))
+                self._in_force = wanted
+
+    async def ask(self, function: Callable[[Worker, *Ts], Awaitable[T]], *arguments: *Ts) -> T | None:
+        """Return what a function, or method, of its worker returns; None if the process ends meanwhile."""
+        try:
+            answer: T = await self._channel.call((function, arguments))
+        except GoneError:
             return None
+        return answer
+
+    async def look(self) -> bool:
+        """Have its report renewed, and kill it if its event loop does not run; return whether it has answered soon."""
+        if not self.up:
+            return False
         now_s, looked_s = monotonic_s(), self._looked_s
         self._looked_s = now_s
-        if now_s - looked_s > _SILENT_S:  # this process has slept, and not heard anybody
+        if now_s - looked_s > _KILL_S:  # this process has slept, and not heard anybody
             self._heard_s = now_s
-        if now_s - self._heard_s > _SILENT_S:
-            log.error(
-                "worker does not answer: killing it", worker=self.number, silent_s=round(now_s - self._heard_s, 1)
-            )
-            self._process.running.kill()
-            return None
-        try:
+        if self.silent_s > _KILL_S:
+            log.error("worker does not answer: killing it", worker=self.number, silent_s=round(self.silent_s, 1))
+            self.kill()
+        if not self.answers:
+            return False
+        report = None
+        with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
-                look: Look = await self.channel.call("look")
-        except (GoneError, TimeoutError):
-            return None
-        self._cpu_s = look.cpu_s
-        return look
+                report = await self.ask(Worker.report)
+        if report is None:
+            return False
+        self.report, self._cpu_s = report, report.cpu_s
+        if self._in_force is not None and report.fenced is not self._in_force.fenced:  # by itself, as we were silent
+            self._in_force = replace(self._in_force, fenced=report.fenced)
+        return True
 
     def retire(self) -> None:
         """Do not start it again when it ends."""
         if self._keeping is not None:
             self._keeping.cancel()
 
-    async def end(self) -> None:
-        """End the process, and do not start it again."""
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def stop(self) -> Last | None:
+        """End the process; return what it hands over, None if it does not in time."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait((self._keeping,))
-        await self._over(_END_S)
+        last = None
+        if self.up:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_S):
+                    last = await self.ask(last_of)
+            if last is None:
+                log.error("worker has ended without its last usage: it is lost", worker=self.number)
+            else:
+                self.report = last.report
+        await self._over(_LAST_S)
+        return last
 
-    async def _launch(self) -> int:
+    async def _launch(self) -> None:
         self._process = process = await self._take()
-        channel = Channel(self._answer)
-        await channel.open(process.calls)
+        self._channel = Channel(self._answer)
+        self._in_force = None
+        await self._channel.open(process.calls)
         self._ports.serve(process.ports, self._hear)
-        self._serving = spawn(channel.serve(), "serve a worker's calls")
-        self.channel = channel
+        self._serving = spawn(self._channel.serve(), "serve a worker's calls")
         try:
             async with asyncio.timeout(_START_S):
-                limit: int = await channel.call("begin", *self._begin(self.number))
+                await self.bring()
         except BaseException:
             await self._over()
             raise
         self._began_s = self._heard_s = monotonic_s()
         self.up = True
-        return limit
 
     def _hear(self) -> None:
         self._heard_s = monotonic_s()
@@ -194,12 +195,12 @@ class Child:
     async def _over(self, within_s: float = 0.0) -> int | None:
         """Have the process ended ``within_s``; return its exit status."""
         self.up = False
-        if self.channel is None:
+        process, self._process = self._process, None
+        if process is None:
             return None
-        self.channel.close()
-        self.channel = None
-        self._ports.leave(self._process.ports)
-        status = await self._process.end(within_s)
+        self._channel.close()
+        self._ports.leave(process.ports)
+        status = await process.end(within_s)
         await asyncio.wait((self._serving,))
-        self._cpu_before_s, self._cpu_s = self.cpu_s, 0.0
+        self._cpu_before_s, self._cpu_s = self._cpu_before_s + self._cpu_s, 0.0
         return status

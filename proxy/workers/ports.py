@@ -9,14 +9,15 @@ import asyncio
 import os
 import pickle
 import socket
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
 from proxy.edge.listening import Bind
 from proxy.runtime.tasks import on_readable
 
-_ANSWER_S: Final = 5.0
+_ANSWER_S: Final = 2.0
+"""The worker stands still meanwhile, and it has to see in time that the supervisor is silent."""
 _MOST_BYTES: Final = 65536
 _MOST_SOCKETS: Final = 250
 """The kernel passes at most 253 in one message; a port has one for each address of its host."""
@@ -39,10 +40,6 @@ class Ports:
         self._on_asked = on_asked
         self._bound: dict[At, list[socket.socket]] = {}
         self._is_closed = False
-
-    def hold(self, at: At, sockets: Iterable[socket.socket]) -> None:
-        """Own ``sockets``, bound before."""
-        self._bound[at] = list(sockets)
 
     def keep(self, wanted: Collection[At]) -> None:
         """Close all other ports here; workers have closed theirs."""

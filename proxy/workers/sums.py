@@ -5,26 +5,10 @@ from dataclasses import fields, is_dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from proxy.edge.stats import WorkerSnapshot
+from proxy.edge.stats import Sum, WorkerSnapshot
 
-_OF_NOW: Final = (
-    "usage",
-    "gone",
-    "clients",
-    "delay_queue",
-    "unseen_users",
-    "sessions",
-    "accept_rates",
-    "ip_rates",
-    "certificate_expiry_s",
-    "brokers",
-    "brokers_without_port",
-    "gathered_bytes",
-    "connections_limit",
-)
-"""Fields with the state of now, or with what was counted since the last snapshot; all others are counted since the
-start of the process.
-"""
+_HOW: Final[Mapping[str, Sum]] = {each.name: each.metadata.get("sum", Sum.COUNTED) for each in fields(WorkerSnapshot)}
+_NOTHING_NOW: Final = {name: getattr(WorkerSnapshot(), name) for name, how in _HOW.items() if how is not Sum.COUNTED}
 
 
 class Sums:
@@ -36,15 +20,14 @@ class Sums:
         self._last: dict[int, WorkerSnapshot] = {}
         self._ended: dict[int, WorkerSnapshot] = {}
 
-    def add(self, taken: Mapping[int, WorkerSnapshot], idle: WorkerSnapshot) -> WorkerSnapshot:
-        """Return the sum with new snapshots; a worker that has given none counts with its last one.
-
-        ``idle``: the snapshot of a worker that serves nobody, in the process that adds.
+    def add(self, taken: Mapping[int, WorkerSnapshot], own: WorkerSnapshot) -> WorkerSnapshot:
+        """Return the sum with new snapshots, and that of the process that adds; a worker that has given none counts
+        with its last one.
         """
         for number, each in taken.items():
-            self._last[number] = replace(each, **{name: type(getattr(each, name))() for name in _OF_NOW})
+            self._last[number] = replace(each, **_NOTHING_NOW)
         silent = [last for number, last in self._last.items() if number not in taken]
-        return _sum([idle, *self._ended.values(), *silent, *taken.values()], list(taken.values()) or [idle])
+        return _sum([own, *self._ended.values(), *silent, *taken.values()], list(taken.values()) or [own])
 
     def ended(self, number: int) -> None:
         """Note that a worker's process has ended."""
@@ -53,11 +36,12 @@ class Sums:
 
 
 def _sum(counted: Sequence[WorkerSnapshot], now: Sequence[WorkerSnapshot]) -> WorkerSnapshot:
-    found: dict[str, Any] = {}
-    for name in (each.name for each in fields(WorkerSnapshot)):
-        combine: Callable[[list[Any]], Any] = _COMBINED.get(name, plus)
-        found[name] = combine([getattr(each, name) for each in (now if name in _OF_NOW else counted)])
-    return WorkerSnapshot(**found)
+    return WorkerSnapshot(
+        **{
+            name: _COMBINED[how]([getattr(each, name) for each in (counted if how is Sum.COUNTED else now)])
+            for name, how in _HOW.items()
+        }
+    )
 
 
 def plus(values: Sequence[Any]) -> Any:
@@ -86,9 +70,10 @@ def _by_key(combine: Callable[[list[Any]], Any], tables: Sequence[Mapping[Any, A
     return {key: combine([table[key] for table in tables if key in table]) for key in keys}
 
 
-_COMBINED: Final[dict[str, Callable[[list[Any]], Any]]] = {
-    "unseen_users": lambda lists: sorted(set(lists[0]).intersection(*lists[1:])),
-    "accept_rates": lambda lists: [plus(rates) for rates in zip(*lists, strict=False)],  # of a listener; none while off
-    "certificate_expiry_s": lambda tables: _by_key(min, tables),
+_COMBINED: Final[Mapping[Sum, Callable[[list[Any]], Any]]] = {
+    Sum.COUNTED: plus,
+    Sum.NOW: plus,
+    Sum.EACH: lambda lists: [plus(each) for each in zip(*lists, strict=False)],  # none while quotas are off
+    Sum.LEAST: lambda tables: _by_key(min, tables),
+    Sum.IN_ALL: lambda lists: sorted(set(lists[0]).intersection(*lists[1:])),
 }
-"""How fields are combined that do not add up."""

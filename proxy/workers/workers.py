@@ -1,19 +1,20 @@
-"""Several workers as one: the methods of ``Worker``, each of which reaches all of them."""
+"""Several workers as one: what has to be in force is brought to all of them, and what they say is put together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypeVar, TypeVarTuple
 
-from config.settings import Listener, Mode, Settings
+from config.settings import Settings
 from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
+from proxy.contract import InForce, Report, at_start
 from proxy.edge.listening import Bind
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import DrainResult, WorkerSnapshot, WorkerState
-from proxy.edge.whoami import Identity
+from proxy.edge.stats import DrainResult, WorkerSnapshot
 from proxy.owners.assignment import Drift, share_out
-from proxy.owners.map import OwnersMap, owners_of
+from proxy.owners.map import owners_of
+from proxy.runtime import faults, logs
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
 from proxy.state.paging import Query, cut
@@ -21,236 +22,184 @@ from proxy.state.rows import BrokerRow, Page, WorkerRow
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import GoneError
-from proxy.workers.child import Child, Process, new_process
+from proxy.workers.child import Child
 from proxy.workers.ports import Ports
-from proxy.workers.process import InForce, Look
+from proxy.workers.process import usage_of
+from proxy.workers.start import Process, new_process
 from proxy.workers.sums import Sums
-from quotas.counted import CounterKey
-from quotas.policy import Policy, PolicyChange
-from quotas.shares import Demand
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _LOOK_EVERY_S: Final = 1.0
+_ANSWER_S: Final = 1.0
 _EVERYTHING: Final = 1_000_000
 
 
 class Workers:
-    """``settings.workers`` processes between ``start`` and ``end``. A process that ends is started again, with
-    everything that is in force by then.
-    """
+    """``settings.workers`` processes (``Processes``). One that ends is started again, with the value in force then."""
 
     def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None) -> None:
+        self.in_force = at_start(settings, answers_clients=ask is not None)
+        self.load: dict[int, float] = {}
         self._ask = ask
         self._look_now = asyncio.Event()
         self._ports = Ports(bind, self._look_now.set)
         self._owners = owners_of(settings.owners)
         """The owners as the whole instance knows them."""
-        self._idle = Worker(settings, bind)
-        """It never serves: it says what a new policy changes, and what a worker counts that serves nobody."""
-        self._in_force = InForce(
-            settings,
-            settings.quotas.mode,
-            answers_clients=ask is not None,
-            policy=Policy(),
-            part_otherwise=1 / settings.workers,
-            owners=self._owners.in_force,
-            fenced=False,
-            placed={},
-            known=(),
-        )
-        self._load: dict[int, float] = {}
-        """CPU ms a second by broker, as its worker says."""
         self._drift = Drift()
         self._shared_by: dict[str, float] = {}
         """The load of each worker, by which brokers were shared out."""
         self._sums = Sums()
+        self._snapshots: dict[int, asyncio.Task[WorkerSnapshot | None]] = {}
+        """Snapshots under way, by worker: late ones count in the next sum."""
+        self._left: list[tuple[Columns, int | None]] = []
+        """Rows of usage records that processes have handed over at their end."""
         self._looking: asyncio.Task[None] | None = None
         self._spare: asyncio.Task[Process] | None = None
         """A process in reserve: a new one has to load its modules for about a second."""
         self._children = [
-            Child(number, self._ports, self._take, self._begin_with, self._answer, self._sums.ended)
+            Child(number, self._ports, self._take, self._wanted, self._answer, self._sums.ended)
             for number in range(settings.workers)
         ]
 
-    async def start(self, bootstrap: Mapping[str, Sequence[Any]], known: Sequence[KnownBrokers] = ()) -> int:
-        """Start all processes; return the limit of connections of all together. Arguments, and what is raised, as of
-        ``Worker.start``.
-        """
-        for listener in self._in_force.settings.listeners:
-            self._ports.hold((listener.bind.host, listener.bind.port), bootstrap[listener.name])
-        self._in_force = replace(self._in_force, known=known)
+    def put(self, in_force: InForce) -> Coroutine[None, None, None]:
+        before, self.in_force = self.in_force, in_force
+        self._owners.replace(in_force.owners, fenced=in_force.fenced)
         self._place()
-        limits = await asyncio.gather(*(each.start() for each in self._children), return_exceptions=True)
-        for limit in limits:
-            if isinstance(limit, BaseException):
-                raise limit
-        self._looking = spawn(self._look_after_them(), "look after the workers")
-        return sum(limit for limit in limits if isinstance(limit, int))
+        if in_force.serving and not before.serving:
+            return self._start()
+        return self._bring() if before.settings is in_force.settings else self._readdress(in_force.settings)
 
-    async def stop(self) -> int:
-        """Stop accepting, and cut off all sessions; return their number."""
-        self._stop_accepting()
-        return int(sum((await self._all("stop")).values()))
-
-    async def end(self) -> None:
-        """End all processes."""
-        self._stop_accepting()
-        if self._looking is not None:  # until now: one that hangs while it drains is killed
-            self._looking.cancel()
-        await asyncio.gather(*(each.end() for each in self._children))
-        if self._spare is not None:
-            with suppress(OSError):  # noted when it failed
-                await (await self._spare).end()
-
-    # ------------------------------------------------------------------------------------------------- for all alike
-
-    async def apply(self, policy: Policy) -> PolicyChange:
-        self._in_force = replace(self._in_force, policy=policy)
-        change = await self._idle.apply(policy)
-        await self._all("apply", policy)
-        return change
-
-    async def demands(self) -> list[Mapping[CounterKey, Demand]]:
-        """Return the demand of each worker for limits of the whole cluster."""
-        said = await self._all("demands")
-        return [said[each.number][0] if each.number in said else {} for each in self._children]
-
-    async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
-        """Put the shares of each worker in force, as ``Worker.share``."""
-        if otherwise == self._in_force.part_otherwise and not any(parts):
-            return
-        self._in_force = replace(self._in_force, part_otherwise=otherwise)
-        given = zip(self._children, parts, strict=True)
-        await _answers(
-            [child.channel.call("share", [part], otherwise) for child, part in given if child.channel is not None]
+    async def report(self) -> Report:
+        answered = await asyncio.gather(*(each.look() for each in self._children))
+        fresh = [each.report if is_fresh else None for each, is_fresh in zip(self._children, answered, strict=True)]
+        reports = [each.report for each in self._children if each.report is not None]
+        self._learn(reports)
+        spawn(self._bring(), "look after the workers")
+        return Report(
+            node_ids=tuple(self._node_ids()),
+            named=self.in_force.known,
+            known=next((each.known for each in reports), ()),
+            load=dict(self.load),
+            cpu_s=sum(each.state.cpu_s for each in self._children),
+            demand=tuple(part for each in fresh for part in (each.demand if each is not None else ({},))),
+            not_ready=tuple(self._not_ready(reports)),
+            wrong_brokers=tuple(dict.fromkeys(each for of_one in reports for each in of_one.wrong_brokers)),
+            alterations=sum(each.alterations for each in reports) + sum(each.restarts for each in self._children),
+            fenced=self.in_force.fenced,
+            connections_limit=sum(each.connections_limit for each in reports),
+            placed=self.in_force.placed,
+            workers=tuple(each.state for each in self._children),
         )
 
-    async def set_mode(self, mode: Mode) -> None:
-        self._in_force = replace(self._in_force, mode=mode)
-        await self._all("set_mode", mode)
-
-    async def reload_certificates(self) -> None:
-        await self._all("reload_certificates")
-
-    async def readdress(self, listeners: Sequence[Listener]) -> None:
-        changed = {each.name: each for each in listeners}
-        settings = self._in_force.settings
-        kept = tuple(changed.get(each.name, each) for each in settings.listeners)
-        self._in_force = replace(self._in_force, settings=settings.model_copy(update={"listeners": kept}))
-        await self._all("readdress", listeners)
-        await self._look()  # a port of a broker that was just found is not to be closed
-        bound = [each.bound(node_id) for each in kept for node_id in self._node_ids()]
-        self._ports.keep({(at.host, at.port) for at in (*bound, *(each.bind for each in kept)) if at is not None})
-
-    def own(self, in_force: OwnersMap | None, fenced: bool = False) -> None:
-        """Put the owners of brokers in force, as ``Worker.own``; the brokers of this instance are shared out anew."""
-        self._owners.replace(in_force, fenced=fenced)
-        self._in_force = replace(self._in_force, owners=in_force, fenced=fenced)
-        self._place()
-        self._tell_owners()
-
-    async def drain(self, timeout_s: float) -> DrainResult:
-        self._stop_accepting()
-        results = (await self._all("drain", timeout_s)).values()
-        return DrainResult(sum(each.sessions for each in results), sum(each.cut_off for each in results))
-
-    # ------------------------------------------------------------------------------------------------- what they say
-
-    async def not_ready(self) -> list[str]:
-        if down := [f"worker {each.number}: not running" for each in self._children if not each.up]:
-            return down
-        return list(dict.fromkeys(reason for each in (await self._all("not_ready")).values() for reason in each))
-
-    async def identify(self, peer: str) -> Identity | None:
-        return next((each for each in (await self._all("identify", peer)).values() if each is not None), None)
-
-    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
-        return int(sum((await self._all("close_connections", user, client_id, peer)).values()))
-
-    async def node_ids(self) -> list[int]:
-        return self._node_ids()
-
-    async def known_brokers(self) -> list[KnownBrokers]:
-        return next(iter((await self._all("known_brokers")).values()), [])
-
-    async def alterations(self) -> int:
-        return int(sum((await self._all("alterations")).values())) + sum(each.restarts for each in self._children)
-
-    async def take_usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
-        for number, taken in (await self._all("take_usage")).items():
-            for columns in taken:
-                yield columns, number
-
     async def snapshot(self) -> WorkerSnapshot:
-        return self._sums.add(await self._all("snapshot"), await self._idle.snapshot())
+        for each in self._children:
+            if each.up and each.number not in self._snapshots:
+                self._snapshots[each.number] = spawn(each.ask(Worker.snapshot), "render metrics")
+        if awaited := [self._snapshots[each.number] for each in self._children if each.answers]:
+            await asyncio.wait(awaited, timeout=_ANSWER_S)
+        done = {number: self._snapshots.pop(number) for number, task in list(self._snapshots.items()) if task.done()}
+        taken = {number: snapshot for number, task in done.items() if (snapshot := task.result()) is not None}
+        own = WorkerSnapshot(internal_errors=dict(faults.counts), log_dropped=logs.dropped())
+        return self._sums.add(taken, own)
 
-    async def state(self, resource: str, query: Query) -> Page:
+    async def page(self, resource: str, query: Query) -> Page:
         """Return the rows of a page of the state API; each has its worker."""
         is_of_few = resource in ("brokers", "workers")  # put together here, before they are cut
         asked = query._replace(offset=0, limit=_EVERYTHING) if is_of_few else query
-        pages: dict[int, Page] = await self._all("state", resource, asked)
+        pages = await self._all(Worker.page, resource, asked)
         rows = [row._replace(worker=number) for number, page in pages.items() for row in page.rows]
         if resource == "brokers":
             rows = self._brokers(rows)
         elif resource == "workers":
             connections = {row.worker: row.connections for row in rows}
+            states = [(each.number, each.state) for each in self._children]
             rows = [
-                WorkerRow(each.number, each.up, each.restarts, each.cpu_s, connections.get(each.number, 0))
-                for each in self._children
+                WorkerRow(number, each.up, each.restarts, each.cpu_s, connections.get(number, 0))
+                for number, each in states
             ]
         else:
             return Page(sum(page.total for page in pages.values()), await asyncio.to_thread(cut, rows, query))
         return Page(len(rows), cut(rows, query))
 
-    def _brokers(self, rows: Iterable[BrokerRow]) -> list[BrokerRow]:
-        """Return one row for each broker: that of its worker, with the connections at all."""
-        found: dict[int, BrokerRow] = {}
-        for row in rows:
-            before = found.get(row.node_id, row)
-            placed = self.placed.get(row.node_id)
-            kept = row if row.worker == placed else before
-            connections = row.connections + (0 if before is row else before.connections)
-            found[row.node_id] = kept._replace(worker=placed, connections=connections)
-        return list(found.values())
+    async def usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
+        left, self._left = self._left, []
+        for taken in left:
+            yield taken
+        for number, of_worker in (await self._all(usage_of)).items():
+            for columns in of_worker:
+                yield columns, number
 
-    @property
-    def placed(self) -> Mapping[int, int]:
-        """The worker of each broker of this instance."""
-        return self._in_force.placed
+    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
+        return sum((await self._all(Worker.close_connections, user, client_id, peer)).values())
 
-    @property
-    def load(self) -> Mapping[int, float]:
-        """CPU ms a second by broker, smoothed over minutes."""
-        return self._load
+    async def drain(self, timeout_s: float) -> DrainResult:
+        self._stop_accepting()
+        results = (await self._all(Worker.drain, timeout_s)).values()
+        return DrainResult(sum(each.sessions for each in results), sum(each.cut_off for each in results))
 
-    @property
-    def states(self) -> list[WorkerState]:
-        """The state of each process."""
-        return [WorkerState(each.up, each.restarts, each.cpu_s) for each in self._children]
+    async def stop(self) -> int:
+        self._stop_accepting()
+        lasts = await asyncio.gather(*(each.stop() for each in self._children))
+        if self._looking is not None:  # until now: one that hangs while it drains is killed
+            self._looking.cancel()
+        if self._spare is not None:
+            with suppress(OSError):  # noted when it failed
+                await (await self._spare).end()
+            self._spare = None
+        handed_over = {number: last for number, last in enumerate(lasts) if last is not None}
+        self._left += [(columns, number) for number, last in handed_over.items() for columns in last.usage]
+        return sum(each.cut_off for each in handed_over.values())
+
+    def kill(self) -> None:
+        for each in self._children:
+            each.kill()
 
     # ------------------------------------------------------------------------------------------------- its processes
+
+    async def _start(self) -> None:
+        started = await asyncio.gather(*(each.start() for each in self._children), return_exceptions=True)
+        for error in started:
+            if error is not None:
+                raise error
+        self._looking = spawn(self._look_after_them(), "look after the workers")
 
     async def _take(self) -> Process:
         """Return the process in reserve, or a new one."""
         taken, self._spare = self._spare, None
-        return await (new_process(self._in_force.settings.log) if taken is None else taken)
+        return await (new_process(self.in_force.settings.log) if taken is None else taken)
 
-    def _begin_with(self, number: int) -> tuple[int, InForce]:
-        return number, self._in_force
+    def _wanted(self, number: int) -> InForce:
+        """Return what has to be in force in a process: of the parts, its own."""
+        return replace(self.in_force, parts=self.in_force.parts[number : number + 1])
 
-    async def _answer(self, name: str, arguments: tuple[Any, ...]) -> object:
-        if name != "ask" or self._ask is None:
-            raise ValueError(f"the supervisor has no {name}")
-        return await self._ask(*arguments)
+    async def _bring(self) -> None:
+        """Have everything in force in all processes; those that are starting, or end meanwhile, begin with it."""
+        bringing = [each.bring() for each in self._children if each.up]
+        for error in await asyncio.gather(*bringing, return_exceptions=True):
+            if error is not None and not isinstance(error, GoneError):
+                raise error
 
-    async def _all(self, name: str, *arguments: object) -> dict[int, Any]:
-        """Call all workers; return the answers by number, without those of workers that have ended: they are started
-        again, with what is in force. Raises what any of them raises.
+    async def _readdress(self, settings: Settings) -> None:
+        """Have changed addresses in force, and close the ports that nobody uses any more."""
+        await self._bring()
+        await self.report()  # a port of a broker that was just found is not to be closed
+        bound = [each.bound(node_id) for each in settings.listeners for node_id in self._node_ids()]
+        wanted = (*bound, *(each.bind for each in settings.listeners))
+        self._ports.keep({(at.host, at.port) for at in wanted if at is not None})
+
+    async def _answer(self, asked: tuple[bytes, str, str, str]) -> bytes:
+        assert self._ask is not None  # noqa: S101  workers are told whether they may ask
+        return await self._ask(*asked)
+
+    async def _all(self, function: Callable[[Worker, *Ts], Awaitable[T | None]], *arguments: *Ts) -> dict[int, T]:
+        """Ask all workers; return the answers by number, without those of workers that have ended, and without None.
+        Raises what any of them raises.
         """
-        asked = {
-            each.number: each.channel.call(name, *arguments) for each in self._children if each.channel is not None
-        }
-        answers = zip(asked, await _answers(asked.values()), strict=True)
-        return {number: answer for number, answer in answers if not isinstance(answer, GoneError)}
+        asked = {each.number: each.ask(function, *arguments) for each in self._children if each.up}
+        answers = zip(asked, await asyncio.gather(*asked.values()), strict=True)
+        return {number: answer for number, answer in answers if answer is not None}
 
     def _stop_accepting(self) -> None:
         for each in self._children:
@@ -259,77 +208,75 @@ class Workers:
 
     async def _look_after_them(self) -> None:
         while True:
-            await attempt("look after the workers", self._look)
+            await attempt("look after the workers", self.report)
+            if self._spare is None:
+                self._spare = spawn(new_process(self.in_force.settings.log), "start a process")
             self._look_now.clear()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
                     await self._look_now.wait()
-            except TimeoutError:
-                pass
 
-    async def _look(self) -> None:
-        """Ask all whether they are alive, and tell them of brokers that only some know."""
-        looks: list[Look | None] = await asyncio.gather(*(each.look() for each in self._children))
-        known = merged([self._in_force.known, *(look.brokers for look in looks if look is not None)])
-        if known != self._in_force.known:
-            self._in_force = replace(self._in_force, known=known)
-            await self._all("remember", known)
-        for child, look in zip(self._children, looks, strict=True):
-            if look is not None:
-                self._load.update(
-                    {node: load for node, load in look.load.items() if self.placed.get(node) == child.number}
-                )
-        if self._place():
-            self._tell_owners()
-        if self._spare is None:
-            self._spare = spawn(new_process(self._in_force.settings.log), "start a process")
+    # ------------------------------------------------------------------------------------------------- their brokers
 
     def _node_ids(self) -> list[int]:
-        return sorted({each.node_id for known in self._in_force.known for each in known.brokers})
+        return sorted({each.node_id for known in self.in_force.known for each in known.brokers})
 
-    def _place(self) -> bool:
-        """Share out the brokers of this instance, if they are others than before or have another load; return whether
-        any has moved.
-        """
-        before, owned = self.placed, {node_id for node_id in self._node_ids() if self._owners.owns(node_id)}
+    def _not_ready(self, reports: Iterable[Report]) -> list[str]:
+        down = [each for each in self._children if not each.answers]
+        if down:
+            return [f"worker {each.number}: {'does not answer' if each.up else 'not running'}" for each in down]
+        return list(dict.fromkeys(reason for each in reports for reason in each.not_ready))
+
+    def _learn(self, reports: Iterable[Report]) -> None:
+        """Learn the brokers that any worker has found, and the load of each at its worker; place them."""
+        known = merged([self.in_force.known, *(each.named for each in reports)])
+        if known != self.in_force.known:
+            self.in_force = replace(self.in_force, known=known)
+        for child in self._children:
+            load = {} if child.report is None else child.report.load
+            self.load.update(
+                {node: cost for node, cost in load.items() if self.in_force.placed.get(node) == child.number}
+            )
+        self._place()
+
+    def _place(self) -> None:
+        """Share out the brokers of this instance, if they are others than before or have another load."""
+        before, owned = self.in_force.placed, {node_id for node_id in self._node_ids() if self._owners.owns(node_id)}
         is_due = self._drift.is_due(self._shared_by, self._load_of_workers(), monotonic_s())
         if owned == before.keys() and not is_due:
-            return False
+            return
         weights = {str(each.number): 1.0 for each in self._children}
         claims = {node_id: str(number) for node_id, number in before.items() if node_id in owned}
-        load = {node_id: self._load[node_id] for node_id in owned if node_id in self._load}
+        load = {node_id: self.load[node_id] for node_id in owned if node_id in self.load}
         placed = {node_id: int(name) for node_id, name in share_out(weights, claims, load, owned).items()}
-        self._in_force = replace(self._in_force, placed=placed)
+        self.in_force = replace(self.in_force, placed=placed)
         self._shared_by = self._load_of_workers()
-        return placed != before
 
     def _load_of_workers(self) -> dict[str, float]:
         loads = {str(each.number): 0.0 for each in self._children}
-        for node_id, number in self.placed.items():
-            loads[str(number)] += self._load.get(node_id, 0.0)
+        for node_id, number in self.in_force.placed.items():
+            loads[str(number)] += self.load.get(node_id, 0.0)
         return loads
 
-    def _tell_owners(self) -> None:
-        in_force = self._in_force
-        spawn(self._all("own", in_force.owners, in_force.fenced, in_force.placed), "tell the owners of brokers")
+    def _brokers(self, rows: Iterable[BrokerRow]) -> list[BrokerRow]:
+        """Return one row for each broker: that of its worker, with the connections at all."""
+        found: dict[int, BrokerRow] = {}
+        for row in rows:
+            before = found.get(row.node_id, row)
+            placed = self.in_force.placed.get(row.node_id)
+            kept = row if row.worker == placed else before
+            connections = row.connections + (0 if before is row else before.connections)
+            found[row.node_id] = kept._replace(worker=placed, connections=connections)
+        return list(found.values())
 
 
-async def _answers(calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Return the answers of workers; GoneError: it has ended."""
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException) and not isinstance(answer, GoneError):
-            raise answer
-    return answers
-
-
-def merged(lists: Iterable[Iterable[KnownBrokers]]) -> list[KnownBrokers]:
+def merged(lists: Iterable[Iterable[KnownBrokers]]) -> tuple[KnownBrokers, ...]:
     """Return the brokers of each route that are in any list; the address in a later one counts."""
     found: dict[tuple[str, ...], dict[int, KnownBroker]] = {}
     ids: dict[tuple[str, ...], str] = {}
     for known in (each for some in lists for each in some):
         found.setdefault(known.bootstrap, {}).update({each.node_id: each for each in known.brokers})
         ids[known.bootstrap] = known.cluster_id or ids.get(known.bootstrap, "")
-    return [
+    return tuple(
         KnownBrokers(bootstrap, ids[bootstrap], tuple(sorted(brokers.values()))) for bootstrap, brokers in found.items()
-    ]
+    )

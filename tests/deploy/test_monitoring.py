@@ -23,9 +23,12 @@ STRANGERS: Final = {
     *(Cause.CONNECTIONS_PER_IP, Cause.CONNECTION_RATE_PER_IP, Cause.CONNECTIONS_BEFORE_REQUEST),
 }
 """Causes that anybody can make, or that say that an address was refused."""
-REFUSALS: Final = {Cause.PROTECTED_TOPIC, Cause.PROTECTED_GROUP, Cause.NOT_OWNER}
+REFUSALS: Final = {Cause.PROTECTED_TOPIC, Cause.PROTECTED_GROUP, Cause.NOT_OWNER, Cause.NO_SNI}
 """Requests that are refused by design; clients are told where to go."""
-OF_BROKERS: Final = {Cause.CORRELATION_MISMATCH, Cause.UNEXPECTED_RESPONSE}
+OF_BROKERS: Final = {
+    *(Cause.CORRELATION_MISMATCH, Cause.UNEXPECTED_RESPONSE),
+    *(Cause.OTHER_CLUSTER, Cause.OTHER_NODE),
+}
 """Causes that only a broker can make: the alert takes every cause of theirs."""
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from struct import pack, unpack_from
 from threading import Thread
@@ -19,18 +19,29 @@ Answer = Callable[[bytes], bytes | None]
 
 
 class FakeBroker:
-    """Metadata v1 names ``brokers``, node id → (host, port). ``otherwise`` is for api keys that are not in ``answers``.
+    """Metadata names ``brokers``, node id → (host, port). ``otherwise`` is for api keys that are not in ``answers``.
 
-    With a ``password``, only ApiVersions is answered before a login by SASL/PLAIN.
+    With a ``password``, only ApiVersions is answered before a login by SASL/PLAIN. ``requests`` and ``connections`` are
+    those of clients, ``own`` the requests of a proxy's own.
     """
 
     def __init__(self, password: str | None = None) -> None:
         self.brokers: dict[int, tuple[str, int]] = {}
+        self.by_client: dict[str, dict[int, tuple[str, int]]] = {}
+        """By client-id: the brokers that this client is told instead."""
+        self.cluster_id = "of-the-test"
+        self.newest_versions = 4
+        """The newest ApiVersions that it knows."""
         self.port = 0
         self.password = password
         self.mechanisms = ["PLAIN"]
         self.requests: list[bytes] = []
+        self.own: list[bytes] = []
+        self.asked: list[int] = []
+        """The api keys of all requests."""
         self.connections: list[asyncio.StreamWriter] = []
+        self.watching: list[asyncio.StreamWriter] = []
+        """The proxy's own connections."""
         self.taken = 0
         """Connections, also those that have ended."""
         self.silent = False
@@ -42,15 +53,10 @@ class FakeBroker:
             PRODUCE: lambda request: reply(request, bytes(8)),  # no topic, and the throttle time
             METADATA: self._metadata,
             SASL_HANDSHAKE: self._handshake,
-            API_VERSIONS: lambda request: reply(request, bytes(6)),
+            API_VERSIONS: self._versions,
             SASL_AUTHENTICATE: self._authenticate,
         }
         self.otherwise: Answer = lambda request: reply(request, bytes(4 + self.padding))
-
-    @property
-    def asked(self) -> list[int]:
-        """The api keys of all requests."""
-        return [unpack_from(">h", request)[0] for request in self.requests]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.taken += 1
@@ -60,8 +66,13 @@ class FakeBroker:
             # A TLS handshake, read as a size, is larger.
             while (size := int.from_bytes(await reader.readexactly(4), "big")) <= MAX_REQUEST_BYTES:
                 request = await reader.readexactly(size)
-                self.requests.append(request)
                 (api_key,) = unpack_from(">h", request)
+                self.asked.append(api_key)
+                is_own = client_id_of(request) == "sluice"
+                (self.own if is_own else self.requests).append(request)
+                if is_own and not answered and writer in self.connections:
+                    self.connections.remove(writer)
+                    self.watching.append(writer)
                 if answered and self.once:
                     break
                 if not known and api_key not in (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE):
@@ -79,11 +90,27 @@ class FakeBroker:
             writer.close()
 
     def _metadata(self, request: bytes) -> bytes:
-        nodes = b"".join(
-            pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
-            for node_id, (host, port) in self.brokers.items()
-        )
-        return reply(request, pack(">i", len(self.brokers)) + nodes + pack(">ii", 1, 0))
+        (version,) = unpack_from(">h", request, 2)
+        brokers = self.by_client.get(client_id_of(request), self._brokers())
+        return reply(request, metadata(version, brokers, self.cluster_id))
+
+    def _brokers(self) -> dict[int, tuple[str, int]]:
+        """Return its brokers; if that is itself alone, those of a stand-in that names it."""
+        if self.brokers == {1: ("127.0.0.1", self.port)}:
+            for other in _SERVING:
+                if other is not self and any(port == self.port for _, port in other.brokers.values()):
+                    return other.brokers
+        return self.brokers
+
+    def _versions(self, request: bytes) -> bytes:
+        (version,) = unpack_from(">h", request, 2)
+        if version > self.newest_versions:
+            return reply(request, pack(">hi", 35, 0))
+        if version < 5:
+            return reply(request, bytes(6))
+        node_id = next((node_id for node_id, (_, port) in self._brokers().items() if port == self.port), -1)
+        is_meant = request.endswith(self.cluster_id.encode() + pack(">i", node_id) + b"\0")  # KIP-1242
+        return reply(request, pack(">h", 0 if is_meant else 129) + b"\1" + bytes(5))
 
     def _handshake(self, request: bytes) -> bytes:
         offered = b"".join(pack(">h", len(name)) + name.encode() for name in self.mechanisms)
@@ -97,7 +124,7 @@ class FakeBroker:
 
     def drop(self) -> list[asyncio.StreamWriter]:
         """End every connection, as a broker that goes down; return what they were."""
-        ended, self.connections = self.connections, []
+        ended, self.connections, self.watching = [*self.connections, *self.watching], [], []
         for writer in ended:
             writer.close()
         return ended
@@ -115,9 +142,26 @@ class FakeBroker:
 
 B = TypeVar("B", bound=FakeBroker)
 
+_SERVING: list[FakeBroker] = []
+
 
 def frame(payload: bytes) -> bytes:
     return pack(">i", len(payload)) + payload
+
+
+def client_id_of(request: bytes) -> str:
+    length = max(unpack_from(">h", request, 8)[0], 0) if len(request) >= 10 else 0
+    return request[10 : 10 + length].decode("utf-8", "replace")
+
+
+def metadata(version: int, brokers: Mapping[int, tuple[str, int]], cluster_id: str) -> bytes:
+    """Return the body of an answer to Metadata v1 or v2 that names ``brokers``, and no topic."""
+    nodes = b"".join(
+        pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
+        for node_id, (host, port) in brokers.items()
+    )
+    of_cluster = pack(">h", len(cluster_id)) + cluster_id.encode() if version > 1 else b""
+    return pack(">i", len(brokers)) + nodes + of_cluster + pack(">ii", 1, 0)
 
 
 def correlation_id(request: bytes) -> int:
@@ -137,13 +181,17 @@ def fake_broker(
 
 @asynccontextmanager
 async def serving(broker: B, tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[B]:
-    """Serve on loopback; unless the broker has ``brokers``, its Metadata names itself as node 1."""
+    """Serve on loopback; unless the broker has ``brokers``, its Metadata names itself as node 1, or what another that
+    names it does.
+    """
     server = await asyncio.start_server(broker.serve, "127.0.0.1", port, ssl=tls)
     broker.port = server.sockets[0].getsockname()[1]
     broker.brokers = broker.brokers or {1: ("127.0.0.1", broker.port)}
+    _SERVING.append(broker)
     try:
         yield broker
     finally:
+        _SERVING.remove(broker)
         server.close()
         for _ in range(5):  # who was accepted a moment ago comes to be served
             await asyncio.sleep(0)

@@ -8,6 +8,7 @@ with KafkaCluster(node_ids=(1, 5, 42)) as cluster:
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -27,6 +28,7 @@ class KafkaCluster:
     With `zookeeper` (a zookeeper.connect) they are brokers on that ZooKeeper, as there were up to 3.9.
     `properties` are added to every node's server.properties, `listeners` to the plaintext one. `scram` are users there
     from the first start, as StorageTool's --add-scram takes them: `SCRAM-SHA-256=[name=carol,password=…]`.
+    With `addresses_of` nodes take over the addresses of those of another cluster, one by one: these must have stopped.
     `virtual_machine` are Java's flags: AS_IN_PRODUCTION where a test measures what requests cost a broker.
     """
 
@@ -41,6 +43,8 @@ class KafkaCluster:
         java_options: Sequence[str] = (),
         virtual_machine: Sequence[str] = QUICK_TO_START,
         zookeeper: str | None = None,
+        cluster_id: str = CLUSTER_ID,
+        addresses_of: "KafkaCluster | None" = None,
     ) -> None:
         self.version = version
         self.node_ids = tuple(node_ids)
@@ -51,6 +55,8 @@ class KafkaCluster:
         self._java_options = tuple(java_options)
         self._virtual_machine = tuple(virtual_machine)
         self._zookeeper = zookeeper
+        self._cluster_id = cluster_id
+        self._addresses_of = addresses_of
         self._folder: Path | None = None
 
     @property
@@ -80,6 +86,9 @@ class KafkaCluster:
         jar_dir(f"kafka-{self.version}")  # says what to type when it is not there
         self._folder = Path(tempfile.mkdtemp(prefix="sluice-kafka-"))
         nodes = [Node.choose(node_id, self._listeners) for node_id in self.node_ids]
+        if self._addresses_of is not None:
+            taken = zip(nodes, self._addresses_of.nodes, strict=True)
+            nodes = [replace(node, endpoints=old.endpoints) for node, old in taken]
         setup = Setup(
             version=self.version,
             voters=",".join(f"{node.node_id}@{node.controller}" for node in nodes),
@@ -94,7 +103,7 @@ class KafkaCluster:
             self.brokers[node.node_id] = Broker(node, setup, self._folder / str(node.node_id))
         try:
             for broker in self.brokers.values():
-                broker.start(CLUSTER_ID)
+                broker.start(self._cluster_id)
             for broker in self.brokers.values():
                 broker.wait_ready()
             with self.admin() as admin:
@@ -121,7 +130,7 @@ class KafkaCluster:
     def start_broker(self, node_id: int) -> None:
         """Start a stopped broker again, on its addresses and with its data, until it serves."""
         broker = self.brokers[node_id]
-        broker.start(CLUSTER_ID)
+        broker.start(self._cluster_id)
         broker.wait_ready()
         running = [each for each, other in self.brokers.items() if other.is_running]
         with self.admin() as admin:

@@ -53,7 +53,7 @@ class QuotaBroker(FakeBroker):
         return [Result(entry.entity) for entry in asked.entries]
 
     def _versions(self, request: bytes) -> bytes:
-        ranges = b"".join(pack(">hhh", key, 0, 1) for key in self.apis)
+        ranges = b"".join(pack(">hhh", key, 0, 2 if key == METADATA else 1) for key in self.apis)
         return reply(request, pack(">hi", 0, len(self.apis)) + ranges)
 
     def _describe(self, request: bytes) -> bytes:

@@ -1,6 +1,8 @@
 """A limit of the whole cluster (`scope: cluster`), at one process and divided between instances."""
 
 import json
+import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,6 +88,11 @@ class Greedy:
             client.ask_to_stop()
         return self.meter.series.steady_rate(windows, window_s) / LIMIT_BYTES_PER_S
 
+    def best_ten_seconds(self, from_s: float, to_s: float) -> float:
+        """Return the highest rate of ten seconds between two moments, as a part of the limit."""
+        begins = (from_s + second for second in range(int(to_s - from_s) - 9))
+        return max(self.meter.series.rate(begin_s, begin_s + 10) for begin_s in begins) / LIMIT_BYTES_PER_S
+
 
 def test_one_instance_counts_all_brokers_together(cluster: KafkaCluster, alone: SluiceProcess) -> None:
     with ExitStack() as stack:
@@ -122,9 +129,29 @@ def test_cluster_wide_limit_holds_for_instances_with_workers(
         leaders = [NODE_IDS[number % len(NODE_IDS)] for number in range(connections)]
         greedy = Greedy(cluster, stack, instances[0].bootstrap, leaders, MEASURED_S * 3)
         rate = greedy.rate(windows, MEASURED_S / 4)
-        first_s, last_s = greedy.meter.series.steady_span_s(windows, MEASURED_S / 4)
-        begins = (first_s + second for second in range(int(last_s - first_s) - 10))
-        best = max(greedy.meter.series.rate(begin_s, begin_s + 10) for begin_s in begins) / LIMIT_BYTES_PER_S
+        best = greedy.best_ten_seconds(*greedy.meter.series.steady_span_s(windows, MEASURED_S / 4))
         print(f"{connections} connections, {workers} workers: {rate:.3f} of the limit, best ten seconds {best:.3f}")
         assert rate == pytest.approx(1, abs=0.05)
+        assert best <= 1.25
+
+
+@pytest.mark.matrix
+@pytest.mark.alone
+@pytest.mark.parametrize("connections", [2, 5])
+def test_cluster_wide_limit_holds_when_an_instance_is_killed(
+    cluster: KafkaCluster, tmp_path: Path, connections: int
+) -> None:
+    """Over the minute after it, and in any ten seconds around it: the marks of docs/quotas.md."""
+    with ExitStack() as stack:
+        instances = start(cluster, stack, tmp_path, {})
+        leaders = [NODE_IDS[number % len(NODE_IDS)] for number in range(connections)]
+        greedy = Greedy(cluster, stack, instances[0].bootstrap, leaders, 150)
+        wait_until(lambda: greedy.meter.series.has_steady_rate(2), "two windows", 60.0)
+        instances[1].signal(signal.SIGKILL)
+        killed_s = time.monotonic()
+        wait_until(lambda: greedy.meter.series.end_s() > killed_s + 70, "a minute after it", 90.0)
+        after = greedy.meter.series.rate_by_bursts(killed_s, killed_s + 70) / LIMIT_BYTES_PER_S
+        best = greedy.best_ten_seconds(killed_s - 10, killed_s + 30)
+        print(f"{connections} connections: {after:.3f} of the limit after it, best ten seconds {best:.3f}")
+        assert after == pytest.approx(1, abs=0.05)
         assert best <= 1.25

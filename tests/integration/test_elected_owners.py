@@ -224,7 +224,7 @@ def test_a_stranger_without_the_secret_is_given_nothing(instances: Instances, tm
     other = tmp_path / "other"
     other.write_text("another secret of somebody")
     stranger = instances.start("edge-2", wait=False, secret_file=str(other))
-    wait_until(lambda: "not signed" in stranger.get("/readyz")[1], "it knows why", 40.0)
+    wait_until(lambda: "is owners.secret_file the same" in stranger.get("/readyz")[1], "it knows why", 40.0)
     del instances.running["edge-2"]
     wait_until(lambda: instances.agree("edge-1"), "the owner stays", 40.0)
 
@@ -283,7 +283,7 @@ class Stranger:
 
 
 def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, instances: Instances) -> None:
-    stranger = Stranger(group_cluster, instances.group, "owners-1")
+    stranger = Stranger(group_cluster, instances.group, "owners-2")
     stranger.join()
     assert stranger.leads
     instance = instances.start("edge-1", wait=False)
@@ -300,7 +300,7 @@ def test_a_stranger_that_leads_is_not_believed(group_cluster: KafkaCluster, inst
 
 def test_instance_of_another_version_reports_it_in_readyz(group_cluster: KafkaCluster, instances: Instances) -> None:
     """The coordinator refuses who has no protocol that all members have."""
-    other = Stranger(group_cluster, instances.group, "owners-2")
+    other = Stranger(group_cluster, instances.group, "owners-3")
     other.join()
     instance = instances.start("edge-1", wait=False)
     wait_until(lambda: "instances of another version" in instance.get("/readyz")[1], "it says so", 40.0)

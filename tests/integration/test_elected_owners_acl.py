@@ -67,7 +67,7 @@ def test_read_on_the_group_is_needed_and_enough(guarded: KafkaCluster, acls: Any
 def _refuses_members(sluice: SluiceProcess, address: Any, group: str) -> None:
     """A client may join any group but that of the instances."""
     for name, refused in ((f"{group}-other", False), (group, True)):
-        joining = join_group(name, "", session_ms=6000, protocol_type="sluice", protocols={"owners-1": b""})
+        joining = join_group(name, "", session_ms=6000, protocol_type="sluice", protocols={"owners-2": b""})
         with Connection(address) as connection:
             if refused:
                 connection.send(joining.frame("stranger", 1))

@@ -105,7 +105,9 @@ def test_log_at_debug_level_contains_no_secret(scene: Scene) -> None:
     assert _found_in(scene.sluice.output(), scene.secrets) == []
 
 
-@pytest.mark.parametrize("page", ["/metrics", "/readyz", "/livez", "/whoami", "/whoami?peer=127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "page", ["/metrics", "/readyz", "/livez", "/api/v1/connections", "/api/v1/explain?peer=127.0.0.1:1"]
+)
 def test_admin_page_contains_no_secret(scene: Scene, page: str) -> None:
     _, text = scene.sluice.get(page)
     assert _found_in(text, scene.secrets) == []

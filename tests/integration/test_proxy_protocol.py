@@ -97,9 +97,9 @@ def test_address_is_that_of_the_client(balanced: Balanced, name: str) -> None:
     with balanced.connect(name) as connection:
         connection.exchange(frame(API_VERSIONS, 0, 1, "by hand", b""))
         peer = "{}:{}".format(*connection._socket.getsockname())
-        status, text = balanced.sluice.get(f"/whoami?peer={peer}")
+        status, text = balanced.sluice.get(f"/api/v1/connections?peer={peer}")
         assert status == 200, text
-        assert json.loads(text)["listener"] == name
+        assert [each["listener"] for each in json.loads(text)["items"]] == [name]
 
 
 @pytest.mark.parametrize("name", SENDS)

@@ -204,8 +204,9 @@ def test_a_load_balancers_clients_keep_their_addresses(shared: Shared, kind: str
         header = HEADERS[kind] % (number if kind == "v1" else number.to_bytes(2, "big"))
         with shared.connect(f"b{node_id}.{ZONE}", listener="BALANCED", header=header) as client:
             assert ask(client)
-            said = json.loads(shared.sluice.get(f"/whoami?peer=192.0.2.7:{number}")[1])
-            assert (said["listener"], said["peer"]) == ("BALANCED", f"192.0.2.7:{number}")
+            peer = f"192.0.2.7:{number}"
+            (item,) = json.loads(shared.sluice.get(f"/api/v1/connections?peer={peer}")[1])["items"]
+            assert (item["listener"], item["peer"]) == ("BALANCED", peer)
 
 
 def test_a_host_that_is_not_served_is_refused_with_an_alert(shared: Shared) -> None:

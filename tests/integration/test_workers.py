@@ -1,6 +1,7 @@
 """Two workers in front of three brokers: quotas are exact for each broker, and a worker that is killed is back."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -202,11 +203,51 @@ def test_workers_of_elected_owners_end_with_their_supervisor(cluster: KafkaClust
         for name in instances:
             assert all((worker is None) is (owner != name) for owner, worker in owned(name).values())
         workers = psutil.Process(instances["edge-1"].pid).children()
-        instances["edge-1"].signal(signal.SIGKILL)
+        os.kill(instances["edge-1"].pid, signal.SIGKILL)  # not its workers, as the signals of the harness would
         _, left = psutil.wait_procs(workers, timeout=30.0)
         assert left == []
         wait_until(lambda: {owner for owner, _ in owned("edge-2").values()}, "the other owns all", equals={"edge-2"})
         wait_until(lambda: {worker for _, worker in owned("edge-2").values()}, "both workers have some", equals={0, 1})
         for at in instances["edge-2"].broker_addresses.values():
             with Connection(at) as connection:
+                assert ask(connection)
+
+
+def test_supervisor_that_hangs_leaves_no_second_owner(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Its workers fence themselves before the others own its brokers, and own some again when it goes on."""
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of all instances")
+    owners = {"group": fresh_name("owners"), "secret_file": str(secret)}
+    with ExitStack() as stack:
+        instances = {}
+        for name in ("edge-1", "edge-2"):
+            settings = {"workers": 2, "owners": {"instance": name, **owners}}
+            instances[name] = stack.enter_context(SluiceProcess(cluster.bootstrap, NODE_IDS, settings=settings))
+        hanging, other = instances["edge-1"], instances["edge-2"]
+
+        def owned(sluice: SluiceProcess) -> set[int]:
+            said = json.loads(sluice.get("/owners")[1])
+            return {int(node_id) for node_id, each in said["owners"].items() if each["instance"] == said["instance"]}
+
+        def answers(connection: Connection) -> bool:
+            try:
+                return bool(ask(connection))
+            except OSError:
+                return False
+
+        wait_until(lambda: all(map(owned, instances.values())), "both own brokers", 40.0)
+        before = owned(hanging)
+        with ExitStack() as connections:
+            served = {
+                node_id: connections.enter_context(Connection(hanging.broker_addresses[node_id])) for node_id in before
+            }
+            assert all(map(answers, served.values()))
+            os.kill(hanging.pid, signal.SIGSTOP)  # not its workers, as the signals of the harness would
+            stack.callback(os.kill, hanging.pid, signal.SIGCONT)
+            wait_until(lambda: before <= owned(other), "the other owns all", 30.0)
+            assert not any(map(answers, served.values()))
+        os.kill(hanging.pid, signal.SIGCONT)
+        wait_until(lambda: bool(owned(hanging)) and not owned(hanging) & owned(other), "it owns brokers again", 90.0)
+        for node_id in owned(hanging):
+            with Connection(hanging.broker_addresses[node_id], timeout_s=30.0) as connection:
                 assert ask(connection)

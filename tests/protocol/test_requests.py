@@ -9,6 +9,7 @@ from protocol.requests import (
     WHICH_TOKENS,
     WHICH_VERSIONS,
     Request,
+    are_you,
     sasl_authenticate,
     sasl_handshake,
 )
@@ -36,8 +37,14 @@ def test_requests_are_what_their_layouts_say(asked: Request, values: dict[str, A
 
 
 def test_metadata_asks_for_brokers_alone() -> None:
-    assert WHICH_BROKERS.frame("sluice", 7).hex() == "0000001400030001000000070006736c7569636500000000"
-    assert WHICH_BROKERS.spec is SPECS[key_version(3, 1)]
+    assert WHICH_BROKERS.frame("sluice", 7).hex() == "0000001400030002000000070006736c7569636500000000"
+    assert WHICH_BROKERS.spec is SPECS[key_version(3, 2)]
+
+
+def test_api_versions_5_says_which_cluster_and_node_are_meant() -> None:
+    """As ApiVersionsRequest.json of Kafka 4.4.0 lays it out (KIP-1242)."""
+    expected = "0000002700120005000000070006736c75696365000" + "7736c75696365" + "0230" + "03696400000005" + "00"
+    assert are_you("id", 5).frame("sluice", 7).hex()[8:] == expected[8:]
 
 
 def test_request_size_counts_bytes_of_the_client_id() -> None:

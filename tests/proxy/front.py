@@ -72,13 +72,20 @@ class Front:
         self.play.loop.now_ms = now_ms()  # what comes from sockets has the real time, whenever the machine was started
         self.bootstrap_port, self.port_1, self.port_2 = free_ports(3)
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
-        self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
+        rejections = Rejections(self.stats)
+        self.cluster = Cluster(
+            "test",
+            route,
+            self._on_broker,
+            refresh_s=TIMEOUT_S,
+            connect_timeout_s=TIMEOUT_S,
+            on_refused=rejections.note_refused,
+        )
         if not {"broker_host", "brokers"} & settings.keys():
             settings["brokers"] = parse_broker_ports({"1": str(self.port_1), "2": str(self.port_2)})
         fixed = {"name": "PLAIN", "bind": Address("127.0.0.1", self.bootstrap_port)}
         fixed["advertise"] = AdvertisedAddress("127.0.0.1")
         given = {key: value for key, value in settings.items() if value is not None}
-        rejections = Rejections(self.stats)
         self.play.worker.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
         self.slots = ConnectionSlots(

@@ -164,7 +164,6 @@ class Play:
         """Delegation tokens whose owner was asked for, and whom to tell."""
         self.rejected: list[tuple[str, ProtocolError]] = []
         self.told: list[int] = []
-        self.clusters: list[str] = []
         self.closed = 0
         limits, served, served_before = _served(response, frozenset(answerers), fetch_max_version, share_groups)
         self.throttling = Throttling(
@@ -219,9 +218,7 @@ class Play:
         if connected:
             self.session.connected(self.broker, 1)
 
-    def _advertise(self, endpoints: Sequence[Endpoint], cluster_id: str | None) -> Mapping[int, tuple[bytes, int]]:
-        if cluster_id is not None:
-            self.clusters.append(cluster_id)
+    def _advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
         self.told.extend(endpoint.node_id for endpoint in endpoints)
         return ADDRESSES
 
@@ -267,7 +264,7 @@ QUESTION = WHICH_BROKERS.frame("sluice", 0x536C7569)
 
 def serves(play: Play, *, authenticated: bool = True) -> bytes:
     """Answer that question, which must have been the last thing sent, and return what then goes to the broker."""
-    answer = pack(">iii", 0, 1, 0) if authenticated else NOT_AUTHENTICATED
+    answer = pack(">ihii", 0, -1, 1, 0) if authenticated else NOT_AUTHENTICATED
     assert play.from_broker(frame(QUESTION[8:12] + answer)) == b""
     return play.broker.take()
 

@@ -103,8 +103,8 @@ class Sabotage:
     def _contained(self, where: str, call: Callable[..., Any], *args: Any, **otherwise: Any) -> Any:
         return self._real["contained"](where, fail if self._now(where) else call, *args, **otherwise)
 
-    async def _attempt(self, where: str, job: tasks.Job) -> bool:
-        well: bool = await self._real["attempt"](where, fail if self._now(where) else job)
+    async def _attempt(self, where: str, job: tasks.Job, within_s: float | None = None) -> bool:
+        well: bool = await self._real["attempt"](where, fail if self._now(where) else job, within_s)
         if well:
             self.came_to_an_end.add(where)
         return well

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "look at the clock": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
     "look whether the next instance is alive": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
     "leave the group": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
+    "have brokers owned by others": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "leave the group of instances": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "tell the owners of brokers": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "drain sessions at brokers that others own": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
@@ -89,6 +90,9 @@ ELSEWHERE = {
         "edge/test_listeners.py::test_bootstrap_session_failing_to_be_named_closes_and_others_continue"
     ),
     "look at a session": "edge/test_reaper.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
+    "hear whether the supervisor is alive": (
+        "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once"
+    ),
     "tell that a worker is alive": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "note the load of brokers": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "sample what clients do": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
@@ -108,6 +112,7 @@ ELSEWHERE = {
     "a connection to the admin port is overdue": (
         "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"
     ),
+    "ask a broker who it is": "brokers/test_verification.py::test_fault_in_a_question_ends_one_session_alone",
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 
@@ -153,6 +158,9 @@ async def test_every_contained_place_is_covered_by_a_fault_test() -> None:
 JOBS = (places("every", "run") | places("attempt")) - {
     "ask for delegation tokens",
     "load files again",
+    "drain sessions",
+    "stop the worker",
+    "have brokers owned by others",
     "ship the last usage records",
     "close the admin port",
     "close the quota store",
@@ -161,6 +169,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "end temporary limits",
     "note the load of brokers",
     "tell that a worker is alive",
+    "hear whether the supervisor is alive",
     "exchange the demand for limits of the cluster",
     "end the exchange of demand",
     "ask how many partitions topics have",
@@ -263,7 +272,9 @@ ENDS = {
     "turn the mode": signal.SIGUSR1,
     "finish requests in flight": signal.SIGTERM,
     "close a listener": signal.SIGTERM,
+    "drain sessions": signal.SIGTERM,
     "drain a session": signal.SIGTERM,
+    "stop the worker": signal.SIGTERM,
     "cut a session off": signal.SIGTERM,
     "ship the last usage records": signal.SIGTERM,
     "close the admin port": signal.SIGTERM,

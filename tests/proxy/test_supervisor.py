@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from config.loader import load_settings
 from protocol.locator import Endpoint
 from proxy import worker
+from proxy.brokers.metadata import Metadata
 from proxy.runtime.faults import counts
 from proxy.supervisor import Supervisor
 from tests.harness.fake_broker import API_VERSIONS, FakeBroker, fake_broker
@@ -223,7 +224,8 @@ async def test_the_rules_of_the_listener_name_the_user(tmp_path: Path, pki: Pki)
             async with client(program.port, pki.client("alice")) as asking:
                 await asking.ask(list_offsets(1))
                 peer = "{}:{}".format(*asking.writer.get_extra_info("sockname"))
-                assert '"user": "ALICE"' in (await program.get(f"/whoami?peer={peer}"))[1]
+                (item,) = json.loads((await program.get(f"/api/v1/connections?peer={peer}"))[1])["items"]
+                assert (item["user"], item["authenticated"], item["mechanism"]) == ("ALICE", True, None)
 
 
 async def test_a_certificate_that_is_missing_at_the_start_ends_with_1(tmp_path: Path) -> None:
@@ -425,8 +427,8 @@ async def test_brokers_of_before_have_their_ports_at_the_start(tmp_path: Path) -
         del one.answers[API_VERSIONS]
         async with running(tmp_path, one, more=no_login, text=state) as program:
             await program.until("/readyz", "ready")
-            for listener in program.worker._listeners:
-                listener.advertise([Endpoint(1, b"127.0.0.1", one.port, 0, 0, 0)], "id")
+            for cluster in program.worker._routes.clusters:
+                await cluster.take(Metadata("id", [Endpoint(1, b"127.0.0.1", one.port, 0, 0, 0)]))
         assert '"cluster_id": "id"' in (tmp_path / "state" / "brokers.json").read_text()
         async with running(tmp_path, one, more=no_login, text=state) as program:
             await program.until("/metrics", 'sluice_state_file_operations_total{outcome="loaded"} 1.0')

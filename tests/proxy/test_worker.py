@@ -5,15 +5,15 @@ import json
 import pickle
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from inspect import isfunction
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from config.brokers import Endpoint
-from config.settings import Listener, Mode, Settings
+from config.settings import Settings
 from protocol.client_quotas import (
     ALTER,
     DESCRIBE,
@@ -28,20 +28,16 @@ from protocol.client_quotas import (
 )
 from protocol.requests import Request
 from proxy import supervisor
-from proxy.brokers.known_brokers import KnownBrokers
+from proxy.contract import InForce, Report
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import DrainResult, WorkerSnapshot
-from proxy.edge.whoami import Identity
-from proxy.owners.map import OwnersMap, Share
+from proxy.owners.map import OwnersMap
 from proxy.owners.membership import State, Status
 from proxy.runtime.faults import counts
 from proxy.state.paging import Query
 from proxy.state.rows import Page
 from proxy.usage.records import Columns
 from proxy.worker import Worker
-from quotas.counted import CounterKey
-from quotas.policy import Policy, PolicyChange
-from quotas.shares import Demand
 from tests.harness.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.playbook import list_offsets, produce, request
@@ -71,71 +67,35 @@ class Elsewhere(Worker):
 
         super().__init__(across(settings), bind, ask_across)
 
-    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]], known: Sequence[KnownBrokers] = ()) -> int:
-        return across(await super().start(bootstrap, across(known)))
+    def put(self, in_force: InForce) -> Coroutine[Any, Any, None]:
+        return super().put(across(in_force))
 
-    async def known_brokers(self) -> list[KnownBrokers]:
-        return across(await super().known_brokers())
-
-    async def named_brokers(self) -> list[KnownBrokers]:
-        return across(await super().named_brokers())
-
-    async def stop(self) -> int:
-        return across(await super().stop())
-
-    async def apply(self, policy: Policy) -> PolicyChange:
-        return across(await super().apply(across(policy)))
-
-    async def set_mode(self, mode: Mode) -> None:
-        await super().set_mode(across(mode))
-
-    async def readdress(self, listeners: Sequence[Listener]) -> None:
-        await super().readdress(across(listeners))
-
-    async def drain(self, timeout_s: float) -> DrainResult:
-        return across(await super().drain(across(timeout_s)))
-
-    async def not_ready(self) -> list[str]:
-        return across(await super().not_ready())
-
-    async def identify(self, peer: str) -> Identity | None:
-        return across(await super().identify(across(peer)))
-
-    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
-        return across(await super().close_connections(across(user), across(client_id), across(peer)))
-
-    async def alterations(self) -> int:
-        return across(await super().alterations())
-
-    async def take_usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
-        async for taken in super().take_usage():
-            yield across(taken)
+    async def report(self) -> Report:
+        return across(await super().report())
 
     async def snapshot(self) -> WorkerSnapshot:
         return across(await super().snapshot())
 
-    async def state(self, resource: str, query: Query) -> Page:
-        return across(await super().state(*across((resource, query))))
+    async def page(self, resource: str, query: Query) -> Page:
+        return across(await super().page(*across((resource, query))))
 
-    async def demands(self) -> list[Mapping[CounterKey, Demand]]:
-        return across(await super().demands())
+    async def usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
+        async for taken in super().usage():
+            yield across(taken)
 
-    async def share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
-        await super().share(*across((parts, otherwise)))
+    async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
+        return across(await super().close_connections(across(user), across(client_id), across(peer)))
 
-    async def node_ids(self) -> list[int]:
-        return across(await super().node_ids())
+    async def drain(self, timeout_s: float) -> DrainResult:
+        return across(await super().drain(across(timeout_s)))
 
-    def remember(self, known: Sequence[KnownBrokers]) -> None:
-        super().remember(across(known))
-
-    def own(self, in_force: OwnersMap | None, fenced: bool = False, share: Share | None = None) -> None:
-        super().own(*across((in_force, fenced, share)))
+    async def stop(self) -> int:
+        return across(await super().stop())
 
 
 async def test_worker_receives_and_returns_only_plain_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     public = {name for name, each in vars(Worker).items() if isfunction(each) and not name.startswith("_")}
-    assert public - vars(Elsewhere).keys() == {"reload_certificates", "end"}  # which take nothing and give nothing
+    assert public - vars(Elsewhere).keys() == {"kill"}  # which takes nothing and gives nothing
     monkeypatch.setattr(supervisor, "Worker", Elsewhere)
     CROSSED.clear()
     usage = "usage: {interval: 20ms, files: {directory: usage, rotate_after: 50ms}}\n"
@@ -146,8 +106,6 @@ async def test_worker_receives_and_returns_only_plain_data(tmp_path: Path, monke
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 await asking.ask(produce(2, 600))
-                peer = "{}:{}".format(*asking.writer.get_extra_info("sockname"))
-                assert '"listener": "PLAIN"' in (await program.get(f"/whoami?peer={peer}"))[1]
                 for resource in ("throttled", "clients", "connections", "brokers", "workers"):
                     assert (await program.get(f"/api/v1/{resource}"))[0] == 200
                 metrics = (await program.get("/metrics"))[1]
@@ -163,7 +121,7 @@ async def test_worker_receives_and_returns_only_plain_data(tmp_path: Path, monke
     rows = [json.loads(line)["rows"] for line in lines]
     assert sum(sum(each["requests"]) for each in rows) == 2
     assert {rule for each in rows for rule in each["produce_rule"]} >= {"client-id=app"}
-    assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "DrainResult", "Page", "dict", "list"} <= CROSSED
+    assert {"Settings", "InForce", "Report", "WorkerSnapshot", "DrainResult", "Page"} <= CROSSED
 
 
 @pytest.mark.long
@@ -284,18 +242,18 @@ async def test_a_broker_that_moves_is_told_at_once_and_its_sessions_are_drained(
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with running(tmp_path, one, sections=FIXED) as program:
             await program.until("/readyz", "ready")
-            worker = program.app._worker
+            own = program.app._own
             async with client(program.port) as of_broker, client(program.bind) as bootstrap:
                 for each in (of_broker, bootstrap):
                     await each.ask(list_offsets(1))
-                assert await worker.node_ids() == [1]
-                worker.own(MOVED)
+                assert (await program.worker.report()).node_ids == (1,)
+                own(MOVED, False)
                 assert await of_broker.closed()
                 assert await bootstrap.closed()
             async with client(program.bind) as asking:
                 assert b"there.test" in await asking.ask(METADATA)
-            worker.own(MOVED, fenced=True)
-            worker.own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)))
+            own(MOVED, True)
+            own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)), False)
             async with client(program.port) as again:
                 await again.ask(produce(1, 10))
                 assert program.port.to_bytes(4, "big") in await again.ask(METADATA)
@@ -326,18 +284,17 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with running(tmp_path, one, sections=FIXED) as program:
             await program.until("/readyz", "ready")
-            worker = program.app._worker
-            assert isinstance(worker, Worker)
+            own, worker = program.app._own, program.worker
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 monkeypatch.setattr("proxy.worker.drain", fail)
                 monkeypatch.setattr(worker._listeners[0], "tell_owners", fail_at_once)
-                worker.own(MOVED)
+                own(MOVED, False)
                 monkeypatch.undo()
                 await asyncio.sleep(0)
                 await asking.ask(list_offsets(2))
-                worker.own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)))
-                worker.own(MOVED)
+                own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)), False)
+                own(MOVED, False)
                 assert await asking.closed()
             program.app._owners = owners = FakeOwners()  # type: ignore[assignment]  # a fake
             assert '"epoch": 3' in (await program.get("/owners"))[1]
@@ -351,8 +308,8 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             assert await program.task == 0
             assert owners.has_stepped_down
     names = ("drain sessions at brokers that others own", "tell the owners of brokers")
-    ends = ("leave the group of instances", "end the exchange of demand")
-    assert [counts.pop(name) for name in (*names, *ends)] == [1, 1, 1, 1]
+    ends = ("have brokers owned by others", "leave the group of instances", "end the exchange of demand")
+    assert [counts.pop(name) for name in (*names, *ends)] == [1, 1, 1, 1, 1]
 
 
 def fail_at_once() -> None:
@@ -380,6 +337,7 @@ class FakeOwners:
 
     async def step_down(self) -> None:
         self.has_stepped_down = True
+        raise ValueError
 
     async def leave(self) -> None:
         raise ValueError

@@ -1,5 +1,6 @@
 """The shares of one limit that several processes count, and the rates that come of them."""
 
+from collections import deque
 from collections.abc import Generator
 from heapq import heappop, heappush
 from itertools import count
@@ -14,7 +15,7 @@ from quotas.engine import Engine
 from quotas.entities import Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
-from quotas.shares import FRESH_MS, MOST_TOLD, Demand, shares, told
+from quotas.shares import FRESH_MS, MOST_TOLD, Demand, grown_late, shares, told
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 MUTATIONS = QuotaKind.CONTROLLER_MUTATION_RATE
@@ -51,6 +52,16 @@ class TestShares:
 
     def test_idle_instances_leave_nearly_the_whole_limit_to_others(self) -> None:
         assert shares([Demand(1.0, 1), Demand(), Demand(), Demand()])[0] > 0.97
+
+    def test_share_grows_one_turn_after_it_was_found(self) -> None:
+        key = CounterKey(PRODUCE, "", "batch", CLUSTER)
+        before: dict[CounterKey, float] = {}
+        in_force = []
+        for part in (0.5, 0.9, 0.6, 0.2, None, 0.6):
+            found = {} if part is None else {key: part}
+            in_force.append(grown_late(found, 0.5, before, 0.5).get(key))
+            before = found
+        assert in_force == [0.5, 0.5, 0.6, 0.2, 0.2, 0.5]
 
     def test_free_limit_without_waiting_clients_is_shared_equally(self) -> None:
         assert shares([Demand(), Demand()]) == [0.5, 0.5]
@@ -117,6 +128,23 @@ class TestCountersOfTheCluster:
         list(of.share({bound.key: 1.0}, 0.5, 0))
         assert bound.owed_ms(0) == 0
 
+    @pytest.mark.parametrize("used", [0.4, 1.0, 1.2])
+    def test_share_that_shrinks_brings_no_longer_wait(self, used: float) -> None:
+        of = engine()
+        bound = of.resolve("u", "batch", PRODUCE, 1)
+        bound.owe(bound.charge(used * 10 * LIMIT, 0), 0)
+        owed_ms = bound.owed_ms(0)
+        list(of.share({bound.key: 0.1}, 0.5, 0))
+        assert bound.owed_ms(0) == pytest.approx(owed_ms, abs=1)
+
+    def test_share_that_grows_brings_no_burst(self) -> None:
+        of = engine()
+        bound = of.resolve("u", "batch", PRODUCE, 1)
+        list(of.share({}, 0.1, 0))
+        assert bound.charge(LIMIT, 0) == 0
+        list(of.share({bound.key: 0.9}, 0.1, 0))
+        assert bound.charge(LIMIT * 0.9, 0) == pytest.approx(1000, abs=1)
+
     def test_limits_in_shadow_are_shared_too(self) -> None:
         of = engine(shadow=True)
         bound = of.resolve("u", "batch", PRODUCE, 1)
@@ -153,37 +181,45 @@ class TestCountersOfTheCluster:
         assert list(of.share({bound.key: 0.5}, 0.5, 0)) == []
 
 
-def simulate(connections: tuple[int, ...], size: float, *, late_ms: int = 500, last_s: int = 150) -> list[float]:
-    """Let greedy connections at each process produce under one limit; return the bytes that went in each second.
+def simulate(
+    connections: tuple[int, ...], size: float, *, late_ms: int = 500, last_s: int = 150
+) -> tuple[list[float], float]:
+    """Let greedy connections at each process produce under one limit, all from the same moment on; return the bytes
+    that went in each second, and the longest wait of a request in seconds.
 
-    Each process tells its demand every half second, and it arrives ``late_ms`` later.
+    Each process looks every half second at what all told last, and enforces its share ``late_ms`` later.
     """
     random, numbers = Random(1), count()
     engines = [engine() for _ in connections]
     bounds = [each.resolve("u", "batch", PRODUCE, 1) for each in engines]
     told = [Demand()] * len(connections)
+    queues: list[deque[str]] = [deque() for _ in connections]
     went = [0.0] * last_s
+    waits = [0.0]
     events: list[tuple[float, int, Generator[float, float, None]]] = []
 
     def exchange(number: int) -> Generator[float, float, None]:
-        now = 500.0 * number / len(connections)
+        bound, now, even = bounds[number], 500.0 * number / len(connections), 1 / len(connections)
+        before = {bound.key: even}
         while True:
             now_ms = yield now
-            demand = dict(engines[number].demands(int(now_ms))).get(bounds[number].key, Demand())
+            told[number] = dict(engines[number].demands(int(now_ms)))[bound.key]
+            found = {bound.key: shares(told)[number]}
             now_ms = yield now_ms + late_ms
-            told[number] = demand
-            for part, of, bound in zip(shares(told), engines, bounds, strict=True):
-                list(of.share({bound.key: part}, 1 / len(connections), int(now_ms)))
+            list(engines[number].share(grown_late(found, even, before, even), even, int(now_ms)))
+            before = found
             now = max(now + 500, now_ms)
 
     def produce(number: int, name: str) -> Generator[float, float, None]:
-        bound, client, now = bounds[number], ("u", name, "batch"), random.random() * 20
+        bound, client, queue, now = bounds[number], ("u", name, "batch"), queues[number], random.random() * 20
         while True:
-            now_ms = yield now
-            if owed_ms := bound.owed_ms(int(now_ms)):
+            now_ms = began = yield now
+            queue.append(name)
+            while bound.owed_ms(int(now_ms)) or queue[0] != name:
                 bound.hold_back(client, int(now_ms) + 2 * FRESH_MS)
-                now = now_ms + min(owed_ms, 100) + random.random()
-                continue
+                now_ms = yield now_ms + 10 + random.random()
+            queue.popleft()
+            waits.append((now_ms - began) / 1000)
             throttle_ms = bound.charge(size, int(now_ms))
             went[int(now_ms / 1000)] += size
             if throttle_ms:
@@ -200,13 +236,28 @@ def simulate(connections: tuple[int, ...], size: float, *, late_ms: int = 500, l
     while events and events[0][0] < last_s * 1000:
         now, _, party = heappop(events)
         heappush(events, (party.send(now), next(numbers), party))
-    return went
+    return went, max(waits)
+
+
+def best(went: list[float], begin: int = 0) -> float:
+    """Return the most that went in any ten seconds, as a part of the limit."""
+    return max(sum(went[at : at + 10]) for at in range(begin, len(went) - 9)) / 10 / LIMIT
+
+
+@pytest.mark.parametrize("size", [16_000.0, 50_000.0])
+@pytest.mark.parametrize("connections", [(1, 1), (4, 4), (6, 1), (2, 2, 2, 2)])
+def test_demand_that_begins_everywhere_at_once_has_one_burst_and_short_waits(
+    connections: tuple[int, ...], size: float
+) -> None:
+    went, longest_s = simulate(connections, size, late_ms=100, last_s=40)
+    assert best(went) <= 1.25
+    assert longest_s <= 8
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [16_000.0, 100_000.0])
 @pytest.mark.parametrize("connections", [(1, 0), (1, 1), (4, 4), (6, 1), (1, 0, 0, 0), (2, 2, 2, 2), (8, 0, 0, 0)])
 def test_processes_sharing_a_limit_reach_it_together(connections: tuple[int, ...], size: float) -> None:
-    went = simulate(connections, size)
+    went, _ = simulate(connections, size)
     assert 0.95 < sum(went[22:]) / (len(went) - 22) / LIMIT < 1.05
-    assert max(sum(went[at : at + 10]) for at in range(22, len(went) - 10)) / 10 / LIMIT < 1.25
+    assert best(went, 22) < 1.25

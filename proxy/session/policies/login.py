@@ -2,7 +2,7 @@
 the proof; where that cannot be read in the exchange, the broker is asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
@@ -13,7 +13,7 @@ from protocol.table import SPECS, key_version
 from proxy.identity.sasl import State
 from proxy.session.context import SessionContext
 from proxy.session.exchange import Exchange, Need, Request
-from proxy.session.flow import CLIENT
+from proxy.session.flow import BROKER, CLIENT
 from proxy.session.serving import FORWARD, PROVES, Served
 
 GSSAPI_TOKEN: Final = 0x60
@@ -28,6 +28,10 @@ _RAW_TOKEN: Final = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=
 """A SASL token without a header (SaslHandshake v0); its answer has none either."""
 
 
+Vouch = Callable[[bytes], ProtocolError | None]
+"""Takes the answer to the question, which says who the node is; returns why the session may not go on there."""
+
+
 class LoginPolicy:
     """Takes the logins of one connection.
 
@@ -35,10 +39,12 @@ class LoginPolicy:
     to two tokens under way could not be told apart.
     """
 
-    __slots__ = ("_session",)
+    __slots__ = ("_session", "vouch")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
+        self.vouch: Vouch | None = None
+        """While the node at the broker's address has not said who it is."""
 
     def check_size(self, request: Request) -> None:
         """Raise ProtocolError for a request that is too long for a client that nobody knows yet."""
@@ -47,7 +53,7 @@ class LoginPolicy:
     # --------------------------------------------------------------------------- whether the broker serves the client
 
     def ask(self, now_ms: int) -> None:
-        """Ask the broker whether it serves the client: that is how a login has ended whose end cannot be seen."""
+        """Ask the broker whether it serves the client, which tells how a login has ended, and who the broker is."""
         self._session.ask_broker(_QUESTION)
         self._session.in_flight.append(Exchange(_QUESTION_ID, _ASKED, self._session.identity.account, now_ms))
 
@@ -59,6 +65,10 @@ class LoginPolicy:
             )
             self._session.reject(CLIENT, error)
             return False
+        if self.vouch is not None and (refused := self.vouch(answer)) is not None:
+            self._session.reject(BROKER, refused)
+            return False
+        self.vouch = None
         self._session.sasl.proven()
         return True
 

@@ -19,7 +19,7 @@ from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.control.mode import ModeSwitch
 from tests.harness.ports import free_port
-from tests.proxy.admin.test_server import empty, nobody, ready
+from tests.proxy.admin.test_server import empty, ready
 
 pytestmark = pytest.mark.asyncio
 
@@ -33,7 +33,7 @@ async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, ai
 
     switch, port = ModeSwitch("enforce", change), free_port()
     page = ModePage(switch, Access(token_file, Hosts(("admin.example",))))
-    server = AdminServer(Address("127.0.0.1", port), empty, ready, nobody, Renderer(divide(20_000)), page)
+    server = AdminServer(Address("127.0.0.1", port), empty, ready, Renderer(divide(20_000)), page)
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:

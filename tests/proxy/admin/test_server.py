@@ -13,7 +13,6 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.edge.stats import Snapshot
-from proxy.edge.whoami import Identity
 from tests.harness.ports import free_port
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 
@@ -27,22 +26,17 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.reasons: list[str] = []
         self.snapshots = 0
-        self.clients: dict[str, Identity] = {}
         self.changes: list[dict[str, object]] = []
         self.server = AdminServer(
             Address("127.0.0.1", port),
             self.snapshot,
             self.not_ready,
-            self.identify,
             Renderer(divide(20_000)),
             changes=lambda: self.changes,
         )
 
     async def not_ready(self) -> list[str]:
         return self.reasons
-
-    async def identify(self, peer: str) -> Identity | None:
-        return self.clients.get(peer)
 
     async def snapshot(self) -> Snapshot:
         self.snapshots += 1
@@ -55,10 +49,6 @@ async def empty() -> Snapshot:
 
 async def ready() -> list[str]:
     return []
-
-
-async def nobody(peer: str) -> None:
-    pass
 
 
 async def broken() -> Snapshot:
@@ -119,35 +109,6 @@ async def test_readyz_as_json_lists_reasons_when_not_ready() -> None:
             async with client.get("/readyz", headers={"Accept": "application/json"}) as answer:
                 assert answer.status == (503 if reasons else 200)
                 assert json.loads(await answer.text()) == {"ready": not reasons, "reasons": reasons}
-
-
-async def test_whoami_with_known_peer_returns_its_user_and_listener() -> None:
-    async with serving() as (served, client):
-        served.clients["127.0.0.1:5"] = {
-            "listener": "SASL",
-            "peer": "127.0.0.1:5",
-            "user": "żółw",
-            "authenticated": True,
-            "mechanism": "PLAIN",
-            "waits": None,
-        }
-        async with client.get("/whoami", params={"peer": "127.0.0.1:5"}) as answer:
-            assert (answer.status, await answer.json()) == (200, served.clients["127.0.0.1:5"])
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("", "the address is missing"),
-        ("?peer=", "the address is missing"),
-        ("?peer=127.0.0.1:6", "no client connection from '127.0.0.1:6'"),
-        ("?peer=%1b%0a", r"no client connection from '\x1b\n'"),
-    ],
-)
-async def test_whoami_without_known_peer_returns_404_with_usage(query: str, said: str) -> None:
-    async with serving() as (_, client), client.get(f"/whoami{query}") as answer:
-        assert answer.status == 404
-        assert (await answer.text()).startswith(f"{said}: use /whoami?peer=HOST:PORT")
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz"])
@@ -235,7 +196,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 async def test_admin_bind_to_foreign_address_fails_with_the_setting() -> None:
-    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, nobody, Renderer(divide(20_000)))
+    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, Renderer(divide(20_000)))
     with pytest.raises(
         OSError, match=r"admin\.bind 192\.0\.2\.1:9404: (cannot assign requested address|could not bind)"
     ):

@@ -16,8 +16,10 @@ from config.cluster import BrokerSasl, BrokerTls, Route
 from config.units import Address
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
-from proxy.brokers.cluster import MOST_BROKERS, UNKNOWN, Broker, Cluster, NoAnswerError, which_brokers
+from proxy.brokers.broker import UNKNOWN, Broker
+from proxy.brokers.cluster import Cluster, NoAnswerError
 from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
+from proxy.brokers.metadata import MOST_BROKERS, Metadata, which_brokers
 from tests.harness.fake_broker import (
     API_VERSIONS,
     METADATA,
@@ -118,7 +120,8 @@ async def test_sessions_go_through_tls(certificates: Certificates) -> None:
     async with fake_broker(tls=certificates.broker()) as broker:
         cluster = cluster_of(broker.port, tls=BrokerTls(ca=certificates.ca))
         session = Session()
-        await cluster.open(cluster.candidates(None)[0], session)
+        await cluster.refresh()
+        await cluster.open(cluster.brokers[1], session)
         assert (await session.answer)[:8] == b"\0\0\0\x0a\0\0\0\7"
 
 
@@ -325,15 +328,17 @@ async def test_a_broker_that_comes_back_is_noticed_though_nobody_connects() -> N
 
 async def test_a_broker_that_takes_connections_and_says_nothing_is_unreachable_until_it_answers() -> None:
     async with fake_broker() as broker:
+        broker.brokers = {1: ("127.0.0.1", broker.port)}
         cluster = cluster_of(broker.port)
-        cluster._connect_timeout_s = 0.05
+        cluster._verification._timeout_s = 0.05
         one = cluster.brokers[1] = Broker(1, "127.0.0.1", broker.port)
         broker.silent = True
         await cluster.probe([one])
-        cluster.note_attempt(one, None)  # a session's connection
         assert not one.reachable
+        with pytest.raises(TimeoutError):
+            await cluster.open(one, asyncio.Protocol())
         broker.silent = False
-        cluster._connect_timeout_s = TIMEOUT_S
+        cluster._verification._timeout_s = TIMEOUT_S
         await cluster.probe([one])
         assert one.reachable
 
@@ -343,7 +348,7 @@ async def test_watching_looks_after_all_brokers_at_each_refresh() -> None:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
         cluster = cluster_of(one.port)
         cluster.watch()
-        await until(lambda: two.requests)
+        await until(lambda: two.asked)
         await end_background()
 
 
@@ -354,13 +359,13 @@ async def test_brokers_beyond_the_limit_are_ignored_and_logged() -> None:
     hostile = Cluster("test", route, found.append, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
     with capture_logs() as logs:
         for begin in range(0, MOST_BROKERS + 300, 100):
-            hostile.learn([Endpoint(number, b"kafka", 9092, 0, 0, 0) for number in range(begin, begin + 100)])
+            await hostile.take(Metadata("id", [Endpoint(each, b"kafka", 9092, 0, 0, 0) for each in range(begin + 100)]))
     assert found == list(hostile.brokers) == list(range(MOST_BROKERS))
-    assert hostile.ignored == 300
+    assert hostile.ignored == 100 + 200 + 300
     assert [line["event"] for line in logs if line["log_level"] == "error"] == [
         "too many brokers: further ones are ignored, and clients cannot reach them"
     ]
-    hostile.learn([Endpoint(7, b"elsewhere", 9092, 0, 0, 0)])
+    await hostile.take(Metadata("id", [Endpoint(7, b"elsewhere", 9092, 0, 0, 0)]))
     assert hostile.brokers[7].host == "elsewhere"
 
 
@@ -384,6 +389,10 @@ def endpoint(node_id: int, port: int) -> Endpoint:
     return Endpoint(node_id=node_id, host=b"127.0.0.1", port=port, id_offset=0, host_offset=0, port_offset=0)
 
 
+def answer(*brokers: tuple[int, int], cluster_id: str = "id") -> Metadata:
+    return Metadata(cluster_id, [endpoint(*each) for each in brokers])
+
+
 def remembering(*ports: int) -> tuple[Cluster, list[int]]:
     cluster = cluster_of(*ports, demands_sasl=True)
     opened: list[int] = []
@@ -403,36 +412,53 @@ async def test_a_remembered_broker_is_there_for_who_comes_to_its_address_and_for
 
 async def test_a_remembered_broker_that_is_named_is_one_like_the_others() -> None:
     cluster, opened = remembering(9)
-    cluster.learn([endpoint(2, 22)])  # a coordinator
-    assert opened == [1, 2, 2]
-    assert [str(broker) for broker in cluster.candidates(None)] == ["127.0.0.1:22"]
-    assert [str(broker) for broker in cluster.candidates(1)] == ["127.0.0.1:1"]
+    await cluster.take(answer((1, 1), (2, 22)))
+    assert opened == [1, 2, 1, 2]
+    assert [str(broker) for broker in cluster.candidates(2)] == ["127.0.0.1:22"]
     assert cluster.why_not_ready is None
     assert cluster.known == KnownBrokers(
-        cluster.bootstrap, "", (KnownBroker(1, "127.0.0.1", 1), KnownBroker(2, "127.0.0.1", 22))
+        cluster.bootstrap, "id", (KnownBroker(1, "127.0.0.1", 1), KnownBroker(2, "127.0.0.1", 22))
     )
 
 
 async def test_remembered_broker_missing_from_first_full_metadata_is_forgotten() -> None:
     cluster, _ = remembering(9)
-    cluster.all_named("of a broker that knows none yet")
+    await cluster.take(answer())  # of a broker that knows none yet
     assert len(cluster.brokers) == 2
-    cluster.learn([endpoint(2, 22), endpoint(3, 33)])
-    cluster.all_named("id")
-    assert sorted(cluster.brokers) == [2, 3]
-    cluster.learn([endpoint(2, 22)])
-    cluster.all_named("id")  # from then on one that is down is not forgotten
+    await cluster.take(answer((2, 22), (3, 33)))
     assert sorted(cluster.brokers) == [2, 3]
     assert cluster.known is not None
     assert cluster.known.cluster_id == "id"
+
+
+async def test_broker_absent_from_three_answers_an_interval_apart_is_gone() -> None:
+    """It was asked, and alerted of, until a restart."""
+    cluster, opened = remembering(9)
+    cluster._refresh_s = 0.0
+    await cluster.take(answer((1, 1), (2, 2)))
+    for _ in range(2):
+        await cluster.take(answer((1, 1)))
+    assert sorted(cluster.brokers) == [1, 2]
+    await cluster.take(answer((1, 1)))
+    assert sorted(cluster.brokers) == [1]
+    cluster.hint([endpoint(2, 2)])  # its port is open still
+    assert opened == [1, 2, 1, 2, 2]
+
+
+async def test_broker_absent_from_many_answers_at_once_is_not_gone() -> None:
+    cluster, _ = remembering(9)
+    await cluster.take(answer((1, 1), (2, 2)))
+    for _ in range(9):
+        await cluster.take(answer((1, 1)))
+    assert sorted(cluster.brokers) == [1, 2]
 
 
 async def test_an_address_that_leads_nowhere_is_not_kept() -> None:
     """Brokers may say anything, and the file has to be readable at the next start."""
     cluster = cluster_of(9, demands_sasl=True)
     hosts = [(b"one", 9092), (b"a" * 300, 9092), (b"a\nb", 9092), (b"one", 0), (b"one", -1), (b"one", 65536)]
-    cluster.learn([Endpoint(node_id, *each, 0, 0, 0) for node_id, each in enumerate(hosts)])
-    assert cluster.known == KnownBrokers(cluster.bootstrap, "", (KnownBroker(0, "one", 9092),))
+    await cluster.take(Metadata("id", [Endpoint(node_id, *each, 0, 0, 0) for node_id, each in enumerate(hosts)]))
+    assert cluster.known == KnownBrokers(cluster.bootstrap, "id", (KnownBroker(0, "one", 9092),))
 
 
 async def test_the_proxy_s_own_metadata_is_an_answer_that_names_all(sasl: BrokerSasl) -> None:

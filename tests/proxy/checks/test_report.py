@@ -243,6 +243,22 @@ def test_ambiguous_ipv6_address_without_port_is_warned_about(folder: Path, host:
     ] * warns
 
 
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("fe80::1%eth0", "fe80::1%eth0 has a zone, which is this machine's own: no other machine can use it"),
+        ("2001:db8::", "2001:db8:: ends in ::, as a network does"),
+        ("2001:db8::1", None),
+    ],
+)
+def test_advertised_ipv6_address_that_no_client_reaches_is_warned_of(folder: Path, host: str, said: str | None) -> None:
+    plain = CONFIG[: CONFIG.index("listeners:")] + "listeners:\n"
+    plain += f'  - {{name: A, bind: ":9092", advertise: "{host}", brokers: {{"1": "9101"}}}}\n'
+    lines = [line for line in found(folder, plain + CONFIG[CONFIG.index("quotas:") :]) if "advertise" in line]
+    assert len(lines) == (said is not None)
+    assert said is None or said in lines[0]
+
+
 NO_LOGIN = (
     "the brokers ask for a login, and the proxy has none: after startup it knows only the brokers of bootstrap, "
     "until a client has logged in there"

@@ -1,6 +1,5 @@
 """What SIGHUP says of sluice.yaml: what waits for a restart, or what is wrong; and no value of it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
-from config.owners import FixedOwners
-from config.settings import Listener, Mode
+from config.settings import Mode, Settings
 from proxy.control.settings_file import SettingsFile
 from tests.proxy.pki import Pki
 
@@ -27,12 +25,8 @@ async def no_other_mode(mode: Mode, _: str) -> None:
     assert mode == "enforce"
 
 
-def no_other_owners(fixed: FixedOwners) -> None:
-    raise AssertionError(f"not {fixed}")
-
-
-async def no_other_addresses(listeners: object) -> None:
-    pytest.fail(f"addresses of {listeners}")
+async def no_other_settings(settings: Settings) -> None:
+    pytest.fail(f"put in force: {settings}")
 
 
 async def said(folder: Path, text: str) -> list[Any]:
@@ -40,7 +34,7 @@ async def said(folder: Path, text: str) -> list[Any]:
     (folder / "pw").write_text("canary")
     (folder / "pw").chmod(0o600)
     file.write_text(GOOD)
-    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses, no_other_owners)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_settings)
     file.write_text(text)
     with capture_logs() as logs:
         await running.compare()
@@ -79,12 +73,12 @@ async def test_addresses_are_put_in_force_and_what_else_changed_is_named(tmp_pat
     (tmp_path / "pw").chmod(0o600)
     other = '  - {name: B, bind: "127.0.0.1:2000", advertise: b, brokers: {"1": "2001"}}\nquotas:'
     file.write_text(GOOD.replace("quotas:", other))
-    taken: list[Listener] = []
+    taken: list[Settings] = []
 
-    async def take(listeners: Sequence[Listener]) -> None:
-        taken.extend(listeners)
+    async def take(settings: Settings) -> None:
+        taken.append(settings)
 
-    running = SettingsFile(file, load_settings(file), no_other_mode, take, no_other_owners)
+    running = SettingsFile(file, load_settings(file), no_other_mode, take)
     file.write_text(
         GOOD.replace('{"1": "1001"}', '{"1-2": {bind: "1001-1002", advertise: "31001-31002"}}')
         .replace("a.example", "a.example:31000")
@@ -94,7 +88,9 @@ async def test_addresses_are_put_in_force_and_what_else_changed_is_named(tmp_pat
     with capture_logs() as logs:
         await running.compare()
         await running.compare()
-    (listener,) = taken
+    (put,) = taken
+    listener, same = put.listeners
+    assert same == load_settings(file).listeners[1]
     assert (listener.name, str(listener.bind)) == ("A", "127.0.0.1:1000")
     assert (str(listener.bound(2)), str(listener.advertised(2))) == ("127.0.0.1:1002", "a.example:31002")
     changed, *restart = logs
@@ -108,9 +104,9 @@ async def test_a_listener_that_is_to_have_names_instead_of_ports_needs_a_restart
     file.write_text(GOOD)
     old = load_settings(file)
     file.write_text(GOOD.replace('brokers: {"1": "1001"}', names))
-    running = SettingsFile(file, old, no_other_mode, no_other_addresses, no_other_owners)
+    running = SettingsFile(file, old, no_other_mode, no_other_settings)
     with capture_logs():
-        await running._take_addresses(load_settings(file).listeners)
+        await running._take(load_settings(file))
 
 
 async def test_error_in_settings_file_is_logged_once_until_it_changes(tmp_path: Path) -> None:
@@ -119,7 +115,7 @@ async def test_error_in_settings_file_is_logged_once_until_it_changes(tmp_path: 
     (tmp_path / "pw").write_text("canary")
     (tmp_path / "pw").chmod(0o600)
     file.write_text(GOOD)
-    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses, no_other_owners)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_settings)
     told = []
     for text in (GOOD + "a: 1\n", GOOD + "a: 1\n", GOOD + "b: 1\n", GOOD, GOOD + "b: 1\n"):
         file.write_text(text)
@@ -138,7 +134,7 @@ async def test_a_certificate_in_use_is_told_where_it_is_loaded_again(tmp_path: P
     pki.key.chmod(0o600)
     file = tmp_path / "sluice.yaml"
     file.write_text(good)
-    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses, no_other_owners)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_settings)
     pki.key.write_text("nothing")
     with capture_logs() as logs:
         await running.compare()

@@ -1,6 +1,7 @@
 """The client's way, before stand-ins: a broker that answers as the proxy would, and an admin port."""
 
 import asyncio
+import json
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ import trustme
 from config.brokers import Endpoint, parse_broker_ports
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.listener import ClientTls, Listener
+from config.loader import load_settings
 from config.units import Address, AdvertisedAddress
 from proxy.doctor.broker_checks import BrokerState, check_brokers
 from proxy.doctor.client import ClientLogin, client_for, client_of
@@ -23,6 +25,8 @@ from proxy.doctor.client_checks import ClientChecks
 from proxy.doctor.findings import DoctorFindings
 from proxy.owners.map import OwnersInForce, OwnersMap
 from tests.harness.fake_broker import PASSWORD, USER, fake_broker
+from tests.proxy.pki import Pki
+from tests.proxy.test_supervisor import CONFIG, running
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,14 +36,24 @@ LOGIN = {
     "sasl.mechanism": "PLAIN",
     "sasl.jaas.config": f'x.PlainLoginModule required username="{USER}" password="{PASSWORD}";',
 }
-NOWHERE = "http://127.0.0.1:1"
+MUTUAL_TLS = "certificate: tls.crt, key: tls.key, client_ca: ca.pem, client_authentication: required"
+RULES = "'RULE:^CN=([^,]+),OU=.*$/$1/'"
+CERTIFICATE = {
+    "security.protocol": "SSL",
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": "ca.pem",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "client.pem",
+}
+NOWHERE = Address("127.0.0.1", 1)
 
 
 class Admin(BaseHTTPRequestHandler):
     answer: tuple[int, bytes] = (404, b"")
 
     def do_GET(self) -> None:
-        assert self.path.startswith("/whoami?peer=127.0.0.1%3A") or self.path.startswith("/whoami?peer=127.0.0.1:")
+        assert self.path.startswith("/api/v1/connections?peer=127.0.0.1%3A")
+        assert self.headers["Host"] == "localhost", "else a name that is not in admin.hosts would be refused"
         status, body = self.answer
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -51,16 +65,21 @@ class Admin(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def admin(status: int, body: str) -> Iterator[str]:
+def admin(status: int, body: str) -> Iterator[Address]:
     Admin.answer = (status, body.encode())
     with HTTPServer(("127.0.0.1", 0), Admin) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield Address("127.0.0.1", server.server_port)
         finally:
             server.shutdown()
             thread.join()
+
+
+def listed(*users: str) -> str:
+    """Return the answer of the state API for connections of ``users``."""
+    return json.dumps({"items": [{"user": user, "listener": "TEST"} for user in users]})
 
 
 def listener(port: int, *, sasl: bool = False, **more: Any) -> Listener:
@@ -88,7 +107,7 @@ async def silent() -> AsyncIterator[int]:
 async def seen(
     listener: Listener,
     client: ClientLogin,
-    admin_url: str = NOWHERE,
+    admin: Address = NOWHERE,
     state: BrokerState | None = None,
     owners: OwnersInForce | None = None,
 ) -> dict[str, list[tuple[str, str]]]:
@@ -100,7 +119,7 @@ async def seen(
             found.fail("brokers", "nobody", "start them")
         return state or BrokerState(reached=True)
 
-    await ClientChecks(found, listener, listener.bind, admin_url, client, NOW_S, owners).examine(look)
+    await ClientChecks(found, listener, listener.bind, admin, client, NOW_S, owners).examine(look)
     lines: dict[str, list[tuple[str, str]]] = {}
     for finding in found.all:
         assert finding.fix or finding.status != "FAIL", "every failing line says what to do"
@@ -110,10 +129,9 @@ async def seen(
 
 
 async def test_plaintext_client_passes_every_check() -> None:
-    identity = '{"listener": "TEST", "peer": "", "user": "ANONYMOUS", "authenticated": false, "mechanism": null}'
     async with fake_broker() as broker:
-        with admin(200, identity) as url:
-            lines = await seen(listener(broker.port), client_for(listener(broker.port)), url)
+        with admin(200, listed("ANONYMOUS")) as at:
+            lines = await seen(listener(broker.port), client_for(listener(broker.port)), at)
     assert {check: [status for status, _ in said] for check, said in lines.items()} == {
         "tcp": ["ok"],
         "tls": ["ok"],
@@ -127,15 +145,13 @@ async def test_plaintext_client_passes_every_check() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "expected", "said"),
     [
-        (200, '{"user": "sluice", "listener": "TEST"}', "ok", "user sluice on listener TEST"),
-        (200, '{"user": "ANONYMOUS", "listener": "TEST"}', "FAIL", "despite its login: write authentication: sasl"),
-        (200, '{"user": "other", "listener": "TEST"}', "warn", "sees user sluice as other"),
-        (
-            404,
-            "no client connection",
-            "warn",
-            "no client connection: find out where the admin port of that proxy can be reached",
-        ),
+        (200, listed("sluice"), "ok", "user sluice on listener TEST"),
+        (200, listed("ANONYMOUS"), "FAIL", "despite its login: write authentication: sasl"),
+        (200, listed("other"), "warn", "sees user sluice as other"),
+        (200, listed(), "warn", "no connection from 127.0.0.1:"),
+        (200, listed(), "warn", ": find out where the admin port of that proxy can be reached"),
+        (404, "not found", "warn", "is this the admin port"),
+        (403, '{"error": "asked for"}', "warn", "is this the admin port"),
         (200, "<html>", "warn", "is this the admin port"),
     ],
 )
@@ -143,11 +159,41 @@ async def test_whoami_check_compares_proxy_user_with_client_user(
     status: int, body: str, expected: str, said: str
 ) -> None:
     async with fake_broker(password=PASSWORD) as broker:
-        with admin(status, body) as url:
-            lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S), url)
+        with admin(status, body) as at:
+            lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S), at)
     ((found, text),) = lines["whoami"]
     assert (found, said in text) == (expected, True), text
     assert lines["advertised"][0][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("host", "more", "login", "user"),
+    [
+        ("127.0.0.1", "", {}, "ANONYMOUS"),
+        ("[::1]", "", {}, "ANONYMOUS"),
+        ("127.0.0.1", ", authentication: sasl", LOGIN, USER),
+        ("127.0.0.1", f", tls: {{{MUTUAL_TLS}, principal_mapping_rules: {RULES}}}", CERTIFICATE, "alice"),
+    ],
+)
+async def test_a_running_proxy_tells_whose_connection_it_is(
+    tmp_path: Path, pki: Pki, host: str, more: str, login: dict[str, str], user: str
+) -> None:
+    pki.client("alice")
+    (tmp_path / "password").write_text(PASSWORD)
+    text = CONFIG.replace('bind: "127.0.0.1:{bind}"', f'bind: "{host}:{{bind}}"')
+    if login is LOGIN:
+        text = text.replace(
+            "refresh: 50ms", f"sasl: {{{{mechanism: PLAIN, username: {USER}, password_file: password}}}}"
+        )
+    files = {name: str(tmp_path / value) if value.endswith(".pem") else value for name, value in login.items()}
+    async with fake_broker(password=PASSWORD if login is LOGIN else None) as broker:
+        broker.brokers = {1: ("127.0.0.1", broker.port)}
+        async with running(tmp_path, broker, more=more, text=text) as program:
+            await program.until("/readyz", "ready")
+            (served,) = load_settings(program.config).listeners
+            client = client_of(files, NOW_S) if login else client_for(served)
+            lines = await seen(served, client, Address("127.0.0.1", program.admin))
+    assert lines["whoami"] == [("ok", f"user {user} on listener PLAIN: ")], lines
 
 
 async def test_an_admin_port_that_is_elsewhere_ends_nothing() -> None:
@@ -249,8 +295,9 @@ async def test_broker_check_reports_unreachable_brokers_of_each_route(tmp_path: 
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     sasl = BrokerSasl(mechanism="PLAIN", username=USER, password_file=password)
-    async with fake_broker(password=PASSWORD) as one, fake_broker() as two:
+    async with fake_broker(password=PASSWORD) as one, fake_broker(password=PASSWORD) as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port), 3: ("127.0.0.1", 1)}
+        two.brokers = one.brokers
         bootstrap = (Address("127.0.0.1", one.port),)
         away = (*bootstrap, Address("127.0.0.1", 1))
         nobody = BrokerState(reached=False)

@@ -134,7 +134,7 @@ async def test_a_health_check_is_no_error(pki: Pki, options: dict[str, object]) 
                 )
                 assert proxy.rejected() == {}
                 assert proxy.stats.connections["PLAIN", "left_early"] == 3
-                assert (len(one.requests), len(one.connections)) == (2, 1), "the proxy's own"
+                assert (one.requests, one.connections) == ([], [])
         assert [line for line in logs if line["log_level"] in ("warning", "error")] == []
 
 

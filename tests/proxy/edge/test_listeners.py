@@ -7,10 +7,11 @@ from struct import unpack_from
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.brokers.metadata import read_metadata
 from proxy.edge.drain import drain
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
-from tests.harness.fake_broker import fake_broker
+from tests.harness.fake_broker import fake_broker, metadata
 from tests.harness.polling import until
 from tests.proxy.front import Front, client, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
@@ -92,8 +93,7 @@ async def test_a_broker_that_moved_is_followed() -> None:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", old.port)}
         async with front(one) as proxy:
             one.brokers[2] = ("127.0.0.1", new.port)
-            async with client(proxy.bootstrap_port) as asking:
-                await asking.ask(METADATA)
+            await proxy.cluster.refresh()
             async with client(proxy.port_2) as to_two:
                 await to_two.ask(list_offsets(1))
         assert (len(old.requests), len(new.requests)) == (0, 1)
@@ -146,17 +146,16 @@ async def test_early_bootstrap_client_waits_and_is_charged_for_its_broker() -> N
 
 @pytest.mark.parametrize("advertised", ["127.0.0.1", "localhost"])
 async def test_when_the_broker_of_a_session_is_known_it_is_charged_for_it(advertised: str) -> None:
-    """Without a login of its own the proxy learns the brokers from what they answer to clients."""
+    """Without a login of its own the proxy asks for the brokers over clients' connections."""
     async with (
         fake_broker() as one,
         front(one, known=False, quotas={PRODUCER: 1024}) as proxy,
         client(proxy.bootstrap_port) as early,
     ):
         proxy.cluster.can_ask = False
+        one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
         await early.ask(list_offsets(1))
         (session,) = proxy.listener.sessions
-        one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
-        await early.ask(METADATA)
         await until(lambda: not proxy.listener._broker_connector.unnamed)
         await early.ask(produce(2, 20_000))
         assert charged_brokers(proxy) == {1}
@@ -190,10 +189,9 @@ async def test_a_session_that_ends_while_it_is_connected_is_not_one_that_waits_f
                 stranger.writer.write(list_offsets(1) + junk)
                 assert await stranger.closed()
         assert not proxy.listener._broker_connector.unnamed
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
         async with client(proxy.bootstrap_port) as early:
             await early.ask(list_offsets(1))
-            one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
-            await early.ask(METADATA)
             await until(lambda: not proxy.listener._broker_connector.unnamed)
             await early.ask(produce(2, 20_000))
             assert charged_brokers(proxy) == {1}
@@ -204,7 +202,7 @@ async def test_bootstrap_session_failing_to_be_named_closes_and_others_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with fake_broker() as one, front(one, known=False, quotas={PRODUCER: 1024}) as proxy:
-        proxy.cluster.can_ask = False
+        proxy.cluster.can_ask, one.brokers = False, {}
         async with client(proxy.bootstrap_port) as first, client(proxy.bootstrap_port) as second:
             await first.ask(list_offsets(1))
             await second.ask(list_offsets(1))
@@ -218,7 +216,7 @@ async def test_bootstrap_session_failing_to_be_named_closes_and_others_continue(
 
             monkeypatch.setattr(Session, "broker_known", fails)
             one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
-            await second.ask(METADATA)
+            await proxy.cluster.take(read_metadata(b"\0" * 8 + metadata(2, one.brokers, one.cluster_id)))
             await until(lambda: not proxy.listener._broker_connector.unnamed and broken.closed)
             await second.ask(produce(2, 20_000))
             assert not whole.closed
@@ -266,7 +264,7 @@ async def test_a_drain_waits_for_what_is_in_flight_and_cuts_off_what_never_comes
             await idle.ask(list_offsets(1))
             one.silent = True
             stuck.writer.write(list_offsets(2))
-            await until(lambda: len(one.requests) >= 4)  # ApiVersions, Metadata, and one of each client
+            await until(lambda: len(one.requests) >= 2)  # one of each client
             assert await drain(list(proxy.listener.sessions), 0.3) == 1
             assert await idle.closed()
             assert await stuck.closed()

@@ -159,7 +159,7 @@ def test_no_client_may_be_in_the_group_of_the_instances(api_key: int, version: i
         whole = of_member(api_key, version, group, flexible=flexible)
         for split in range(len(whole)):
             passed: list[bytes] = []
-            guard = Guard((), passed.append, lambda: False, (), b"owners")
+            guard = Guard((), passed.append, lambda: False, None, b"owners")
             sent = list_offsets(1) + whole[:split], whole[split:] + list_offsets(2)
             if passes:
                 for part in sent:
@@ -172,13 +172,52 @@ def test_no_client_may_be_in_the_group_of_the_instances(api_key: int, version: i
             assert len(b"".join(passed)) < len(list_offsets(1) + whole)
 
 
+DESCRIBING = [(15, 0, False), (15, 4, False), (15, 5, True), (69, 0, True), (77, 1, True), (89, 0, True)]
+
+
+@pytest.mark.parametrize(("api_key", "version", "flexible"), DESCRIBING)
+def test_describe_of_the_instances_group_is_refused_wherever_its_name_stands(
+    api_key: int, version: int, flexible: bool
+) -> None:
+    def named(*groups: bytes) -> bytes:
+        lengths = [encode_varint(len(each) + 1) if flexible else len(each).to_bytes(2, "big") for each in groups]
+        number = encode_varint(len(groups) + 1) if flexible else len(groups).to_bytes(4, "big")
+        names = b"".join(length + each for length, each in zip(lengths, groups, strict=True))
+        return request(api_key, version, 1, (b"\0" if flexible else b"") + number + names + b"\0\0")
+
+    for groups, passes in (
+        ((b"owners",), False),
+        ((b"", b"other", b"others", b"x" * 200, b"owners"), False),
+        ((b"owner", b"owners2", b"swners"), True),
+        ((), True),
+    ):
+        whole = named(*groups)
+        for split in range(len(whole)):
+            passed: list[bytes] = []
+            guard = Guard((), passed.append, lambda: False, None, b"owners")
+            sent = list_offsets(1) + whole[:split], whole[split:] + list_offsets(2)
+            if passes:
+                for part in sent:
+                    guard.write(part)
+                assert b"".join(passed) == b"".join(sent)
+                continue
+            with pytest.raises(ProtocolError) as refused:
+                list(map(guard.write, sent))
+            assert refused.value.cause is Cause.PROTECTED_GROUP
+            assert len(b"".join(passed)) < len(list_offsets(1) + whole)
+        if not passes:
+            guard = Guard((), lambda _: None, lambda: False, None, b"owners")
+            with pytest.raises(ProtocolError):
+                list(map(guard.write, (whole[at : at + 1] for at in range(len(whole)))))
+
+
 @pytest.mark.parametrize("flexible", [False, True])
 def test_long_group_id_passes_without_being_gathered(flexible: bool) -> None:
     """A client that claims a name of 30,000 bytes: they pass as they come, and nothing of them is kept."""
     length = encode_varint(30_001) if flexible else (30_000).to_bytes(2, "big")
     version = 9 if flexible else 5
     whole = request(11, version, 1, (b"\0" if flexible else b"") + length + bytes(30_000))
-    guard = Guard((), lambda _: None, lambda: False, (), b"owners")
+    guard = Guard((), lambda _: None, lambda: False, None, b"owners")
     for at in range(0, len(whole), 100):
         guard.write(whole[at : at + 100])
         assert len(guard._held) < 100

@@ -5,7 +5,7 @@ import pytest
 
 from config.loader import load_settings
 from protocol.locator import Endpoint
-from proxy.brokers.cluster import Broker
+from proxy.brokers.broker import Broker
 from proxy.edge.routes import Routes
 from proxy.runtime import faults
 
@@ -50,7 +50,7 @@ def test_listeners_with_the_same_route_share_what_is_known_of_its_brokers(routes
     a, b, c, d = listeners(routes)
     first, second = routes.clusters
     assert (first.name, second.name) == ("demo", "demo of listener C")
-    first.learn([Endpoint(node_id=1, host=b"one", port=9092, id_offset=0, host_offset=0, port_offset=0)])
+    first.hint([Endpoint(node_id=1, host=b"one", port=9092, id_offset=0, host_offset=0, port_offset=0)])
     assert (a.brokers, b.brokers, c.brokers, d.brokers) == ([1], [1], [], [])
 
 
@@ -59,7 +59,7 @@ def test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it(routes: Rou
     first = next(iter(routes.clusters))
     before = faults.counts["open a broker's port"]
     a.brokers = cast("list[int]", None)
-    first.learn([Endpoint(node_id=1, host=b"one", port=9092, id_offset=0, host_offset=0, port_offset=0)])
+    first.hint([Endpoint(node_id=1, host=b"one", port=9092, id_offset=0, host_offset=0, port_offset=0)])
     assert b.brokers == [1]
     assert faults.counts["open a broker's port"] == before + 1
 

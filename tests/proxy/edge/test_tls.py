@@ -23,7 +23,7 @@ from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
-from tests.proxy.playbook import PRODUCER, list_offsets, produce
+from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
 
 pytestmark = pytest.mark.asyncio
 
@@ -247,7 +247,7 @@ async def test_sni_host_selects_broker_on_shared_port(pki: Pki) -> None:
             async with client(proxy.bootstrap_port, context, "B1.kafka.test") as to_one:
                 await to_one.ask(list_offsets(1))
             assert (len(one.requests) - before, len(two.requests)) == (1, 1)
-            assert proxy.listener.advertise([], None) == {
+            assert proxy.listener.advertise([]) == {
                 1: (b"B1.kafka.test", proxy.bootstrap_port),
                 2: (b"B2.kafka.test", proxy.bootstrap_port),
             }
@@ -262,6 +262,21 @@ async def test_advertised_or_missing_sni_host_leads_to_any_broker(pki: Pki) -> N
             for context, name in ((pki.client(), "BOOT.kafka.test"), (nameless, "127.0.0.1")):  # an address is no SNI
                 async with client(proxy.bootstrap_port, context, name) as asking:
                     await asking.ask(list_offsets(1))
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["host", "no host"])
+async def test_produce_without_sni_at_a_listener_with_broker_host_is_refused_and_counted(pki: Pki, named: bool) -> None:
+    """Bootstrap by IP address may stay; records would go to any broker."""
+    context = pki.client()
+    context.check_hostname = named
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one, tls=pki.settings(), **SNI) as proxy:
+            async with client(proxy.bootstrap_port, context, "b1.kafka.test" if named else "127.0.0.1") as asking:
+                await asking.ask(request(3, 1, 9, b"\0\0\0\0"))
+                asking.writer.write(produce(1, 100))
+                assert await (asking.ask(b"") if named else asking.closed())
+            assert proxy.rejected() == ({} if named else {"no_sni": 1})
 
 
 @pytest.mark.parametrize("name", ["b3.kafka.test", "b01.kafka.test", "b1.kafka.test.example", "other.kafka.test"])

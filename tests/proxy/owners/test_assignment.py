@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.owners.assignment import DRIFT_S, HYSTERESIS, Drift, assign, by_instance
+from proxy.owners.assignment import DRIFT_S, HYSTERESIS, Drift, assign, by_instance, share_out
 from proxy.owners.messages import MemberMessage
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -13,7 +13,7 @@ NODES = st.integers(0, 30)
 
 
 def member(instance: str, **said: Any) -> MemberMessage:
-    usual = {"boot": 1, "weight": 1.0, "epoch": 0, "owned": (), "load": {}, "endpoints": {}, "probe": None}
+    usual = {"boot": 1, "turn": 1, "weight": 1.0, "epoch": 0, "owned": (), "load": {}, "endpoints": {}, "probe": None}
     return MemberMessage(instance=instance, **{**usual, **said})
 
 
@@ -80,6 +80,27 @@ def test_leaving_instance_moves_only_its_own_brokers(brokers: set[int], gone: st
     assert {broker for broker in brokers if after[broker] != owners[broker]} == set(own[gone])
     leaving = rest | {gone: member(gone, owned=own[gone], epoch=1, weight=0.0)}
     assert assign(leaving, brokers) == after
+
+
+def test_idle_brokers_of_staying_instances_do_not_move_when_another_leaves() -> None:
+    owners = share_out({"e1": 1, "e2": 1}, {1: "e1", 2: "e2"}, {1: 0.2, 2: 0.3, 3: 0.5}, [1, 2, 3])
+    assert owners == {1: "e1", 2: "e2", 3: "e1"}
+
+
+@given(st.dictionaries(NODES, st.tuples(st.sampled_from(NAMES), st.floats(0, 0.3)), min_size=1), st.sampled_from(NAMES))
+def test_any_instance_that_leaves_moves_no_idle_broker_of_the_others(
+    before: dict[int, tuple[str, float]], gone: str
+) -> None:
+    claims = {broker: name for broker, (name, _) in before.items() if name != gone}
+    load = {broker: cost for broker, (_, cost) in before.items()}
+    owners = share_out(dict.fromkeys(claims.values(), 1.0) or {"a": 1.0}, claims, load, before)
+    assert owners.keys() == before.keys()
+    assert {broker: owners[broker] for broker in claims} == claims
+
+
+def test_new_instance_gets_half_of_the_idle_brokers() -> None:
+    owners = share_out({"a": 1.0, "b": 1.0}, dict.fromkeys(range(4), "a"), dict.fromkeys(range(4), 0.1), range(4))
+    assert sorted(owners.values()) == ["a"] * 2 + ["b"] * 2
 
 
 @given(st.dictionaries(NODES, st.floats(1, 1000), min_size=1), st.integers(1, 5))

@@ -1,17 +1,20 @@
 """The exchange of demand: real admin ports, real instances of the exchange, and what fails between them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from secrets import token_hex
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from proxy.owners import exchange
 from proxy.owners.exchange import PATH, Demands, Exchange, Shares, divided
-from proxy.owners.messages import MessageError, Signing, unseal
+from proxy.owners.messages import Kind, Label, MessageError, Packed, Signing, unseal
 from proxy.runtime.faults import counts
 from quotas.counted import CLUSTER, CounterKey
 from quotas.kinds import QuotaKind
@@ -56,11 +59,11 @@ class Processes:
 
 
 @asynccontextmanager
-async def served(tell: Callable[[], Awaitable[bytes | None]]) -> AsyncIterator[tuple[str, int]]:
+async def served(tell: Callable[[Mapping[str, str]], bytes | None]) -> AsyncIterator[tuple[str, int]]:
     """Serve what ``tell`` returns as an admin port does; yield the address."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
-        body = await tell() if request.path == PATH else None
+        body = tell(request.query) if request.path == PATH else None
         return web.Response(status=404) if body is None else web.Response(body=body)
 
     server = web.Server(answer)
@@ -85,7 +88,8 @@ class Group:
         def peers() -> Mapping[str, tuple[int, tuple[str, int] | None]]:
             return {each: at for each, at in self.members.items() if each != name}
 
-        asking = Exchange(processes, lambda: True, name, boot, signing, peers)
+        own_id = f"{name}-1"
+        asking = Exchange(processes.demands, processes.share, lambda: True, name, boot, signing, peers, lambda: own_id)
         self.members[name] = (boot, await self._stack.enter_async_context(served(asking.tell)))
         asking.start()
         self._stack.push_async_callback(asking.stop)
@@ -117,11 +121,13 @@ async def test_shares_follow_the_demand_of_all_processes(group: Group) -> None:
         {"boot": 7},  # a process that has ended, and whose port another one has
     ],
 )
-async def test_instance_with_bad_signature_or_boot_counts_as_one_client(group: Group, other: dict[str, object]) -> None:
+async def test_instance_with_bad_signature_or_boot_leaves_an_equal_share(
+    group: Group, other: dict[str, object]
+) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
     await group.join("edge-2", {KEY: Demand(9.0, 1000)}, **other)  # type: ignore[arg-type]
     group.members["edge-2"] = (1, group.members["edge-2"][1])
-    assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+    assert await one.next_share() == 0.5
 
 
 async def test_instance_without_address_counts_as_one_waiting_client(group: Group) -> None:
@@ -130,7 +136,10 @@ async def test_instance_without_address_counts_as_one_waiting_client(group: Grou
     assert await one.next_share() == pytest.approx(0.5, abs=0.02)
 
 
-async def test_silent_instance_keeps_its_share_until_removed_from_map() -> None:
+async def test_silent_instance_keeps_its_share_then_an_equal_one_until_removed_from_map(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exchange, "_STALE_S", 60.0)
     async with AsyncExitStack() as of_one:
         group = Group(of_one)
         one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
@@ -141,6 +150,8 @@ async def test_silent_instance_keeps_its_share_until_removed_from_map() -> None:
             await one.next_share()
             assert await one.next_share() == pytest.approx(0.75, abs=0.02)
         assert await one.next_share() == pytest.approx(0.75, abs=0.02)
+        monkeypatch.setattr(exchange, "_STALE_S", 0.0)
+        assert await one.next_share() == 0.5
         del group.members["edge-2"]
         assert await one.next_share() == 1
 
@@ -148,11 +159,11 @@ async def test_silent_instance_keeps_its_share_until_removed_from_map() -> None:
 async def test_a_demand_for_many_counters_is_read_to_its_end(group: Group) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
     many = {KEY._replace(client_id=token_hex(32)): Demand(0.1) for _ in range(4000)}  # more than comes at once
-    await group.join("edge-2", {KEY: Demand(1.0, 3)} | many)
+    await group.join("edge-2", {KEY: Demand(1.0, 9)} | many)
     async with asyncio.timeout(120):
-        while await one.next_share() > 0.52:  # three quarters while nothing is known of edge-2
+        while await one.next_share() != pytest.approx(0.25, abs=0.02):  # half while nothing is known of edge-2
             pass
-    assert await one.next_share() == pytest.approx(0.5, abs=0.02)
+    assert await one.next_share() == pytest.approx(0.25, abs=0.02)
 
 
 async def test_single_instance_has_the_whole_cluster_limit(group: Group) -> None:
@@ -161,22 +172,112 @@ async def test_single_instance_has_the_whole_cluster_limit(group: Group) -> None
     assert one.otherwise == 1
 
 
-async def test_demand_message_is_signed_and_keeps_surrogate_names() -> None:
-    processes = Processes({KEY: Demand(0.5, 2)})
-    telling = Exchange(processes, lambda: True, "edge-1", 1, SIGNING)
+ASKED = {"instance": "edge-2", "member_id": "edge-2-1", "turn": "made up"}
+LABEL = Label(Kind.DEMAND, "edge-2", "edge-2-1", "made up")
+
+
+async def said_of(*demand: Demands, asked: Mapping[str, str] = ASKED) -> bytes:
+    processes = Processes(*demand)
+    telling = Exchange(processes.demands, processes.share, lambda: True, "edge-1", 1, SIGNING)
     telling.start()
     await processes.next_share()
-    said = await telling.tell()
+    said = telling.tell(asked)
     await telling.stop()
     assert said is not None
-    assert b"ud800" in unseal(said, SIGNING)
+    return said
+
+
+async def test_demand_message_is_signed_and_keeps_surrogate_names() -> None:
+    demand = {KEY: Demand(0.5, 2)}
+    said = await said_of(demand)
+    (rows,) = exchange._read(said, SIGNING, LABEL).processes
+    assert dict(map(exchange._demand, rows)) == demand
     with pytest.raises(MessageError):
-        unseal(said, Signing(b"other", "group"))
+        unseal(said, Signing(b"other", "group"), LABEL)
 
 
-async def test_processes_of_which_nothing_is_known_are_taken_to_want_some() -> None:
-    ((part,), _) = (tuple(each.values()) for each in divided([{KEY: Demand(1.0, 1)}, None, {}], 2))
-    assert part == pytest.approx(0.5, abs=0.02)
+@pytest.mark.parametrize("changed", [{"instance": "edge-3"}, {"member_id": "edge-2-2"}, {"turn": "earlier"}])
+async def test_demand_told_for_another_asker_or_turn_is_refused(changed: dict[str, str]) -> None:
+    said = await said_of({KEY: Demand(0.5, 2)}, asked=ASKED | changed)
+    with pytest.raises(MessageError, match="another receiver or time"):
+        exchange._read(said, SIGNING, LABEL)
+
+
+async def test_answer_to_an_earlier_turn_is_not_heard_and_that_is_logged_once(group: Group) -> None:
+    """Somebody between two instances, who repeats what has been said."""
+    one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
+    heard: list[bytes] = []
+
+    def repeat(asked: Mapping[str, str]) -> bytes | None:
+        heard.append(there.tell(asked) or b"")
+        return heard[0]
+
+    wanting = Processes({KEY: Demand(9.0, 1000)})
+    there = Exchange(wanting.demands, wanting.share, lambda: True, "edge-2", 1, SIGNING)
+    await there._take_turn()
+    async with served(repeat) as at:
+        with capture_logs() as logs:
+            group.members["edge-2"] = (1, at)
+            while len(heard) < 4:
+                await one.next_share()
+    said = [line["heard"] for line in logs if line["event"] == "demand of another instance"]
+    assert said == [False]  # the first answer was to its turn: then no other one
+    assert await one.next_share() < 0.1
+
+
+@pytest.mark.parametrize("name", ["edge-1", "edge-2"])
+async def test_twenty_thousand_made_up_names_in_two_processes_are_cut_by_worth(name: str) -> None:
+    """Their demand has more bytes than a message may have; who waits is told before who does not."""
+    names = [f"{number:05}{token_hex(100)}" for number in range(20_000)]
+    own = [
+        {KEY._replace(client_id=each): Demand(0.5 + number / 1e5, number % 2) for number, each in enumerate(names)}
+        for _ in range(2)
+    ]
+    text = exchange._text(name, 1, own)
+    packed = Packed(text, exchange._MOST_BYTES, exchange._FAST)
+    processes = exchange._read(packed.signed(SIGNING, LABEL), SIGNING, LABEL).processes
+    assert 7_000_000 < len(text) <= exchange._MOST_TEXT_BYTES
+    for rows, whole in zip(processes, own, strict=True):
+        told = dict(map(exchange._demand, rows))
+        assert 10_000 < len(told) < 20_000
+        assert told.items() <= {key: Demand(round(each.used, 6), each.waiting) for key, each in whole.items()}.items()
+        assert sum(each.waiting for each in told.values()) == 10_000
+        idle = [each.used for each in whole.values() if not each.waiting]
+        least = min(each.used for each in told.values() if not each.waiting)
+        assert sum(used > least for used in idle) < len(told) - 10_000 + 1
+
+
+async def test_demand_is_packed_before_it_is_asked_for() -> None:
+    """An asker waits for 0.4 s, and packing 8 MB may take longer: it only signs what lies there."""
+    processes = Processes({KEY: Demand(0.5, 2)})
+    telling = Exchange(processes.demands, processes.share, lambda: True, "edge-1", 1, SIGNING)
+    await telling._take_turn()
+    before = telling._packed
+    assert before is not None
+    assert telling.tell(ASKED) == before.signed(SIGNING, LABEL)
+    assert telling._packed is before
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["producer_byte_rate", "", "", 0, 0, -1, 0]],
+        [["producer_byte_rate", "", "", 0, 0, 1, -1]],
+        [["no_kind", "", "", 0, 0, 1, 0]],
+        [["producer_byte_rate", "", {}, 0, 0, 1, 0]],
+        [["producer_byte_rate", "", "", 0, 0, "NaN", 0]],
+        [[]],
+    ],
+)
+async def test_signed_demand_with_invalid_rows_is_refused(rows: list[object]) -> None:
+    text = json.dumps({"instance": "edge-1", "boot": 1, "processes": [rows]}).encode()
+    with pytest.raises(ValidationError):
+        exchange._read(Packed(text).signed(SIGNING, LABEL), SIGNING, LABEL)
+
+
+async def test_unheard_process_leaves_no_other_more_than_an_equal_share() -> None:
+    ((part,), _) = (tuple(each.values()) for each in divided([{KEY: Demand(1.0, 9)}, {}, None], 2))
+    assert part == pytest.approx(1 / 3)
 
 
 async def test_fault_in_demand_exchange_is_counted_and_exchange_continues(
@@ -184,11 +285,11 @@ async def test_fault_in_demand_exchange_is_counted_and_exchange_continues(
 ) -> None:
     one = await group.join("edge-1", {KEY: Demand(1.0, 1)})
 
-    async def fail() -> list[Demands]:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr(one, "demands", fail)
+        broken.setattr(exchange, "divided", fail)
         await until(lambda: counts["exchange the demand for limits of the cluster"])
     await one.next_share()
     assert counts.pop("exchange the demand for limits of the cluster") == 1

@@ -1,5 +1,6 @@
 """Membership, before a coordinator that answers as a test says: each answer has its effect on who owns what."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,8 +17,9 @@ from proxy.owners.coordinator import NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
 from proxy.owners.member import GroupMember
 from proxy.owners.membership import Membership, State
-from proxy.owners.messages import MapMessage, MemberMessage, Signing
-from proxy.owners.probe import Probe
+from proxy.owners.messages import Kind, Label, MapMessage, MemberMessage, Signing
+from proxy.owners.probe import Probe, Said
+from proxy.owners.turns import member_label
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import counts
 from tests.harness.clock import Clock
@@ -39,13 +41,15 @@ class FakeCoordinator:
         self.silent = False
         self.others: dict[str, MemberMessage] = {}
         self.strangers: dict[str, bytes] = {}
-        self.map: bytes | None = None
+        self.map: MapMessage | None = None
+        self.signing = SIGNING
+        """Signs ``map``."""
         self.generation = 0
         self.asked: list[int] = []
         self.removed: list[bytes] = []
         self.said: MemberMessage | None = None
 
-    async def ask(self, request: Request, within_s: float = 0.0) -> bytes:
+    async def ask(self, request: Request, within_s: float = 0.0, longest_bytes: int | None = None) -> bytes:
         self.asked.append(request.api_key)
         if self.silent:
             raise NoCoordinatorError("nobody answers")
@@ -54,8 +58,10 @@ class FakeCoordinator:
         if request.api_key == groups.JOIN_GROUP:
             return self._join(error, request.body)
         if request.api_key == groups.SYNC_GROUP:
-            given = self.map
-            if given is None:
+            if self.map is not None:
+                label = Label(Kind.MAP, "a", "me-1", self.generation)
+                given = self.map.packed.signed(self.signing, label)
+            else:
                 given = request.body.partition(b"me-1")[2].partition(b"me-1")[2][4:]
                 given = given[: int.from_bytes(request.body.partition(b"me-1")[2].partition(b"me-1")[2][:4], "big")]
             body = bytes(4) + error.to_bytes(2, "big") + len(given).to_bytes(4, "big") + given
@@ -77,14 +83,18 @@ class FakeCoordinator:
         def text(said: str) -> bytes:
             return len(said).to_bytes(2, "big") + said.encode()
 
-        begin = body.index(b"owners-1") + 8
+        begin = body.index(b"owners-2") + 8
         mine = body[begin + 4 : begin + 4 + int.from_bytes(body[begin : begin + 4], "big")]
-        self.said = MemberMessage.unpack(mine, SIGNING)
+        member_id = "me-1" if b"me-1" in body else ""
+        self.said = MemberMessage.unpack(mine, SIGNING, member_label(member_id))
+        if not member_id:
+            error = error or GroupError.MEMBER_ID_REQUIRED
         self.generation += 1
-        packed = {f"{name}-1": each.pack(SIGNING) for name, each in self.others.items()}
+        others = {f"{name}-1": each.model_copy(update={"turn": self.generation}) for name, each in self.others.items()}
+        packed = {name: each.packed.signed(SIGNING, member_label(name)) for name, each in others.items()}
         members = {"me-1": mine, **packed, **self.strangers} if self.map is None else {}
         listed = b"".join(text(key) + len(each).to_bytes(4, "big") + each for key, each in members.items())
-        head = bytes(12) + error.to_bytes(2, "big") + self.generation.to_bytes(4, "big") + text("owners-1")
+        head = bytes(12) + error.to_bytes(2, "big") + self.generation.to_bytes(4, "big") + text("owners-2")
         leader = "me-1" if self.map is None else "other"
         return head + text(leader) + text("me-1") + len(members).to_bytes(4, "big") + listed
 
@@ -210,7 +220,8 @@ async def test_member_without_group_authorization_is_fenced(seen: Seen) -> None:
     [
         (GroupError.INVALID_SESSION_TIMEOUT, "group.min.session.timeout.ms"),
         (GroupError.INCONSISTENT_GROUP_PROTOCOL, "is in use by others"),
-        (GroupError.GROUP_MAX_SIZE_REACHED, "refused with error 81"),
+        (GroupError.GROUP_ID_NOT_FOUND, "a share or streams group"),
+        (GroupError.GROUP_MAX_SIZE_REACHED, "group.max.size"),
     ],
 )
 async def test_a_refusal_says_what_to_do(seen: Seen, error: int, said: str) -> None:
@@ -230,17 +241,19 @@ async def test_stepping_down_gives_all_to_others(seen: Seen) -> None:
 
 
 async def test_a_stranger_is_given_nothing_and_its_map_is_not_taken(seen: Seen) -> None:
-    seen.coordinator.strangers["x-1"] = said_by("x").pack(Signing(b"other", "group"))
+    unsigned = said_by("x").packed.signed(Signing(b"other", "group"), member_label("x-1"))
+    seen.coordinator.strangers["x-1"] = unsigned
     with capture_logs() as logs:
         await seen.member._step()
     assert seen.owned == {1, 2, 3}
     assert [line["member"] for line in logs if line["event"].startswith("a stranger")] == ["x-1"]
-    false = MapMessage(epoch=9, owners={1: "x"}, members={"x": said_by("x")}, ids={})
-    seen.coordinator.map = false.pack(Signing(b"other", "group"))
+    assert seen.coordinator.removed == [b"\0\5group\0\3x-1"]
+    seen.coordinator.map = MapMessage(epoch=9, owners={1: "x"}, members={"x": said_by("x")}, ids={})
+    seen.coordinator.signing = Signing(b"other", "group")
     heartbeat_with(seen, GroupError.REBALANCE_IN_PROGRESS)
     await seen.member._step()
     assert (seen.member.state, seen.owned, len(seen.maps)) == (State.FROZEN, {1, 2, 3}, 1)
-    assert len(seen.coordinator.removed) == 1
+    assert len(seen.coordinator.removed) == 2
 
 
 async def test_the_later_of_two_with_one_name_is_the_instance(seen: Seen) -> None:
@@ -322,16 +335,21 @@ async def test_a_sleeper_without_an_answer_keeps_the_last_map(seen: Seen, monkey
 Answers = list[Mapping[str, Any] | Exception]
 
 
+def said_as(said: Mapping[str, Any]) -> Said:
+    return Said.model_validate_json(json.dumps(said), strict=True)
+
+
 @pytest.mark.parametrize(
     ("answers", "removed"),
     [
         ([{"instance": "b", "boot": 1}, ConnectionRefusedError(), ConnectionRefusedError()], 1),
         ([ConnectionRefusedError(), ConnectionRefusedError(), ConnectionRefusedError()], 0),
         ([{"instance": "b", "boot": 1}, ConnectionRefusedError(), TimeoutError(), ConnectionRefusedError()], 0),
-        ([{"instance": "b", "boot": 1}, TimeoutError(), TimeoutError(), OSError(), ValueError()], 0),
+        ([{"instance": "b", "boot": 1}, TimeoutError(), TimeoutError(), OSError()], 0),
         ([{"instance": "b", "boot": 2}], 1),
         ([{"instance": "c", "boot": 2}], 0),
         ([{"instance": "b", "boot": 0}, {}], 0),
+        ([{"instance": "b", "boot": "2"}, {"instance": "b", "boot": [2]}, {"instance": {}, "boot": 2}], 0),
     ],
 )
 async def test_an_instance_is_removed_if_its_process_has_ended(
@@ -342,12 +360,12 @@ async def test_an_instance_is_removed_if_its_process_has_ended(
     await seen.member._step()
     probe = Probe(seen.member)
 
-    async def answer(host: str, port: int) -> Mapping[str, Any]:
+    async def answer(host: str, port: int) -> Said:
         assert (host, port) == ("b.test", 1)
         said = answers.pop(0)
         if isinstance(said, Exception):
             raise said
-        return said
+        return said_as(said)
 
     answers = list(answers)  # one list for both loops
     monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
@@ -365,9 +383,9 @@ async def test_an_instance_that_stops_is_not_asked_whether_it_is_alive(
     await seen.member._step()
     asked = []
 
-    async def answer(host: str, port: int) -> Mapping[str, Any]:
+    async def answer(host: str, port: int) -> Said:
         asked.append(host)
-        return {}
+        raise OSError
 
     monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
     await Probe(seen.member)._look()
@@ -393,7 +411,7 @@ async def test_a_fault_is_noted_and_membership_goes_on(seen: Seen, monkeypatch: 
     monkeypatch.setattr(probe, "_look", _broken)
     seen.member.start()
     probe.start()
-    seen.member._member_id = "me-1"
+    seen.member.member_id = "me-1"
     names = ("take part in the group", "look at the clock", "look whether the next instance is alive")
     await until(lambda: all(counts[name] for name in names))
     assert not any(job.done() for job in seen.member._jobs)

@@ -2,13 +2,23 @@
 
 import json
 import zlib
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from config.brokers import Endpoint, parse_broker_ports
-from proxy.owners.messages import MOST_BYTES, EndpointMessage, MapMessage, MemberMessage, MessageError, Signing
+from proxy.owners.messages import (
+    MOST_BYTES,
+    EndpointMessage,
+    Kind,
+    Label,
+    MapMessage,
+    MemberMessage,
+    MessageError,
+    Signing,
+)
 from tests.proxy.owners.test_assignment import member
 
 SIGNING = Signing(b"secret", "group")
@@ -23,33 +33,57 @@ ME = member(
 )
 
 
-def signed(said: object, version: bytes = b"\1") -> bytes:
+LABEL = Label(Kind.MAP, "a", "a-1", 7)
+
+
+def signed(said: object, version: bytes = b"\2") -> bytes:
     body = version + zlib.compress(json.dumps(said).encode())
-    return body + SIGNING.of(body)
+    return body + SIGNING.of(LABEL, sha256(body).digest())
+
+
+def unpacked(data: bytes) -> MemberMessage:
+    return MemberMessage.unpack(data, SIGNING, LABEL)
 
 
 def test_packed_member_and_map_messages_are_unpacked_unchanged() -> None:
-    assert MemberMessage.unpack(ME.pack(SIGNING), SIGNING) == ME
+    assert unpacked(ME.packed.signed(SIGNING, LABEL)) == ME
     whole = MapMessage(epoch=3, owners={1: "a"}, members={"a": ME}, ids={"a": "a-1"})
-    assert MapMessage.unpack(whole.pack(SIGNING), SIGNING) == whole
+    assert MapMessage.unpack(whole.packed.signed(SIGNING, LABEL), SIGNING, LABEL) == whole
     assert (ME.endpoints["P"].endpoint, ME.endpoints["T"].endpoint) == (PORTS, HOSTS)
     newer = ME.model_dump(mode="json") | {"added": 1}
-    assert MemberMessage.unpack(signed(newer), SIGNING) == ME
+    assert unpacked(signed(newer)) == ME
 
 
 @pytest.mark.parametrize("other", [Signing(b"other", "group"), Signing(b"secret", "other"), Signing(b"", "group")])
 def test_message_with_other_secret_or_group_is_refused(other: Signing) -> None:
     with pytest.raises(MessageError, match="secret_file the same everywhere"):
-        MemberMessage.unpack(ME.pack(other), SIGNING)
+        unpacked(ME.packed.signed(other, LABEL))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LABEL._replace(kind=Kind.MEMBER),
+        LABEL._replace(kind=Kind.DEMAND),
+        LABEL._replace(instance="b"),
+        LABEL._replace(member_id="a-2"),
+        LABEL._replace(at=6),
+        LABEL._replace(at="7"),
+        Label(Kind.MAP, "", "aa-1", 7),
+    ],
+)
+def test_message_for_another_receiver_kind_or_generation_is_refused(other: Label) -> None:
+    with pytest.raises(MessageError, match="or for another receiver or time"):
+        unpacked(ME.packed.signed(SIGNING, other))
 
 
 @given(st.binary(max_size=200), st.integers(0, 10_000), st.integers(1, 255))
 def test_altered_truncated_or_random_messages_are_refused(noise: bytes, position: int, flip: int) -> None:
-    changed = bytearray(ME.pack(SIGNING))
+    changed = bytearray(ME.packed.signed(SIGNING, LABEL))
     changed[position % len(changed)] ^= flip
-    for data in (noise, bytes(changed), ME.pack(SIGNING)[: position % len(changed)]):
+    for data in (noise, bytes(changed), ME.packed.signed(SIGNING, LABEL)[: position % len(changed)]):
         with pytest.raises(MessageError):
-            MemberMessage.unpack(data, SIGNING)
+            unpacked(data)
 
 
 @pytest.mark.parametrize(
@@ -65,16 +99,16 @@ def test_altered_truncated_or_random_messages_are_refused(noise: bytes, position
 )
 def test_signed_message_with_invalid_fields_is_refused(said: object) -> None:
     with pytest.raises(MessageError, match="not understood"):
-        MemberMessage.unpack(signed(said), SIGNING)
+        unpacked(signed(said))
 
 
 def test_oversized_messages_and_other_versions_are_refused() -> None:
-    with pytest.raises(MessageError, match="of another version, 02"):
-        MemberMessage.unpack(signed({}, b"\2"), SIGNING)
+    with pytest.raises(MessageError, match="of another version, 01"):
+        unpacked(signed({}, b"\1"))
     with pytest.raises(MessageError, match="too large"):
-        MemberMessage.unpack(bytes(MOST_BYTES + 1), SIGNING)
+        unpacked(bytes(MOST_BYTES + 1))
     with pytest.raises(MessageError, match="larger than"):
-        MemberMessage.unpack(signed(" " * 2_000_000), SIGNING)
+        unpacked(signed(" " * 2_000_000))
     huge = member("a", load={node: node * 1.2345678e-3 for node in range(30_000)})
     with pytest.raises(MessageError, match="too large"):
-        huge.pack(SIGNING)
+        _ = huge.packed

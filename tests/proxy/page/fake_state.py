@@ -103,9 +103,9 @@ class FakeState:
             ],
             "brokers": [
                 {"node_id": 1, "host": "kafka-1.example", "port": 9092, "is_reachable": True, "owner": None}
-                | {"worker": 0, "load_ms_per_s": 12.3, "connections": 24, "instance": None},
+                | {"worker": 0, "load_ms_per_s": 12.3, "connections": 24, "instance": None, "error": None},
                 {"node_id": 2, "host": "kafka-2.example", "port": 9092, "is_reachable": False, "owner": None}
-                | {"worker": None, "load_ms_per_s": None, "connections": 0, "instance": None},
+                | {"worker": None, "load_ms_per_s": None, "connections": 0, "instance": None, "error": None},
             ],
             "workers": [
                 {"instance": None, "worker": 0, "is_up": True, "restarts": 0, "cpu_s": 754.2, "connections": 24},
@@ -113,9 +113,11 @@ class FakeState:
             ],
             "connections": [
                 {"peer": "10.1.2.3:50412", "listener": "PLAIN", "broker": 1, "user": "greedy", "client_id": "app"}
+                | {"authenticated": True, "mechanism": "PLAIN"}
                 | {"connected_at": "2026-03-01T11:00:00Z", "is_throttled": True, "instance": None, "worker": None}
                 | {"waits_for": {"kind": "producer_byte_rate", "rule": "user=greedy", "owed_ms": 4200}},
                 {"peer": "[2001:db8::1]:50413", "listener": "PLAIN", "broker": None, "user": "greedy"}
+                | {"authenticated": True, "mechanism": None}
                 | {"client_id": "app", "connected_at": "2026-03-01T12:00:00Z", "is_throttled": False}
                 | {"waits_for": None, "instance": None, "worker": None},
             ],

@@ -23,7 +23,7 @@ from proxy.page.stream import Streams
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered
 from tests.harness.ports import free_port
-from tests.proxy.admin.test_server import empty, nobody, ready
+from tests.proxy.admin.test_server import empty, ready
 from tests.proxy.page.fake_state import FakeState
 
 TOKEN = "0123456789abcdef"
@@ -49,7 +49,6 @@ class Served:
             Address("127.0.0.1", self.port),
             empty,
             ready,
-            nobody,
             Renderer(divide(20_000)),
             pages=Pages(self.state.ask, controls, streams).routes(),
         )

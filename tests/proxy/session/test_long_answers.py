@@ -286,14 +286,3 @@ def test_no_host_of_a_broker_escapes(
     assert b"secret" not in out
     assert (len(out) - 4).to_bytes(4, "big") == out[:4]
     assert not play.session.in_flight
-
-
-@pytest.mark.parametrize("topics", [1, 2000])
-@pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12], ids=str)
-def test_metadata_alone_says_that_all_brokers_are_named_and_of_which_cluster(spec: ApiSpec, topics: int) -> None:
-    play = Play()
-    play.from_client(ask(spec) + ask(FIND_COORDINATOR_V4))
-    play.from_broker(answer(spec, {**metadata(topics), "cluster_id": "of-this"}))
-    play.from_broker(answer(FIND_COORDINATOR_V4, coordinators(1)))
-    play.loop.advance(0)
-    assert play.clusters == [{METADATA_V1: "", METADATA_V12: "of-this"}[spec]]

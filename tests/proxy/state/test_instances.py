@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from proxy.state import instances
 from tests.harness.ports import free_port
@@ -72,6 +73,8 @@ async def test_state_of_all_instances_includes_unreachable_ones(tmp_path: Path) 
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot\xffjson!", "is not understood"),
         (b'HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n{"total":1,"items":["a"]}', "is not understood"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "more than"),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{"total":"1","items":[]}', "is not understood"),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 34\r\n\r\n{"total":1,"items":[{"user":"a"}]}', "is not understood"),
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answers with status 404"),
         (b"", "does not answer within 0.05 s"),
     ],
@@ -95,10 +98,55 @@ async def test_malformed_answer_of_instance_is_reported_as_error(
         (heard,) = await instances.ask_all(lambda: {"edge-1": at}, "clients", {"user": "a&all=1", "limit": "5"})
     assert (heard.instance, heard.total, heard.items) == ("edge-1", 0, [])
     assert error in str(heard.error)
-    assert asked[0].startswith(b"GET /api/v1/clients?user=a%26all%3D1&limit=5 HTTP/1.1\r\nHost: localhost\r\n")
+    assert asked[0].startswith(b"GET /api/v1/clients?user=a%26all%3D1&limit=5 HTTP/1.0\r\nHost: localhost\r\n")
 
 
 async def test_without_other_instances_all_is_this_one(tmp_path: Path) -> None:
     async with ready(tmp_path) as program:
         status, text = await program.get("/api/v1/brokers?all=1")
         assert (status, json.loads(text)["instances"]) == (200, [{"instance": None, "error": None}])
+
+
+CLIENT = {
+    "listener": "A",
+    "user": "u",
+    "client_id": "c",
+    "connections": 1,
+    "is_throttled": False,
+    "kind": None,
+    "bytes_in_per_s": 1.5,
+    "bytes_out_per_s": 2,
+    "broker": 1,
+    "rule": None,
+    "used": None,
+    "limit": None,
+    "ratio": 0.5,
+    "throttled_share_1m": 0,
+    "throttled_share_5m": 0,
+    "throttled_share_15m": 0,
+    "worker": None,
+    "instance": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "passes"),
+    [
+        ({}, True),
+        ({"of_a_newer_version": [1]}, True),
+        ({"ratio": "0.5"}, False),
+        ({"ratio": [1]}, False),
+        ({"user": {"name": "u"}}, False),
+        ({"connections": True}, False),
+    ],
+)
+async def test_item_of_another_instance_is_checked_by_the_schema_of_its_row(
+    changed: dict[str, object], passes: bool
+) -> None:
+    """Items are sorted with others and shown: a type that does not fit was an internal error."""
+    body = json.dumps({"total": 1, "items": [CLIENT | changed]}).encode()
+    if passes:
+        assert instances._read("edge-1", "clients", body).items == [CLIENT | {"instance": "edge-1"}]
+    else:
+        with pytest.raises(ValidationError):
+            instances._read("edge-1", "clients", body)

@@ -16,7 +16,7 @@ from proxy.state.paging import Query
 from proxy.usage.metering import Metering
 from proxy.usage.meters import Meters
 from quotas.engine import Engine
-from quotas.entities import Default, Entity
+from quotas.entities import ANONYMOUS, Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from tests.proxy.playbook import FakeLoop
@@ -68,6 +68,7 @@ class Many:
                     peer=f"10.0.0.1:{port}",
                     closed=False,
                     connected_ms=0,
+                    sasl=SimpleNamespace(authenticated=False, mechanism=None),
                     holder=lambda now_ms, bound=bound: (bound, now_ms + 1000),
                 )
             )
@@ -112,6 +113,36 @@ async def test_connections_are_taken_in_slices(pauses: list[int]) -> None:
     many.connect(2000, "c0")
     page = await many.state.page("connections", Query("peer", limit=3))
     assert (page.total, len(page.rows), len(pauses)) == (2000, 3, 2000 // SLICE)
+
+
+async def test_a_connection_of_a_peer_is_the_only_row_made(pauses: list[int]) -> None:
+    many = Many(1)
+    many.connect(2000, "c0")
+    for session in many.sessions[:-1]:
+        del session.holder
+    many.sessions[-1].peer = "[::1]:8"
+    page = await many.state.page("connections", Query("peer", filters={"peer": "::1:8"}))
+    assert ([row.peer for row in page.rows], len(pauses)) == (["[::1]:8"], 2000 // SLICE)
+
+
+@pytest.mark.parametrize(
+    ("user", "mechanism", "proved", "authenticated"),
+    [
+        (ANONYMOUS, None, False, False),
+        ("alice", "SCRAM-SHA-512", True, True),
+        (ANONYMOUS, "PLAIN", False, False),
+        ("CN=alice", None, False, True),
+    ],
+)
+async def test_a_connection_tells_how_its_user_was_proved(
+    user: str, mechanism: str | None, proved: bool, authenticated: bool
+) -> None:
+    many = Many(1)
+    many.connect(1, "c0")
+    many.sessions[0].identity.user = user
+    many.sessions[0].sasl = SimpleNamespace(authenticated=proved, mechanism=mechanism)
+    (row,) = (await many.state.page("connections", Query("peer"))).rows
+    assert (row.user, row.mechanism, row.authenticated) == (user, mechanism, authenticated)
 
 
 async def test_two_thousand_connections_wait_for_one_counter(pauses: list[int]) -> None:

@@ -14,6 +14,10 @@ class Named(NamedTuple):
     ratio: float | None = None
 
 
+class Peer(NamedTuple):
+    peer: str | None
+
+
 ROWS = [Named("alice", "b", 0.5), Named("bob", None, None), Named("Élodie", "a", 2.0), Named("carl", "B", 1.0)]
 
 
@@ -48,6 +52,14 @@ def test_rows_are_selected_by_filters_and_search(query: Query, users: list[str])
     page = first(ROWS, query._replace(limit=1), Named)
     assert (page.total, [row.user for row in page.rows]) == (len(users), users[:1])
     assert [row.user for row in ROWS if matching(query, Named)(row)] == users
+
+
+@pytest.mark.parametrize("peer", ["[::1]:8", "::1:8"])
+def test_a_peer_is_found_with_and_without_brackets(peer: str) -> None:
+    rows = [Peer("[::1]:8"), Peer("::1:8"), Peer("[::1]:88"), Peer(None)]
+    query = parse(RESOURCES["connections"], {"peer": peer})
+    assert [row for row in rows if matching(query, Peer)(row)] == rows[:2]
+    assert [row for row in rows if matching(query._replace(filters={"peer": ""}), Peer)(row)] == rows[3:]
 
 
 def test_no_field_is_sorted_by_that_has_no_order() -> None:

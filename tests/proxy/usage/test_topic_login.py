@@ -13,7 +13,7 @@ from config.cluster import BrokerSasl, BrokerTls
 from config.cluster import Cluster as ClusterSettings
 from config.units import Address
 from proxy.brokers import tls as broker_tls
-from proxy.brokers.cluster import which_brokers
+from proxy.brokers.metadata import which_brokers
 from proxy.runtime import file_watch as reload
 from proxy.usage.shipping import SinkError
 from proxy.usage.topic_login import Brokers

@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
+from proxy.contract import Report
+from proxy.worker import Worker
 from proxy.workers import child
 from proxy.workers.child import Child
-from proxy.workers.process import Look
 from tests.harness.clock import Clock
 
 pytestmark = pytest.mark.asyncio
 
-LOOK = Look([], 1.5, {})
+REPORT = Report((), (), (), {}, 1.5, ({},), (), 0, fenced=False, connections_limit=10)
 
 
 class Running:
@@ -26,11 +27,11 @@ class Running:
     def kill(self) -> None:
         self.is_killed = True
 
-    async def call(self, name: str) -> Look:
-        assert name == "look"
+    async def call(self, asked: object) -> Report:
+        assert asked == (Worker.report, ())
         if not self.answers:
             await asyncio.Event().wait()
-        return LOOK
+        return REPORT
 
 
 @pytest.fixture
@@ -47,10 +48,10 @@ def process() -> Running:
 
 
 @pytest.fixture
-def worker(process: Running) -> Child:
+def worker(process: Running, clock: Clock) -> Child:
     unused: Any = None
     up: Any = Child(0, unused, unused, unused, unused, unused)
-    up.channel, up._process, up.up = process, process, True
+    up._channel, up._process, up.up, up._heard_s = process, process, True, clock()
     found: Child = up
     return found
 
@@ -61,7 +62,7 @@ async def test_a_worker_whose_loop_does_not_run_is_killed(worker: Child, process
     for _ in range(3):
         assert not process.is_killed
         clock.now_s += 1.1
-        assert await worker.look() is None
+        assert not await worker.look()
     assert process.is_killed
 
 
@@ -70,17 +71,17 @@ async def test_busy_worker_with_late_answer_is_not_killed(worker: Child, process
     process.answers = False
     for _ in range(10):
         worker._hear()
-        assert await worker.look() is None
+        assert not await worker.look()
         clock.now_s += 1.1
     process.answers = True
-    assert await worker.look() == LOOK
-    assert (process.is_killed, worker.cpu_s) == (False, 1.5)
+    assert await worker.look()
+    assert (process.is_killed, worker.report, worker.state.cpu_s) == (False, REPORT, 1.5)
 
 
 async def test_worker_is_not_killed_after_sleep_of_supervisor(worker: Child, process: Running, clock: Clock) -> None:
     await worker.look()
     clock.now_s += 60.0
-    assert await worker.look() == LOOK
+    assert await worker.look()
     clock.now_s += 1.1
-    assert await worker.look() == LOOK
+    assert await worker.look()
     assert not process.is_killed

@@ -55,8 +55,7 @@ async def test_faults_are_noted_and_workers_are_looked_after(tmp_path: Path, mon
 async def test_a_worker_whose_calls_cannot_be_served_is_started_again(tmp_path: Path) -> None:
     async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
         child = pair.child_of(1)
-        assert child.channel is not None
-        child.channel._reader.set_exception(ArithmeticError())
+        child._channel._reader.set_exception(ArithmeticError())
         await pair.until_up(1, restarts=1)
         async with client(pair.ports[1]) as asking:
             await asking.ask(list_offsets(1))

@@ -32,15 +32,22 @@ def workers(tmp_path: Path, clock: Clock) -> Workers:
     text = CONFIG.format(broker=1, bind=2, admin=3, mode="enforce", more="", port=4) + "workers: 2\n"
     (tmp_path / "sluice.yaml").write_text(text)
     (tmp_path / "quotas.yaml").write_text("quotas: []\n")
-    workers = Workers(load_settings(tmp_path / "sluice.yaml"), never)
+    settings = load_settings(tmp_path / "sluice.yaml")
+    workers = Workers(settings, never)
     find(workers, 4)
-    assert workers._place()
+    assert moves(workers)
     return workers
 
 
 def find(workers: Workers, brokers: int) -> None:
     named = tuple(KnownBroker(node_id, "host", 9092) for node_id in range(brokers))
-    workers._in_force = replace(workers._in_force, known=[KnownBrokers(("a:1",), "id", named)])
+    workers.in_force = replace(workers.in_force, known=(KnownBrokers(("a:1",), "id", named),))
+
+
+def moves(workers: Workers) -> bool:
+    before = workers.in_force.placed
+    workers._place()
+    return workers.in_force.placed != before
 
 
 def loads(workers: Workers) -> list[float]:
@@ -48,45 +55,47 @@ def loads(workers: Workers) -> list[float]:
 
 
 def test_without_loads_each_worker_has_as_many(workers: Workers) -> None:
-    assert sorted(workers.placed.values()) == [0, 0, 1, 1]
-    assert not workers._place()
+    assert sorted(workers.in_force.placed.values()) == [0, 0, 1, 1]
+    assert not moves(workers)
 
 
 def test_brokers_move_if_a_worker_has_too_much_for_minutes(workers: Workers, clock: Clock) -> None:
-    heavy = [node_id for node_id, worker in workers.placed.items() if worker == 0]
-    workers._load.update({node_id: 300.0 * (node_id in heavy) for node_id in workers.placed})
-    before = dict(workers.placed)
+    heavy = [node_id for node_id, worker in workers.in_force.placed.items() if worker == 0]
+    workers.load.update({node_id: 300.0 * (node_id in heavy) for node_id in workers.in_force.placed})
+    before = dict(workers.in_force.placed)
     for _ in range(3):  # not while it lasts for less
-        assert not workers._place()
+        assert not moves(workers)
         clock.now_s += DRIFT_S / 3
-        assert workers.placed == before
-    assert workers._place()
+        assert workers.in_force.placed == before
+    assert moves(workers)
     assert loads(workers) == [300.0, 300.0]
-    after = dict(workers.placed)
+    after = dict(workers.in_force.placed)
     clock.now_s += 10 * DRIFT_S
-    assert not workers._place()
-    assert workers.placed == after
+    assert not moves(workers)
+    assert workers.in_force.placed == after
 
 
 def test_a_burst_moves_nothing(workers: Workers, clock: Clock) -> None:
     for load in (300.0, 0.0) * 5:
-        workers._load.update({0: load, 2: load})
-        assert not workers._place()
+        workers.load.update({0: load, 2: load})
+        assert not moves(workers)
         clock.now_s += DRIFT_S - 1
 
 
 def test_equal_load_change_of_all_workers_moves_no_broker(workers: Workers, clock: Clock) -> None:
     """It is looked at anew, and nothing moves."""
-    workers._load.update(dict.fromkeys(range(4), 100.0))
-    assert not workers._place()
+    workers.load.update(dict.fromkeys(range(4), 100.0))
+    assert not moves(workers)
     clock.now_s += DRIFT_S
-    assert not workers._place()
+    assert not moves(workers)
     assert workers._shared_by == {"0": 200.0, "1": 200.0}
 
 
 def test_a_new_broker_goes_to_the_worker_with_less_load(workers: Workers) -> None:
-    idle = workers.placed[0]
-    workers._load.update({node_id: 1.0 if worker == idle else 100.0 for node_id, worker in workers.placed.items()})
+    idle = workers.in_force.placed[0]
+    workers.load.update(
+        {node_id: 1.0 if worker == idle else 100.0 for node_id, worker in workers.in_force.placed.items()}
+    )
     find(workers, 5)
-    assert workers._place()
-    assert workers.placed[4] == idle
+    assert moves(workers)
+    assert workers.in_force.placed[4] == idle

@@ -89,6 +89,10 @@ def said(snapshot: WorkerSnapshot) -> dict[str, object]:
     }
 
 
+def test_fields_of_a_snapshot_say_nothing_by_default() -> None:
+    assert said(WorkerSnapshot()) == {}
+
+
 def test_counts_and_sizes_add_up() -> None:
     assert said(Sums().add({0: ONE, 1: TWO}, NOTHING)) == NOW | COUNTED
     assert said(Sums().add({}, NOTHING)) == {}

@@ -66,7 +66,9 @@ class Pair:
 
     def signal(self, node_id: int, number: signal.Signals) -> None:
         """Send a signal to the worker of a broker."""
-        os.kill(self.child_of(node_id)._process.running.pid, number)
+        process = self.child_of(node_id)._process
+        assert process is not None
+        os.kill(process.running.pid, number)
 
     async def until_up(self, node_id: int, restarts: int) -> None:
         child = self.child_of(node_id)
@@ -98,7 +100,8 @@ async def test_two_workers_serve_brokers_metrics_and_usage_as_one(tmp_path: Path
                 assert all(port.to_bytes(4, "big") in told for port in ports.values())
             await at_one.ask(produce(2, 600))
             peer = "{}:{}".format(*at_two.writer.get_extra_info("sockname"))
-            assert '"listener": "PLAIN"' in (await program.get(f"/whoami?peer={peer}"))[1]
+            (item,) = json.loads((await program.get(f"/api/v1/connections?peer={peer}"))[1])["items"]
+            assert (item["listener"], item["worker"]) == ("PLAIN", pair.owners[2])
             metrics = (await program.get("/metrics"))[1]
             assert 'sluice_requests_total{api="ListOffsets"} 3.0' in metrics
             assert 'sluice_sessions{listener="PLAIN"} 3.0' in metrics
@@ -175,10 +178,9 @@ async def test_a_killed_worker_is_back_with_all_that_is_in_force_and_the_other_g
                 await waiting.ask(list_offsets(2))
                 await at_two.ask(list_offsets(2))
                 await waiting.ask(produce(3, 600))
-                metrics = (await program.get("/metrics"))[1]
+                metrics = await program.until("/metrics", 'sluice_requests_total{api="ListOffsets"} 4.0')
         assert pair.child_of(1).restarts == 1
         assert pair.child_of(2).restarts == 0
-        assert 'sluice_requests_total{api="ListOffsets"} 4.0' in metrics
         assert f'sluice_worker_restarts_total{{worker="{pair.owners[1]}"}} 1.0' in metrics
         limits = [line for line in metrics.splitlines() if line.startswith("sluice_quota_limit_bytes_per_second{")]
         assert [(line.split('broker="')[1][0], line.split()[-1]) for line in limits] == [("1", "2048.0")]
@@ -220,6 +222,36 @@ async def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
             await asking.ask(list_offsets(1))
 
 
+async def test_metrics_do_not_wait_for_a_worker_that_hangs_and_lose_no_count_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Child, "kill", lambda _: None)
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
+        program, hanging = pair.program, pair.owners[2]
+        async with client(pair.ports[1]) as at_one, client(pair.ports[2]) as at_two:
+            for each in (at_one, at_two):
+                await each.ask(list_offsets(1))
+            pair.signal(2, signal.SIGSTOP)
+            await program.until("/readyz", f"worker {hanging}: does not answer")
+            metrics = (await program.get("/metrics"))[1]
+            assert f'sluice_worker_up{{worker="{hanging}"}} 0.0' in metrics
+            await at_one.ask(list_offsets(2))
+            pair.signal(2, signal.SIGCONT)
+            await at_two.ask(list_offsets(2))
+            metrics = await program.until("/metrics", 'sluice_requests_total{api="ListOffsets"} 4.0')
+            assert sum(shown_bytes(metrics)) == sum(4 + len(each) for each in client_frames(one, two))
+        assert pair.child_of(2).restarts == 0
+
+
+def client_frames(*brokers: FakeBroker) -> list[bytes]:
+    return [frame for each in brokers for frame in each.requests if frame[:2] in (b"\0\0", b"\0\2")]
+
+
+def shown_bytes(metrics: str) -> list[float]:
+    lines = [line for line in metrics.splitlines() if line.startswith("sluice_client_bytes_total{")]
+    return [float(line.split()[-1]) for line in lines if 'direction="in"' in line]
+
+
 async def test_a_worker_ignores_the_signals_that_a_terminal_sends_to_all(tmp_path: Path) -> None:
     async with (
         fake_broker() as one,
@@ -241,7 +273,7 @@ async def test_a_broker_that_one_worker_finds_is_reached_at_another(tmp_path: Pa
         third, fourth = free_port(), free_port()
         text = program.config.read_text().replace('"2":', f'"3": "{third}", "4": "{fourth}", "2":')
         program.config.write_text(text)
-        one.brokers = {**one.brokers, 3: ("127.0.0.1", one.port), 4: ("127.0.0.1", two.port)}
+        one.brokers = two.brokers = {**one.brokers, 3: ("127.0.0.1", one.port), 4: ("127.0.0.1", two.port)}
         async with client(pair.ports[1]) as asking:
             await asking.ask(METADATA)
         told = json.loads(await program.until("/owners", '"4"'))["owners"]

@@ -1,0 +1,68 @@
+"""Asks the bootstrap brokers which cluster they belong to, for ``sluice check --brokers``."""
+
+import asyncio
+from typing import Final
+
+from config.cluster import Route
+from config.document import Document
+from config.problems import InvalidValue, Problem, Steps
+from config.settings import Settings
+from config.units import Address
+from proxy.brokers.connection import connect
+from proxy.brokers.failures import describe
+from proxy.brokers.login import BrokerLogin
+from proxy.brokers.metadata import is_kraft, which_brokers
+from proxy.brokers.tls import broker_context
+from proxy.brokers.verification import ERRORS
+
+_TIMEOUT_S: Final = 5.0
+
+
+def look_at_brokers(settings: Settings, document: Document) -> tuple[list[Problem], list[Problem]]:
+    """Return problems, and warnings of brokers that do not answer: all addresses must lead to one cluster."""
+    routes: list[tuple[Steps, Route, bool]] = [(("cluster",), settings.cluster, False)]
+    for index, listener in enumerate(settings.listeners):
+        demands_sasl = listener.authentication == "sasl"
+        if listener.cluster is not None:
+            routes.append((("listeners", index, "cluster"), listener.cluster, demands_sasl))
+        elif demands_sasl:
+            routes[0] = (("cluster",), settings.cluster, True)
+    asked = [
+        (steps, address, route)
+        for steps, route, demands in routes
+        if route.sasl or not demands
+        for address in route.bootstrap
+    ]
+    answers = asyncio.run(_ask_all([(address, route) for _, address, route in asked]))
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    first: tuple[Address, str] | None = None
+    for (steps, address, _), answer in zip(asked, answers, strict=True):
+        at = (*steps, "bootstrap")
+        if isinstance(answer, Exception):
+            is_wrong = "KRaft controller" in str(answer)
+            said = InvalidValue(f"{address}: {describe(answer)}", "is it up, and reached from here?")
+            (problems if is_wrong else warnings).append(document.problem(at, said))
+        elif first is None:
+            first = address, answer
+        elif answer != first[1]:
+            text = f"{address} belongs to cluster {answer}, and {first[0]} to {first[1]}"
+            problems.append(document.problem(at, InvalidValue(text, "name the brokers of one cluster")))
+    return problems, warnings
+
+
+async def _ask_all(asked: list[tuple[Address, Route]]) -> list[str | Exception]:
+    return await asyncio.gather(*(_ask(address, route) for address, route in asked))
+
+
+async def _ask(address: Address, route: Route) -> str | Exception:
+    """Return the cluster id that a broker says, or why it does not."""
+    try:
+        context = broker_context(route.tls) if route.tls is not None else None
+        async with asyncio.timeout(_TIMEOUT_S), connect(address.host, address.port, context) as connection:
+            if route.sasl is not None:
+                await BrokerLogin(route.sasl).perform(connection)
+            await is_kraft(connection)
+            return (await which_brokers(connection)).cluster_id
+    except ERRORS as error:
+        return error
