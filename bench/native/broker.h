@@ -1,4 +1,4 @@
-// A stand-in for a Kafka broker that costs next to nothing: it answers Produce v9, Fetch v12, Metadata v1 and ApiVersions
+// A stand-in for a Kafka broker that costs next to nothing: it answers Produce v9, Fetch v12, Metadata v2 and ApiVersions
 // with valid frames and stores nothing. An answer follows when the last byte of its request has come, in order. A
 // request that it does not know is an error on stderr and the end of the connection.
 #ifndef SLUICE_BENCH_BROKER_H

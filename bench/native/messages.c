@@ -99,7 +99,7 @@ void put_fetch_answer(struct head *h, uint32_t correlation, uint32_t records) {
 }
 
 void put_metadata_answer(struct head *h, uint32_t correlation, uint16_t port) {
-    static const char host[] = "127.0.0.1";
+    static const char host[] = "127.0.0.1", cluster_id[] = "bench";
     put_answer_header(h, correlation, false);
     put_32(h, 1);      // brokers
     put_32(h, 0);      // node_id
@@ -107,6 +107,8 @@ void put_metadata_answer(struct head *h, uint32_t correlation, uint16_t port) {
     put_bytes(h, host, sizeof host - 1);
     put_32(h, port);
     put_16(h, UINT16_MAX); // rack: null
+    put_16(h, sizeof cluster_id - 1);
+    put_bytes(h, cluster_id, sizeof cluster_id - 1);
     put_32(h, 0);      // controller_id
     put_32(h, 0);      // topics
     set_size(h, 0);

@@ -1,4 +1,4 @@
-// The requests and answers of the benchmark: Produce v9 and Fetch v12 with one partition, Metadata v1 and ApiVersions.
+// The requests and answers of the benchmark: Produce v9 and Fetch v12 with one partition, Metadata v2 and ApiVersions.
 //
 // Where records stand in a message, the head ends before them; the bytes behind them are tag sections without tags,
 // that is zeros, and so are the records: a body of records + TAIL_BYTES zero bytes completes the frame.

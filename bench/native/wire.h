@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { PRODUCE = 0, FETCH = 1, METADATA = 3, API_VERSIONS = 18 };
-enum { PRODUCE_VERSION = 9, FETCH_VERSION = 12, METADATA_VERSION = 1, API_VERSIONS_HIGHEST = 3 };
+enum { PRODUCE_VERSION = 9, FETCH_VERSION = 12, METADATA_VERSION = 2, API_VERSIONS_HIGHEST = 3 };
 enum { UNSUPPORTED_VERSION = 35 };
 
 #define TOPIC "bench-topic-0" // so long that an answer to Produce has 64 bytes

@@ -40,12 +40,15 @@ Verdict = Verified | Unproven | Refused
 class Look:
     """What the node at an address has said. While the connection stands, it is the same node, and not asked again."""
 
-    address: str
     connection: BrokerConnection
     cluster_id: str | None = None
     """None: it could not be asked without a client's login."""
     node_ids: tuple[int, ...] = ()
     """The brokers that it names at this address: itself."""
+    ip: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ip = self.connection.ip  # a system call, which each session would make
 
     @property
     def stands(self) -> bool:
@@ -84,7 +87,7 @@ class Broker:
     @property
     def stands(self) -> bool:
         """Whether the node at the address is the one that was asked."""
-        return self.look is not None and self.look.address == str(self) and self.look.stands
+        return self.look is not None and self.look.stands
 
     def move(self, host: str, port: int) -> None:
         self.host, self.port, self.hint, self.reachable = host, port, None, True

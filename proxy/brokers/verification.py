@@ -63,7 +63,7 @@ class Verification:
         return self._judge(broker, broker.look)
 
     def _judge(self, broker: Broker, look: Look) -> Verdict:
-        expected, ip = self._expected(broker), look.connection.ip
+        expected, ip = self._expected(broker), look.ip
         if look.cluster_id is None:
             return Unproven(ip)
         if expected and look.cluster_id != expected:
@@ -82,8 +82,7 @@ class Verification:
                 look = broker.look
                 is_known = look is not None and broker.stands and broker.refused is None
                 if look is None or not is_known or not await self._still_answers(broker, look):
-                    broker.lose()
-                    broker.look = await self._look(broker, str(broker))
+                    await self._look_anew(broker)
         except ERRORS as error:
             broker.lose()
             return error
@@ -102,14 +101,21 @@ class Verification:
             return True
         return False
 
-    async def _look(self, broker: Broker, address: str) -> Look:
+    async def _look_anew(self, broker: Broker) -> None:
+        address = ""
+        while address != str(broker):  # another question may have moved it meanwhile
+            address = str(broker)
+            broker.lose()
+            broker.look = await self._look(broker)
+
+    async def _look(self, broker: Broker) -> Look:
         if self._can_ask():
             connection = await self._connect(broker)
             try:
                 if self._login is not None:
                     await self._login.perform(connection)
                 said = await which_brokers(connection)
-                return Look(address, connection, said.cluster_id, said.at(broker.host, broker.port))
+                return Look(connection, said.cluster_id, said.at(broker.host, broker.port))
             except LoginError:  # its clients have logins of their own
                 connection.abort()
             except BaseException:
@@ -117,7 +123,7 @@ class Verification:
                 raise
         connection = await self._connect(broker)
         try:
-            return await self._without_login(broker, Look(address, connection))
+            return await self._without_login(broker, Look(connection))
         except BaseException:
             connection.abort()
             raise

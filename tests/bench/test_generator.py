@@ -15,6 +15,8 @@ from bench.errors import BenchError
 from bench.generator import Generator
 from bench.real.recording import Recorded
 from bench.rows import Client, Load
+from proxy.brokers.connection import connect
+from proxy.brokers.metadata import is_kraft, which_brokers
 from tests.harness.certificates import Authority, common_name
 from tests.harness.fake_broker import FakeBroker, correlation_id, frame, serving_in_thread
 from tests.harness.ports import free_port
@@ -145,6 +147,14 @@ def test_a_port_that_nobody_listens_on_is_an_error(generator: Generator) -> None
 )
 def test_the_broker_answers_every_kind_of_load(generator: Generator, load: Load) -> None:
     assert run(generator, load, generator.port)["requests"] > 0
+
+
+@pytest.mark.asyncio
+async def test_broker_answers_the_questions_of_the_proxy_itself(generator: Generator) -> None:
+    async with connect("127.0.0.1", generator.port, None) as connection:
+        assert not await is_kraft(connection)
+        said = await which_brokers(connection)
+    assert (said.cluster_id, said.at("127.0.0.1", generator.port)) == ("bench", (0,))
 
 
 def test_held_connections_end_with_the_next_run(generator: Generator) -> None:
