@@ -11,34 +11,20 @@ from quotas.rate import AT_ONCE, Sample, Window
 from quotas.shares import Demand
 
 
-class Registry:
-    """The counters of one kind, by key (``Counters``)."""
-
-    __slots__ = ()
-
-    def enter(self, bound: "Bound") -> "Bound":
-        """Register ``bound`` as the counter of its key, or return the one already registered."""
-        raise NotImplementedError
-
-
 class Bound(Debt):
     """The counter that all sessions with the same tags share, and the limit that applies to it.
 
-    Requests that must wait for its debt queue in ``queue``.
-
-    A session may keep a bound that the engine dropped as idle: with its next charge it is registered again, or forwards
-    to the bound that replaced it.
+    Requests that must wait for its debt queue in ``queue``. The engine drops it when it is idle and nobody holds it.
     """
 
     __slots__ = (
-        "_counters",
         "_fetches",
         "_handed_over",
         "_held_back",
-        "_live",
+        "_is_idle",
         "_turn_ms",
         "claims_from_ms",
-        "is_dropped",
+        "holders",
         "key",
         "max_delay_ms",
         "promised",
@@ -53,7 +39,7 @@ class Bound(Debt):
         "throttled_total",
     )
 
-    def __init__(self, key: CounterKey, window: Window, cap_ms: int | None, counters: Registry) -> None:
+    def __init__(self, key: CounterKey, window: Window, cap_ms: int | None) -> None:
         super().__init__(window, None, cap_ms)
         self.key = key
         self.rule: Entity | None = None
@@ -84,10 +70,10 @@ class Bound(Debt):
         self._handed_over = NOTHING
         self._turn_ms = AT_ONCE
         """When a request last passed despite a debt."""
-        self._counters = counters
-        self._live: Bound | None = None
-        self.is_dropped = False
-        """The engine dropped it as idle. It has no debt."""
+        self.holders = 0
+        """Accounts and simulations that may still charge it."""
+        self._is_idle = False
+        """It was idle when the engine last looked."""
 
     @property
     def kind(self) -> QuotaKind:
@@ -110,23 +96,22 @@ class Bound(Debt):
         """Whether its limit applies in addition to the quota that wins."""
         return self.rule is not None and self.rule.cap
 
-    @property
-    def live(self) -> "Bound":
-        """The registered bound of its key: usually itself."""
-        return self._live or self._find_live()
+    def hold(self) -> None:
+        """Keep it, however long it is idle, until ``let_go``."""
+        self.holders += 1
 
-    def entered(self) -> None:
-        """Mark it as the registered bound of its key."""
-        self._live = self
-        self.is_dropped = False
-        self.shut = False
+    def let_go(self) -> None:
+        self.holders -= 1
 
-    def dropped(self) -> None:
-        """Mark it as dropped by the engine and reset its usage."""
-        self._live = None
-        self.is_dropped = True
-        self.shut = True
+    def rest(self) -> None:
+        """Drop its samples, which have expired: whoever holds it may be idle for long."""
+        self._is_idle = True
         self.reset()
+
+    @property
+    def rests(self) -> bool:
+        """Whether it was idle, and has neither been charged nor throttled anybody since."""
+        return self._is_idle and not self._samples
 
     # ------------------------------------------------------------------------------------------------- its share
 
@@ -207,46 +192,39 @@ class Bound(Debt):
         """Return how long the counter must be kept: while it is in debt, or in use."""
         return self.owed_ms(now_ms) or (self._window.size_ms if self.holds else 0)
 
+    def needed_ms(self, now_ms: int) -> int:
+        """Return how long the counter is not idle: while it is busy, or has usage in its window."""
+        last_ms = self.last_ms
+        busy_ms = self.busy_ms(now_ms)
+        return busy_ms if busy_ms or last_ms is None else max(last_ms + self._window.keep_ms - now_ms, 0)
+
     # --------------------------------------------------------------------------------------------- what is recorded
-
-    def record(self, value: float, now_ms: int) -> None:
-        live = self._live or self._find_live()
-        if live is self:
-            super().record(value, now_ms)
-        else:
-            live.record(value, now_ms)
-
-    def check(self, now_ms: int) -> int:
-        live = self._live or self._find_live()
-        return super().check(now_ms) if live is self else live.check(now_ms)
 
     @property
     def mark(self) -> tuple[Sample, int]:
         """The sample of the last charge, for ``take_back``."""
-        live = self.live
-        return live._current, live._current.start_ms  # noqa: SLF001  another of its kind
+        return self._current, self._current.start_ms
 
     def take_back(self, value: float, mark: tuple[Sample, int]) -> None:
         """Undo the part of a charge that never arrived; does nothing if its sample has expired."""
-        live = self.live
         sample, start_ms = mark
-        if sample.start_ms == start_ms and sample.sum >= value and sample in live._samples:  # noqa: SLF001
+        if sample.start_ms == start_ms and sample.sum >= value and sample in self._samples:
             sample.sum -= value
-            if sample is not live._current:  # noqa: SLF001
-                live._left -= value  # noqa: SLF001
-            live._settle()  # noqa: SLF001
+            if sample is not self._current:
+                self._left -= value
+            self._settle()
 
     def note_throttle(self, throttle_ms: int) -> None:
         """Count a throttle that was applied, for the metrics."""
-        live = self._live or self._find_live()
-        live.throttled_total += 1
-        live.throttle_ms_total += throttle_ms
+        self._is_idle = False
+        self.throttled_total += 1
+        self.throttle_ms_total += throttle_ms
 
     def note_shadow(self, throttle_ms: int) -> None:
         """Count a throttle that ``shadow_limit`` would have caused."""
-        live = self._live or self._find_live()
-        live.shadow_throttled_total += 1
-        live.shadow_throttle_ms_total += throttle_ms
+        self._is_idle = False
+        self.shadow_throttled_total += 1
+        self.shadow_throttle_ms_total += throttle_ms
 
     def note_wait(self, waited_ms: int) -> None:
         """Count the time that a request waited in the queue as a throttle (the client is not told of it)."""
@@ -254,8 +232,8 @@ class Bound(Debt):
             self.note_throttle(waited_ms)
 
     def usage(self, now_ms: int) -> CounterState | None:
-        """Return the counter's state; None if it has neither an enforced nor a shadow limit."""
-        if self.rule is None:
+        """Return the counter's state; None if it rests, or has neither an enforced nor a shadow limit."""
+        if self.rule is None or self.rests:
             return None
         return CounterState(
             self.key.kind,
@@ -298,19 +276,11 @@ class Bound(Debt):
             now.shadow_throttle_ms - before.shadow_throttle_ms,
         )
 
-    def _find_live(self) -> "Bound":
-        self._live = self._counters.enter(self)
-        return self._live
-
 
 class Inert(Bound):
     """The counter of clients without any configured quota of the kind: it records nothing."""
 
     __slots__ = ()
-
-    @property
-    def live(self) -> "Bound":
-        return self
 
     def charge(self, value: float, now_ms: int) -> int:  # noqa: ARG002  the interface of Bound
         return 0

@@ -113,7 +113,7 @@ class Debt(Rate):
         allows.
         """
         self._until_ms = self._ahead_ms = AT_ONCE
-        if self._limit is not None and (throttle_ms := self.check(now_ms)):
+        if self._limit is not None and self._samples and (throttle_ms := self.check(now_ms)):
             self.owe(throttle_ms, now_ms)
 
     def forgive(self, now_ms: int) -> None:

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from math import ceil, inf
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from quotas.bound import Bound
 from quotas.counted import CounterKey, CounterState
 from quotas.rate import Window
 from quotas.throttle import INT32_MAX, clamp_ms
 from quotas.token_bucket import TokenBucket
-
-if TYPE_CHECKING:
-    from quotas.counters import Counters
 
 
 class Tokens(Protocol):
@@ -91,15 +88,15 @@ class Ruling:
 class TokenBound(Bound):
     """A counter with a token bucket. Its rate is measured too: Kafka's sensor has both.
 
-    Its debt is the overdraft of the bucket, which never expires. Must be used on the live counter.
+    Its debt is the overdraft of the bucket, which never expires.
     """
 
     __slots__ = ("_bucket", "_shadow")
 
-    def __init__(self, key: CounterKey, window: Window, counters: "Counters") -> None:
+    def __init__(self, key: CounterKey, window: Window) -> None:
         self._bucket: TokenBucket | None = None
         self._shadow: TokenBucket | None = None
-        super().__init__(key, window, None, counters)
+        super().__init__(key, window, None)
 
     def set_limit(self, limit: float | None) -> None:
         super().set_limit(limit)
@@ -133,17 +130,9 @@ class TokenBound(Bound):
 
     def count(self, value: float, now_ms: int) -> None:
         """Record usage without taking tokens, for mutations that shadow mode would have refused."""
-        live = self.live
-        if live is self or not isinstance(live, TokenBound):
-            super().record(value, now_ms)
-        else:
-            live.count(value, now_ms)
+        super().record(value, now_ms)
 
     def record(self, value: float, now_ms: int) -> None:
-        live = self.live
-        if live is not self:
-            live.record(value, now_ms)
-            return
         super().record(value, now_ms)
         if self._bucket is not None:
             self._bucket.record(value, now_ms)
@@ -153,8 +142,7 @@ class TokenBound(Bound):
         return self.check(now_ms)
 
     def check(self, now_ms: int) -> int:
-        live = self.live
-        return live.owed_ms(now_ms) if live is not self else self.owed_ms(now_ms)
+        return self.owed_ms(now_ms)
 
     def tokens(self, now_ms: int) -> float:
         """Return the tokens left; below zero the quota is violated. Infinite without a limit.

@@ -35,7 +35,8 @@ class ThrottleCounts:
         """Count in another mode from now on; demand that still waits in simulations is dropped."""
         self.settle(now_ms)
         self._mode = mode
-        self._simulated.clear()
+        for key in list(self._simulated):
+            self._end(key)
 
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle under ``bound``."""
@@ -98,11 +99,17 @@ class ThrottleCounts:
         for (bound, is_shadow), simulated in list(self._simulated.items()):
             self._settle(bound, is_shadow, simulated, now_ms)
             if simulated.over(now_ms) or (is_shadow and bound.shadow_limit is None):
-                del self._simulated[bound, is_shadow]
+                self._end((bound, is_shadow))
+
+    def _end(self, key: tuple[Bound, bool]) -> None:
+        del self._simulated[key]
+        key[0].let_go()
 
     def _under(self, bound: Bound, is_shadow: bool, limit: float) -> SimulatedCounter[Account]:
         """Return the simulation of a counter under ``limit``, and its window."""
         simulated = self._simulated.get((bound, is_shadow))
+        if simulated is None:
+            bound.hold()
         if simulated is None or simulated.window != bound.window:
             cap_ms = bound.window.size_ms if bound.kind.row.capped else None
             simulated = self._simulated[bound, is_shadow] = SimulatedCounter(bound.window, limit, cap_ms)

@@ -51,16 +51,22 @@ class Sessions:
 
     def bound(self, user: str, client_id: str, kind: QuotaKind, broker: int, session: int) -> Bound:
         key = (user, client_id, kind, broker, session)
-        generation, bound = self._held.get(key, (-1, None))
-        if bound is None or generation != self._engine.generation:
-            bound = self._engine.resolve(user, client_id, kind, broker)
-            self._held[key] = self._engine.generation, bound
+        generation, held = self._held.get(key, (-1, None))
+        if held is not None and generation == self._engine.generation:
+            return held
+        bound = self._engine.resolve(user, client_id, kind, broker)
+        bound.hold()
+        if held is not None:
+            held.let_go()
+        self._held[key] = self._engine.generation, bound
         return bound
 
     def leave(self, chance: random.Random) -> None:
-        """Close one connection, whichever."""
-        if self._held:
-            del self._held[chance.choice(sorted(self._held))]
+        """Close all connections, or some: a counter goes when nobody holds it."""
+        keys = sorted(self._held)
+        for key in chance.sample(keys, len(keys) // chance.choice([1, 1, 4, 48])):
+            _, bound = self._held.pop(key)
+            bound.let_go()
 
 
 def day(seed: int, most: int, *, scraped: bool = True) -> tuple[Counter[object], Counter[object], int]:
