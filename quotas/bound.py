@@ -1,6 +1,9 @@
 """The counter of one quota kind that a session is bound to."""
 
+from collections.abc import Callable
+
 from quotas.admission_queue import NO_NUMBER, AdmissionQueue
+from quotas.claims import Claims
 from quotas.counted import NOTHING, Counted, CounterKey, CounterState
 from quotas.debt import Debt
 from quotas.entities import Entity
@@ -18,23 +21,21 @@ class Bound(Debt):
     """
 
     __slots__ = (
+        "_claims",
         "_fetches",
         "_handed_over",
         "_held_back",
         "_is_idle",
         "_turn_ms",
-        "claims_from_ms",
         "holders",
         "key",
         "max_delay_ms",
-        "promised",
         "queue",
         "rule",
         "shadow_limit",
         "shadow_throttle_ms_total",
         "shadow_throttled_total",
         "share",
-        "streamer",
         "throttle_ms_total",
         "throttled_total",
     )
@@ -58,14 +59,7 @@ class Bound(Debt):
         self.throttle_ms_total = 0
         self.queue: AdmissionQueue | None = None
         """The waiting requests; None until the first one."""
-        self.promised = NO_NUMBER
-        """The number of the request that may pass despite a debt (``promise``)."""
-        self.streamer: object | None = None
-        """The sender of a request larger than what the limit has left, while it is received: one at a time, others wait
-        for it.
-        """
-        self.claims_from_ms = AT_ONCE
-        """From then on others wait for an announced request."""
+        self._claims: Claims | None = None
         self._fetches: Fetches | None = None
         self._handed_over = NOTHING
         self._turn_ms = AT_ONCE
@@ -135,24 +129,12 @@ class Bound(Debt):
         """
         return int(self.queue.cost_before(client) / self._limit * 1000) if self.queue and self._limit else 0
 
-    def promise(self, number: int, value: float) -> bool:
-        """Promise a request that waits at another counter that it may pass on its return, whatever the debt is then.
-
-        Others do not wait for it: its charge, ``value``, is reserved, so that all together stay within the limit. There
-        is one promise at a time; the oldest request, by its number, takes it over. Returns whether it was given.
-        """
-        if self.promised and self.promised < number:
-            return False
-        self.promised = number
-        self._aside = value
+    def queue_up(self, alarm: Callable[[AdmissionQueue, int], None]) -> AdmissionQueue:
+        """Return the queue, for a request that has to wait; ``alarm`` is of a new ``AdmissionQueue``."""
         self.shut = True
-        return True
-
-    def end_promise(self, number: int) -> None:
-        """Withdraw the promise: the request was sent, or will not come."""
-        if self.promised == number:
-            self.promised = NO_NUMBER
-            self._aside = 0.0
+        if self.queue is None:
+            self.queue = AdmissionQueue(self.may_go, alarm)
+        return self.queue
 
     def may_go(self, now_ms: int) -> int:
         """Return ``now_ms`` if a request may go now, ignoring those queued before it; else when to ask again."""
@@ -184,13 +166,23 @@ class Bound(Debt):
         return self._fetches
 
     @property
-    def holds(self) -> bool:
-        """Whether a waiting request, a promise or a Fetch in flight needs the counter: it must not be dropped."""
-        return bool(self.queue) or self.promised != NO_NUMBER or bool(self._fetches)
+    def claims(self) -> Claims:
+        """The claims of requests that are still to come, or to go."""
+        if self._claims is None:
+            self._claims = Claims(self)
+        return self._claims
+
+    @property
+    def promised(self) -> int:
+        """The number of the request that may pass despite a debt."""
+        return NO_NUMBER if self._claims is None else self._claims.promised
 
     def busy_ms(self, now_ms: int) -> int:
-        """Return how long the counter must be kept: while it is in debt, or in use."""
-        return self.owed_ms(now_ms) or (self._window.size_ms if self.holds else 0)
+        """Return how long the counter must be kept: while it is in debt, or a waiting request, a promise or a Fetch in
+        flight needs it.
+        """
+        is_needed = bool(self.queue) or self.promised != NO_NUMBER or bool(self._fetches)
+        return self.owed_ms(now_ms) or (self._window.size_ms if is_needed else 0)
 
     def needed_ms(self, now_ms: int) -> int:
         """Return how long the counter is not idle: while it is busy, or has usage in its window."""

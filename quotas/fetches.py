@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from quotas.bound import Bound
 
-SET_ASIDE_MS: Final = 250
+RESERVED_MS: Final = 250
 """How long a response is expected. A Fetch that takes longer waits for records, and reserves nothing."""
 GATHER_S: Final = 2.0
 """Seconds' worth of the limit that fetches share once the quota is used up."""
@@ -47,7 +47,7 @@ _PROBE_EACH: Final = 16
 class Fetcher:
     """One connection that fetches under a counter: its expected response and its fetches in flight."""
 
-    __slots__ = ("batch", "expected", "fetches", "max_bytes", "set_aside", "since_ms")
+    __slots__ = ("batch", "expected", "fetches", "max_bytes", "reserved", "since_ms")
 
     def __init__(self) -> None:
         self.batch = 0
@@ -57,7 +57,7 @@ class Fetcher:
         self.max_bytes = 0
         """max_bytes of its last Fetch. If several are in flight, none of them was lowered."""
         self.fetches = 0
-        self.set_aside = 0.0
+        self.reserved = 0.0
         self.since_ms = 0
 
 
@@ -73,7 +73,7 @@ class Fetches:
         "_gathers",
         "_is_new",
         "_lowered",
-        "_set_aside",
+        "_reserved",
         "_under_way",
         "_was_cut",
         "_worth_part",
@@ -86,7 +86,7 @@ class Fetches:
         """The connections with a reservation, the oldest first."""
         self._active: dict[object, int] = {}
         """The time of the last Fetch of each active connection, the oldest first."""
-        self._set_aside = 0.0
+        self._reserved = 0.0
         self._average = float(_FIRST_BYTES)
         """The average size of recent responses, including empty ones."""
         self._is_new = True
@@ -135,9 +135,9 @@ class Fetches:
             self._gathers = moment_ms > now_ms
             if self._gathers:
                 return moment_ms
-        if not self._under_way or left - self._set_aside >= max(share, self._average):
+        if not self._under_way or left - self._reserved >= max(share, self._average):
             return now_ms
-        return next(iter(self._under_way.values())).since_ms + SET_ASIDE_MS
+        return next(iter(self._under_way.values())).since_ms + RESERVED_MS
 
     def grant_whole(self, who: object, asked_bytes: int, now_ms: int) -> bool:
         """Send a Fetch unchanged if all sharers could ask for as much: most quotas are far from their limit.
@@ -149,27 +149,25 @@ class Fetches:
         fetcher = self._fetchers[who]
         fetcher.max_bytes = max(asked_bytes, fetcher.max_bytes) if fetcher.fetches else asked_bytes
         fetcher.fetches += 1
-        self._put_aside(who, fetcher, min(self._expected(fetcher), max(asked_bytes, self._average)), now_ms)
+        self._reserve(who, fetcher, min(self._expected(fetcher), max(asked_bytes, self._average)), now_ms)
         return True
 
     def fits_whole(self, asked_bytes: int, now_ms: int) -> bool:
         """Whether all sharers could ask for ``asked_bytes``."""
         each = max(asked_bytes, self._average)
-        return self._bound.fits(self._set_aside + each * len(self._fetchers), now_ms)
+        return self._bound.fits(self._reserved + each * len(self._fetchers), now_ms)
 
     def grant(self, who: object, asked_bytes: int, now_ms: int) -> int:
         """Reserve the expected size of a Fetch and return the max_bytes to send it with."""
         self.forget(who)  # a stale reservation, for example if the limit was removed meanwhile
         fetcher = self._fetchers[who]
         sharers = self._sharers(who, fetcher, now_ms)
-        share = max(
-            (self._bound.left(now_ms) - self._set_aside) / sharers, self._share(max(sharers, len(self._active)))
-        )
+        share = max((self._bound.left(now_ms) - self._reserved) / sharers, self._share(max(sharers, len(self._active))))
         share = min(share, self._at_once)
         max_bytes = asked_bytes if asked_bytes <= share else self._whole_batches(self._batch_of(fetcher), int(share))
         fetcher.max_bytes = max_bytes
         fetcher.fetches = 1
-        self._put_aside(
+        self._reserve(
             who, fetcher, min(self._expected(fetcher), max(max_bytes, self._batch_of(fetcher) or self._average)), now_ms
         )
         return max_bytes
@@ -204,21 +202,21 @@ class Fetches:
         """Return its batch size; if not known, that of another connection, or 0."""
         return fetcher.batch or self._batch
 
-    def _put_aside(self, who: object, fetcher: Fetcher, expected: float, now_ms: int) -> None:
+    def _reserve(self, who: object, fetcher: Fetcher, expected: float, now_ms: int) -> None:
         if expected <= EMPTY_BYTES:
             return
         self._under_way.pop(who, None)  # and in again, as the newest
         self._under_way[who] = fetcher
-        fetcher.set_aside += expected
+        fetcher.reserved += expected
         fetcher.since_ms = now_ms
-        self._set_aside += expected
+        self._reserved += expected
 
     # ------------------------------------------------------------------------------------------------- its answer
 
     def covers(self, who: object, size: int) -> bool:
         """Whether a response of this size is within the reservation."""
         fetcher = self._fetchers.get(who)
-        return fetcher is not None and size <= fetcher.set_aside + EMPTY_BYTES
+        return fetcher is not None and size <= fetcher.reserved + EMPTY_BYTES
 
     def turns_beyond(self, size: int) -> float:
         """Return how many turns, in units of a share, a response took beyond its own."""
@@ -243,10 +241,10 @@ class Fetches:
         if fetcher.fetches <= 1:
             self.forget(who)
             return
-        part = fetcher.set_aside / fetcher.fetches
-        fetcher.set_aside -= part
+        part = fetcher.reserved / fetcher.fetches
+        fetcher.reserved -= part
         fetcher.fetches -= 1
-        self._set_aside -= part
+        self._reserved -= part
 
     def forget(self, who: object) -> None:
         """Release the reservation of a connection."""
@@ -254,14 +252,14 @@ class Fetches:
         if fetcher is not None:
             fetcher.fetches = 0
             if self._under_way.pop(who, None) is not None:
-                self._set_aside = self._set_aside - fetcher.set_aside if self._under_way else 0.0
-                fetcher.set_aside = 0.0
+                self._reserved = self._reserved - fetcher.reserved if self._under_way else 0.0
+                fetcher.reserved = 0.0
 
     def _lapse(self, now_ms: int) -> None:
         """Release reservations whose response is overdue."""
         while self._under_way:
             who, fetcher = next(iter(self._under_way.items()))
-            if now_ms < fetcher.since_ms + SET_ASIDE_MS:
+            if now_ms < fetcher.since_ms + RESERVED_MS:
                 return
             self._learn(0)
             self.forget(who)

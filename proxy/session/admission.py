@@ -81,7 +81,7 @@ class Ticket:
         """Its number in every queue; none while it waits in no queue and has no turn."""
         self._asked: tuple[Bound, ...] = ()
         """The counters that admitted it when another did not, since its first wait. They have given it their promise
-        (``Bound.promise``), which an older request may have taken over.
+        (``quotas.claims``), which an older request may have taken over.
         """
         self.empty_ms = 0
         """The throttle time of the answer without data to the Fetch that is read next; 0: it goes to the broker."""
@@ -132,10 +132,8 @@ class Ticket:
         self._number = NO_NUMBER
         self.empty_ms = 0
         for bound in asked:
-            if bound.promised == number:
-                bound.end_promise(number)
-                if bound.queue:
-                    self._session.worker.throttling.alarm(bound.queue, now_ms)
+            if bound.claims.end_promise(number) and bound.queue:
+                self._session.worker.throttling.alarm(bound.queue, now_ms)
 
     def wait(
         self,
@@ -149,12 +147,11 @@ class Ticket:
     ) -> None:
         """Wait in the queue of a counter; a body passes all counters of ``rest`` before it goes on."""
         throttling = self._session.worker.throttling
-        bound.shut = True
         if not self._number:
             self._first_ms = now_ms
         if bound.kind is QuotaKind.CONSUMER_BYTE_RATE:
             weight = 1.0  # what a Fetch brings is not known, and each gets its share
-        place = throttling.queue_of(bound).join(
+        place = bound.queue_up(throttling.alarm).join(
             self,
             self._session.identity.path(account),
             cost,
@@ -167,7 +164,7 @@ class Ticket:
         self._kept = None
         for asked in self._asked:
             if asked is not bound and asked not in self._forced:
-                asked.promise(self._number, cost if asked.kind is bound.kind else 0.0)
+                asked.claims.promise(self._number, cost if asked.kind is bound.kind else 0.0)
         if what is not Waiting.ANSWER:
             self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
         cap = bound.rule if bound.is_cap else None

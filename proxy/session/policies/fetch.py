@@ -97,7 +97,7 @@ class FetchPolicy:
         for bound in bounds:
             granted = bound.fetches.grant(self, granted, now_ms)
         for bound in bounds[:-1]:
-            bound.fetches.grant(self, granted, now_ms)  # no more is set aside than can come
+            bound.fetches.grant(self, granted, now_ms)  # no more is reserved than can come
         return granted
 
     # -------------------------------------------------------------------------------------------------------- answers
@@ -131,7 +131,7 @@ class FetchPolicy:
         return None
 
     def _may_answer(self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int) -> bool:
-        """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
+        """Whether an answer may be charged and passed on. One larger than what was reserved waits like a request."""
         self._share(bounds)
         ticket = self._answer
         for bound in bounds:

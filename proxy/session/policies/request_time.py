@@ -149,8 +149,9 @@ class RequestTimePolicy:
         use.requests += requests
         is_shut = False
         for bound in account.bounds(KIND):
-            if bound.charge(whole_us * PERCENT_S_PER_US, now_ms):
-                bound.shut = is_shut = True
+            if throttle_ms := bound.charge(whole_us * PERCENT_S_PER_US, now_ms):
+                bound.owe(throttle_ms, now_ms)
+                is_shut = True
         return is_shut
 
     def _simulate(self, account: Account, us: float, now_ms: int) -> None:
