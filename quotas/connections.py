@@ -10,6 +10,7 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED, fold
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.rate import Rate, Window
@@ -23,15 +24,13 @@ MOST_IN_NETWORK: Final = 256
 """Those of one IPv6 /64 (one host or one site) at one broker: as many as an IPv4 /24 has."""
 MOST_NETWORKS: Final = 2000
 """Counters of networks, for their further addresses."""
-OTHERS: Final = "other"
-"""The counter shared by all addresses beyond MOST_ADDRESSES and MOST_NETWORKS."""
 BACKLOG: Final = 1024
 """The backlog of a listening socket: connections that may wait to be accepted."""
 
 _BY_DEFAULT: Final = Entity(ip=Default.DEFAULT)
 
 _Key = tuple[str, int | None]
-"""An address, or a network or OTHERS, and the node id of a broker, None if it is not known."""
+"""An address, or a network or FOLDED, and the node id of a broker, None if it is not known."""
 
 
 class AcceptRate(NamedTuple):
@@ -43,11 +42,11 @@ class AcceptRate(NamedTuple):
 
 
 class IpRate(NamedTuple):
-    """The state of the counter of one address, of a network that shares one, or of OTHERS, at one broker."""
+    """The state of the counter of one address, of a network that shares one, or of FOLDED, at one broker."""
 
     ip: str
     broker: int | None
-    """Node id; None: connections whose broker is not known, and OTHERS."""
+    """Node id; None: connections whose broker is not known, and FOLDED."""
     entity: Entity
     """The entity that the limit is configured for."""
     limit: float
@@ -197,7 +196,7 @@ class _Addresses:
 
     An address with a limit by name always has its own counters. Under the default limit, the first MOST_IN_NETWORK of
     an IPv6 /64 and MOST_ADDRESSES in all are of one address; further addresses share the counter of their /64 or IPv4
-    /24, and beyond MOST_NETWORKS the counter OTHERS.
+    /24, and beyond MOST_NETWORKS the counter FOLDED.
     """
 
     __slots__ = ("_default", "_in_network", "_limits", "_own", "_shared", "_window")
@@ -252,8 +251,7 @@ class _Addresses:
 
     def _share(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
         key: _Key = _network(ip), broker
-        if key not in self._shared and len(self._shared) >= MOST_NETWORKS:
-            key = OTHERS, None
+        key = fold(key, self._shared, MOST_NETWORKS, (FOLDED, None))
         counter = self._shared.pop(key, None) or _Counter(_new(self._window, limit), None)
         self._shared[key] = counter
         counter.last_ms = now_ms

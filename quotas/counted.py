@@ -9,9 +9,6 @@ from quotas.kinds import QuotaKind
 CLUSTER: Final = -2
 """The ``broker`` of a counter that covers the whole cluster (``Row.of_cluster``)."""
 
-FOLDED: Final = "other"
-"""The user and client-id that sum up counters beyond a limit on their number."""
-
 
 class CounterKey(NamedTuple):
     """The identity of a counter. ``user`` and ``client_id`` are tags; "" where that part plays no role."""

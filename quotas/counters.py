@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from quotas.bound import Bound, Inert
-from quotas.counted import CAP, CLUSTER, FOLDED, PREFIX, Counted, CounterKey, CounterState, Gone
+from quotas.counted import CAP, CLUSTER, PREFIX, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
+from quotas.folding import FOLDED, fold
 from quotas.kinds import Law, QuotaKind
 from quotas.mutations import TokenBound
 from quotas.names import OTHER, NameBudget
@@ -168,9 +169,7 @@ class Counters:
         counted = bound.take_counted()
         if bound.rule is None or not (counted.charged or counted.throttled):
             return
-        key = bound.key
-        if key not in self._gone and len(self._gone) >= MAX_GONE:
-            key = key._replace(user=FOLDED, client_id=FOLDED)
+        key = fold(bound.key, self._gone, MAX_GONE, bound.key._replace(user=FOLDED, client_id=FOLDED))
         before = self._gone.get(key)
         self._gone[key] = Gone(key, bound.rule, counted if before is None else before.counted.plus(counted))
 

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from operator import add
 from typing import Final, NamedTuple
 
+from quotas.folding import fold
+
 BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """Upper bounds of the buckets; behind the last one is one more."""
 
 MOST: Final = 1000
-"""The most pairs of an API and a broker; further ones are counted under the broker OTHER."""
-OTHER: Final = -2
+"""The most pairs of an API and a broker; further ones are counted under FOLDED_BROKER."""
+FOLDED_BROKER: Final = -2
 
 _SHORT_MS: Final = 512
 _BUCKET_OF: Final = bytes(sum(bound <= ms for bound in BOUNDS_MS) for ms in range(_SHORT_MS))
@@ -116,10 +118,9 @@ class Latencies:
         return broker
 
     def make(self, api_key: int, node_id: int) -> Parts:
-        """Return the times of an API at a broker, or at OTHER beyond MOST pairs."""
-        if len(self._all) >= MOST:
-            node_id = OTHER
-        return self._all.setdefault((api_key, node_id), Parts())
+        """Return the times of an API at a broker, or at FOLDED_BROKER beyond MOST pairs."""
+        key = fold((api_key, node_id), self._all, MOST, (api_key, FOLDED_BROKER))
+        return self._all.setdefault(key, Parts())
 
     def snapshot(self) -> Mapping[tuple[int, int], Times]:
         """Return the brokers' times, by api key and node id."""

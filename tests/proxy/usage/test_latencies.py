@@ -3,7 +3,7 @@ from math import inf
 import pytest
 
 from proxy.usage import latencies
-from proxy.usage.latencies import BOUNDS_MS, OTHER, Latencies
+from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Latencies
 from tests.proxy.playbook import (
     KIB,
     Play,
@@ -190,4 +190,4 @@ def test_pairs_beyond_the_bound_share_one_broker(monkeypatch: pytest.MonkeyPatch
     for node_id in range(latencies.MOST + 5):
         times.of(node_id).note(PRODUCE, 1)
     assert len(times.snapshot()) == latencies.MOST + 1
-    assert below(times, (PRODUCE, OTHER)) == {2: 5}
+    assert below(times, (PRODUCE, FOLDED_BROKER)) == {2: 5}
