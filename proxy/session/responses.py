@@ -20,7 +20,7 @@ from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
 from protocol.quorum import names_controllers, without_listeners
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
-from proxy.session.context import SessionContext
+from proxy.session.context import Ended, SessionContext
 from proxy.session.exchange import Change, Exchange, Need, Park, Splice
 from proxy.session.flow import HELD_BACK, THROTTLED, WALKED
 from proxy.session.policies.requests import Policies
@@ -75,8 +75,10 @@ class Responses:
         self.under_way: SlicedWork | None = None
         """The long answer that comes next, being changed in slices or done."""
 
-    def process(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
-        """Do what is due on the answer at ``position``.
+    def process(
+        self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int, wait: Ended | None = None
+    ) -> Change:
+        """Do what is due on the answer at ``position``, whose wait has ended so if it has waited.
 
         Raises ProtocolError for what is no answer to that request.
         """
@@ -88,7 +90,7 @@ class Responses:
             gathered = wanted = self._needed(actions, spec, size)
         if len(chunk) - position < wanted:
             return Need(wanted)
-        if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms)):
+        if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms, wait)):
             return park
         actions = exchange.actions
         is_throttled = self._session.client_flow.reasons & THROTTLED

@@ -104,7 +104,7 @@ class ProducePolicy:
         came = size - missing
         if throttling.enforces and account.is_shut(KIND):
             # It costs others what has come of it, and its own client's turns what it announces.
-            if not self._session.ticket.ask(Waiting.REQUEST, account, bounds, came, now_ms, size):
+            if not self._session.ticket.ask(Waiting.REQUEST, account, bounds, came, now_ms, request.passed, size):
                 return Park(IN_LINE)
             _go_ahead(self._session, bounds, came, now_ms)
         throttle_ms = account.charge(KIND, size, now_ms)

@@ -108,7 +108,7 @@ class RequestTimePolicy:
         elif self._is_prompt(api):
             what = Waiting.COORDINATION
         us = cost.us * PERCENT_S_PER_US
-        return None if self._session.ticket.ask(what, account, shut, us, now_ms) else Park(IN_LINE)
+        return None if self._session.ticket.ask(what, account, shut, us, now_ms, request.passed) else Park(IN_LINE)
 
     def _is_priced_by_answer(self, api: Served) -> bool:
         return self._session.worker.costs.of_answer_byte[api.spec.api_key] > 0

@@ -24,11 +24,12 @@ from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, i
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
 from proxy.brokers.partitions import Look
-from proxy.session.context import SessionContext, Waiting
+from proxy.session.context import Admitted, SessionContext, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, TopicCharges
 from proxy.session.serving import SETTLE
+from quotas.engine import Bound
 from quotas.mutations import Buckets, TokenBound
 
 MOST_CLAIMED: Final = 10_000
@@ -45,11 +46,13 @@ _BEGINNING_BYTES: Final = 64
 
 
 class TopicsPolicy:
-    __slots__ = ("_look", "_session", "_unsettled", "_work")
+    __slots__ = ("_look", "_passed", "_session", "_unsettled", "_work")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
         self._work: Generator[int | None, None, TopicCharges | None] | None = None
+        self._passed: tuple[Bound, ...] = ()
+        """The counters that the request that is worked on may pass now (``Request.passed``)."""
         self._look: Look | None = None
         """A question under way: how many partitions the topics of that request have."""
         self._unsettled: tuple[TopicCharges, ...] = ()  # a list takes memory while it is empty
@@ -75,6 +78,7 @@ class TopicsPolicy:
             return Need(4 + request.size)
         if self._work is None:
             self._work = self._charge(request.api.spec, request.frame)
+        self._passed = request.passed
         try:
             return Park(next(self._work) or TURN)
         except StopIteration as ended:
@@ -109,7 +113,9 @@ class TopicsPolicy:
             # Last of all: who is let go is charged at once, or the next one in line would be let go too.
             if knows and (
                 strict
-                or session.ticket.ask(Waiting.MUTATION, account, account.bounds(KIND), len(entries.topics), clock())
+                or session.ticket.ask(
+                    Waiting.MUTATION, account, account.bounds(KIND), len(entries.topics), clock(), self._passed
+                )
             ):
                 break
             yield IN_LINE
@@ -165,7 +171,7 @@ class TopicsPolicy:
     def _looked(self, present: dict[Topic, int | None], found: Mapping[Topic, int]) -> None:
         self._look = None
         present.update(found)
-        self._session.resume(Waiting.MUTATION, self._session.worker.clock())
+        self._session.resume(Waiting.MUTATION, Admitted(), self._session.worker.clock())
 
     def _partitions(self, spec: ApiSpec, entry: TopicEntry, present: Mapping[Topic, int | None]) -> int:
         """Return how many partitions a topic is charged for when its request goes; 1 where that is not known."""
