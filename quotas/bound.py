@@ -110,7 +110,7 @@ class Bound(Debt):
     # ------------------------------------------------------------------------------------------------- its share
 
     def hold_back(self, client: Path, until_ms: int) -> None:
-        """Note that a client waits, where the limit is shared with other processes."""
+        """Remember that a client waits, where the limit is shared with other processes."""
         if self.share < 1:
             self._held_back[client[:2]] = until_ms
 
@@ -206,22 +206,22 @@ class Bound(Debt):
                 self._left -= value
             self._settle()
 
-    def note_throttle(self, throttle_ms: int) -> None:
+    def count_throttle(self, throttle_ms: int) -> None:
         """Count a throttle that was applied, for the metrics."""
         self._is_idle = False
         self.throttled_total += 1
         self.throttle_ms_total += throttle_ms
 
-    def note_shadow(self, throttle_ms: int) -> None:
+    def count_shadow(self, throttle_ms: int) -> None:
         """Count a throttle that ``shadow_limit`` would have caused."""
         self._is_idle = False
         self.shadow_throttled_total += 1
         self.shadow_throttle_ms_total += throttle_ms
 
-    def note_wait(self, waited_ms: int) -> None:
+    def count_wait(self, waited_ms: int) -> None:
         """Count the time that a request waited in the queue as a throttle (the client is not told of it)."""
         if waited_ms:
-            self.note_throttle(waited_ms)
+            self.count_throttle(waited_ms)
 
     def usage(self, now_ms: int) -> CounterState | None:
         """Return the counter's state; None if it rests, or has neither an enforced nor a shadow limit."""
@@ -283,5 +283,5 @@ class Inert(Bound):
     def check(self, now_ms: int) -> int:  # noqa: ARG002  the interface of Bound
         return 0
 
-    def note_throttle(self, throttle_ms: int) -> None:
+    def count_throttle(self, throttle_ms: int) -> None:
         pass

@@ -199,25 +199,25 @@ class _Addresses:
     /24, and beyond MOST_NETWORKS the counter FOLDED.
     """
 
-    __slots__ = ("_default", "_in_network", "_limits", "_own", "_shared", "_window")
+    __slots__ = ("_default", "_in_network", "_limits", "_of_address", "_of_network", "_window")
 
     def __init__(self, window: Window) -> None:
         self._window = window
         self._limits: dict[str, float] = {}
         self._default: float | None = None
         # In both the most recently used counter comes last.
-        self._own: dict[_Key, _Counter] = {}
-        self._shared: dict[_Key, _Counter] = {}
+        self._of_address: dict[_Key, _Counter] = {}
+        self._of_network: dict[_Key, _Counter] = {}
         self._in_network: dict[_Key, int] = {}
 
     def apply(self, policy: Policy) -> None:
         table = policy.table(KIND)
         self._limits = {name: limit for (name, _), limit in table.items() if isinstance(name, str)}
         self._default = table.get((Default.DEFAULT, None))
-        for (ip, _), counter in self._own.items():
+        for (ip, _), counter in self._of_address.items():
             limit, counter.entity = self.limit_of(ip)
             counter.rate.set_limit(limit)
-        for counter in self._shared.values():
+        for counter in self._of_network.values():
             counter.rate.set_limit(_limited(self._default))
 
     def limit_of(self, ip: str) -> tuple[float | None, Entity]:
@@ -233,32 +233,32 @@ class _Addresses:
         if limit is None:
             return None
         key = ip, broker
-        if key in self._own:
-            counter = self._own.pop(key)
+        if key in self._of_address:
+            counter = self._of_address.pop(key)
         else:
             by_default = entity is _BY_DEFAULT
             network = (_network(ip), broker) if by_default and ":" in ip else None
             crowded = network is not None and self._in_network.get(network, 0) >= MOST_IN_NETWORK
-            if by_default and (crowded or len(self._own) >= MOST_ADDRESSES):
-                return self._share(ip, broker, limit, now_ms)
+            if by_default and (crowded or len(self._of_address) >= MOST_ADDRESSES):
+                return self._find_of_network(ip, broker, limit, now_ms)
             counter = _Counter(_new(self._window, limit), network)
             counter.entity = entity
             if network is not None:
                 self._in_network[network] = self._in_network.get(network, 0) + 1
-        self._own[key] = counter
+        self._of_address[key] = counter
         counter.last_ms = now_ms
         return counter
 
-    def _share(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
+    def _find_of_network(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
         key: _Key = _network(ip), broker
-        key = fold(key, self._shared, MOST_NETWORKS, (FOLDED, None))
-        counter = self._shared.pop(key, None) or _Counter(_new(self._window, limit), None)
-        self._shared[key] = counter
+        key = fold(key, self._of_network, MOST_NETWORKS, (FOLDED, None))
+        counter = self._of_network.pop(key, None) or _Counter(_new(self._window, limit), None)
+        self._of_network[key] = counter
         counter.last_ms = now_ms
         return counter
 
     def expire(self, now_ms: int) -> None:
-        for counters in (self._own, self._shared):
+        for counters in (self._of_address, self._of_network):
             gone = []
             for name, counter in counters.items():
                 if now_ms - counter.last_ms < self._window.keep_ms:
@@ -274,7 +274,7 @@ class _Addresses:
                 del self._in_network[counter.network]
 
     def usage(self, now_ms: int) -> Iterator[IpRate]:
-        for (ip, broker), counter in [*self._own.items(), *self._shared.items()]:
+        for (ip, broker), counter in [*self._of_address.items(), *self._of_network.items()]:
             limit = counter.rate.limit
             if limit is not None:
                 yield IpRate(ip, broker, counter.entity, limit, counter.rate.rate(now_ms))

@@ -32,9 +32,9 @@ class Counters:
         "_kind",
         "_names",
         "_newcomers",
+        "_of_cluster",
         "_otherwise",
         "_parts",
-        "_shared",
         "_watched",
         "_window",
         "inert",
@@ -52,7 +52,7 @@ class Counters:
         self._newcomers: list[Bound] = []
         self._watched: dict[int, list[Bound]] = {}
         """The other counters, by the window (number of Window.size_ms since 0) at whose start they may be idle."""
-        self._shared: dict[CounterKey, Bound] = {}
+        self._of_cluster: dict[CounterKey, Bound] = {}
         """The counters of the whole cluster, of each of which other processes may have a share."""
         self._parts: Mapping[CounterKey, float] = {}
         self._otherwise = 1.0
@@ -96,7 +96,7 @@ class Counters:
         self._brokers.add(key.broker)
         self._newcomers.append(bound)
         if key.broker == CLUSTER and not self._kind.row.of_cluster:
-            self._shared[key] = bound
+            self._of_cluster[key] = bound
             bound.share = self._parts.get(key, self._otherwise)
         self._limit(bound)
         return bound
@@ -174,12 +174,12 @@ class Counters:
         self._gone[key] = Gone(key, bound.rule, counted if before is None else before.counted.plus(counted))
 
     def demands(self, now_ms: int) -> Iterator[tuple[CounterKey, Demand]]:
-        for key, bound in list(self._shared.items()):
+        for key, bound in list(self._of_cluster.items()):
             yield key, Demand() if bound.rule is None else bound.demand(now_ms)
 
     def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound | None]:
         self._parts, self._otherwise = parts, otherwise
-        for key, bound in list(self._shared.items()):
+        for key, bound in list(self._of_cluster.items()):
             part, changed = parts.get(key, otherwise), None
             if abs(part - bound.share) > _ALIKE * part:
                 limit, bound.share = bound.limit or 0.0, part
@@ -207,7 +207,7 @@ class Counters:
                     resting.append(bound)
                     continue
                 del self._bounds[bound.key]
-                self._shared.pop(bound.key, None)
+                self._of_cluster.pop(bound.key, None)
                 self._names.give_back(bound.user, bound.client_id)
                 dropped += 1
         self._watch(now_ms + self._window.keep_ms, *resting)

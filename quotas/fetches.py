@@ -3,15 +3,15 @@
 How it works:
 
 - A Fetch is charged by its response, which cannot be taken back. So its max_bytes is lowered before it is sent, to its
-  share of what the quota has left: an equal part for each active connection that has nothing in flight. A broker
+  portion of what the quota has left: an equal part for each active connection that has nothing in flight. A broker
   discards the excess instead.
 - While it is in flight, its expected size is reserved, and others share the rest. The expected size is max_bytes if the
   last response on this connection was as long as allowed, and the size of that response otherwise. A consumer that has
   caught up and waits at the broker for records reserves nothing, however much it asks for.
 - A response larger than expected is charged like any other. If the counter is in debt by then, it waits.
-- If responses are long, the next Fetch goes when there is no debt, for a share of two seconds' worth. If they are
+- If responses are long, the next Fetch goes when there is no debt, for a portion of two seconds' worth. If they are
   shorter than half of that, fetches wait until two seconds' worth are left, and go together: otherwise each would go as
-  soon as a share is left, and bring the record or two that have arrived since. A single connection does not wait like
+  soon as a portion is left, and bring the record or two that have arrived since. A single connection does not wait like
   this: its responses may be short because of its own limit per partition, and waiting would lose a tenth of the quota
   or more.
 - A broker sends at least one whole batch, and truncates the last one, which clients discard. So a lowered Fetch asks
@@ -33,7 +33,7 @@ EMPTY_BYTES: Final = 512
 """Responses up to this size count as empty."""
 
 _LEAST_SHARERS: Final = 8
-"""The least number of shares, each a quarter second's worth."""
+"""The least number of portions, each a quarter second's worth."""
 _WORTH_PARTS: Final = 32
 """A response of 1/32 of ``_enough`` always counts as long: a client may limit the size per partition."""
 _ACTIVE_MS: Final = 10_000
@@ -97,14 +97,9 @@ class Fetches:
         self._was_cut = False
         """A response was as long as allowed: its last batch may be truncated."""
         self._worth_part = 1.0
-        """The part of recent responses that were long: as long as allowed, or at least half a share."""
+        """The part of recent responses that were long: as long as allowed, or at least half a portion."""
         self._gathers = False
-        """Fetches wait until enough is left, because less than a share was."""
-
-    @property
-    def sharers(self) -> int:
-        """Connections that fetch under this counter."""
-        return len(self._fetchers)
+        """Fetches wait until enough is left, because less than a portion was."""
 
     def __bool__(self) -> bool:
         """Whether anything is reserved."""
@@ -129,13 +124,13 @@ class Fetches:
         self._lapse(now_ms)
         bound = self._bound
         left = bound.left(now_ms)
-        share = self._share(len(self._active))
-        if self._gathers or (left < share and self._worth_part < 0.5 and len(self._active) > 1):
+        portion = self._portion(len(self._active))
+        if self._gathers or (left < portion and self._worth_part < 0.5 and len(self._active) > 1):
             moment_ms = bound.when_left(self._enough, now_ms)
             self._gathers = moment_ms > now_ms
             if self._gathers:
                 return moment_ms
-        if not self._under_way or left - self._reserved >= max(share, self._average):
+        if not self._under_way or left - self._reserved >= max(portion, self._average):
             return now_ms
         return next(iter(self._under_way.values())).since_ms + RESERVED_MS
 
@@ -162,9 +157,13 @@ class Fetches:
         self.forget(who)  # a stale reservation, for example if the limit was removed meanwhile
         fetcher = self._fetchers[who]
         sharers = self._sharers(who, fetcher, now_ms)
-        share = max((self._bound.left(now_ms) - self._reserved) / sharers, self._share(max(sharers, len(self._active))))
-        share = min(share, self._at_once)
-        max_bytes = asked_bytes if asked_bytes <= share else self._whole_batches(self._batch_of(fetcher), int(share))
+        portion = max(
+            (self._bound.left(now_ms) - self._reserved) / sharers, self._portion(max(sharers, len(self._active)))
+        )
+        portion = min(portion, self._at_once)
+        max_bytes = (
+            asked_bytes if asked_bytes <= portion else self._whole_batches(self._batch_of(fetcher), int(portion))
+        )
         fetcher.max_bytes = max_bytes
         fetcher.fetches = 1
         self._reserve(
@@ -189,14 +188,14 @@ class Fetches:
         sharers = len(self._fetchers) if fetcher.expected is None else len(active)
         return max(sharers - len(self._under_way), 1 + len(self._bound.queue or ()))
 
-    def _whole_batches(self, batch: int, share: int) -> int:
+    def _whole_batches(self, batch: int, portion: int) -> int:
         """Return a max_bytes that brings only whole batches."""
         self._lowered += 1
         if self._was_cut and (not batch or self._lowered % _PROBE_EACH == 0):
             return 1
         if not batch:
-            return max(share, 1)
-        return share // batch * batch if share >= 2 * batch else 1
+            return max(portion, 1)
+        return portion // batch * batch if portion >= 2 * batch else 1
 
     def _batch_of(self, fetcher: Fetcher) -> int:
         """Return its batch size; if not known, that of another connection, or 0."""
@@ -219,8 +218,8 @@ class Fetches:
         return fetcher is not None and size <= fetcher.reserved + EMPTY_BYTES
 
     def turns_beyond(self, size: int) -> float:
-        """Return how many turns, in units of a share, a response took beyond its own."""
-        return max(size / self._share(len(self._active)) - 1, 0.0) if self._enough else 0.0
+        """Return how many turns, in units of a portion, a response took beyond its own."""
+        return max(size / self._portion(len(self._active)) - 1, 0.0) if self._enough else 0.0
 
     def answered(self, who: object, size: int) -> None:
         """Update the expectations from a response that is being charged, and release its reservation."""
@@ -288,6 +287,6 @@ class Fetches:
         """Bytes that fetches share once the quota is used up."""
         return min((self._bound.limit or 0.0) * GATHER_S, self._at_once / 2)
 
-    def _share(self, sharers: int) -> float:
-        """Return the smallest share that is worth a Fetch."""
+    def _portion(self, sharers: int) -> float:
+        """Return the smallest portion that is worth a Fetch."""
         return self._enough / max(sharers, _LEAST_SHARERS)

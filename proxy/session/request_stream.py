@@ -72,7 +72,7 @@ class RequestStream(Flow):
                 self.session.client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
-            self._note_hold(now_ms)
+            self._remember_hold(now_ms)
             return
         if not remaining and not splitter.held_bytes:
             position = walk_requests(self, data, now_ms)
@@ -82,21 +82,21 @@ class RequestStream(Flow):
                 return
             splitter.remaining = position
         self._take_frames(data, now_ms, wait)
-        self._note_hold(now_ms)
+        self._remember_hold(now_ms)
 
-    def _note_hold(self, now_ms: int) -> None:
-        """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
+    def _remember_hold(self, now_ms: int) -> None:
+        """Remember since when requests have been held, if they are: what lacks bytes of the client's is not."""
         if self._holds_much or self.splitter.held_bytes > FREE_BYTES:
-            self._note_held()
+            self._count_held()
         since_ms = now_ms if self._held_since_ms is None else self._held_since_ms
         self._held_since_ms = since_ms if self.splitter.held_bytes and self.reasons & HELD_UP else None
 
-    def _note_held(self) -> None:
-        """Take note of what is kept of a request that is not whole, or of who has not proved who he is."""
+    def _count_held(self) -> None:
+        """Count what is kept of a request that is not whole, or of who has not proved who he is."""
         held, splitter = self.session.worker.held_requests, self.splitter
         self._holds_much = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
         if self._holds_much:
-            held.note(self.session, splitter.held_bytes)
+            held.count(self.session, splitter.held_bytes)
         else:
             held.forget(self.session)
 

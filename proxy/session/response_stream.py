@@ -97,7 +97,7 @@ class ResponseStream(Flow):
             meter = exchange.account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - exchange.sent_ms
-            latencies.note(api.spec.api_key, now_ms - exchange.sent_ms, exchange.held_ms)
+            latencies.count(api.spec.api_key, now_ms - exchange.sent_ms, exchange.held_ms)
             position += 4 + size
         return position
 

@@ -32,7 +32,7 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.sum_ms = 0
 
-    def note(self, ms: int) -> None:
+    def count(self, ms: int) -> None:
         """Count a time."""
         self.sum_ms += ms
         if 0 <= ms < _SHORT_MS:
@@ -64,24 +64,24 @@ class OfBroker:
         self._node_id = node_id
         self._by_api: dict[int, Parts] = {}
 
-    def note(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
+    def count(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
         """Count an answer that is passed on as it comes; its request was held for ``held_ms``."""
         parts = self._by_api.get(api_key) or self._make(api_key)
-        parts.broker.note(took_ms)
+        parts.broker.count(took_ms)
         if held_ms:
-            parts.held.note(held_ms)
+            parts.held.count(held_ms)
         else:
             parts.unheld += 1
 
     def came(self, api_key: int, took_ms: int) -> None:
         """Count the broker's time of an answer that the proxy may hold."""
-        (self._by_api.get(api_key) or self._make(api_key)).broker.note(took_ms)
+        (self._by_api.get(api_key) or self._make(api_key)).broker.count(took_ms)
 
     def went(self, api_key: int, held_ms: int) -> None:
         """Count the proxy's time of an answer that is passed on now: how long it and its request were held."""
         parts = self._by_api.get(api_key) or self._make(api_key)
         if held_ms:
-            parts.held.note(held_ms)
+            parts.held.count(held_ms)
         else:
             parts.unheld += 1
 

@@ -48,7 +48,7 @@ def test_without_a_quota_of_a_kind_nothing_is_kept() -> None:
     inert = bounds.pop()
     assert inert.charge(1e15, 0) == inert.check(0) == 0
     inert.record(1e15, 0)
-    inert.note_throttle(1)
+    inert.count_throttle(1)
     assert (inert.limit, inert.rule, inert.recorded_total) == (None, None, 0)
     assert engine.usage(0) == []
 
@@ -137,7 +137,7 @@ def test_usage_lists_limited_counters_only() -> None:
     engine.resolve("u", "modest", PRODUCE, 1).charge(5, 0)
     bound = engine.resolve("u", "greedy", PRODUCE, 1)
     throttle_ms = bound.charge(12_000, 0)
-    bound.note_throttle(throttle_ms)
+    bound.count_throttle(throttle_ms)
     (usage,) = engine.usage(0)
     assert CounterKey(usage.kind, usage.user, usage.client_id, usage.broker) == bound.key
     assert (usage.entity, usage.limit, usage.rate) == (GREEDY, 1000, 1200)
@@ -211,7 +211,7 @@ class TestExpiry:
         held.hold()
         for now_ms in (0, KEEP_MS):
             engine.expire(now_ms)
-        held.note_shadow(7)
+        held.count_shadow(7)
         ((_, counted),) = engine.take(KEEP_MS)
         assert counted.shadow_throttle_ms == 7
 

@@ -184,7 +184,7 @@ def test_consumer_that_leaves_sets_nothing_aside() -> None:
     assert not bound.fetches
     assert bound.fetches.grant("b", ALL, 1) == AT_ONCE
     bound.fetches.leave("b")
-    assert not bound.fetches.sharers
+    assert not bound.fetches._fetchers
     assert not bound.fetches._active
 
 

@@ -31,14 +31,14 @@ class FetchPolicy:
     counter's queue, as a request does.
     """
 
-    __slots__ = ("_answer", "_session", "_shares", "prefix")
+    __slots__ = ("_answer", "_joined", "_session", "prefix")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
         self._answer: Ticket | None = None
         """The ticket of an answer that waits; None before there was one."""
-        self._shares: tuple[Bound, ...] = ()
-        """The counters whose limits this connection's fetches share."""
+        self._joined: tuple[Bound, ...] = ()
+        """The counters under which this connection fetches."""
         self.prefix = RequestPrefix()
 
     # ------------------------------------------------------------------------------------------------------- requests
@@ -56,7 +56,7 @@ class FetchPolicy:
             return request.need_more()
         bounds = account.limited(KIND)
         if bounds and session.worker.throttling.enforces:
-            self._share(bounds)
+            self._join(bounds)
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
             asked = max(max_bytes, 0)
@@ -72,12 +72,12 @@ class FetchPolicy:
         self._count(api, 4 + request.size)
         return Forward(Exchange(request.correlation_id, api, account, now_ms), edit)
 
-    def _share(self, bounds: tuple[Bound, ...]) -> None:
-        """Have a share in each of these counters, and in no other."""
-        left = self._shares
+    def _join(self, bounds: tuple[Bound, ...]) -> None:
+        """Fetch under each of these counters, and under no other."""
+        left = self._joined
         if bounds == left:
             return
-        self._shares = bounds
+        self._joined = bounds
         for bound in left:
             bound.fetches.leave(self)
         for bound in bounds:
@@ -92,7 +92,7 @@ class FetchPolicy:
         return all(bound.fetches.grant_whole(self, asked_bytes, now_ms) for bound in bounds)
 
     def _grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
-        """Reserve a share for a Fetch and return how many bytes it may ask for: of several counters the least."""
+        """Reserve a portion for a Fetch and return how many bytes it may ask for: of several counters the least."""
         granted = asked_bytes
         for bound in bounds:
             granted = bound.fetches.grant(self, granted, now_ms)
@@ -134,7 +134,7 @@ class FetchPolicy:
         self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int, wait: Ended | None
     ) -> bool:
         """Whether an answer may be charged and passed on. One larger than what was reserved waits like a request."""
-        self._share(bounds)
+        self._join(bounds)
         ticket = self._answer
         passed = wait.passed if isinstance(wait, Admitted) else ()
         for bound in bounds:
@@ -182,11 +182,11 @@ class FetchPolicy:
             self._answer.client_finished(now_ms)
 
     def leave(self, now_ms: int) -> None:
-        """Give every share up: the connection is gone."""
+        """Fetch under no counter any more: the connection is gone."""
         if self._answer is not None:
             self._answer.leave(now_ms)
-        shared = self._shares
-        self._share(())
-        for bound in shared:
+        joined = self._joined
+        self._join(())
+        for bound in joined:
             if bound.queue:
                 self._session.worker.throttling.alarm(bound.queue, now_ms)

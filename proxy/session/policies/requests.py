@@ -172,7 +172,7 @@ class Policies:
             api.requests += 1
             client_id = account.key.client_id
         if isinstance(answerer, NewerApiVersions):
-            self._session.worker.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
+            self._session.worker.errors.count(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
         local = LocalRequest(chunk[position:end], self._session.identity.user, client_id, self._session.peer)
         return Reply(answerer.answer(local, self._session.answer_locally))
 

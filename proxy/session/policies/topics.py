@@ -190,7 +190,7 @@ class TopicsPolicy:
         """Forward what is left of a request, or answer it where nothing is."""
         account, throttling = charges.account, self._session.worker.throttling
         account.meter.use_of(KIND).requests += 1
-        charges.note_shadow(now_ms)
+        charges.count_shadow(now_ms)
         refused, throttle_ms = charges.refused, charges.throttle_ms(now_ms)
         if charges.enforced:
             if refused or throttle_ms:
@@ -215,7 +215,7 @@ class TopicsPolicy:
         """Answer a request of which nothing is left; in response mode ``delay`` when its throttle time is over."""
         session, api, worker = self._session, request.api, self._session.worker
         answer = refusal(api.spec, request.correlation_id, throttle_ms, refused)
-        worker.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        worker.errors.count(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if api.delayed and throttle_ms:
             worker.throttling.wake(lambda _: session.answer_locally(answer), session.abort, now_ms + throttle_ms)
             return Reply(None)
@@ -247,7 +247,7 @@ class TopicsPolicy:
         for number, outcome in enumerate(outcomes):
             if number % _SETTLED_AT_ONCE == 0:
                 yield
-            worker.errors.note(spec.api_key, outcome.error_code)
+            worker.errors.count(spec.api_key, outcome.error_code)
             charges.settle(worker, spec.api_key, outcome)
         told: list[tuple[TopicEntry, bytes]] = []
         for number, entry in enumerate(refused if is_read else ()):
@@ -256,7 +256,7 @@ class TopicsPolicy:
             told.append((entry, refused_topic(spec, entry)))
         self._unsettled = self._unsettled[1:]
         charges.stay(worker)
-        worker.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        worker.errors.count(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if not refused and not throttle_ms:
             return None
         if told:

@@ -109,7 +109,7 @@ def day(seed: int, most: int, *, scraped: bool = True) -> tuple[Counter[object],
                 throttle_ms = bound.charge(size, now_ms)
                 sent[Names(user, client_id), kind, broker, "charged"] += size
                 if throttle_ms:
-                    bound.note_throttle(throttle_ms)
+                    bound.count_throttle(throttle_ms)
                     sent[Names(user, client_id), kind, broker, "throttled"] += 1
                     sent[Names(user, client_id), kind, broker, "ms"] += throttle_ms
     scrape()
@@ -282,9 +282,9 @@ def test_each_listener_has_its_own_other_and_gauges_are_those_of_now() -> None:
 def test_throttled_and_waiting_clients_are_shown_as_muted() -> None:
     meters = Meters(100)
     muted, waiting, done = (meters.find(MeterKey("A", 1, "u", name)) for name in ("muted", "waiting", "done"))
-    muted.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)
-    waiting.note_wait(QuotaKind.CONSUMER_BYTE_RATE, 1, 1000)
-    done.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 100, 1000)
+    muted.count_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)
+    waiting.count_wait(QuotaKind.CONSUMER_BYTE_RATE, 1, 1000)
+    done.count_throttle(QuotaKind.PRODUCER_BYTE_RATE, 100, 1000)
     states = {state.client.client_id: state.is_muted for state in meters.take_traffic(1200)}
     assert states == {"muted": True, "waiting": True, "done": False}
     assert not any(state.is_muted for state in meters.take_traffic(1500) if state.client.client_id == "muted")

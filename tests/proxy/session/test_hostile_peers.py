@@ -201,7 +201,7 @@ class World:
             assert not bound.queue
             assert not bound.claims.streamer
             assert not bound.fetches
-            assert not bound.fetches.sharers
+            assert not bound.fetches._fetchers
         assert sum(self.play.meters[key].connections for key in self.play.meters) == 0
 
 
