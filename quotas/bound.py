@@ -248,25 +248,18 @@ class Bound(Debt):
 
         Charges that were given back are not returned again.
         """
-        before, charged = self._handed_over, self.recorded_total
-        throttled, shadow_throttled = self.throttled_total, self.shadow_throttled_total
-        if throttled == before.throttled and charged <= before.charged and shadow_throttled == before.shadow_throttled:
-            return NOTHING
+        before = self._handed_over
         now = Counted(
-            max(charged, before.charged),
-            throttled,
+            max(self.recorded_total, before.charged),
+            self.throttled_total,
             self.throttle_ms_total,
-            shadow_throttled,
+            self.shadow_throttled_total,
             self.shadow_throttle_ms_total,
         )
+        if now == before:
+            return NOTHING
         self._handed_over = now
-        return Counted(
-            now.charged - before.charged,
-            now.throttled - before.throttled,
-            now.throttle_ms - before.throttle_ms,
-            now.shadow_throttled - before.shadow_throttled,
-            now.shadow_throttle_ms - before.shadow_throttle_ms,
-        )
+        return now.minus(before)
 
 
 class Inert(Bound):
@@ -282,6 +275,3 @@ class Inert(Bound):
 
     def check(self, now_ms: int) -> int:  # noqa: ARG002  the interface of Bound
         return 0
-
-    def count_throttle(self, throttle_ms: int) -> None:
-        pass

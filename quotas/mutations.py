@@ -44,12 +44,12 @@ class Buckets:
 class Ruling:
     """Accepts or refuses the topics of one request (StrictControllerMutationQuota and its permissive sibling).
 
-    ``strict``: the client understands that topics may be refused. ``bucket`` None: no limit.
+    ``strict``: the client understands that topics may be refused.
     """
 
     __slots__ = ("_bucket", "_strict", "_throttle_ms", "_violated_ms")
 
-    def __init__(self, bucket: Tokens | None, *, strict: bool) -> None:
+    def __init__(self, bucket: Tokens, *, strict: bool) -> None:
         self._bucket = bucket
         self._strict = strict
         self._throttle_ms = 0
@@ -61,26 +61,21 @@ class Ruling:
         A strict request is decided by the tokens left before it: one topic may overdraw the bucket without bound, and
         that alone causes no throttle. All other requests are accepted, and overdrawing causes a throttle.
         """
-        bucket = self._bucket
-        if bucket is None:
-            return True
-        if self._strict:
-            if self._violates(bucket, now_ms):
-                return False
-            bucket.record(mutations, now_ms)
-            return True
-        bucket.record(mutations, now_ms)
-        self._violates(bucket, now_ms)
+        if self._strict and self._violates(now_ms):
+            return False
+        self._bucket.record(mutations, now_ms)
+        if not self._strict:
+            self._violates(now_ms)
         return True
 
     def throttle_ms(self, now_ms: int) -> int:
         """Return the rest of the throttle time that the last violation of this request caused."""
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
-    def _violates(self, bucket: Tokens, now_ms: int) -> bool:
-        violates = bucket.tokens(now_ms) < 0
+    def _violates(self, now_ms: int) -> bool:
+        violates = self._bucket.tokens(now_ms) < 0
         if violates:
-            self._throttle_ms = bucket.throttle_ms(now_ms)
+            self._throttle_ms = self._bucket.throttle_ms(now_ms)
             self._violated_ms = now_ms
         return violates
 

@@ -10,7 +10,7 @@ from quotas.counted import CLUSTER
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from quotas.mutations import Ruling, TokenBound
+from quotas.mutations import Buckets, Ruling, TokenBound
 from quotas.policy import Policy, Terms
 from quotas.throttle import INT32_MAX
 from quotas.token_bucket import TokenBucket
@@ -120,7 +120,7 @@ def test_a_limit_of_zero_is_owed_for_ever() -> None:
 def test_client_without_mutation_quota_has_no_bucket() -> None:
     engine = Engine(Policy())
     assert not isinstance(engine.resolve("u", "app", MUTATION, 1), TokenBound)
-    assert Ruling(None, strict=True).accepts(1e9, 0)
+    assert Ruling(Buckets([]), strict=True).accepts(1e9, 0)
 
 
 @given(limit=st.floats(0.1, 1000), spent=st.integers(1, 20_000), late_ms=st.integers(0, 5000))
