@@ -211,7 +211,7 @@ class _Addresses:
         self._in_network: dict[_Key, int] = {}
 
     def apply(self, policy: Policy) -> None:
-        table = policy.table(KIND)
+        table = policy.book(KIND).limits
         self._limits = {name: limit for (name, _), limit in table.items() if isinstance(name, str)}
         self._default = table.get((Default.DEFAULT, None))
         for (ip, _), counter in self._of_address.items():

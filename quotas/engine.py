@@ -1,7 +1,7 @@
 """The quota engine: the counters of one worker under the policy in force."""
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from operator import add
 from typing import Final
 
 from quotas.bound import Bound
@@ -10,7 +10,7 @@ from quotas.counters import Counters
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
 from quotas.names import NameBudget
-from quotas.policy import Policy, PolicyChange, differences, other_terms
+from quotas.policy import BOOKS, Policy, PolicyChange
 from quotas.precedence import Walk
 from quotas.rate import Window
 from quotas.shares import Demand
@@ -115,25 +115,20 @@ class Engine:
     def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
         """Replace the policy. Existing counters keep their usage and get the new limits at once."""
         self.expire(now_ms)
-        added_total = changed_total = removed_total = 0
+        change = PolicyChange()
         regrouped = self._policy.group_of != policy.group_of
-        for kind, cap in product(QuotaKind, (False, True)):
-            before = self._policy
-            added, changed, removed = differences(before.table(kind, cap=cap), policy.table(kind, cap=cap))
-            changed |= other_terms(before.terms_of(kind, cap=cap), policy.terms_of(kind, cap=cap)) - added - removed
-            touched = added | changed | removed
+        for kind, cap in BOOKS:
+            keys = self._policy.book(kind, cap=cap).differences(policy.book(kind, cap=cap))
+            change = PolicyChange(*map(add, change, map(len, keys)))
+            touched = keys[0] | keys[1] | keys[2]
             counters = self._caps if cap else self._counters
             if (touched or regrouped) and kind in counters:
                 counters[kind].apply(policy, touched, now_ms)
-            added_total += len(added)
-            changed_total += len(changed)
-            removed_total += len(removed)
         self._policy = policy
         named = {each.user for each in policy.limits if isinstance(each.user, str)} | policy.group_of.keys()
         self._unseen = {user for user in named if user in self._unseen or user not in self._named}
         self._named = named
         self.has_caps = any(not counters.rules.is_empty for counters in self._caps.values())
-        change = PolicyChange(added_total, changed_total, removed_total)
         if regrouped or change != PolicyChange():
             self.generation += 1
         return change

@@ -72,11 +72,11 @@ class Assignment:
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[ClientOnBroker]) -> "Assignment":
         """Return the counters of ``kind`` under ``policy``, without caps."""
-        table = policy.table(kind)
+        table = policy.book(kind).limits
         levels = 0
         for configured in table:
             levels |= level_of(configured)
-        terms = policy.terms_of(kind)
+        terms = policy.book(kind).terms
         numbers: dict[Unit, int] = {}
         winners: list[Key | None] = []
         index = []
@@ -96,10 +96,9 @@ class Assignment:
 
 
 def caps_in_force(policy: Policy, kind: QuotaKind, client: ClientOnBroker) -> list[Entity]:
-    table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
-    lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
-    found = caps_of(table, terms, lengths, group, client.user, client.client_id)
-    return [policy.client(key, cap=True) for key, _ in found if not terms.get(key, PLAIN).shadow]
+    book = policy.book(kind, cap=True)
+    found = caps_of(book, client.user, client.client_id)
+    return [policy.client(key, cap=True) for key, _ in found if not book.terms.get(key, PLAIN).shadow]
 
 
 class RecordedRule(NamedTuple):
