@@ -27,8 +27,7 @@ from typing import Final, NamedTuple
 
 from quotas.counted import CAP, GROUP, PREFIX
 from quotas.entities import Default, Group, Name, Prefix
-from quotas.kinds import QuotaKind
-from quotas.policy import PLAIN, Book, Key, KindTerms, Policy
+from quotas.policy import PLAIN, Book, Key, KindTerms
 
 DEFAULT: Final = Default.DEFAULT
 
@@ -184,16 +183,6 @@ def key_of(book: Book, counter: Counter) -> Key | None:
             if key in book.limits and shared is bool(several & PREFIX):
                 return key
     return None
-
-
-def find(policy: Policy, kind: QuotaKind, in_use: int, user: str, client_id: str) -> tuple[Key | None, Counter]:
-    """Return the configured key whose limit applies to a client, and the client's counter."""
-    book = policy.book(kind)
-    if book.lengths or book.group_of:
-        found = walk(book, in_use, user, client_id)
-        return found.winner, found.counter
-    tags = tags_of(book.limits, in_use, user, client_id)
-    return limiting_key(book.limits, *tags), Counter(*tags, 0)
 
 
 class Level(NamedTuple):

@@ -57,9 +57,17 @@ class Rulebook:
 
     def counter(self, user: str, client_id: str) -> Counter:
         """Return the counter of a client under the quota that wins, or would."""
-        if self._book.lengths or self._book.group_of:
+        book = self._book
+        if book.lengths or book.group_of:
             return self.walk(user, client_id).counter
-        return Counter(*tags_of(self._book.limits, self._levels, user, client_id), 0)
+        return Counter(*tags_of(book.limits, self._levels, user, client_id), 0)
+
+    def winner(self, user: str, client_id: str) -> Key | None:
+        """Return the quota that wins for a client."""
+        book = self._book
+        if book.lengths or book.group_of:
+            return self.walk(user, client_id).winner
+        return limiting_key(book.limits, *tags_of(book.limits, self._levels, user, client_id))
 
     def caps(self, user: str, client_id: str) -> list[tuple[Key, Counter]]:
         """Return the caps that apply to a client, the narrowest first, and their counters."""
@@ -72,12 +80,6 @@ class Rulebook:
     def levels(self, user: str, client_id: str) -> tuple[Level, ...]:
         """Return the caps that apply to a client, with their limits."""
         return tuple(Level(key, self._book.limits[key]) for key, _ in self.caps(user, client_id))
-
-    def winner(self, user: str, client_id: str) -> Key | None:
-        """Return the quota that wins for a client."""
-        if self._book.lengths or self._book.group_of:
-            return self.walk(user, client_id).winner
-        return limiting_key(self._book.limits, *tags_of(self._book.limits, self._levels, user, client_id))
 
     def limiting(self, key: CounterKey) -> Key | None:
         """Return the rule that applies to a counter."""
