@@ -205,9 +205,19 @@ class Ticket:
 
     # ------------------------------------------------------------------------------------------- how it ends
 
-    def admitted(self, now_ms: int) -> None:
-        """Take the turn (called by the queue)."""
-        self._take_turn(now_ms)
+    def admitted(self, now_ms: int, *, forced: bool = False) -> None:
+        """Pass the counter that it waits for (called by the queue); ``forced``: and wait there no more until it has
+        gone.
+        """
+        wait = self._end(now_ms)
+        if wait is None:
+            return
+        self._might_pass(wait.bound)
+        passed = (*self._forced, wait.bound)
+        if forced:
+            self._forced = passed
+        if self.ask(wait.what, wait.account, wait.rest, wait.place.cost, now_ms, passed):
+            self._resume(wait, Admitted(passed), now_ms)
 
     def sent_on(self, now_ms: int) -> None:
         """Ask again (called by a queue that is dissolved)."""
@@ -222,7 +232,7 @@ class Ticket:
         session, throttling, bound = self._session, self._session.worker.throttling, wait.bound
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None and now_ms - self._first_ms >= most_ms:
-            self._take_turn(now_ms, forced=True)
+            self.admitted(now_ms, forced=True)
         elif wait.what is Waiting.FETCH:
             if session.idle:
                 empty = AnswerEmpty(min(max(bound.owed_ms(now_ms), 1), throttling.window_ms))
@@ -230,7 +240,7 @@ class Ticket:
             else:
                 wait.alarm = throttling.wake(self._end_early, session.abort, now_ms + _AGAIN_MS)
         elif self._may_go_early(wait, now_ms):
-            self._take_turn(now_ms, forced=True)
+            self.admitted(now_ms, forced=True)
         elif now_ms < self._session.sasl.deadline_ms:
             wait.alarm = throttling.wake(self._end_early, session.abort, now_ms + throttling.window_ms)
         else:
@@ -250,19 +260,7 @@ class Ticket:
         """Ask again: a request whose client has closed does not wait any more, nor an answer."""
         wait = self._wait
         if wait is not None and wait.what is not Waiting.BODY:
-            self._resume(self._end(now_ms), Admitted(self._forced), now_ms)
-
-    def _take_turn(self, now_ms: int, *, forced: bool = False) -> None:
-        """Pass the counter that it waits for; ``forced``: and wait there no more until it has gone."""
-        wait = self._end(now_ms)
-        if wait is None:
-            return
-        self._might_pass(wait.bound)
-        passed = (*self._forced, wait.bound)
-        if forced:
-            self._forced = passed
-        if self.ask(wait.what, wait.account, wait.rest, wait.place.cost, now_ms, passed):
-            self._resume(wait, Admitted(passed), now_ms)
+            self.sent_on(now_ms)
 
     def _resume(self, wait: Wait | None, ended: Ended, now_ms: int) -> None:
         if wait is None:
