@@ -44,17 +44,15 @@ class Claims:
         """Believe no claim for a while: one was not kept."""
         self._believed_from_ms = now_ms + DISTRUST_MS
 
-    def promise(self, number: int, value: float) -> bool:
+    def promise(self, number: int, value: float) -> None:
         """Promise a request that waits at another counter that it may pass on its return.
 
         Others do not wait for it: its charge, ``value``, is reserved, so that all together stay within the limit. The
-        oldest request, by its number, takes the promise over. Returns whether it was given.
+        oldest request, by its number, has the promise.
         """
-        if self.promised and self.promised < number:
-            return False
-        self.promised = number
-        self._bound.reserve(value)
-        return True
+        if not NO_NUMBER < self.promised < number:
+            self.promised = number
+            self._bound.reserve(value)
 
     def end_promise(self, number: int) -> bool:
         """Withdraw the promise: the request was sent, or will not come. Returns whether it had it still."""
