@@ -183,8 +183,9 @@ class Admin(Section):
     )
     hosts: tuple[Host, ...] = Field(
         (),
-        description="Values of the Host header accepted for the page, the state API and changes, besides IP "
-        "addresses, `localhost` and the machine's own name.",
+        description="Values of the Host header that are accepted, besides IP addresses, `localhost`, the machine's own "
+        "name and the hosts in `advertise`: a Prometheus that scrapes by another DNS name needs it here. `/livez` and "
+        "`/readyz` accept any.",
     )
 
 

@@ -19,13 +19,7 @@ import structlog
 
 from config.settings import Mode, Settings
 from proxy import __version__, build
-from proxy.admin.access import Access
-from proxy.admin.api import Api
-from proxy.admin.hosts import Hosts
-from proxy.admin.metrics import Renderer
-from proxy.admin.mode import ModePage
-from proxy.admin.series_limits import divide
-from proxy.admin.server import AdminServer
+from proxy.admin_port import Program, admin_server
 from proxy.brokers.failures import describe
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import Processes, Report
@@ -38,8 +32,6 @@ from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
-from proxy.page.actions import Controls
-from proxy.page.pages import Pages
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
@@ -157,25 +149,19 @@ class Supervisor:
         return not self._stopping.is_set()
 
     async def _open_admin_port(self) -> None:
-        metrics = self._settings.metrics
-        admin = self._settings.admin
-        hosts = Hosts(admin.hosts)
-        access = Access(admin.token_file, hosts)
-        mode = ModePage(self._mode, access)
-        controls = Controls(access, mode, self._quotas.temporary, self._worker.close_connections)
-        self._admin = AdminServer(
-            self._settings.admin.bind,
+        program = Program(
+            self._answers,
+            self._mode,
+            self._quotas.temporary,
             self._snapshot,
             self._not_ready,
-            Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
-            mode,
+            self._wrong_brokers,
+            self._worker.close_connections,
             self._quotas.changes.last,
             self._describe_owners,
             self._tell_demand,
-            Api(self._answers, hosts),
-            Pages(self._answers.ask, controls).routes(),
-            self._wrong_brokers,
         )
+        self._admin = admin_server(self._settings, program)
         await self._admin.start()
         self._admin_started = True
 

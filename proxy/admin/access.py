@@ -1,6 +1,6 @@
 """Changes over the admin port are allowed to holders of the token, and to browsers that have logged in with it.
 
-Unknown names in Host are refused (``proxy.admin.hosts``), and so are requests that a browser sends from another origin.
+Requests that a browser sends from another origin are refused.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import structlog
 from aiohttp import web
 
 from config.files import read_file
-from proxy.admin.hosts import Hosts
 from proxy.runtime.clock import wall_s
 
 log = structlog.get_logger("sluice.admin")
@@ -36,9 +35,8 @@ class RefusedError(Exception):
 class Access:
     """Checks requests for changes. ``token_file`` is read for each."""
 
-    def __init__(self, token_file: Path | None, hosts: Hosts, clock: Callable[[], float] = wall_s) -> None:
+    def __init__(self, token_file: Path | None, clock: Callable[[], float] = wall_s) -> None:
         self._token_file = token_file
-        self.hosts = hosts
         self._clock = clock
 
     @property
@@ -91,8 +89,6 @@ class Access:
             raise RefusedError(
                 403, "nothing can be changed here: set admin.token_file to a file with a token, and restart"
             )
-        if (why := self.hosts.why_not(request.host)) is not None:
-            raise RefusedError(403, why)
         if not _is_same_origin(request):
             raise RefusedError(403, "sent by a page of another origin: use the page of this port")
         return await self._read()

@@ -15,7 +15,7 @@ from config.problems import InvalidValue
 from config.units import parse_bytes, parse_duration_ms, parse_number
 from proxy.admin.access import COOKIE, LOGIN_S, Access, RefusedError
 from proxy.admin.mode import ModePage
-from proxy.admin.server import Route
+from proxy.admin.route import Route
 from proxy.control.temporary_limits import TemporaryLimits
 from proxy.page.html import HEADERS
 from proxy.runtime.names import label
@@ -96,8 +96,6 @@ class Actions:
 
     async def _limits(self, request: web.BaseRequest) -> web.Response:
         if request.method != "POST":
-            if (why := self._access.hosts.why_not(request.host)) is not None:
-                return web.Response(status=403, text=f"{why}\n")
             return _json({"limits": temporary(self._controls.temporary)})
         return await self._access.change(request, "limit", self._limit)
 

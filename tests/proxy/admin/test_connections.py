@@ -62,7 +62,7 @@ async def test_full_admin_port_closes_oldest_idle_connections_for_new_request(fi
 
 async def test_full_admin_port_closes_unread_answers_for_new_request(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as (served, client):
-        monkeypatch.setattr(served.server, "_render", page)
+        monkeypatch.setattr(served.scrapes, "_render", page)
         async with crowd(served, connections.MOST + 4, WHOLE.replace(b"livez", b"metrics")):
             async with client.get("/livez") as answer:
                 assert answer.status == 200
@@ -97,7 +97,7 @@ async def test_idle_connection_and_unread_answer_are_closed_at_deadline(
     monkeypatch.setattr(connections, "IDLE_S", 0.05)
     monkeypatch.setattr(connections, "ANSWER_S", 0.05)
     async with serving() as (served, _):
-        monkeypatch.setattr(served.server, "_render", page)
+        monkeypatch.setattr(served.scrapes, "_render", page)
         async with crowd(served, 1, WHOLE) as idle, crowd(served, 1, WHOLE.replace(b"livez", b"metrics")) as deaf:
             assert await is_closed(idle[0])
             assert await is_closed(deaf[0])

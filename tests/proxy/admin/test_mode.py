@@ -13,13 +13,11 @@ from config.settings import Mode
 from config.units import Address
 from proxy.admin.access import Access
 from proxy.admin.hosts import Hosts
-from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
-from proxy.admin.series_limits import divide
+from proxy.admin.route import Route
 from proxy.admin.server import AdminServer
 from proxy.control.mode import ModeSwitch
 from tests.harness.ports import free_port
-from tests.proxy.admin.test_server import empty, ready
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,8 +30,9 @@ async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, ai
         pass
 
     switch, port = ModeSwitch("enforce", change), free_port()
-    page = ModePage(switch, Access(token_file, Hosts(("admin.example",))))
-    server = AdminServer(Address("127.0.0.1", port), empty, ready, Renderer(divide(20_000)), page)
+    page = ModePage(switch, Access(token_file))
+    routes = {"/mode": Route(page.answer, ModePage.METHODS)}
+    server = AdminServer(Address("127.0.0.1", port), routes, Hosts(("admin.example",)))
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:

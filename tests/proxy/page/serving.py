@@ -13,6 +13,7 @@ from proxy.admin.access import Access
 from proxy.admin.hosts import Hosts
 from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
+from proxy.admin.scrapes import Scrapes
 from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.control.mode import ModeSwitch
@@ -23,7 +24,7 @@ from proxy.page.stream import Streams
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered
 from tests.harness.ports import free_port
-from tests.proxy.admin.test_server import empty, ready
+from tests.proxy.admin.test_server import empty
 from tests.proxy.page.fake_state import FakeState
 
 TOKEN = "0123456789abcdef"
@@ -43,15 +44,13 @@ class Served:
         self.temporary = TemporaryLimits(self._renew, self._tell, lambda: self.now_ms)
         self.told: list[tuple[Altered, Alteration]] = []
         self.closed: list[tuple[str | None, ...]] = []
-        access = Access(token_file, Hosts(("admin.example",)))
+        access = Access(token_file)
         controls = Controls(access, ModePage(self.switch, access), self.temporary, self._close)
-        self.server = AdminServer(
-            Address("127.0.0.1", self.port),
-            empty,
-            ready,
-            Renderer(divide(20_000)),
-            pages=Pages(self.state.ask, controls, streams).routes(),
-        )
+        routes = {
+            **Scrapes(empty, Renderer(divide(20_000))).routes(),
+            **Pages(self.state.ask, controls, streams).routes(),
+        }
+        self.server = AdminServer(Address("127.0.0.1", self.port), routes, Hosts(("admin.example",)))
 
     async def _change_mode(self, mode: Mode) -> None:
         self.state.instance["mode"] = mode
