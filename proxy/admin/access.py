@@ -15,6 +15,7 @@ from aiohttp import web
 
 from config.files import read_file
 from proxy.runtime.clock import wall_s
+from proxy.runtime.tasks import spawn
 
 log = structlog.get_logger("sluice.admin")
 
@@ -45,9 +46,18 @@ class Access:
         return self._token_file is not None
 
     async def change(
-        self, request: web.BaseRequest, what: str, act: Callable[[web.BaseRequest, str], Awaitable[web.Response]]
+        self,
+        request: web.BaseRequest,
+        what: str,
+        act: Callable[[web.BaseRequest, str], Awaitable[web.Response]],
     ) -> web.Response:
         """Return what ``act`` answers to who asks, for the log; refusals, also those that it raises, are logged."""
+        # To its end, even if nobody waits for the answer any more: half a change would be worse.
+        return await asyncio.shield(spawn(self._changed(request, what, act), "make a change"))
+
+    async def _changed(
+        self, request: web.BaseRequest, what: str, act: Callable[[web.BaseRequest, str], Awaitable[web.Response]]
+    ) -> web.Response:
         try:
             return await act(request, await self._who(request))
         except RefusedError as refused:

@@ -29,7 +29,7 @@ class InstancePages:
         return {
             "/quotas/changes": Route(self._quota_changes),
             "/owners": Route(self._who_owns),
-            "/owners/demand": Route(self._tell_demand),
+            "/owners/demand": Route(self._tell_demand, is_bounded=False),
         }
 
     async def _quota_changes(self, _: web.BaseRequest) -> web.Response:

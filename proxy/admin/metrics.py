@@ -60,9 +60,17 @@ class Renderer:
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """Return ``snapshot`` in the exposition format of ``CONTENT_TYPE``."""
+        """Take ``snapshot``, and return its text."""
+        self.take(snapshot)
+        return self.text(snapshot)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Add what was counted since the last snapshot."""
         self._entities.update(snapshot.usage, snapshot.gone)
         self._clients.update(snapshot.clients)
+
+    def text(self, snapshot: Snapshot) -> bytes:
+        """Return the last snapshot that was taken in the exposition format of ``CONTENT_TYPE``."""
         families = chain(
             entity_families(self._entities),
             self._dialects.families(self._entities, monotonic_s()),

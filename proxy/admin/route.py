@@ -15,6 +15,8 @@ class Route(NamedTuple):
 
     handler: Handler
     methods: tuple[str, ...] = METHODS
+    is_bounded: bool = True
+    """Whether it is one of the requests that few are worked on at once (``proxy.admin.work``)."""
 
 
 def text(status: int, *lines: str, **headers: str) -> web.Response:

@@ -19,6 +19,8 @@ class Scrapes:
         self._snapshot = snapshot
         self._renderer = renderer
         self._rendering: asyncio.Task[bytes] | None = None
+        self._waiting = 0
+        """Scrapes that wait for it; if there are none any more, it ends without its text."""
 
     def routes(self) -> dict[str, Route]:
         """Return who answers each path."""
@@ -27,8 +29,11 @@ class Scrapes:
     async def _metrics(self, _: web.BaseRequest) -> web.Response:
         if self._rendering is None or self._rendering.done():
             self._rendering = spawn(self._render(), "render metrics")
-        # Shielded: a scraper that gives up must not cancel the rendering for others.
-        body = await asyncio.shield(self._rendering)
+        self._waiting += 1
+        try:
+            body = await asyncio.shield(self._rendering)  # for the others
+        finally:
+            self._waiting -= 1
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _render(self) -> bytes:
@@ -36,6 +41,8 @@ class Scrapes:
         # between would stop the loop several times and free nothing.
         gc.disable()
         try:
-            return await asyncio.to_thread(self._renderer.render, await self._snapshot())
+            snapshot = await self._snapshot()
+            await asyncio.to_thread(self._renderer.take, snapshot)  # whoever waits: it was counted, and is no more
+            return await asyncio.to_thread(self._renderer.text, snapshot) if self._waiting else b""
         finally:
             gc.enable()

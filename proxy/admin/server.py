@@ -15,6 +15,8 @@ from config.units import Address
 from proxy.admin.connections import AdminConnections
 from proxy.admin.hosts import Hosts
 from proxy.admin.route import Route, text
+from proxy.admin.work import Work
+from proxy.edge.crowds import network_of
 from proxy.edge.listening import bind as listen_at
 from proxy.runtime.faults import note
 
@@ -48,6 +50,7 @@ class AdminServer:
         self._bind = bind
         self._routes = routes
         self._hosts = hosts
+        self._work = Work()
 
     async def start(self) -> None:
         """Listen. Raises OSError that names the setting and the address."""
@@ -63,6 +66,7 @@ class AdminServer:
             logger=_log,
             max_line_size=_MAX_LINE_BYTES,
             max_field_size=_MAX_HEADER_BYTES,
+            handler_cancellation=True,  # nobody works for one who has gone
         )
         self._connections = AdminConnections(self._server)
         self._connections.listen(sockets)
@@ -76,7 +80,7 @@ class AdminServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._connections.answering(request):
-            answer = self._refusal(request) or await self._answered(request)
+            answer = await self._answered(request)
             with suppress(ConnectionError):  # aiohttp tries again, and handles the error
                 await answer.prepare(request)
                 await answer.write_eof()
@@ -94,15 +98,27 @@ class AdminServer:
         return None
 
     async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        route = self._routes[request.path]
+        if request.path in PROBES or not route.is_bounded:
+            return await self._handled(route, request)
+        with self._work.place(network_of(request.remote or "")) as has_place:
+            if has_place:
+                return await self._handled(route, request)
+            return _refused(request, 503, "too many requests at once: ask again", **{"Retry-After": "1"})
+
+    async def _handled(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._routes[request.path].handler(request)
+            return await route.handler(request)
         except Exception as error:  # noqa: BLE001  one broken page must not affect the others
             note(f"admin {request.path}", error)
             return text(500, "internal error: see the log")
 
 
-def _refused(request: web.BaseRequest, status: int, why: str) -> web.Response:
+def _refused(request: web.BaseRequest, status: int, why: str, **headers: str) -> web.Response:
     """Return why nothing is told: as JSON for the state API."""
     if request.path.startswith(_API):
-        return web.Response(status=status, text=json.dumps({"error": why}), content_type="application/json")
-    return text(status, why)
+        said = json.dumps({"error": why})
+        return web.Response(status=status, text=said, content_type="application/json", headers=headers)
+    return text(status, why, **headers)

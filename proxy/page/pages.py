@@ -76,7 +76,7 @@ class Pages:
             "/client": self._route("client"),
             "/quotas": self._route("quotas"),
             "/login": Route(self._login, ModePage.METHODS),
-            "/events": Route(self._events, ("GET",)),
+            "/events": Route(self._events, ("GET",), is_bounded=False),  # has a bound of its own
             "/page.css": Route(partial(_static, "page.css", "text/css")),
             "/page.js": Route(partial(_static, "page.js", "text/javascript")),
             **self._actions.routes(),

@@ -55,6 +55,8 @@ class Workers:
         """Snapshots under way, by worker: late ones count in the next sum."""
         self._left: list[tuple[Columns, int | None]] = []
         """Rows of usage records that processes have handed over at their end."""
+        self._turn = asyncio.Lock()
+        """Held while the workers make a page: each makes one after the other anyway, and to the end, whoever waits."""
         self._looking: asyncio.Task[None] | None = None
         self._spare: asyncio.Task[Process] | None = None
         """A process in reserve: a new one has to load its modules for about a second."""
@@ -108,7 +110,10 @@ class Workers:
         """Return the rows of a page of the state API; each has its worker."""
         is_of_few = resource in ("brokers", "workers")  # put together here, before they are cut
         asked = query._replace(offset=0, limit=_EVERYTHING) if is_of_few else query
-        pages = await self._all(Worker.page, resource, asked)
+        await self._turn.acquire()
+        asking = spawn(self._all(Worker.page, resource, asked), "ask the workers for a page")
+        asking.add_done_callback(lambda _: self._turn.release())
+        pages = await asyncio.shield(asking)
         rows = [row._replace(worker=number) for number, page in pages.items() for row in page.rows]
         if resource == "brokers":
             rows = self._brokers(rows)

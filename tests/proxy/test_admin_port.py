@@ -1,8 +1,10 @@
 """All paths of the admin port, over everything that it may be asked by."""
 
+import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,20 @@ import aiohttp
 import pytest
 
 from config.loader import load_settings
+from proxy.admin import connections
+from proxy.admin.metrics import Renderer
 from proxy.admin.server import PROBES, AdminServer
+from proxy.admin.work import MOST_OF_A_NETWORK
 from proxy.admin_port import Program, admin_server
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
+from proxy.edge.stats import Snapshot
 from quotas.policy import Policy
+from tests.harness.polling import until
 from tests.harness.ports import free_port
 from tests.proxy.admin.test_server import empty, nothing
 from tests.proxy.page.fake_state import FakeState
+from tests.proxy.snapshots import EMPTY
 
 pytestmark = pytest.mark.asyncio
 
@@ -53,10 +61,12 @@ def program() -> Program:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[tuple[AdminServer, aiohttp.ClientSession]]:
+async def serving(
+    folder: Path, running: Program | None = None
+) -> AsyncIterator[tuple[AdminServer, aiohttp.ClientSession]]:
     file, port = folder / "sluice.yaml", free_port()
     file.write_text(CONFIG.format(port=port))
-    server = admin_server(load_settings(file), program())
+    server = admin_server(load_settings(file), running or program())
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
@@ -83,3 +93,98 @@ async def test_names_of_the_operator_are_accepted(tmp_path: Path, host: str) -> 
         for name in (host, socket.gethostname()):
             async with client.get("/metrics", headers={"Host": name}) as answer:
                 assert answer.status == 200
+
+
+class Slow:
+    """Work that goes on until it is told to end."""
+
+    def __init__(self) -> None:
+        self.begun = self.under_way = 0
+        self.may_end = asyncio.Event()
+
+    async def work(self) -> None:
+        self.begun += 1
+        self.under_way += 1
+        try:
+            await self.may_end.wait()
+        finally:
+            self.under_way -= 1
+
+    async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        await self.work()
+        return await FakeState().ask(resource, parameters)
+
+    async def snapshot(self) -> Snapshot:
+        await self.work()
+        return EMPTY
+
+
+def slow_program(slow: Slow) -> Program:
+    running = replace(program(), snapshot=slow.snapshot)
+    running.state.ask = slow.ask  # type: ignore[method-assign]
+    return running
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/v1/clients", "/api/v1/explain?user=x", "/quotas"])
+async def test_a_thousand_askers_that_go_away_leave_no_work(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "YOUNG_S", 0.0)
+    slow = Slow()
+    async with serving(tmp_path, slow_program(slow)) as (server, client):
+        for _ in range(1000):
+            _, writer = await asyncio.open_connection("127.0.0.1", server._bind.port)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            await asyncio.sleep(0)
+            writer.transport.abort()
+        await until(lambda: not server._work._by_network)
+        assert slow.under_way == (path == "/metrics")  # a snapshot is taken to its end, and counted
+        slow.may_end.set()
+        begun = slow.begun
+        async with asyncio.timeout(1):
+            async with client.get(path) as answer:
+                assert answer.status == 200
+        assert slow.begun - begun < 5
+
+
+async def test_requests_worked_on_are_bounded_but_for_the_probes(tmp_path: Path) -> None:
+    slow = Slow()
+    async with serving(tmp_path, slow_program(slow)) as (_, client):
+        asking = [asyncio.create_task(client.get("/api/v1/clients")) for _ in range(MOST_OF_A_NETWORK)]
+        await until(lambda: slow.under_way, equals=MOST_OF_A_NETWORK)
+        for path in ("/metrics", "/api/v1/clients", "/"):
+            async with client.get(path) as answer:
+                assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+        for path in (*PROBES, "/owners/demand"):
+            async with client.get(path) as answer:
+                assert answer.status == 200
+        slow.may_end.set()
+        for each in await asyncio.gather(*asking):
+            assert each.status == 200
+            each.release()
+        async with client.get("/metrics") as answer:
+            assert answer.status == 200
+
+
+async def test_no_metrics_are_written_for_scrapers_that_have_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, texts = Slow(), []
+
+    def write(_: Renderer, snapshot: Snapshot) -> bytes:
+        texts.append(snapshot)
+        return b"text"
+
+    monkeypatch.setattr(Renderer, "text", write)
+    async with serving(tmp_path, slow_program(slow)) as (server, client):
+        leaving = [asyncio.create_task(client.get("/metrics")) for _ in range(3)]
+        await until(lambda: slow.under_way)
+        for each in leaving:
+            each.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        await until(lambda: not server._work._by_network)
+        slow.may_end.set()
+        await until(lambda: not slow.under_way)
+        async with client.get("/metrics") as answer:
+            assert await answer.read() == b"text"
+    assert (len(texts), slow.begun) == (1, 2)

@@ -138,7 +138,7 @@ async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.
         assert go_on.wait(10)
         return b"rendered"
 
-    monkeypatch.setattr("proxy.admin.scrapes.Renderer.render", render)
+    monkeypatch.setattr("proxy.admin.scrapes.Renderer.text", render)
     async with serving() as (served, client):
         waiting = [asyncio.create_task(_read(client)) for _ in range(5)]
         await asyncio.to_thread(begun.wait, 10)

@@ -1,7 +1,9 @@
 """An admin port with the page over a state by hand, and everything that can be changed, by hand too."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,8 @@ class Served:
         self.temporary = TemporaryLimits(self._renew, self._tell, lambda: self.now_ms)
         self.told: list[tuple[Altered, Alteration]] = []
         self.closed: list[tuple[str | None, ...]] = []
+        self.began_to_close = False
+        self.wait_before_closing: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0)
         access = Access(token_file)
         controls = Controls(access, ModePage(self.switch, access), self.temporary, self._close)
         routes = {
@@ -63,6 +67,8 @@ class Served:
         self.told += [(each, by) for each in altered]
 
     async def _close(self, *wanted: str | None) -> int:
+        self.began_to_close = True
+        await self.wait_before_closing()
         self.closed.append(wanted)
         return 12
 

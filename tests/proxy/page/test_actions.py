@@ -1,5 +1,6 @@
 """Changes by POST: who may, what they do, and what is logged."""
 
+import asyncio
 from pathlib import Path
 
 import aiohttp
@@ -8,7 +9,9 @@ from structlog.testing import capture_logs
 
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
+from tests.harness.polling import until
 from tests.proxy.page.serving import BEARER, TOKEN, serving
+from tests.proxy.sabotage import Sabotage
 
 pytestmark = pytest.mark.asyncio
 
@@ -185,3 +188,27 @@ async def test_a_large_form_is_not_read(token_file: Path) -> None:
             assert answer.status == 413
         async with client.post("/limits", data=[("user", "x")] * 100, headers=BEARER) as answer:
             assert answer.status == 400
+
+
+async def test_fault_in_a_change_is_answered_and_noted(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(token_file) as (served, client):
+        with capture_logs():
+            sabotage = Sabotage(monkeypatch, "make a change")
+            for status in (500, 200):
+                async with client.post("/connections/close", data={"user": "greedy"}, headers=BEARER) as answer:
+                    assert answer.status == status
+        assert sabotage.counted("make a change") == 1
+        assert len(served.closed) == 1
+
+
+async def test_change_goes_to_its_end_when_its_asker_has_gone(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        go_on = asyncio.Event()
+        served.wait_before_closing = go_on.wait
+        asking = asyncio.create_task(client.post("/connections/close", data={"user": "greedy"}, headers=BEARER))
+        await until(lambda: served.began_to_close)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await until(lambda: not served.server._work._by_network)
+        go_on.set()
+        await until(lambda: served.closed)
