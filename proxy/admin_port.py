@@ -27,6 +27,7 @@ class Program:
     """What the admin port shows of a program, and changes."""
 
     state: State
+    access: Access
     mode: Switch
     temporary: TemporaryLimits
     snapshot: Callable[[], Awaitable[Snapshot]]
@@ -42,7 +43,7 @@ class Program:
 
 def admin_server(settings: Settings, program: Program) -> AdminServer:
     """Return the server of the admin port."""
-    metrics, access = settings.metrics, Access(settings.admin.token_file)
+    metrics, access = settings.metrics, program.access
     controls = Controls(access, ModePage(program.mode, access), program.temporary, program.close)
     routes = {
         **Health(program.not_ready, program.remarks).routes(),

@@ -19,6 +19,7 @@ import structlog
 
 from config.settings import Mode, Settings
 from proxy import __version__, build
+from proxy.admin.access import Access
 from proxy.admin_port import Program, admin_server
 from proxy.brokers.failures import describe
 from proxy.brokers.known_brokers import KnownBrokers
@@ -90,6 +91,7 @@ class Supervisor:
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
         self._state = None if state is None else StateFile(state, settings, self._known_brokers)
+        self._access = Access(settings.admin.token_file)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
         self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready, self._other_instances)
@@ -151,6 +153,7 @@ class Supervisor:
     async def _open_admin_port(self) -> None:
         program = Program(
             self._answers,
+            self._access,
             self._mode,
             self._quotas.temporary,
             self._snapshot,
@@ -399,6 +402,7 @@ class Supervisor:
             quotas_staleness_s=self._quotas.staleness_s(),
             quotas_stand_in=self._quotas.stand_in,
             ready=not self._reasons(report),
+            admin_tokens=dict(self._access.tokens),
             workers=report.workers,
             owners=None if self._owners is None else self._owners.status,
             instances_unheard=0 if self._exchange is None else self._exchange.unheard,

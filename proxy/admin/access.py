@@ -6,21 +6,22 @@ Requests that a browser sends from another origin are refused.
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import structlog
 from aiohttp import web
 
-from config.files import read_file
-from proxy.runtime.clock import wall_s
+from config.problems import InvalidValue
+from config.secrets import read_secret
+from proxy.admin.guesses import Guesses
+from proxy.admin.logins import Logins
+from proxy.edge.crowds import network_of
 from proxy.runtime.tasks import spawn
 
 log = structlog.get_logger("sluice.admin")
 
 COOKIE: Final = "sluice_login"
-LOGIN_S: Final = 8 * 3600
 TOKEN: Final = "admin token"  # noqa: S105  a name for the log
 LOGIN: Final = "admin login"
 
@@ -28,17 +29,21 @@ LOGIN: Final = "admin login"
 class RefusedError(Exception):
     """A request is refused; the text says why, and what to do."""
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, **headers: str) -> None:
         super().__init__(why)
         self.status = status
+        self.headers = headers
 
 
 class Access:
     """Checks requests for changes. ``token_file`` is read for each."""
 
-    def __init__(self, token_file: Path | None, clock: Callable[[], float] = wall_s) -> None:
+    def __init__(self, token_file: Path | None, logins: Logins | None = None, guesses: Guesses | None = None) -> None:
         self._token_file = token_file
-        self._clock = clock
+        self._logins = logins or Logins()
+        self._guesses = guesses or Guesses()
+        self.tokens = dict.fromkeys(("accepted", "wrong", "slowed"), 0)
+        """Tokens that were given, by outcome."""
 
     @property
     def is_possible(self) -> bool:
@@ -46,10 +51,7 @@ class Access:
         return self._token_file is not None
 
     async def change(
-        self,
-        request: web.BaseRequest,
-        what: str,
-        act: Callable[[web.BaseRequest, str], Awaitable[web.Response]],
+        self, request: web.BaseRequest, what: str, act: Callable[[web.BaseRequest, str], Awaitable[web.Response]]
     ) -> web.Response:
         """Return what ``act`` answers to who asks, for the log; refusals, also those that it raises, are logged."""
         # To its end, even if nobody waits for the answer any more: half a change would be worse.
@@ -62,36 +64,52 @@ class Access:
             return await act(request, await self._who(request))
         except RefusedError as refused:
             log.warning("change refused", what=what, source=request.remote, status=refused.status, why=str(refused))
-            headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
-            return web.Response(status=refused.status, text=f"{refused}\n", headers=headers)
+            return web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
 
     async def _who(self, request: web.BaseRequest) -> str:
         """Return who asks, for the log: ``TOKEN`` or ``LOGIN``. Raises RefusedError for anybody else."""
         token = await self._token(request)
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if scheme.casefold() == "bearer" and _is_same(given.strip(), token):
+        if scheme.casefold() == "bearer":
+            self._check(request, given, token)
             return TOKEN
-        if not scheme and self._is_signed(request.cookies.get(COOKIE, ""), token):
-            return LOGIN
-        raise RefusedError(401, "write the token of admin.token_file: Authorization: Bearer TOKEN")
+        who = None if scheme else self._logins.who(request.cookies.get(COOKIE, ""), lambda _: token)
+        if who is None:
+            raise _unauthorized("write the token of admin.token_file: Authorization: Bearer TOKEN")
+        return who
 
     async def is_logged_in(self, request: web.BaseRequest) -> bool:
         """Whether the browser has logged in: only then the page shows forms."""
         if self._token_file is None or COOKIE not in request.cookies:
             return False
         try:
-            return self._is_signed(request.cookies[COOKIE], await self._read())
+            token = await self._read()
         except RefusedError:
             return False
+        return self._logins.who(request.cookies[COOKIE], lambda _: token) is not None
 
     async def log_in(self, request: web.BaseRequest, given: str) -> str:
         """Return the value of the cookie for whoever gives the token. Raises RefusedError."""
         token = await self._token(request)
-        if not _is_same(given.strip(), token):
-            raise RefusedError(401, "this is not the token of admin.token_file")
+        self._check(request, given, token)
         log.info("logged in to the admin port", source=request.remote)
-        until_s = str(int(self._clock()) + LOGIN_S)
-        return f"{until_s}.{_signed(until_s, token)}"
+        return self._logins.begin(LOGIN, token)
+
+    def log_out(self, request: web.BaseRequest) -> None:
+        """Forget the login of a browser."""
+        self._logins.end(request.cookies.get(COOKIE, ""))
+
+    def _check(self, request: web.BaseRequest, given: str, token: bytes) -> None:
+        """Raise RefusedError unless the token is right."""
+        network = network_of(request.remote or "")
+        if wait_s := self._guesses.wait_s(network):
+            self.tokens["slowed"] += 1
+            raise RefusedError(429, f"too many wrong tokens: try again in {wait_s} s", **{"Retry-After": str(wait_s)})
+        if not hmac.compare_digest(given.strip().encode(errors="replace"), token):
+            self.tokens["wrong"] += 1
+            self._guesses.count(network)
+            raise _unauthorized("this is not the token of admin.token_file")
+        self.tokens["accepted"] += 1
 
     async def _token(self, request: web.BaseRequest) -> bytes:
         """Return the token that a request is to prove, if it comes by a way that is allowed."""
@@ -107,16 +125,15 @@ class Access:
         assert self._token_file is not None  # noqa: S101  for mypy
         try:
             # Read each time, so that replacing or removing a token takes effect at once, on logins too.
-            token = (await asyncio.to_thread(read_file, self._token_file)).strip()
-        except OSError as error:
-            raise RefusedError(503, f"admin.token_file cannot be read: {error.strerror}") from None
-        if not token:
-            raise RefusedError(503, "admin.token_file is empty: write a token into it")
-        return token
+            return await asyncio.to_thread(read_secret, self._token_file)
+        except InvalidValue as error:
+            raise RefusedError(
+                503, f"admin.token_file: {'; '.join(filter(None, (error.message, error.hint)))}"
+            ) from None
 
-    def _is_signed(self, cookie: str, token: bytes) -> bool:
-        until_s, _, signature = cookie.partition(".")
-        return _is_same(signature, _signed(until_s, token).encode()) and int(until_s) > self._clock()
+
+def _unauthorized(why: str) -> RefusedError:
+    return RefusedError(401, why, **{"WWW-Authenticate": "Bearer"})
 
 
 def _is_same_origin(request: web.BaseRequest) -> bool:
@@ -131,11 +148,3 @@ def _is_same_origin(request: web.BaseRequest) -> bool:
     if origin is not None:
         return origin.partition("://")[2].casefold() == request.host.casefold()
     return COOKIE not in request.cookies
-
-
-def _signed(until_s: str, token: bytes) -> str:
-    return hmac.new(token, f"sluice login until {until_s}".encode(errors="replace"), sha256).hexdigest()
-
-
-def _is_same(given: str, wanted: bytes) -> bool:
-    return hmac.compare_digest(given.encode(errors="replace"), wanted)

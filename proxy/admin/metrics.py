@@ -280,6 +280,8 @@ def _workers(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield _number("sluice_ready", "1 if clients can be served, as in /readyz.", snapshot.ready)
+    tokens = (((outcome,), number) for outcome, number in snapshot.admin_tokens.items())
+    yield _counter("sluice_admin_tokens", "Tokens given to the admin port, by outcome.", ("outcome",), tokens)
     errors = (((label(where),), number) for where, number in snapshot.internal_errors.items())
     yield _counter("sluice_internal_errors", "Internal errors, contained.", ("where",), errors)
     bounds = (*map(str, LAG_BUCKETS_S), "+Inf")

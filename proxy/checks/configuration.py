@@ -7,10 +7,10 @@ from typing import Final
 import structlog
 
 from config.document import Document
-from config.files import read_file
 from config.nodes import Mapping, Node, Sequence
 from config.owners import FixedOwners, Owners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
+from config.secrets import read_secret
 from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
 from proxy.brokers import known_brokers
@@ -27,9 +27,7 @@ from quotas.stores import likely_mistakes
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 
-_SHORTEST_TOKEN: Final = 16
 _SHORTEST_SESSION_S: Final = 6
-_WRITE_ONE: Final = "write one into it: openssl rand -hex 32"
 
 log = structlog.get_logger("sluice")
 
@@ -105,14 +103,7 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
         return
     at = ("admin", "token_file")
     with found.at(*at):
-        try:
-            token = read_file(admin.token_file).strip()
-        except OSError as error:
-            raise InvalidValue(f"{admin.token_file}: {(error.strerror or str(error)).lower()}") from None
-        if not token:
-            raise InvalidValue(f"{admin.token_file} is empty", _WRITE_ONE)
-        if len(token) < _SHORTEST_TOKEN:
-            found.add(Severity.WARNING, at, f"the token has {len(token)} bytes, and can be guessed", _WRITE_ONE)
+        read_secret(admin.token_file)
         found.secret(at, admin.token_file)
 
 
@@ -228,7 +219,7 @@ def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
 
 
 def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: Node) -> None:
-    from proxy.owners.settings import probe_address, read_secret  # not loaded without the section
+    from proxy.owners.settings import probe_address  # not loaded without the section
 
     if owners.fixed is not None:
         _look_for_unowned(found, owners.fixed, settings.listeners)

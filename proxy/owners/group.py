@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from config.owners import Owners
+from config.secrets import read_secret
 from config.settings import Settings
 from config.units import Address
 from proxy.brokers.persistent_connection import access_by
@@ -13,7 +14,7 @@ from proxy.owners.member import GroupMember, Own
 from proxy.owners.membership import Membership, Status
 from proxy.owners.messages import EndpointMessage
 from proxy.owners.probe import Probe
-from proxy.owners.settings import probe_address, read_secret
+from proxy.owners.settings import probe_address
 from proxy.runtime.clock import wall_s
 
 

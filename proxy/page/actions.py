@@ -13,7 +13,8 @@ from aiohttp import web
 
 from config.problems import InvalidValue
 from config.units import parse_bytes, parse_duration_ms, parse_number
-from proxy.admin.access import COOKIE, LOGIN_S, Access, RefusedError
+from proxy.admin.access import COOKIE, Access, RefusedError
+from proxy.admin.logins import LOGIN_S
 from proxy.admin.mode import ModePage
 from proxy.admin.route import Route
 from proxy.control.temporary_limits import TemporaryLimits
@@ -69,13 +70,16 @@ class Actions:
             cookie = await self._access.log_in(request, (await _form(request)).get("token", ""))
         except RefusedError as refused:
             log.warning("login refused", source=request.remote, status=refused.status, why=str(refused))
-            return await self._message(request, refused.status, str(refused))
+            message = await self._message(request, refused.status, str(refused))
+            message.headers.update(refused.headers)
+            return message
         answer = _see("/")
         is_tls = request.headers.get("X-Forwarded-Proto", "").casefold() == "https"  # this port itself has no TLS
         answer.set_cookie(COOKIE, cookie, max_age=LOGIN_S, httponly=True, samesite="Strict", secure=is_tls)
         return answer
 
-    async def _log_out(self, _: web.BaseRequest) -> web.StreamResponse:
+    async def _log_out(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._access.log_out(request)
         answer = _see("/")
         answer.del_cookie(COOKIE)
         return answer

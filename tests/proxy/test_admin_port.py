@@ -13,6 +13,7 @@ import pytest
 
 from config.loader import load_settings
 from proxy.admin import connections
+from proxy.admin.access import Access
 from proxy.admin.metrics import Renderer
 from proxy.admin.server import PROBES, AdminServer
 from proxy.admin.work import MOST_OF_A_NETWORK
@@ -57,7 +58,9 @@ def program() -> Program:
 
     temporary = TemporaryLimits(renew, lambda *_: None)
     mode = ModeSwitch("enforce", change)
-    return Program(fake, mode, temporary, empty, nothing, nothing, close, tuple, owners, lambda _: b"signed")
+    return Program(
+        fake, Access(None), mode, temporary, empty, nothing, nothing, close, tuple, owners, lambda _: b"signed"
+    )
 
 
 @asynccontextmanager

@@ -366,7 +366,7 @@ def test_user_quotas_without_authenticating_listener_are_warned_about(folder: Pa
     [
         (None, "admin.token_file: token: no such file or directory"),
         (b"\n", "admin.token_file: token is empty; write one into it: openssl rand -hex 32"),
-        (b"short\n", "admin.token_file: the token has 5 bytes, and can be guessed; write one into it"),
+        (b"short\n", "admin.token_file: token has 5 bytes, and can be guessed; write one into it"),
     ],
 )
 def test_missing_empty_or_short_admin_token_is_reported(folder: Path, token: bytes | None, expected: str) -> None:

@@ -48,7 +48,7 @@ class Served:
         self.closed: list[tuple[str | None, ...]] = []
         self.began_to_close = False
         self.wait_before_closing: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0)
-        access = Access(token_file)
+        self.access = access = Access(token_file)
         controls = Controls(access, ModePage(self.switch, access), self.temporary, self._close)
         routes = {
             **Scrapes(empty, Renderer(divide(20_000))).routes(),

@@ -144,7 +144,7 @@ async def test_form_after_login_applies_change_and_redirects_back(token_file: Pa
             assert answer.status == 400
             assert answer.content_type == "text/html"
             assert "Not done" in await answer.text()
-        write(token_file, "another")  # ends all logins
+        write(token_file, "another token of 24 bytes")  # ends all logins
         async with client.post(path, data=FORMS[path], headers=headers) as answer:
             assert answer.status == 401
 
@@ -172,14 +172,26 @@ async def test_a_login_without_the_token_or_from_elsewhere_is_refused_and_logged
         assert "wrong" not in str(logs)
 
 
-async def test_after_logging_out_nothing_can_be_changed(token_file: Path) -> None:
+async def test_after_logging_out_nothing_can_be_changed_with_the_same_cookie(token_file: Path) -> None:
     async with serving(token_file) as (served, client):
-        await log_in(client)
+        cookie = (await log_in(client)).cookies["sluice_login"].value
         async with client.get("/quotas") as answer:
             assert "Log out" in await answer.text()
         await client.post("/logout")
-        async with client.post("/mode", data={"mode": "off"}, headers={"Origin": served.url}) as answer:
-            assert answer.status == 401
+        for headers in ({}, {"Cookie": f"sluice_login={cookie}"}):
+            sent = {"Origin": served.url, **headers}
+            async with client.post("/mode", data={"mode": "off"}, headers=sent) as answer:
+                assert answer.status == 401
+
+
+async def test_login_with_many_wrong_tokens_is_slowed_and_counted(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        for status in (*[401] * 5, 429):
+            async with client.post("/login", data={"token": "wrong"}) as answer:
+                assert answer.status == status
+        assert answer.headers["Retry-After"] == "1"
+        assert (await log_in(client)).status == 429
+        assert served.access.tokens == {"accepted": 0, "wrong": 5, "slowed": 2}
 
 
 async def test_a_large_form_is_not_read(token_file: Path) -> None:
