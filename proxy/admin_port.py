@@ -1,8 +1,7 @@
 """The admin port of a program: which paths it has, and who answers them."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from config.settings import Settings
 from proxy.admin.access import Access
@@ -35,8 +34,6 @@ class Program:
     remarks: Callable[[], Awaitable[list[str]]]
     """What is wrong while it is ready."""
     close: Callable[[str | None, str | None, str | None], Awaitable[int]]
-    changes: Callable[[], Sequence[Mapping[str, Any]]]
-    owners: Callable[[], Awaitable[Mapping[str, Any] | None]]
     demand: Callable[[Mapping[str, str]], bytes | None]
     """Signed for the instance that asks; None without other instances."""
 
@@ -48,7 +45,7 @@ def admin_server(settings: Settings, program: Program) -> AdminServer:
     routes = {
         **Health(program.not_ready, program.remarks).routes(),
         **Scrapes(program.snapshot, Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat)).routes(),
-        **InstancePages(program.changes, program.owners, program.demand).routes(),
+        **InstancePages(program.demand).routes(),
         **Api(program.state).routes(),
         **Pages(program.state.ask, controls).routes(),
     }

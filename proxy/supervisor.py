@@ -94,7 +94,15 @@ class Supervisor:
         self._access = Access(settings.admin.token_file)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
-        self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready, self._other_instances)
+        self._answers = State(
+            settings,
+            self._worker,
+            self._quotas,
+            self._mode,
+            self._not_ready,
+            self._other_instances,
+            lambda: None if self._owners is None else self._owners.status,
+        )
         self._file = SettingsFile(path, settings, self._mode.configure, self._take_settings)
 
     def _hire(self, ask: Ask | None) -> Processes:
@@ -160,8 +168,6 @@ class Supervisor:
             self._not_ready,
             self._wrong_brokers,
             self._worker.close_connections,
-            self._quotas.changes.last,
-            self._describe_owners,
             self._tell_demand,
         )
         self._admin = admin_server(self._settings, program)
@@ -374,18 +380,6 @@ class Supervisor:
             return {} if self._owners is None else self._owners.others
         instances = () if owners.fixed is None else owners.fixed.instances
         return {name: None for name in instances if name != owners.instance}
-
-    async def _describe_owners(self) -> dict[str, Any] | None:
-        said, report = None if self._owners is None else self._owners.describe(), await self._worker.report()
-        if self._settings.workers > 1:
-            said = {"owners": {}} if said is None else said
-            for node_id, worker in sorted(report.placed.items()):
-                said["owners"].setdefault(str(node_id), {})["worker"] = worker
-        if said is not None:
-            for node_id, load in report.load.items():
-                if str(node_id) in said["owners"]:
-                    said["owners"][str(node_id)]["load"] = round(load, 1)
-        return said
 
     async def _snapshot(self) -> Snapshot:
         taken, report = await self._worker.snapshot(), await self._worker.report()

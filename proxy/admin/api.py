@@ -15,6 +15,8 @@ from proxy.state.resources import RESOURCES
 
 PREFIX: Final = "/api/v1/"
 _OPENAPI: Final = "openapi.json"
+_OF_PROBE: Final = "owners"
+"""Other instances ask for it, to see whether this one is alive."""
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -30,7 +32,8 @@ class Api:
 
     def routes(self) -> dict[str, Route]:
         """Return who answers each path."""
-        return {f"{PREFIX}{name}": Route(partial(self._answer, name)) for name in (*RESOURCES, _OPENAPI)}
+        names = (*RESOURCES, _OPENAPI)
+        return {f"{PREFIX}{name}": Route(partial(self._answer, name), is_bounded=name != _OF_PROBE) for name in names}
 
     async def _answer(self, resource: str, request: web.BaseRequest) -> web.Response:
         if resource == _OPENAPI:

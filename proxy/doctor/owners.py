@@ -1,4 +1,4 @@
-"""Compares the owners of brokers as each instance of a group knows them (``/owners`` of its admin port)."""
+"""Compares the owners of brokers as each instance of a group knows them (``/api/v1/owners`` of its admin port)."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
     if isinstance(first, str):
         found.warn("owners", f"not known: {first}", "find out where the admin port of that proxy can be reached")
         return
-    name, owners = first.get("instance"), _by_broker(first)
+    name, owners = first.get("instance"), first.get("owners") or {}
     if first.get("state") != State.MEMBER:
         found.fail("owners", f"{name} is {first.get('state')}: {first.get('error')}", "see its log")
         return
@@ -26,7 +26,7 @@ async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
         elif said.get("instance") != other:
             fix = "give admin.bind of each instance an address of its own"
             found.fail("owners", f"the admin port of {other}, {at}, leads to {said.get('instance')}", fix)
-        elif (said.get("state"), _by_broker(said)) != (State.MEMBER, owners):
+        elif (said.get("state"), said.get("owners")) != (State.MEMBER, owners):
             differ = f"{other} is {said.get('state')} with epoch {said.get('epoch')}, {name} has {first.get('epoch')}"
             found.fail("owners", f"{differ}: they do not have the same owners", f"see the log of {other}")
         else:
@@ -35,13 +35,9 @@ async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
     found.ok("owners", f"{name} is a member; owners of epoch {first.get('epoch')}: brokers {owned}")
 
 
-def _by_broker(said: dict[str, Any]) -> dict[str, Any]:
-    return {node_id: each.get("instance") for node_id, each in (said.get("owners") or {}).items()}
-
-
 async def _owners_at(admin_url: str) -> dict[str, Any] | str:
-    """Return what ``/owners`` says, or why not."""
-    known, said = await asyncio.to_thread(health.ask, admin_url, "/owners")
+    """Return the owners that an instance knows, or why not."""
+    known, said = await asyncio.to_thread(health.ask, admin_url, "/api/v1/owners")
     if not known:
         return said
     try:

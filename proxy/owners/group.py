@@ -1,12 +1,10 @@
 """The group of instances that elects the owners of brokers, as the supervisor starts and stops it."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
 
 from config.owners import Owners
 from config.secrets import read_secret
 from config.settings import Settings
-from config.units import Address
 from proxy.brokers.persistent_connection import access_by
 from proxy.owners.coordinator import Coordinator
 from proxy.owners.exchange import AskDemands, Exchange, PutShares
@@ -90,24 +88,3 @@ class OwnersGroup:
             lambda: member.peers,
             lambda: member.member_id,
         )
-
-    def describe(self) -> dict[str, Any]:
-        """Return the membership as JSON data, for ``/owners``."""
-        status = self.status
-        owners: dict[str, dict[str, Any]] = {
-            str(node_id): {"instance": owner} for node_id, owner in sorted(status.owners.items())
-        }
-        for member in () if self._member.map is None else self._member.map.members.values():
-            for node_id, load in member.load.items():
-                if status.owners.get(node_id) == member.instance:
-                    owners[str(node_id)]["load"] = load
-        return {
-            "instance": status.instance,
-            "boot": status.boot,
-            "state": str(status.state),
-            "epoch": status.epoch,
-            "age_s": round(status.heartbeat_age_s, 1),
-            "owners": owners,
-            "others": {name: None if at is None else str(Address(*at)) for name, at in sorted(self.others.items())},
-            "error": status.error,
-        }

@@ -1,7 +1,7 @@
 """Each instance looks whether the next one is alive: one whose process has ended is replaced at once.
 
-It asks for ``/owners`` on the admin port. A refused connection, or another boot, is a process that has ended; a silence
-is none, nor is an address that has never answered: it may be a firewall's.
+It asks for the owners of the state API, which are told without asking workers. A refused connection, or another boot,
+is a process that has ended; a silence is none, nor is an address that has never answered: it may be a firewall's.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 256 * 1024
 
 
 class Said(BaseModel):
-    """The instance that answers, as in the answer of ``/owners``."""
+    """The instance that answers (``proxy.state.rows.OwnersRow``)."""
 
     instance: Text
     boot: int
@@ -85,6 +85,6 @@ def _probed(known: MapMessage) -> Iterator[str]:
 
 
 async def _owners_of(host: str, port: int) -> Said:
-    """Return what ``/owners`` says. Raises OSError and ValidationError."""
-    answer = await http_get((host, port), "/owners", within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
+    """Return which instance answers. Raises OSError and ValidationError."""
+    answer = await http_get((host, port), "/api/v1/owners", within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
     return Said.model_validate_json(answer.body, strict=True)

@@ -53,14 +53,9 @@ def program() -> Program:
     async def close(*_: str | None) -> int:
         return 0
 
-    async def owners() -> dict[str, Any]:
-        return {}
-
     temporary = TemporaryLimits(renew, lambda *_: None)
     mode = ModeSwitch("enforce", change)
-    return Program(
-        fake, Access(None), mode, temporary, empty, nothing, nothing, close, tuple, owners, lambda _: b"signed"
-    )
+    return Program(fake, Access(None), mode, temporary, empty, nothing, nothing, close, lambda _: b"signed")
 
 
 @asynccontextmanager

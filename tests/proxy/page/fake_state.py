@@ -93,6 +93,7 @@ class FakeState:
             "reasons": [],
             "quotas_loaded_at": "2026-03-01T09:00:00Z",
         }
+        self.owners = dict.fromkeys(("instance", "boot", "state", "epoch", "age_s", "owners", "others", "error"))
         self.instances: list[dict[str, Any]] = []
         self.items: dict[str, list[dict[str, Any]]] = {
             "throttled": [throttled("greedy")],
