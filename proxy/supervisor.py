@@ -24,6 +24,7 @@ from proxy.admin_port import Program, admin_server
 from proxy.brokers.failures import describe
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import Processes, Report
+from proxy.control.kept_limits import path_beside
 from proxy.control.mode import ModeSwitch
 from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
@@ -90,6 +91,7 @@ class Supervisor:
         self._usage = UsageService(settings, self._worker.usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
+        self._quotas.temporary.file = None if state is None else path_beside(state)
         self._state = None if state is None else StateFile(state, settings, self._known_brokers)
         self._access = Access(settings.admin.token_file)
         self._owners: OwnersGroup | None = None
@@ -130,6 +132,7 @@ class Supervisor:
             on_signal(number, "turn the mode", self._on_mode_signal, number)
         self._starting = asyncio.current_task()
         try:
+            await self._quotas.temporary.restore()
             if not await self._quotas.start(outage_of(self._settings.quotas)):
                 return EXIT_CONFIG
         except asyncio.CancelledError:
