@@ -20,7 +20,7 @@ import structlog
 from config.settings import Mode, Settings
 from proxy import __version__, build
 from proxy.admin.access import Access
-from proxy.admin_port import Program, admin_server
+from proxy.admin_port import OtherInstances, Program, admin_server
 from proxy.brokers.failures import describe
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import Processes, Report
@@ -34,6 +34,7 @@ from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
+from proxy.page.changes import Changes
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
@@ -45,6 +46,7 @@ from quotas.policy import Policy
 from quotas.shares import Demand
 
 if TYPE_CHECKING:
+    from proxy.owners.changes import GroupChanges
     from proxy.owners.exchange import Exchange
     from proxy.owners.group import OwnersGroup
     from proxy.owners.map import OwnersMap
@@ -166,11 +168,10 @@ class Supervisor:
             self._answers,
             self._access,
             self._mode,
-            self._quotas.temporary,
+            Changes(self._quotas.temporary, self._worker.close_connections, OtherInstances(self._group_changes)),
             self._snapshot,
             self._not_ready,
             self._wrong_brokers,
-            self._worker.close_connections,
             self._tell_demand,
         )
         self._admin = admin_server(self._settings, program)
@@ -372,6 +373,9 @@ class Supervisor:
 
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes
+
+    def _group_changes(self) -> "GroupChanges | None":
+        return None if self._owners is None else self._owners.changes
 
     def _tell_demand(self, asked: Mapping[str, str]) -> bytes | None:
         return None if self._exchange is None else self._exchange.tell(asked)

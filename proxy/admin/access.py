@@ -16,6 +16,7 @@ from config.problems import InvalidValue
 from config.secrets import read_secret
 from proxy.admin.guesses import Guesses
 from proxy.admin.logins import Logins
+from proxy.admin.route import RefusedError
 from proxy.edge.crowds import network_of
 from proxy.runtime.tasks import spawn
 
@@ -24,15 +25,6 @@ log = structlog.get_logger("sluice.admin")
 COOKIE: Final = "sluice_login"
 TOKEN: Final = "admin token"  # noqa: S105  a name for the log
 LOGIN: Final = "admin login"
-
-
-class RefusedError(Exception):
-    """A request is refused; the text says why, and what to do."""
-
-    def __init__(self, status: int, why: str, **headers: str) -> None:
-        super().__init__(why)
-        self.status = status
-        self.headers = headers
 
 
 class Access:

@@ -6,6 +6,7 @@ from config.owners import Owners
 from config.secrets import read_secret
 from config.settings import Settings
 from proxy.brokers.persistent_connection import access_by
+from proxy.owners.changes import GroupChanges
 from proxy.owners.coordinator import Coordinator
 from proxy.owners.exchange import AskDemands, Exchange, PutShares
 from proxy.owners.member import GroupMember, Own
@@ -45,6 +46,7 @@ class OwnersGroup:
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
         self._member = GroupMember(membership, coordinator, brokers, load, own)
         self._probe = Probe(self._member) if owners.probe else None
+        self.changes = GroupChanges(self._member)
 
     def start(self) -> None:
         """Join; the ports of brokers have to be open."""

@@ -12,7 +12,8 @@ from markupsafe import Markup
 from proxy.admin.mode import ModePage
 from proxy.admin.route import Route
 from proxy.page import draw, html
-from proxy.page.actions import Actions, Controls, temporary
+from proxy.page.actions import Actions, Controls
+from proxy.page.changes import shown
 from proxy.page.recent import RecentAnswers
 from proxy.page.stream import Streams
 from proxy.runtime.clock import wall_s
@@ -125,7 +126,7 @@ class Pages:
             "q": asked.get("q", ""),
             "asked": asked,
             "plot": _plot,
-            "temporary": temporary(self._controls.temporary),
+            "temporary": shown(self._controls.changes.temporary),
             "can_log_in": access.is_possible,
             "may_change": await access.is_logged_in(request),
             "kinds": _KINDS,

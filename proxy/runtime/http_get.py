@@ -29,13 +29,25 @@ async def http_get(
     at: tuple[str, int], path: str, *, within_s: float, most_bytes: int, host: str = "localhost"
 ) -> Answer:
     """Ask; ``host`` is the Host header, by default a name that every admin port accepts. Raises OSError."""
+    return await _ask(at, "GET", path, b"", within_s, most_bytes, host)
+
+
+async def http_post(at: tuple[str, int], path: str, body: bytes, *, within_s: float, most_bytes: int) -> Answer:
+    """Send ``body``, under a name that every admin port accepts. Raises OSError."""
+    return await _ask(at, "POST", path, body, within_s, most_bytes, "localhost")
+
+
+async def _ask(
+    at: tuple[str, int], method: str, path: str, body: bytes, within_s: float, most_bytes: int, host: str
+) -> Answer:
     if not _PRINTABLE.fullmatch(path) or not _PRINTABLE.fullmatch(host):
         raise BadAnswerError(f"cannot be asked for {path[:64]!a}")
+    of_body = f"Content-Length: {len(body)}\r\n" if body else ""
     try:
         async with asyncio.timeout(within_s):
             reader, writer = await asyncio.open_connection(*at, limit=_HEAD_BYTES)
             try:
-                writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+                writer.write(f"{method} {path} HTTP/1.0\r\nHost: {host}\r\n{of_body}\r\n".encode() + body)
                 head = await reader.readuntil(b"\r\n\r\n")
                 status, length = _read_head(head)
                 if length is not None and length > most_bytes:

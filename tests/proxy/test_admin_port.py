@@ -17,10 +17,11 @@ from proxy.admin.access import Access
 from proxy.admin.metrics import Renderer
 from proxy.admin.server import PROBES, AdminServer
 from proxy.admin.work import MOST_OF_A_NETWORK
-from proxy.admin_port import Program, admin_server
+from proxy.admin_port import OtherInstances, Program, admin_server
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
 from proxy.edge.stats import Snapshot
+from proxy.page.changes import Changes
 from quotas.policy import Policy
 from tests.harness.polling import until
 from tests.harness.ports import free_port
@@ -53,9 +54,9 @@ def program() -> Program:
     async def close(*_: str | None) -> int:
         return 0
 
-    temporary = TemporaryLimits(renew, lambda *_: None)
+    changes = Changes(TemporaryLimits(renew, lambda *_: None), close, OtherInstances(lambda: None))
     mode = ModeSwitch("enforce", change)
-    return Program(fake, Access(None), mode, temporary, empty, nothing, nothing, close, lambda _: b"signed")
+    return Program(fake, Access(None), mode, changes, empty, nothing, nothing, lambda _: b"signed")
 
 
 @asynccontextmanager

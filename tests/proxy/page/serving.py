@@ -1,7 +1,7 @@
 """An admin port with the page over a state by hand, and everything that can be changed, by hand too."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,9 @@ from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
+from proxy.owners.messages import ChangeMessage
 from proxy.page.actions import Controls
+from proxy.page.changes import Changes
 from proxy.page.pages import Pages
 from proxy.page.stream import Streams
 from quotas.policy import Policy
@@ -31,6 +33,21 @@ from tests.proxy.page.fake_state import FakeState
 
 TOKEN = "0123456789abcdef"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class FakeGroup:
+    """Other instances, by name and why they make no change."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, str | None] = {}
+        self.told: list[tuple[str, dict[str, str], str, str]] = []
+
+    async def tell(self, what: str, form: Mapping[str, str], who: str, source: str) -> Mapping[str, str | None]:
+        self.told.append((what, dict(form), who, source))
+        return self.errors
+
+    def hear(self, data: bytes) -> ChangeMessage:
+        raise NotImplementedError
 
 
 class Served:
@@ -49,7 +66,9 @@ class Served:
         self.began_to_close = False
         self.wait_before_closing: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0)
         self.access = access = Access(token_file)
-        controls = Controls(access, ModePage(self.switch, access), self.temporary, self._close)
+        self.group = FakeGroup()
+        changes = Changes(self.temporary, self._close, self.group)
+        controls = Controls(access, ModePage(self.switch, access), changes)
         routes = {
             **Scrapes(empty, Renderer(divide(20_000))).routes(),
             **Pages(self.state.ask, controls, streams).routes(),

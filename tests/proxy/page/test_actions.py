@@ -224,3 +224,23 @@ async def test_change_goes_to_its_end_when_its_asker_has_gone(token_file: Path) 
         await until(lambda: not served.server._work._by_network)
         go_on.set()
         await until(lambda: served.closed)
+
+
+async def test_change_is_made_by_all_instances_and_those_that_failed_are_named(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        served.group.errors = {"b": None, "c": "does not answer within 2 s"}
+        async with client.post("/limits", data=LIMIT, headers=BEARER) as answer:
+            said = await answer.json()
+        assert said["instances"] == [
+            {"instance": "b", "error": None},
+            {"instance": "c", "error": "does not answer within 2 s"},
+        ]
+        assert served.group.told == [("limit", LIMIT, "admin token", "127.0.0.1")]
+        async with client.post("/limits", data=LIMIT, headers=BEARER | HTML) as answer:
+            assert "Not at c: does not answer within 2 s" in await answer.text()
+        for path in ("/limits", "/connections/close"):
+            async with client.post(path, data={"for": "wrong"}, headers=BEARER) as answer:
+                assert answer.status == 400
+        assert len(served.group.told) == 2, "what is refused here is not told"
+        async with client.post("/limits", data=LIMIT | {"for": "0s", "user": "x"}, headers=BEARER) as answer:
+            assert (answer.status, (await answer.json())["ended"]) == (200, False)
