@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from config.settings import Settings
 from proxy.admin.access import Access
 from proxy.admin.api import Api
@@ -41,6 +43,8 @@ class Program:
     """What is wrong while it is ready."""
     demand: Callable[[Mapping[str, str]], bytes | None]
     """Signed for the instance that asks; None without other instances."""
+    is_of_instance: Callable[[str, str], bool]
+    """Whether another instance of the group asks, given ``Authorization`` and the path with its parameters."""
 
 
 class OtherInstances:
@@ -77,7 +81,12 @@ def admin_server(settings: Settings, program: Program) -> AdminServer:
         **Api(program.state).routes(),
         **Pages(program.state.ask, controls).routes(),
     }
-    return AdminServer(settings.admin.bind, routes, Hosts(_names(settings)))
+
+    async def may_read(request: web.BaseRequest) -> None:
+        if access.is_closed and not program.is_of_instance(request.headers.get("Authorization", ""), request.raw_path):
+            await access.who(request, "read")
+
+    return AdminServer(settings.admin.bind, routes, Hosts(_names(settings)), may_read)
 
 
 def _names(settings: Settings) -> Iterator[str]:

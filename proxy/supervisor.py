@@ -36,6 +36,7 @@ from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.page.changes import Changes
 from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.http_get import Answer, get_unsigned
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.state.answers import State
@@ -95,7 +96,7 @@ class Supervisor:
         state = settings.cluster.state
         self._quotas.temporary.file = None if state is None else path_beside(state)
         self._state = None if state is None else StateFile(state, settings, self._known_brokers)
-        self._access = Access(settings.admin.token_file)
+        self._access = Access(settings.admin)
         self._owners: OwnersGroup | None = None
         self._exchange: Exchange | None = None
         self._answers = State(
@@ -106,6 +107,7 @@ class Supervisor:
             self._not_ready,
             self._other_instances,
             lambda: None if self._owners is None else self._owners.status,
+            self._get_of_instance,
         )
         self._file = SettingsFile(path, settings, self._mode.configure, self._take_settings)
 
@@ -173,6 +175,7 @@ class Supervisor:
             self._not_ready,
             self._wrong_brokers,
             self._tell_demand,
+            self._is_of_instance,
         )
         self._admin = admin_server(self._settings, program)
         await self._admin.start()
@@ -376,6 +379,15 @@ class Supervisor:
 
     def _group_changes(self) -> "GroupChanges | None":
         return None if self._owners is None else self._owners.changes
+
+    async def _get_of_instance(
+        self, name: str, at: tuple[str, int], path: str, within_s: float, most_bytes: int
+    ) -> Answer:
+        get = get_unsigned if self._owners is None else self._owners.asking.get
+        return await get(name, at, path, within_s, most_bytes)
+
+    def _is_of_instance(self, authorization: str, path: str) -> bool:
+        return self._owners is not None and self._owners.asking.is_signed(authorization, path)
 
     def _tell_demand(self, asked: Mapping[str, str]) -> bytes | None:
         return None if self._exchange is None else self._exchange.tell(asked)

@@ -1,17 +1,17 @@
-"""Changes over the admin port are allowed to holders of the token, and to browsers that have logged in with it.
+"""Who may read at the admin port, and change something: holders of a token, and browsers that have logged in with one.
 
-Requests that a browser sends from another origin are refused.
+Changes that a browser sends from another origin are refused.
 """
 
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 import structlog
 from aiohttp import web
 
+from config.admin import OF_TOKEN_FILE, Admin, AdminAccess, May
 from config.problems import InvalidValue
 from config.secrets import read_secret
 from proxy.admin.guesses import Guesses
@@ -23,15 +23,20 @@ from proxy.runtime.tasks import spawn
 log = structlog.get_logger("sluice.admin")
 
 COOKIE: Final = "sluice_login"
-TOKEN: Final = "admin token"  # noqa: S105  a name for the log
-LOGIN: Final = "admin login"
+_BEARER: Final = "Authorization: Bearer TOKEN"
+
+Act = Callable[[web.BaseRequest, str], Awaitable[web.Response]]
 
 
 class Access:
-    """Checks requests for changes. ``token_file`` is read for each."""
+    """Checks requests. Token files are read for each, so that replacing or removing one takes effect at once, on
+    logins too.
+    """
 
-    def __init__(self, token_file: Path | None, logins: Logins | None = None, guesses: Guesses | None = None) -> None:
-        self._token_file = token_file
+    def __init__(self, admin: Admin, logins: Logins | None = None, guesses: Guesses | None = None) -> None:
+        self._entries = {each.name: each for each in admin.entries}
+        self.is_closed = admin.is_closed
+        """Reading needs an entry, too."""
         self._logins = logins or Logins()
         self._guesses = guesses or Guesses()
         self.tokens = dict.fromkeys(("accepted", "wrong", "slowed"), 0)
@@ -39,93 +44,119 @@ class Access:
 
     @property
     def is_possible(self) -> bool:
-        """There is a token, without which nothing can be changed."""
-        return self._token_file is not None
+        """Somebody may change something."""
+        return any("change" in each.may for each in self._entries.values())
 
-    async def change(
-        self, request: web.BaseRequest, what: str, act: Callable[[web.BaseRequest, str], Awaitable[web.Response]]
-    ) -> web.Response:
+    async def change(self, request: web.BaseRequest, what: str, act: Act) -> web.Response:
         """Return what ``act`` answers to who asks, for the log; refusals, also those that it raises, are logged."""
         # To its end, even if nobody waits for the answer any more: half a change would be worse.
         return await asyncio.shield(spawn(self._changed(request, what, act), "make a change"))
 
-    async def _changed(
-        self, request: web.BaseRequest, what: str, act: Callable[[web.BaseRequest, str], Awaitable[web.Response]]
-    ) -> web.Response:
+    async def _changed(self, request: web.BaseRequest, what: str, act: Act) -> web.Response:
         try:
-            return await act(request, await self._who(request))
+            _check_way(request, self.is_possible)
+            return await act(request, await self.who(request, "change"))
         except RefusedError as refused:
             log.warning("change refused", what=what, source=request.remote, status=refused.status, why=str(refused))
             return web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
 
-    async def _who(self, request: web.BaseRequest) -> str:
-        """Return who asks, for the log: ``TOKEN`` or ``LOGIN``. Raises RefusedError for anybody else."""
-        token = await self._token(request)
+    async def who(self, request: web.BaseRequest, to: May) -> str:
+        """Return the name of who asks, if they may do that. Raises RefusedError."""
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        name: str | None = None
         if scheme.casefold() == "bearer":
-            self._check(request, given, token)
-            return TOKEN
-        who = None if scheme else self._logins.who(request.cookies.get(COOKIE, ""), lambda _: token)
-        if who is None:
-            raise _unauthorized("write the token of admin.token_file: Authorization: Bearer TOKEN")
-        return who
+            name, _ = await self._holder(request, given)
+        elif not scheme:
+            name = await self._logged_in(request)
+        if name is None:
+            raise await self._unproved()
+        if to not in self._entries[name].may and "change" not in self._entries[name].may:
+            raise RefusedError(403, f"{name} may not {to}: see admin.access")
+        return name
 
-    async def is_logged_in(self, request: web.BaseRequest) -> bool:
-        """Whether the browser has logged in: only then the page shows forms."""
-        if self._token_file is None or COOKIE not in request.cookies:
-            return False
-        try:
-            token = await self._read()
-        except RefusedError:
-            return False
-        return self._logins.who(request.cookies[COOKIE], lambda _: token) is not None
+    async def may_change(self, request: web.BaseRequest) -> bool:
+        """Whether the browser has logged in as somebody who may: only then the page shows forms."""
+        name = await self._logged_in(request)
+        return name is not None and "change" in self._entries[name].may
 
     async def log_in(self, request: web.BaseRequest, given: str) -> str:
-        """Return the value of the cookie for whoever gives the token. Raises RefusedError."""
-        token = await self._token(request)
-        self._check(request, given, token)
-        log.info("logged in to the admin port", source=request.remote)
-        return self._logins.begin(LOGIN, token)
+        """Return the value of the cookie for whoever gives a token. Raises RefusedError."""
+        _check_way(request, bool(self._entries))
+        name, token = await self._holder(request, given)
+        log.info("logged in to the admin port", who=name, source=request.remote)
+        return self._logins.begin(name, token)
 
     def log_out(self, request: web.BaseRequest) -> None:
         """Forget the login of a browser."""
         self._logins.end(request.cookies.get(COOKIE, ""))
 
-    def _check(self, request: web.BaseRequest, given: str, token: bytes) -> None:
-        """Raise RefusedError unless the token is right."""
+    async def _logged_in(self, request: web.BaseRequest) -> str | None:
+        login = request.cookies.get(COOKIE, "")
+        name = self._logins.name_of(login)
+        if name is None:
+            return None
+        try:
+            token = await _read(self._entries[name])
+        except RefusedError:
+            token = b""
+        return name if self._logins.is_of(login, token) else None
+
+    async def _holder(self, request: web.BaseRequest, given: str) -> tuple[str, bytes]:
+        """Return who has this token, and the token. Raises RefusedError."""
         network = network_of(request.remote or "")
         if wait_s := self._guesses.wait_s(network):
             self.tokens["slowed"] += 1
             raise RefusedError(429, f"too many wrong tokens: try again in {wait_s} s", **{"Retry-After": str(wait_s)})
-        if not hmac.compare_digest(given.strip().encode(errors="replace"), token):
-            self.tokens["wrong"] += 1
-            self._guesses.count(network)
-            raise _unauthorized("this is not the token of admin.token_file")
-        self.tokens["accepted"] += 1
+        broken: list[RefusedError] = []
+        for name, entry in self._entries.items():
+            try:
+                token = await _read(entry)
+            except RefusedError as error:
+                broken.append(error)
+                continue
+            if hmac.compare_digest(given.strip().encode(errors="replace"), token):
+                self.tokens["accepted"] += 1
+                return name, token
+        if self._entries and len(broken) == len(self._entries):
+            raise broken[0]
+        self.tokens["wrong"] += 1
+        self._guesses.count(network)
+        raise _unauthorized(f"this is not the token of {self._files}")
 
-    async def _token(self, request: web.BaseRequest) -> bytes:
-        """Return the token that a request is to prove, if it comes by a way that is allowed."""
-        if self._token_file is None:
-            raise RefusedError(
-                403, "nothing can be changed here: set admin.token_file to a file with a token, and restart"
-            )
-        if not _is_same_origin(request):
-            raise RefusedError(403, "sent by a page of another origin: use the page of this port")
-        return await self._read()
+    async def _unproved(self) -> RefusedError:
+        """Return why somebody who proves nothing is refused: perhaps no token can be right."""
+        for entry in self._entries.values():
+            try:
+                await _read(entry)
+            except RefusedError as error:
+                broken = error
+            else:
+                return _unauthorized(f"write the token of {self._files}: {_BEARER}")
+        return broken
 
-    async def _read(self) -> bytes:
-        assert self._token_file is not None  # noqa: S101  for mypy
-        try:
-            # Read each time, so that replacing or removing a token takes effect at once, on logins too.
-            return await asyncio.to_thread(read_secret, self._token_file)
-        except InvalidValue as error:
-            raise RefusedError(
-                503, f"admin.token_file: {'; '.join(filter(None, (error.message, error.hint)))}"
-            ) from None
+    @property
+    def _files(self) -> str:
+        return "admin.access" if self.is_closed or len(self._entries) > 1 else "admin.token_file"
+
+
+async def _read(entry: AdminAccess) -> bytes:
+    try:
+        return await asyncio.to_thread(read_secret, entry.token_file)
+    except InvalidValue as error:
+        said = "; ".join(filter(None, (error.message, error.hint)))
+        of = "admin.token_file" if entry.name == OF_TOKEN_FILE else f"admin.access, token_file of {entry.name}"
+        raise RefusedError(503, f"{of}: {said}") from None
 
 
 def _unauthorized(why: str) -> RefusedError:
     return RefusedError(401, why, **{"WWW-Authenticate": "Bearer"})
+
+
+def _check_way(request: web.BaseRequest, is_possible: bool) -> None:
+    if not is_possible:
+        raise RefusedError(403, "nothing can be changed here: set admin.token_file to a file with a token, and restart")
+    if not _is_same_origin(request):
+        raise RefusedError(403, "sent by a page of another origin: use the page of this port")
 
 
 def _is_same_origin(request: web.BaseRequest) -> bool:

@@ -21,7 +21,7 @@ class Health:
 
     def routes(self) -> dict[str, Route]:
         """Return who answers each path."""
-        return {"/livez": Route(self._livez), "/readyz": Route(self._readyz)}
+        return {"/livez": Route(self._livez, is_open=True), "/readyz": Route(self._readyz, is_open=True)}
 
     async def _livez(self, _: web.BaseRequest) -> web.Response:
         return text(200, "ok")

@@ -1,11 +1,13 @@
 """What only other instances of the group ask: all of it is signed with the group's secret."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from aiohttp import web
 
 from proxy.admin.route import RefusedError, Route, read_body, text
+from proxy.runtime.tasks import spawn
 
 _MOST_BYTES: Final = 64 * 1024
 
@@ -24,8 +26,8 @@ class InstancePages:
     def routes(self) -> dict[str, Route]:
         """Return who answers each path."""
         return {
-            "/owners/demand": Route(self._tell_demand, is_bounded=False),
-            "/owners/change": Route(self._hear_change, ("POST",)),
+            "/owners/demand": Route(self._tell_demand, is_bounded=False, is_open=True),
+            "/owners/change": Route(self._hear_change, ("POST",), is_open=True),
         }
 
     async def _tell_demand(self, request: web.BaseRequest) -> web.Response:
@@ -35,6 +37,10 @@ class InstancePages:
         return web.Response(body=said, content_type="application/octet-stream")
 
     async def _hear_change(self, request: web.BaseRequest) -> web.Response:
+        # To its end, as a change that an operator makes here.
+        return await asyncio.shield(spawn(self._heard(request), "make a change"))
+
+    async def _heard(self, request: web.BaseRequest) -> web.Response:
         try:
             await self._hear(await read_body(request, _MOST_BYTES))
         except RefusedError as refused:

@@ -14,7 +14,7 @@ _MOST: Final = 100
 
 class _Login(NamedTuple):
     until_s: float
-    who: str
+    name: str
     token: bytes
     """The digest of the token that it was given for."""
 
@@ -26,28 +26,35 @@ class Logins:
         self._clock = clock
         self._logins: dict[bytes, _Login] = {}
 
-    def begin(self, who: str, token: bytes) -> str:
-        """Return the id of a new login, given for ``token``."""
+    def begin(self, name: str, token: bytes) -> str:
+        """Return the id of a new login, given for the token of ``name``."""
         while len(self._logins) >= _MOST:
             del self._logins[next(iter(self._logins))]
         login_id = token_urlsafe(32)
-        self._logins[_digest(login_id)] = _Login(self._clock() + LOGIN_S, who, sha256(token).digest())
+        self._logins[_digest(login_id)] = _Login(self._clock() + LOGIN_S, name, sha256(token).digest())
         return login_id
 
     def end(self, login_id: str) -> None:
         """Forget a login."""
         self._logins.pop(_digest(login_id), None)
 
-    def who(self, login_id: str, token_of: Callable[[str], bytes | None]) -> str | None:
-        """Return whose login it is, if it is one, and the token that ``token_of`` returns is still that of before."""
+    def name_of(self, login_id: str) -> str | None:
+        """Return whose login it is; None if it is none, or its time is over."""
         login = self._logins.get(_digest(login_id))
         if login is None:
             return None
-        token = token_of(login.who)
-        if login.until_s <= self._clock() or token is None or sha256(token).digest() != login.token:
+        if login.until_s <= self._clock():
             self.end(login_id)
             return None
-        return login.who
+        return login.name
+
+    def is_of(self, login_id: str, token: bytes) -> bool:
+        """Whether a login was given for the token of now; if not, it is over."""
+        login = self._logins.get(_digest(login_id))
+        if login is not None and sha256(token).digest() == login.token:
+            return True
+        self.end(login_id)
+        return False
 
 
 def _digest(login_id: str) -> bytes:

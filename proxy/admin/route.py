@@ -17,6 +17,8 @@ class Route(NamedTuple):
     methods: tuple[str, ...] = METHODS
     is_bounded: bool = True
     """Whether it is one of the requests that few are worked on at once (``proxy.admin.work``)."""
+    is_open: bool = False
+    """Whether it checks by itself who asks, or tells nothing of clients."""
 
 
 class RefusedError(Exception):

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from config.units import Address
 from proxy.admin.connections import AdminConnections
 from proxy.admin.hosts import Hosts
-from proxy.admin.route import Route, text
+from proxy.admin.route import RefusedError, Route, text
 from proxy.admin.work import Work
 from proxy.edge.crowds import network_of
 from proxy.edge.listening import bind as listen_at
@@ -43,11 +43,24 @@ _log: Final = logging.getLogger("sluice.admin")
 _log.addFilter(_without_requests)
 
 
-class AdminServer:
-    """Serves ``routes`` on ``bind`` between ``start`` and ``stop``, to who asks for it by a name of ``hosts``."""
+async def anybody(_: web.BaseRequest) -> None:
+    """Let anybody read."""
 
-    def __init__(self, bind: Address, routes: Mapping[str, Route], hosts: Hosts) -> None:
+
+class AdminServer:
+    """Serves ``routes`` on ``bind`` between ``start`` and ``stop``, to who asks for it by a name of ``hosts``, and may
+    read: otherwise ``may_read`` raises RefusedError.
+    """
+
+    def __init__(
+        self,
+        bind: Address,
+        routes: Mapping[str, Route],
+        hosts: Hosts,
+        may_read: Callable[[web.BaseRequest], Awaitable[None]] = anybody,
+    ) -> None:
         self._bind = bind
+        self._may_read = may_read
         self._routes = routes
         self._hosts = hosts
         self._work = Work()
@@ -110,7 +123,13 @@ class AdminServer:
 
     async def _handled(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if not route.is_open:
+                await self._may_read(request)
             return await route.handler(request)
+        except RefusedError as refused:
+            if refused.status == 401 and "text/html" in request.headers.get("Accept", ""):
+                return text(303, "log in first", Location="/login")
+            return _refused(request, refused.status, str(refused), **refused.headers)
         except Exception as error:  # noqa: BLE001  one broken page must not affect the others
             note(f"admin {request.path}", error)
             return text(500, "internal error: see the log")

@@ -99,12 +99,13 @@ def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
 
 
 def _look_at_token(found: Findings, admin: Admin) -> None:
-    if admin.token_file is None:
-        return
-    at = ("admin", "token_file")
-    with found.at(*at):
-        read_secret(admin.token_file)
-        found.secret(at, admin.token_file)
+    files: list[tuple[Steps, Path | None]] = [(("admin", "token_file"), admin.token_file)]
+    files += [(("admin", "access", index, "token_file"), each.token_file) for index, each in enumerate(admin.access)]
+    for at, file in files:
+        if file is not None:
+            with found.at(*at):
+                read_secret(file)
+                found.secret(at, file)
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:

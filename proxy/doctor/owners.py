@@ -5,13 +5,14 @@ import json
 from typing import Any
 
 from proxy.checks import health
+from proxy.checks.health import AdminLogin
 from proxy.doctor.findings import DoctorFindings
 from proxy.owners.membership import State
 
 
-async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
+async def look_at_owners(found: DoctorFindings, admin_url: str, login: AdminLogin = AdminLogin()) -> None:  # noqa: B008  immutable
     """Ask this instance, and each other one that it knows, and say where they differ."""
-    first = await _owners_at(admin_url)
+    first = await _owners_at(admin_url, login)
     if isinstance(first, str):
         found.warn("owners", f"not known: {first}", "find out where the admin port of that proxy can be reached")
         return
@@ -20,7 +21,7 @@ async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
         found.fail("owners", f"{name} is {first.get('state')}: {first.get('error')}", "see its log")
         return
     for other, at in (first.get("others") or {}).items():
-        said = await _owners_at(f"http://{at}") if at else "its admin port is not known to the others"
+        said = await _owners_at(f"http://{at}", login) if at else "its admin port is not known to the others"
         if isinstance(said, str):
             found.warn("owners", f"{other} was not asked: {said}", "run the doctor where it reaches the admin ports")
         elif said.get("instance") != other:
@@ -35,9 +36,9 @@ async def look_at_owners(found: DoctorFindings, admin_url: str) -> None:
     found.ok("owners", f"{name} is a member; owners of epoch {first.get('epoch')}: brokers {owned}")
 
 
-async def _owners_at(admin_url: str) -> dict[str, Any] | str:
+async def _owners_at(admin_url: str, login: AdminLogin) -> dict[str, Any] | str:
     """Return the owners that an instance knows, or why not."""
-    known, said = await asyncio.to_thread(health.ask, admin_url, "/api/v1/owners")
+    known, said = await asyncio.to_thread(health.ask, admin_url, "/api/v1/owners", login)
     if not known:
         return said
     try:

@@ -10,9 +10,9 @@ from typing import Final
 
 from config.units import Address
 from proxy.brokers.failures import describe
+from proxy.owners.asking import Asking
 from proxy.owners.member import GroupMember
 from proxy.owners.messages import ChangeMessage, Kind, Label, MessageError
-from proxy.runtime.http_get import http_post
 
 PATH: Final = "/owners/change"
 _ANSWER_S: Final = 2.0
@@ -25,8 +25,9 @@ Form = Mapping[str, str]
 class GroupChanges:
     """What ``member`` tells the others, and hears of them."""
 
-    def __init__(self, member: GroupMember) -> None:
+    def __init__(self, member: GroupMember, asking: Asking) -> None:
         self._member = member
+        self._asking = asking
         self._turn = 0
         self._telling = asyncio.Lock()
         """Turns come in their order."""
@@ -57,7 +58,7 @@ class GroupChanges:
             return "its admin port is not known, or not reachable from here (admin.bind)"
         signed = message.packed.signed(self._member.signing, Label(Kind.CHANGE, name, known.ids[name]))
         try:
-            answer = await http_post(at, PATH, signed, within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
+            answer = await self._asking.post(at, PATH, signed, _ANSWER_S, _MOST_BYTES)
         except TimeoutError as error:
             return str(error)
         except OSError as error:

@@ -6,6 +6,7 @@ from config.owners import Owners
 from config.secrets import read_secret
 from config.settings import Settings
 from proxy.brokers.persistent_connection import access_by
+from proxy.owners.asking import Asking
 from proxy.owners.changes import GroupChanges
 from proxy.owners.coordinator import Coordinator
 from proxy.owners.exchange import AskDemands, Exchange, PutShares
@@ -45,8 +46,9 @@ class OwnersGroup:
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
         self._member = GroupMember(membership, coordinator, brokers, load, own)
-        self._probe = Probe(self._member) if owners.probe else None
-        self.changes = GroupChanges(self._member)
+        self.asking = Asking(self._member)
+        self.changes = GroupChanges(self._member, self.asking)
+        self._probe = Probe(self._member, self.asking.get) if owners.probe else None
 
     def start(self) -> None:
         """Join; the ports of brokers have to be open."""
@@ -89,4 +91,5 @@ class OwnersGroup:
             member.signing,
             lambda: member.peers,
             lambda: member.member_id,
+            self.asking.get,
         )

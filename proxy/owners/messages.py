@@ -41,6 +41,7 @@ class Kind(StrEnum):
     MAP = "map"
     DEMAND = "demand"
     CHANGE = "change"
+    QUESTION = "question"
 
 
 class Label(NamedTuple):

@@ -50,7 +50,7 @@ class Actions:
             "/limits": Route(partial(self._for_browser, self._limits), ModePage.METHODS),
             "/connections/close": Route(partial(self._for_browser, self._close), POST),
             "/mode": Route(partial(self._for_browser, self._controls.mode.answer), ModePage.METHODS),
-            "/logout": Route(self._log_out, POST),
+            "/logout": Route(self._log_out, POST, is_open=True),
         }
 
     async def log_in(self, request: web.BaseRequest) -> web.StreamResponse:

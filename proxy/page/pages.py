@@ -36,6 +36,7 @@ _Data = dict[str, Any]
 State = Callable[[str, Mapping[str, str]], Coroutine[Any, Any, _Data]]
 """Answers a resource of the state API and its parameters, as the API does."""
 
+_NO_INSTANCE: Final = {"instance": None, "version": None}
 _KEEP_S: Final = 1.0
 _KEEP_HISTORY_S: Final = 10.0
 
@@ -76,10 +77,10 @@ class Pages:
             "/": self._route("overview"),
             "/client": self._route("client"),
             "/quotas": self._route("quotas"),
-            "/login": Route(self._login, ModePage.METHODS),
+            "/login": Route(self._login, ModePage.METHODS, is_open=True),
             "/events": Route(self._events, ("GET",), is_bounded=False),  # has a bound of its own
-            "/page.css": Route(partial(_static, "page.css", "text/css")),
-            "/page.js": Route(partial(_static, "page.js", "text/javascript")),
+            "/page.css": Route(partial(_static, "page.css", "text/css"), is_open=True),
+            "/page.js": Route(partial(_static, "page.js", "text/javascript"), is_open=True),
             **self._actions.routes(),
         }
 
@@ -101,7 +102,7 @@ class Pages:
             data = await self._shown(request, asked, await self._data[name](asked))
             return await asyncio.to_thread(html.fragment, name, data)
 
-        key = name, *asked.items(), await self._controls.access.is_logged_in(request)
+        key = name, *asked.items(), await self._controls.access.may_change(request)
         return await self._streams.answer(request, lambda: self._recent.get(key, _KEEP_S, make))
 
     async def _login(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -117,18 +118,19 @@ class Pages:
     async def _shown(self, request: web.BaseRequest, asked: Mapping[str, Any], data: _Data) -> _Data:
         """Return everything that a page shows."""
         access = self._controls.access
+        may_see = request.path != "/login" or not access.is_closed  # the other pages are shown to who may read
         now = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="seconds")
         return {
             "now": now,
             "path": request.path,
-            "instance": await self._ask("instance"),
+            "instance": await self._ask("instance") if may_see else _NO_INSTANCE,
             "all": asked.get("all"),
             "q": asked.get("q", ""),
             "asked": asked,
             "plot": _plot,
-            "temporary": shown(self._controls.changes.temporary),
+            "temporary": shown(self._controls.changes.temporary) if may_see else [],
             "can_log_in": access.is_possible,
-            "may_change": await access.is_logged_in(request),
+            "may_change": await access.may_change(request),
             "kinds": _KINDS,
         } | data
 

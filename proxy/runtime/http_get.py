@@ -7,6 +7,7 @@ body in chunks is not asked for, nor taken.
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 _HEAD_BYTES: Final = 16 * 1024
@@ -25,29 +26,55 @@ class BadAnswerError(ConnectionError):
     """An answer that is not taken; the text says why."""
 
 
+Get = Callable[[str, tuple[str, int], str, float, int], Awaitable[Answer]]
+"""Asks another instance: (name, its admin port, path, seconds, most bytes) → its answer. Raises OSError."""
+
+
+async def get_unsigned(name: str, at: tuple[str, int], path: str, within_s: float, most_bytes: int) -> Answer:
+    """Ask another instance, as anybody could. Raises OSError."""
+    del name
+    return await http_get(at, path, within_s=within_s, most_bytes=most_bytes)
+
+
 async def http_get(
-    at: tuple[str, int], path: str, *, within_s: float, most_bytes: int, host: str = "localhost"
+    at: tuple[str, int],
+    path: str,
+    *,
+    within_s: float,
+    most_bytes: int,
+    host: str = "localhost",
+    authorization: str = "",
 ) -> Answer:
     """Ask; ``host`` is the Host header, by default a name that every admin port accepts. Raises OSError."""
-    return await _ask(at, "GET", path, b"", within_s, most_bytes, host)
+    return await _ask(at, "GET", path, {"Authorization": authorization}, b"", within_s, most_bytes, host)
 
 
 async def http_post(at: tuple[str, int], path: str, body: bytes, *, within_s: float, most_bytes: int) -> Answer:
     """Send ``body``, under a name that every admin port accepts. Raises OSError."""
-    return await _ask(at, "POST", path, body, within_s, most_bytes, "localhost")
+    length = {"Content-Length": str(len(body))}
+    return await _ask(at, "POST", path, length, body, within_s, most_bytes, "localhost")
 
 
 async def _ask(
-    at: tuple[str, int], method: str, path: str, body: bytes, within_s: float, most_bytes: int, host: str
+    at: tuple[str, int],
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    within_s: float,
+    most_bytes: int,
+    host: str,
 ) -> Answer:
     if not _PRINTABLE.fullmatch(path) or not _PRINTABLE.fullmatch(host):
         raise BadAnswerError(f"cannot be asked for {path[:64]!a}")
-    of_body = f"Content-Length: {len(body)}\r\n" if body else ""
+    if not all(value.isprintable() for value in headers.values()):
+        raise BadAnswerError("cannot be asked with a token that has other than printable characters")
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {"Host": host, **headers}.items() if value)
     try:
         async with asyncio.timeout(within_s):
             reader, writer = await asyncio.open_connection(*at, limit=_HEAD_BYTES)
             try:
-                writer.write(f"{method} {path} HTTP/1.0\r\nHost: {host}\r\n{of_body}\r\n".encode() + body)
+                writer.write(f"{method} {path} HTTP/1.0\r\n{lines}\r\n".encode() + body)
                 head = await reader.readuntil(b"\r\n\r\n")
                 status, length = _read_head(head)
                 if length is not None and length > most_bytes:

@@ -11,6 +11,7 @@ from config.units import Address
 from proxy import __version__, build
 from proxy.checks.explain import ExplainedClient, Explainer, Rule
 from proxy.runtime.clock import wall_s
+from proxy.runtime.http_get import Get, get_unsigned
 from proxy.runtime.names import label
 from proxy.state.instances import Others, ask_all
 from proxy.state.paging import NotFoundError, Query, cut, first, parse
@@ -69,8 +70,10 @@ class State:
         not_ready: Callable[[], Awaitable[list[str]]],
         others: Others = dict,
         membership: Callable[[], "Status | None"] = lambda: None,
+        get: Get = get_unsigned,
     ) -> None:
-        """``others``: the other instances; ``membership``: of this one in their group."""
+        """``others``: the other instances, which ``get`` asks; ``membership``: of this one in their group."""
+        self._get = get
         self._settings = settings
         self._instance = None if settings.owners is None else settings.owners.instance
         self._processes = processes
@@ -107,7 +110,7 @@ class State:
         """Return the page of all instances: each answers its own first items."""
         told = {name: value for name, value in parameters.items() if name != "all"}
         told |= {"offset": "0", "limit": str(query.most)}
-        own, others = await asyncio.gather(self.ask(resource, told), ask_all(self._others, resource, told))
+        own, others = await asyncio.gather(self.ask(resource, told), ask_all(self._others, self._get, resource, told))
         items = [*own["items"], *(item for each in others for item in each.items)]
         found = await asyncio.to_thread(cut, items, query, lambda item: item.get(query.sort))
         return {

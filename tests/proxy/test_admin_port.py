@@ -10,8 +10,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from config.loader import load_settings
+from config.settings import Admin, AdminAccess
 from proxy.admin import connections
 from proxy.admin.access import Access
 from proxy.admin.metrics import Renderer
@@ -31,6 +33,8 @@ from tests.proxy.snapshots import EMPTY
 
 pytestmark = pytest.mark.asyncio
 
+SIGNED = ("Sluice-Instance ok", "/api/v1/clients?limit=1")
+
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:1"]}}
 listeners:
@@ -41,7 +45,7 @@ admin: {{bind: "127.0.0.1:{port}", hosts: [admin.example.com]}}
 """
 
 
-def program() -> Program:
+def program(access: Access | None = None) -> Program:
     """One in which nothing happens."""
     fake: Any = FakeState()
 
@@ -56,7 +60,10 @@ def program() -> Program:
 
     changes = Changes(TemporaryLimits(renew, lambda *_: None), close, OtherInstances(lambda: None))
     mode = ModeSwitch("enforce", change)
-    return Program(fake, Access(None), mode, changes, empty, nothing, nothing, lambda _: b"signed")
+    access = access or Access(Admin())
+    return Program(
+        fake, access, mode, changes, empty, nothing, nothing, lambda _: b"signed", lambda *asked: asked == SIGNED
+    )
 
 
 @asynccontextmanager
@@ -187,3 +194,94 @@ async def test_no_metrics_are_written_for_scrapers_that_have_gone(
         async with client.get("/metrics") as answer:
             assert await answer.read() == b"text"
     assert (len(texts), slow.begun) == (1, 2)
+
+
+TOKENS = {"ops": "0123456789abcdef-ops", "prometheus": "0123456789abcdef-prom", "admin token": "0123456789abcdef"}
+
+
+@asynccontextmanager
+async def closed(folder: Path) -> AsyncIterator[tuple[AdminServer, aiohttp.ClientSession]]:
+    """Serve with an entry that may read, so that all others may not."""
+    for name, token in TOKENS.items():
+        (folder / name).write_text(token)
+    access = [
+        AdminAccess(name="ops", token_file=folder / "ops"),
+        AdminAccess(name="prometheus", token_file=folder / "prometheus", may=("read",)),
+    ]
+    admin = Admin(token_file=folder / "admin token", access=tuple(access))
+    async with serving(folder, program(Access(admin))) as served:
+        yield served
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {TOKENS[name]}"}
+
+
+async def test_once_somebody_may_only_read_all_paths_but_probes_need_a_token(tmp_path: Path) -> None:
+    """Without one only the way to log in is open, and what other instances sign."""
+    open_paths = {*PROBES, "/login", "/page.css", "/page.js", "/owners/demand"}
+    async with closed(tmp_path) as (server, client):
+        for path, route in server._routes.items():
+            if "GET" not in route.methods:
+                continue
+            async with client.get(path) as answer:
+                assert (answer.status == 401) is (path not in open_paths), path
+                assert answer.headers.get("WWW-Authenticate") == (None if path in open_paths else "Bearer")
+            for name in TOKENS:
+                async with client.get(path, headers=bearer(name)) as answer:
+                    assert answer.status in (200, 404), (path, name)
+        async with client.get("/", headers={"Accept": "text/html"}, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "/login")
+        async with client.get("/login") as answer:
+            text = await answer.text()
+            assert "demo" not in text, "the cluster is not told"
+
+
+async def test_who_may_only_read_changes_nothing(tmp_path: Path) -> None:
+    async with closed(tmp_path) as (_, client):
+        for path in ("/mode", "/limits", "/connections/close"):
+            async with client.post(path, data="off", headers=bearer("prometheus")) as answer:
+                assert answer.status == 403
+                assert "prometheus may not change: see admin.access" in await answer.text()
+        async with client.post("/mode", data="off", headers=bearer("ops")) as answer:
+            assert answer.status == 200
+
+
+async def test_who_changed_something_is_named_as_in_the_configuration(tmp_path: Path) -> None:
+    async with closed(tmp_path) as (_, client):
+        for name in ("ops", "admin token"):
+            with capture_logs() as logs:
+                async with client.post("/connections/close", data={"user": "x"}, headers=bearer(name)) as answer:
+                    assert answer.status == 200
+            assert logs[0]["who"] == name
+
+
+async def test_question_signed_by_another_instance_is_answered_without_a_token(tmp_path: Path) -> None:
+    async with closed(tmp_path) as (_, client):
+        authorization, path = SIGNED
+        for asked, status in ((path, 200), ("/api/v1/clients?limit=2", 401)):
+            async with client.get(asked, headers={"Authorization": authorization}) as answer:
+                assert answer.status == status
+
+
+async def test_login_of_a_reader_shows_pages_and_no_forms(tmp_path: Path) -> None:
+    async with closed(tmp_path) as (_, client):
+        origin = {"Origin": str(client._base_url).rstrip("/")}
+        said = {"token": TOKENS["prometheus"]}
+        async with client.post("/login", data=said, headers=origin, allow_redirects=False) as answer:
+            cookie = answer.cookies["sluice_login"].value
+        headers = {"Cookie": f"sluice_login={cookie}"}
+        async with client.get("/quotas", headers=headers) as answer:
+            assert answer.status == 200
+            assert "Switch the mode" not in await answer.text()
+        async with client.post("/mode", data="off", headers=origin | headers) as answer:
+            assert answer.status == 403
+
+
+async def test_one_broken_token_file_leaves_the_others_in_force(tmp_path: Path) -> None:
+    async with closed(tmp_path) as (_, client):
+        (tmp_path / "ops").unlink()
+        async with client.get("/metrics", headers=bearer("prometheus")) as answer:
+            assert answer.status == 200
+        async with client.get("/metrics", headers=bearer("ops")) as answer:
+            assert answer.status == 401

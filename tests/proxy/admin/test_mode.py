@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from config.settings import Mode
+from config.settings import Admin, Mode
 from config.units import Address
 from proxy.admin.access import Access
 from proxy.admin.hosts import Hosts
@@ -30,7 +30,7 @@ async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, ai
         pass
 
     switch, port = ModeSwitch("enforce", change), free_port()
-    page = ModePage(switch, Access(token_file))
+    page = ModePage(switch, Access(Admin(token_file=token_file)))
     routes = {"/mode": Route(page.answer, ModePage.METHODS)}
     server = AdminServer(Address("127.0.0.1", port), routes, Hosts(("admin.example",)))
     await server.start()

@@ -376,6 +376,12 @@ def test_missing_empty_or_short_admin_token_is_reported(folder: Path, token: byt
     assert expected in said
 
 
+def test_each_token_of_access_is_checked(folder: Path) -> None:
+    secret(folder / "token", b"short")
+    (said,) = found(folder, CONFIG + "admin: {access: [{name: ops, token_file: token}]}\n")
+    assert "admin.access[0].token_file: token has 5 bytes, and can be guessed" in said
+
+
 def test_byte_rates_below_a_batch_a_second_are_one_warning(folder: Path) -> None:
     text = "quotas:\n  - {entity: {user: a}, producer_byte_rate: 16KiB}\n"
     text += "  - {entity: {user: b}, producer_byte_rate: 10KiB, consumer_byte_rate: 8KiB}\n"

@@ -6,13 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from config.units import Address
 from proxy.admin.hosts import Hosts
 from proxy.admin.instances import InstancePages
-from proxy.admin.route import RefusedError
+from proxy.admin.route import RefusedError, Route
 from proxy.admin.server import AdminServer
 from proxy.admin_port import OtherInstances
+from proxy.owners.asking import Asking
 from proxy.owners.changes import GroupChanges
 from proxy.owners.messages import Signing
 from tests.harness.ports import free_port
@@ -35,7 +37,8 @@ class Instance:
             map=SimpleNamespace(ids={}),
         )
         member: Any = self.member
-        self.changes = GroupChanges(member)
+        self.asking = Asking(member)
+        self.changes = GroupChanges(member, self.asking)
         self.heard: list[tuple[str, dict[str, str], str, str]] = []
         self.bodies: list[bytes] = []
         self.refuses: RefusedError | None = None
@@ -121,3 +124,30 @@ async def test_without_a_group_nobody_is_told_and_nothing_heard() -> None:
     assert await alone.tell("limit", FORM, "ops", "") == {}
     with pytest.raises(RefusedError, match=r"owners\.group"):
         alone.hear(b"")
+
+
+async def test_question_is_signed_for_its_receiver_and_its_path() -> None:
+    a, b, c = Instance("a"), Instance("b"), Instance("c")
+    a.knows(b)
+    seen: list[tuple[str, str]] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        seen.append((request.headers["Authorization"], request.raw_path))
+        return web.Response(text="here")
+
+    server = AdminServer(Address("127.0.0.1", b.port), {"/api/v1/clients": Route(answer)}, Hosts())
+    await server.start()
+    try:
+        path = "/api/v1/clients?q=%22a+b&limit=5"
+        assert (await a.asking.get("b", ("127.0.0.1", b.port), path, 2.0, 1000)).body == b"here"
+    finally:
+        await server.stop()
+    [(authorization, raw_path)] = seen
+    assert raw_path == path
+    assert b.asking.is_signed(authorization, raw_path)
+    assert not b.asking.is_signed(authorization, raw_path + "0")
+    assert not c.asking.is_signed(authorization, raw_path)
+    b.member.member_id = "b-2"
+    assert not b.asking.is_signed(authorization, raw_path)
+    b.member.member_id = ""
+    assert not b.asking.is_signed("Sluice-Instance ", raw_path)

@@ -162,6 +162,8 @@ class FakeState:
         self.asked.append((resource, dict(parameters)))
         if resource == "instance":
             return dict(self.instance)
+        if resource == "owners":
+            return dict(self.owners)
         if resource == "explain":
             return {"items": self.explained}
         found = [each for each in self.items[resource] if _is_wanted(each, parameters)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from config.settings import Mode
+from config.settings import Admin, Mode
 from config.units import Address
 from proxy.admin.access import Access
 from proxy.admin.hosts import Hosts
@@ -65,7 +65,7 @@ class Served:
         self.closed: list[tuple[str | None, ...]] = []
         self.began_to_close = False
         self.wait_before_closing: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0)
-        self.access = access = Access(token_file)
+        self.access = access = Access(Admin(token_file=token_file))
         self.group = FakeGroup()
         changes = Changes(self.temporary, self._close, self.group)
         controls = Controls(access, ModePage(self.switch, access), changes)
