@@ -6,7 +6,8 @@ from typing import Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.forms import BindAddress, FilePath, Host, Name, Section
+from config.forms import BindAddress, FilePath, Given, Host, Name, Section, Text
+from config.listener import ClientTls
 from config.problems import InvalidValue, InvalidValues
 from config.units import Address
 
@@ -17,15 +18,30 @@ May = Literal["read", "change"]
 
 
 class AdminAccess(Section):
-    """Who may use the admin port: whoever has a token."""
+    """Who may use the admin port: whoever has a token, or a certificate."""
 
     name: Name = Field(description="The name, in the log and in `changes`.")
-    token_file: FilePath = Field(description="A file with the token, of at least 16 bytes. It is read at each call.")
+    token_file: FilePath | None = Field(
+        None, description="A file with the token, of at least 16 bytes. It is read at each call."
+    )
+    subject: Text | None = Field(
+        None,
+        validate_default=True,
+        description="Instead of a token: the name in a client's certificate, by `admin.tls.principal_mapping_rules`.",
+    )
     may: tuple[May, ...] = Field(
         ("read", "change"),
         description="`change` allows to read, too. Once an entry has `read`, everything but `/livez` and `/readyz` "
         "needs a token.",
     )
+
+    @field_validator("subject")
+    @classmethod
+    def _or_a_token(cls, subject: str | None, info: ValidationInfo) -> str | None:
+        if "token_file" in info.data and (subject is None) == (info.data["token_file"] is None):
+            said = "is missing" if subject is None else "cannot be combined with token_file"
+            raise InvalidValue(said, "write either token_file, or subject: the name in a certificate")
+        return subject
 
     @field_validator("may")
     @classmethod
@@ -43,6 +59,12 @@ class Admin(Section):
         description="The listening address. Without `access`, only changes need authentication, so keep the port off "
         "the network.",
     )
+    tls: Given[ClientTls] = None
+    ca: FilePath | None = Field(
+        None,
+        description="PEM file of the authorities that verify the admin ports of other instances, if these have `tls`. "
+        "Default: the system's.",
+    )
     token_file: FilePath | None = Field(
         None,
         description="A file with the token for changes ([page.md](page.md)): short for one entry of `access`, "
@@ -56,15 +78,26 @@ class Admin(Section):
         "`/readyz` accept any.",
     )
 
+    @field_validator("ca")
+    @classmethod
+    def _with_tls(cls, ca: Path | None, info: ValidationInfo) -> Path | None:
+        if ca is not None and "tls" in info.data and info.data["tls"] is None:
+            raise InvalidValue("has no effect without tls", "all instances have tls at the admin port, or none")
+        return ca
+
     @field_validator("access")
     @classmethod
     def _named_apart(cls, access: tuple[AdminAccess, ...], info: ValidationInfo) -> tuple[AdminAccess, ...]:
+        tls = info.data.get("tls")
         wrong, names = InvalidValues(), {OF_TOKEN_FILE} if info.data.get("token_file") is not None else set()
         for index, each in enumerate(access):
             with wrong.at(index, "name"):
                 if each.name in names:
                     raise InvalidValue(f"{each.name!r} is the name of another entry", "give each its own")
             names.add(each.name)
+            with wrong.at(index, "subject"):
+                if each.subject is not None and (tls is None or tls.client_authentication == "none"):
+                    raise InvalidValue("needs clients that show a certificate", "see admin.tls.client_authentication")
         wrong.raise_if_any()
         return access
 

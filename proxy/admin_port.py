@@ -1,8 +1,8 @@
 """The admin port of a program: which paths it has, and who answers them."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -14,19 +14,18 @@ from proxy.admin.hosts import Hosts
 from proxy.admin.instances import InstancePages
 from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage, Switch
-from proxy.admin.route import RefusedError
 from proxy.admin.scrapes import Scrapes
 from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
+from proxy.admin.tls import NAME as CERTIFICATE
+from proxy.admin.tls import AdminTls, tls_of
 from proxy.edge.stats import Snapshot
+from proxy.other_instances import OtherInstances
 from proxy.page.actions import Controls
 from proxy.page.changes import Changes
 from proxy.page.pages import Pages
+from proxy.runtime.file_watch import FileWatch
 from proxy.state.answers import State
-
-if TYPE_CHECKING:
-    from proxy.owners.changes import GroupChanges
-    from proxy.owners.messages import ChangeMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,59 +33,79 @@ class Program:
     """What the admin port shows of a program, and changes."""
 
     state: State
-    access: Access
     mode: Switch
     changes: Changes
+    others: OtherInstances
     snapshot: Callable[[], Awaitable[Snapshot]]
     not_ready: Callable[[], Awaitable[list[str]]]
     remarks: Callable[[], Awaitable[list[str]]]
     """What is wrong while it is ready."""
-    demand: Callable[[Mapping[str, str]], bytes | None]
-    """Signed for the instance that asks; None without other instances."""
-    is_of_instance: Callable[[str, str], bool]
-    """Whether another instance of the group asks, given ``Authorization`` and the path with its parameters."""
 
 
-class OtherInstances:
-    """The other instances of the group, if there is one now."""
+class AdminPort:
+    """Open from ``start`` to ``stop``."""
 
-    def __init__(self, changes: "Callable[[], GroupChanges | None]") -> None:
-        self._changes = changes
+    def __init__(self, settings: Settings, program: Program) -> None:
+        self._settings = settings
+        self._program = program
+        self._tls: AdminTls | None = None
+        self._access = Access(settings.admin)
+        self.is_open = False
 
-    async def tell(self, what: str, form: Mapping[str, str], who: str, source: str) -> Mapping[str, str | None]:
-        """Have them all make a change; return each with why it did not, None if it did."""
-        changes = self._changes()
-        return {} if changes is None else await changes.tell(what, form, who, source)
+    async def start(self) -> None:
+        """Open the port, if it is not open yet. Raises OSError."""
+        if self.is_open:
+            return
+        self._tls = tls_of(self._settings.admin)
+        self._access = Access(self._settings.admin, self._tls)
+        self._server = admin_server(self._settings, self._program, self._access, self._tls)
+        await self._server.start()
+        self.is_open = True
+        if self._tls is not None:
+            FileWatch(self._tls.files, self._tls.load).run("watch the certificate")
 
-    def hear(self, data: bytes) -> "ChangeMessage":
-        """Return a change that another one tells. Raises RefusedError."""
-        if (changes := self._changes()) is None:
-            raise RefusedError(404, "there are no other instances: see owners.group")
-        from proxy.owners.messages import MessageError
+    async def stop(self) -> None:
+        """Close the port, after the answers in progress."""
+        await self._server.stop()
 
-        try:
-            return changes.hear(data)
-        except MessageError as error:
-            raise RefusedError(403, str(error)) from None
+    async def load_certificates(self) -> None:
+        """Load the TLS files again."""
+        if self._tls is not None:
+            await self._tls.load()
+
+    @property
+    def context_of_others(self) -> ssl.SSLContext | None:
+        """For TLS to the admin ports of other instances."""
+        return None if self._tls is None else self._tls.of_others
+
+    @property
+    def certificate_expiry_s(self) -> dict[str, float]:
+        """Unix time at which its certificate expires, by the name in metrics."""
+        return {} if self._tls is None else {CERTIFICATE: self._tls.expires_at_s}
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """Tokens that were given, by outcome."""
+        return dict(self._access.tokens)
 
 
-def admin_server(settings: Settings, program: Program) -> AdminServer:
+def admin_server(settings: Settings, program: Program, access: Access, tls: AdminTls | None = None) -> AdminServer:
     """Return the server of the admin port."""
-    metrics, access = settings.metrics, program.access
+    metrics, others = settings.metrics, program.others
     controls = Controls(access, ModePage(program.mode, access), program.changes)
     routes = {
         **Health(program.not_ready, program.remarks).routes(),
         **Scrapes(program.snapshot, Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat)).routes(),
-        **InstancePages(program.demand, program.changes.hear).routes(),
+        **InstancePages(others.demand, program.changes.hear).routes(),
         **Api(program.state).routes(),
         **Pages(program.state.ask, controls).routes(),
     }
 
     async def may_read(request: web.BaseRequest) -> None:
-        if access.is_closed and not program.is_of_instance(request.headers.get("Authorization", ""), request.raw_path):
+        if access.is_closed and not others.has_signed(request.headers.get("Authorization", ""), request.raw_path):
             await access.who(request, "read")
 
-    return AdminServer(settings.admin.bind, routes, Hosts(_names(settings)), may_read)
+    return AdminServer(settings.admin.bind, routes, Hosts(_names(settings)), may_read, tls)
 
 
 def _names(settings: Settings) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Who may read at the admin port, and change something: holders of a token, and browsers that have logged in with one.
+"""Who may read at the admin port, and change something: holders of a token or a certificate, and browsers that have
+logged in with a token.
 
 Changes that a browser sends from another origin are refused.
 """
@@ -6,23 +7,26 @@ Changes that a browser sends from another origin are refused.
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 import structlog
 from aiohttp import web
 
-from config.admin import OF_TOKEN_FILE, Admin, AdminAccess, May
+from config.admin import OF_TOKEN_FILE, Admin, May
 from config.problems import InvalidValue
 from config.secrets import read_secret
 from proxy.admin.guesses import Guesses
 from proxy.admin.logins import Logins
 from proxy.admin.route import RefusedError
+from proxy.admin.tls import AdminTls
 from proxy.edge.crowds import network_of
 from proxy.runtime.tasks import spawn
 
 log = structlog.get_logger("sluice.admin")
 
 COOKIE: Final = "sluice_login"
+_WHO: Final = web.RequestKey("who", str)
 _BEARER: Final = "Authorization: Bearer TOKEN"
 
 Act = Callable[[web.BaseRequest, str], Awaitable[web.Response]]
@@ -33,12 +37,15 @@ class Access:
     logins too.
     """
 
-    def __init__(self, admin: Admin, logins: Logins | None = None, guesses: Guesses | None = None) -> None:
+    def __init__(self, admin: Admin, tls: AdminTls | None = None) -> None:
         self._entries = {each.name: each for each in admin.entries}
+        self._tls = tls
+        self._files = {each.name: each.token_file for each in admin.entries if each.token_file is not None}
+        self._by_subject = {each.subject: each.name for each in admin.entries if each.subject is not None}
         self.is_closed = admin.is_closed
         """Reading needs an entry, too."""
-        self._logins = logins or Logins()
-        self._guesses = guesses or Guesses()
+        self._logins = Logins()
+        self._guesses = Guesses()
         self.tokens = dict.fromkeys(("accepted", "wrong", "slowed"), 0)
         """Tokens that were given, by outcome."""
 
@@ -63,25 +70,28 @@ class Access:
     async def who(self, request: web.BaseRequest, to: May) -> str:
         """Return the name of who asks, if they may do that. Raises RefusedError."""
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        name: str | None = None
-        if scheme.casefold() == "bearer":
+        name: str | None = request.get(_WHO)  # it may have been asked before whether they may read
+        if name is not None:
+            pass
+        elif scheme.casefold() == "bearer":
             name, _ = await self._holder(request, given)
         elif not scheme:
-            name = await self._logged_in(request)
+            name = await self._known(request)
         if name is None:
             raise await self._unproved()
+        request[_WHO] = name
         if to not in self._entries[name].may and "change" not in self._entries[name].may:
             raise RefusedError(403, f"{name} may not {to}: see admin.access")
         return name
 
     async def may_change(self, request: web.BaseRequest) -> bool:
-        """Whether the browser has logged in as somebody who may: only then the page shows forms."""
-        name = await self._logged_in(request)
+        """Whether a browser is that of somebody who may: only then the page shows forms."""
+        name = await self._known(request)
         return name is not None and "change" in self._entries[name].may
 
     async def log_in(self, request: web.BaseRequest, given: str) -> str:
         """Return the value of the cookie for whoever gives a token. Raises RefusedError."""
-        _check_way(request, bool(self._entries))
+        _check_way(request, bool(self._files))
         name, token = await self._holder(request, given)
         log.info("logged in to the admin port", who=name, source=request.remote)
         return self._logins.begin(name, token)
@@ -90,13 +100,17 @@ class Access:
         """Forget the login of a browser."""
         self._logins.end(request.cookies.get(COOKIE, ""))
 
-    async def _logged_in(self, request: web.BaseRequest) -> str | None:
+    async def _known(self, request: web.BaseRequest) -> str | None:
+        """Return who asks, by a certificate or a login."""
+        subject = None if self._tls is None else self._tls.name_of(request.transport)
+        if subject is not None and subject in self._by_subject:
+            return self._by_subject[subject]
         login = request.cookies.get(COOKIE, "")
         name = self._logins.name_of(login)
         if name is None:
             return None
         try:
-            token = await _read(self._entries[name])
+            token = await _read(name, self._files[name])
         except RefusedError:
             token = b""
         return name if self._logins.is_of(login, token) else None
@@ -108,43 +122,44 @@ class Access:
             self.tokens["slowed"] += 1
             raise RefusedError(429, f"too many wrong tokens: try again in {wait_s} s", **{"Retry-After": str(wait_s)})
         broken: list[RefusedError] = []
-        for name, entry in self._entries.items():
+        for name, file in self._files.items():
             try:
-                token = await _read(entry)
+                token = await _read(name, file)
             except RefusedError as error:
                 broken.append(error)
                 continue
             if hmac.compare_digest(given.strip().encode(errors="replace"), token):
                 self.tokens["accepted"] += 1
                 return name, token
-        if self._entries and len(broken) == len(self._entries):
+        if broken and len(broken) == len(self._files):
             raise broken[0]
         self.tokens["wrong"] += 1
         self._guesses.count(network)
-        raise _unauthorized(f"this is not the token of {self._files}")
+        raise _unauthorized(f"this is not the token of {self._setting}")
 
     async def _unproved(self) -> RefusedError:
         """Return why somebody who proves nothing is refused: perhaps no token can be right."""
-        for entry in self._entries.values():
+        broken: RefusedError | None = None
+        for name, file in self._files.items():
             try:
-                await _read(entry)
+                await _read(name, file)
             except RefusedError as error:
                 broken = error
             else:
-                return _unauthorized(f"write the token of {self._files}: {_BEARER}")
-        return broken
+                return _unauthorized(f"write the token of {self._setting}: {_BEARER}")
+        return broken or _unauthorized("show a certificate with a subject of admin.access")
 
     @property
-    def _files(self) -> str:
-        return "admin.access" if self.is_closed or len(self._entries) > 1 else "admin.token_file"
+    def _setting(self) -> str:
+        return "admin.token_file" if self._entries.keys() == {OF_TOKEN_FILE} else "admin.access"
 
 
-async def _read(entry: AdminAccess) -> bytes:
+async def _read(name: str, token_file: Path) -> bytes:
     try:
-        return await asyncio.to_thread(read_secret, entry.token_file)
+        return await asyncio.to_thread(read_secret, token_file)
     except InvalidValue as error:
         said = "; ".join(filter(None, (error.message, error.hint)))
-        of = "admin.token_file" if entry.name == OF_TOKEN_FILE else f"admin.access, token_file of {entry.name}"
+        of = "admin.token_file" if name == OF_TOKEN_FILE else f"admin.access, token_file of {name}"
         raise RefusedError(503, f"{of}: {said}") from None
 
 

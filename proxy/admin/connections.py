@@ -6,18 +6,24 @@ When all places are taken, a network with fewer connections gets a place of the 
 
 import asyncio
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, cast
 
+import structlog
 from aiohttp import web
 
 from config.units import Address
+from proxy.admin.tls import AdminTls
 from proxy.edge.accepting import Acceptor
 from proxy.edge.crowds import network_of
+from proxy.edge.handshake import HANDSHAKE, Handshake
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+
+log = structlog.get_logger("sluice.admin")
 
 MOST: Final = 32
 """Limit of connections; ``proxy.edge.descriptors`` reserves descriptors for them."""
@@ -28,6 +34,8 @@ REQUEST_S: Final = 10.0
 """Time limit for the head of a request."""
 ANSWER_S: Final = 60.0
 """Time limit for an answer, until the client has read it."""
+SHUTDOWN_S: Final = 1.0
+"""Time limit for the end of TLS."""
 IDLE_S: Final = 75.0
 """How long an idle connection is kept for its next request."""
 
@@ -35,8 +43,9 @@ IDLE_S: Final = 75.0
 class AdminConnections:
     """Accepts connections for ``server``, and limits them."""
 
-    def __init__(self, server: web.Server) -> None:
+    def __init__(self, server: web.Server, tls: AdminTls | None) -> None:
         self._server = server
+        self._tls = tls
         self._acceptor = Acceptor("admin", self._take, lambda: None)
         self._open: dict[_Connection, None] = {}
         """By when they began to wait for a request, or to answer one; the longest first."""
@@ -84,7 +93,7 @@ class AdminConnections:
         connection = _Connection(self, self._server(), network)
         self._open[connection] = None
         connection.expect_within(REQUEST_S)
-        connection.receive(client)
+        connection.receive(client, None if self._tls is None else self._tls.context)
 
     def _gives_way_to(self, network: str) -> "_Connection | None":
         """Return the connection of the network with most that is cut off for one of ``network``; None: it is refused.
@@ -122,12 +131,24 @@ class _Connection(asyncio.Protocol):
         """No data has come since the last answer."""
         self.transport: asyncio.Transport | None = None
 
-    def receive(self, client: socket.socket) -> None:
+    def receive(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
         """Take over an accepted socket."""
-        loop = asyncio.get_running_loop()
-        serving = loop.connect_accepted_socket(lambda: self, client)
-        self._receiving = spawn(serving, "receive a connection to the admin port")
+        self._receiving = spawn(self._received(client, context), "receive a connection to the admin port")
         self._receiving.add_done_callback(lambda task: self._not_received(client) if _has_failed(task) else None)
+
+    async def _received(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        if context is None:
+            await loop.connect_accepted_socket(lambda: self, client)
+            return
+        HANDSHAKE.set(Handshake(client))
+        try:
+            await loop.connect_accepted_socket(
+                lambda: self, client, ssl=context, ssl_handshake_timeout=REQUEST_S, ssl_shutdown_timeout=SHUTDOWN_S
+            )
+        except (OSError, ValueError) as error:  # any stranger can cause it
+            log.debug("no TLS at the admin port", error=str(error))
+            self._not_received(client)
 
     def _not_received(self, client: socket.socket) -> None:
         client.close()

@@ -1,4 +1,4 @@
-"""The admin port: plain HTTP for Prometheus, orchestrators and operators."""
+"""The admin port: HTTP, over TLS if there is any, for Prometheus, orchestrators and operators."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ from config.units import Address
 from proxy.admin.connections import AdminConnections
 from proxy.admin.hosts import Hosts
 from proxy.admin.route import RefusedError, Route, text
+from proxy.admin.tls import AdminTls
 from proxy.admin.work import Work
 from proxy.edge.crowds import network_of
 from proxy.edge.listening import bind as listen_at
@@ -58,7 +59,9 @@ class AdminServer:
         routes: Mapping[str, Route],
         hosts: Hosts,
         may_read: Callable[[web.BaseRequest], Awaitable[None]] = anybody,
+        tls: AdminTls | None = None,
     ) -> None:
+        self._tls = tls
         self._bind = bind
         self._may_read = may_read
         self._routes = routes
@@ -81,7 +84,7 @@ class AdminServer:
             max_field_size=_MAX_HEADER_BYTES,
             handler_cancellation=True,  # nobody works for one who has gone
         )
-        self._connections = AdminConnections(self._server)
+        self._connections = AdminConnections(self._server, self._tls)
         self._connections.listen(sockets)
 
     async def stop(self) -> None:

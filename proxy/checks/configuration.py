@@ -48,6 +48,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_exempt(found, settings.quotas.exempt)
     _look_at_admins(found, settings.quotas.admins)
     _look_at_token(found, settings.admin)
+    _look_at_admin_tls(found, settings)
     _look_for_same_addresses(found, settings.listeners)
     if settings.owners is not None:
         _look_at_owners(found, settings.owners, settings, document.root)
@@ -106,6 +107,22 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
             with found.at(*at):
                 read_secret(file)
                 found.secret(at, file)
+
+
+def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
+    from proxy.owners.settings import is_loopback, probe_address
+
+    admin = settings.admin
+    if admin.tls is None:
+        if admin.is_closed and not is_loopback(admin.bind.host):
+            message = "sends tokens, and the state of clients, in cleartext"
+            found.add(Severity.WARNING, ("admin", "access"), message, "add admin.tls")
+        return
+    from proxy.checks.tls import look_at_admin_tls
+
+    in_group = settings.owners is not None and settings.owners.group is not None
+    probed = probe_address(settings) if in_group else None
+    look_at_admin_tls(found, admin, admin.tls, None if probed is None else probed.host)
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:

@@ -188,7 +188,12 @@ class ClientChecks:
         try:  # as localhost, which every admin port accepts: the clients' name for it need not be in admin.hosts
             token = f"Bearer {self.login.token}" if self.login.token else ""
             answer = await http_get(
-                at, path, within_s=_ADMIN_TIMEOUT_S, most_bytes=_MOST_ANSWER_BYTES, authorization=token
+                at,
+                path,
+                within_s=_ADMIN_TIMEOUT_S,
+                most_bytes=_MOST_ANSWER_BYTES,
+                authorization=token,
+                context=self.login.context,
             )
             clients = [(each["user"], each["listener"]) for each in json.loads(answer.body)["items"]]
         except OSError as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from typing import Any
 
 from proxy.checks import health
@@ -10,7 +11,12 @@ from proxy.doctor.findings import DoctorFindings
 from proxy.owners.membership import State
 
 
-async def look_at_owners(found: DoctorFindings, admin_url: str, login: AdminLogin = AdminLogin()) -> None:  # noqa: B008  immutable
+async def look_at_owners(
+    found: DoctorFindings,
+    admin_url: str,
+    login: AdminLogin = AdminLogin(),  # noqa: B008  immutable
+    of_others: ssl.SSLContext | None = None,
+) -> None:
     """Ask this instance, and each other one that it knows, and say where they differ."""
     first = await _owners_at(admin_url, login)
     if isinstance(first, str):
@@ -20,8 +26,9 @@ async def look_at_owners(found: DoctorFindings, admin_url: str, login: AdminLogi
     if first.get("state") != State.MEMBER:
         found.fail("owners", f"{name} is {first.get('state')}: {first.get('error')}", "see its log")
         return
+    scheme, to_others = ("http", login) if of_others is None else ("https", login._replace(context=of_others))
     for other, at in (first.get("others") or {}).items():
-        said = await _owners_at(f"http://{at}", login) if at else "its admin port is not known to the others"
+        said = await _owners_at(f"{scheme}://{at}", to_others) if at else "its admin port is not known to the others"
         if isinstance(said, str):
             found.warn("owners", f"{other} was not asked: {said}", "run the doctor where it reaches the admin ports")
         elif said.get("instance") != other:

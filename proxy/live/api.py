@@ -75,9 +75,11 @@ def open_api(
             from config.loader import load_settings
 
             of_file = load_settings(config_path).admin
-            admin, login = admin or admin_url(of_file.bind), login_of(of_file)
+            admin, login = admin or admin_url(of_file), login_of(of_file)
         if token_file is not None:
-            login = login_by(token_file)
+            login = login._replace(token=login_by(token_file).token)
+    except OSError as error:
+        raise ApiError(f"admin.tls: {error}") from None
     except ConfigError as error:
         click.echo(error, err=True)
         sys.exit(_EXIT_CONFIG)

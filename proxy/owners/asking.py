@@ -5,6 +5,8 @@ sees one may ask the same again until the receiver joins anew; where strangers c
 """
 
 import hmac
+import ssl
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
@@ -18,19 +20,22 @@ _SCHEME: Final = "Sluice-Instance"
 class Asking:
     """Asks other instances, as ``member`` knows them."""
 
-    def __init__(self, member: GroupMember) -> None:
+    def __init__(self, member: GroupMember, context: Callable[[], ssl.SSLContext | None] = lambda: None) -> None:
         self._member = member
+        self._context = context
 
     async def get(self, name: str, at: tuple[str, int], path: str, within_s: float, most_bytes: int) -> Answer:
         """Ask an instance. Raises OSError."""
         known = self._member.map
         signature = "" if known is None else self._signature(name, known.ids.get(name, ""), path)
         authorization = f"{_SCHEME} {signature}"
-        return await http_get(at, path, within_s=within_s, most_bytes=most_bytes, authorization=authorization)
+        return await http_get(
+            at, path, within_s=within_s, most_bytes=most_bytes, authorization=authorization, context=self._context()
+        )
 
     async def post(self, at: tuple[str, int], path: str, body: bytes, within_s: float, most_bytes: int) -> Answer:
         """Send a message that is signed by itself. Raises OSError."""
-        return await http_post(at, path, body, within_s=within_s, most_bytes=most_bytes)
+        return await http_post(at, path, body, within_s=within_s, most_bytes=most_bytes, context=self._context())
 
     def is_signed(self, authorization: str, path: str) -> bool:
         """Whether another instance has asked this one for ``path``."""

@@ -1,5 +1,6 @@
 """The group of instances that elects the owners of brokers, as the supervisor starts and stops it."""
 
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from config.owners import Owners
@@ -28,7 +29,9 @@ class OwnersGroup:
         brokers: Callable[[], Awaitable[Collection[int]]],
         load: Callable[[], Mapping[int, float]],
         own: Own,
+        context: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
+        """``context``: of TLS to the admin ports of other instances."""
         if owners.instance is None or owners.group is None or owners.secret_file is None:
             raise ValueError("owners.group needs instance and secret_file")  # the loader sees to it
         membership = Membership(
@@ -46,7 +49,7 @@ class OwnersGroup:
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
         self._member = GroupMember(membership, coordinator, brokers, load, own)
-        self.asking = Asking(self._member)
+        self.asking = Asking(self._member, context)
         self.changes = GroupChanges(self._member, self.asking)
         self._probe = Probe(self._member, self.asking.get) if owners.probe else None
 

@@ -11,10 +11,11 @@ def probe_address(settings: Settings) -> Address | None:
     bind, told = settings.admin.bind, settings.listeners[0].advertise.host
     if bind.host in EVERY_INTERFACE:
         return Address(told, bind.port)
-    return None if _is_loopback(bind.host) and not _is_loopback(told) else bind
+    return None if is_loopback(bind.host) and not is_loopback(told) else bind
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -14,6 +14,7 @@ from proxy.admin.access import COOKIE, Access
 from proxy.admin.logins import LOGIN_S
 from proxy.admin.mode import ModePage
 from proxy.admin.route import RefusedError, Route, read_body
+from proxy.admin.tls import is_over_tls
 from proxy.page.changes import Changes, shown
 from proxy.page.html import HEADERS
 
@@ -63,7 +64,8 @@ class Actions:
             message.headers.update(refused.headers)
             return message
         answer = _see("/")
-        is_tls = request.headers.get("X-Forwarded-Proto", "").casefold() == "https"  # this port itself has no TLS
+        in_front = request.headers.get("X-Forwarded-Proto", "").casefold() == "https"
+        is_tls = in_front or is_over_tls(request.transport)
         answer.set_cookie(COOKIE, cookie, max_age=LOGIN_S, httponly=True, samesite="Strict", secure=is_tls)
         return answer
 

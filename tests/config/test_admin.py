@@ -46,7 +46,10 @@ def test_entries_say_who_may_do_what(
         ("{token_file: t, access: [{name: admin token, token_file: x}]}", "is the name of another entry"),
         ("{access: [{name: a, token_file: x, may: []}]}", "admin.access[0].may: is empty; write [read]"),
         ("{access: [{name: a, token_file: x, may: [write]}]}", "admin.access[0].may"),
-        ("{access: [{name: a}]}", "admin.access[0]"),
+        ("{access: [{name: a}]}", "admin.access[0].subject: is missing; write either token_file, or subject"),
+        ("{access: [{name: a, token_file: x, subject: CN=a}]}", "cannot be combined with token_file"),
+        ("{access: [{name: a, subject: CN=a}]}", "admin.access[0].subject: needs clients that show a certificate"),
+        ("{ca: ca.pem}", "admin.ca: has no effect without tls"),
     ],
 )
 def test_entries_that_cannot_be_are_refused_with_their_place(tmp_path: Path, admin: str, said: str) -> None:

@@ -10,7 +10,9 @@ import aiohttp
 import pytest
 
 from config.loader import load_settings
+from config.settings import Admin
 from proxy.admin import connections
+from proxy.admin.access import Access
 from proxy.admin.scrapes import Scrapes
 from proxy.admin_port import admin_server
 from proxy.runtime.tasks import spawn
@@ -125,7 +127,7 @@ async def test_probes_are_answered_whatever_another_address_does(
     running = program()
     if become is answer_in_progress:
         monkeypatch.setattr(running.state, "ask", ask)
-    server = admin_server(load_settings(file), running)
+    server = admin_server(load_settings(file), running, Access(Admin()))
     await server.start()
     try:
         async with flooded(port, become):

@@ -19,10 +19,11 @@ from proxy.admin.access import Access
 from proxy.admin.metrics import Renderer
 from proxy.admin.server import PROBES, AdminServer
 from proxy.admin.work import MOST_OF_A_NETWORK
-from proxy.admin_port import OtherInstances, Program, admin_server
+from proxy.admin_port import Program, admin_server
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
 from proxy.edge.stats import Snapshot
+from proxy.other_instances import OtherInstances
 from proxy.page.changes import Changes
 from quotas.policy import Policy
 from tests.harness.polling import until
@@ -45,7 +46,7 @@ admin: {{bind: "127.0.0.1:{port}", hosts: [admin.example.com]}}
 """
 
 
-def program(access: Access | None = None) -> Program:
+def program() -> Program:
     """One in which nothing happens."""
     fake: Any = FakeState()
 
@@ -58,21 +59,28 @@ def program(access: Access | None = None) -> Program:
     async def close(*_: str | None) -> int:
         return 0
 
-    changes = Changes(TemporaryLimits(renew, lambda *_: None), close, OtherInstances(lambda: None))
-    mode = ModeSwitch("enforce", change)
-    access = access or Access(Admin())
-    return Program(
-        fake, access, mode, changes, empty, nothing, nothing, lambda _: b"signed", lambda *asked: asked == SIGNED
-    )
+    others = FakeOthers(None)
+    changes = Changes(TemporaryLimits(renew, lambda *_: None), close, others)
+    return Program(fake, ModeSwitch("enforce", change), changes, others, empty, nothing, nothing)
+
+
+class FakeOthers(OtherInstances):
+    """Others that sign one question."""
+
+    def demand(self, _: Mapping[str, str]) -> bytes | None:
+        return b"signed"
+
+    def has_signed(self, *asked: str) -> bool:
+        return asked == SIGNED
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, running: Program | None = None
+    folder: Path, running: Program | None = None, admin: Admin | None = None
 ) -> AsyncIterator[tuple[AdminServer, aiohttp.ClientSession]]:
     file, port = folder / "sluice.yaml", free_port()
     file.write_text(CONFIG.format(port=port))
-    server = admin_server(load_settings(file), running or program())
+    server = admin_server(load_settings(file), running or program(), Access(admin or Admin()))
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
@@ -209,7 +217,7 @@ async def closed(folder: Path) -> AsyncIterator[tuple[AdminServer, aiohttp.Clien
         AdminAccess(name="prometheus", token_file=folder / "prometheus", may=("read",)),
     ]
     admin = Admin(token_file=folder / "admin token", access=tuple(access))
-    async with serving(folder, program(Access(admin))) as served:
+    async with serving(folder, admin=admin) as served:
         yield served
 
 

@@ -296,7 +296,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
                 own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)), False)
                 own(MOVED, False)
                 assert await asking.closed()
-            program.app._owners = owners = FakeOwners()  # type: ignore[assignment]  # a fake
+            program.app._others.group = owners = FakeOwners()  # type: ignore[assignment]  # a fake
             said = json.loads((await program.get("/api/v1/owners"))[1])
             assert (said["epoch"], said["owners"]) == (3, {"1": "here", "2": "here", "3": "there"})
             metrics = (await program.get("/metrics"))[1]
@@ -304,7 +304,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             assert 'sluice_owners_moves_total{direction="lost"} 1.0' in metrics
             owners.why_not_ready = "owners: no broker"
             assert "owners: no broker" in (await program.get("/readyz"))[1]
-            program.app._exchange = FakeExchange()  # type: ignore[assignment]  # likewise
+            program.app._others.exchange = FakeExchange()  # type: ignore[assignment]  # likewise
             program.app.on_stop_signal(signal.SIGTERM)
             assert await program.task == 0
             assert owners.has_stepped_down

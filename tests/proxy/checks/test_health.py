@@ -18,7 +18,7 @@ from proxy.checks.health import admin_url, login_of
     ],
 )
 def test_every_interface_is_asked_on_loopback(host: str, url: str) -> None:
-    assert admin_url(Address(host, 9404)) == url
+    assert admin_url(Admin(bind=Address(host, 9404))) == url
 
 
 def test_login_is_by_the_first_token_file_that_can_be_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from proxy.admin.hosts import Hosts
 from proxy.admin.instances import InstancePages
 from proxy.admin.route import RefusedError, Route
 from proxy.admin.server import AdminServer
-from proxy.admin_port import OtherInstances
+from proxy.other_instances import OtherInstances
 from proxy.owners.asking import Asking
 from proxy.owners.changes import GroupChanges
 from proxy.owners.messages import Signing
@@ -39,6 +39,9 @@ class Instance:
         member: Any = self.member
         self.asking = Asking(member)
         self.changes = GroupChanges(member, self.asking)
+        group: Any = SimpleNamespace(changes=self.changes)
+        self.others = OtherInstances(None)
+        self.others.group = group
         self.heard: list[tuple[str, dict[str, str], str, str]] = []
         self.bodies: list[bytes] = []
         self.refuses: RefusedError | None = None
@@ -51,7 +54,7 @@ class Instance:
 
     async def hear(self, data: bytes) -> None:
         self.bodies.append(data)
-        told = OtherInstances(lambda: self.changes).hear(data)
+        told = self.others.hear(data)
         if self.refuses is not None:
             raise self.refuses
         self.heard.append((told.what, dict(told.form), told.who, told.source))
@@ -120,7 +123,7 @@ async def test_instances_that_did_not_make_the_change_are_named_with_the_reason(
 
 
 async def test_without_a_group_nobody_is_told_and_nothing_heard() -> None:
-    alone = OtherInstances(lambda: None)
+    alone = OtherInstances(None)
     assert await alone.tell("limit", FORM, "ops", "") == {}
     with pytest.raises(RefusedError, match=r"owners\.group"):
         alone.hear(b"")

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -26,10 +27,9 @@ def group(*programs: Running, others: dict[str, tuple[str, int] | None]) -> Iter
     known = {f"edge-{number}": ("127.0.0.1", each.admin) for number, each in enumerate(programs)}
     for number, each in enumerate(programs):
         name = f"edge-{number}"
-        each.app._answers._instance = name
-        each.app._answers._others = lambda name=name: {  # type: ignore[misc]
-            other: at for other, at in (known | others).items() if other != name
-        }
+        answers: Any = each.app._admin._program.state
+        answers._instance = name
+        answers._others = lambda name=name: {other: at for other, at in (known | others).items() if other != name}
     yield
 
 
