@@ -73,7 +73,8 @@ class Cluster(Route):
         None,
         description="A file in which the brokers' addresses are kept for the next start. It matters where brokers "
         "require SASL and there is no `cluster.sasl` "
-        "([operations.md](operations.md#a-restart-without-a-login)).",
+        "([operations.md](operations.md#a-restart-without-a-login)). [Temporary limits](page.md#act) are kept next to "
+        "it.",
     )
     connect_timeout_s: Seconds = Field(
         10.0, alias="connect_timeout", description="How long connecting to a broker may take."

@@ -8,18 +8,16 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from config.admin import Admin, AdminAccess
 from config.brokers import PortClaim, find_claimed_twice
 from config.cluster import BrokerSasl, BrokerTls, Cluster, Route
 from config.forms import (
-    BindAddress,
     BufferBytes,
     Bytes,
     Count,
     CountOrZero,
-    FilePath,
     Flag,
     Given,
-    Host,
     NumbersByIp,
     Seconds,
     SecondsOrZero,
@@ -32,11 +30,12 @@ from config.problems import InvalidValue, InvalidValues
 from config.quotas import Exempt, Mode, Quotas, Window
 from config.request_costs import RequestCosts
 from config.stores import ClusterStore, FileStore, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
-from config.units import Address, IpNumbers
+from config.units import IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
 __all__ = [
     "Admin",
+    "AdminAccess",
     "BrokerSasl",
     "BrokerTls",
     "ClientTls",
@@ -166,25 +165,6 @@ class KafkaCompat(Section):
         False,
         description="Whether clients are offered the APIs of share groups (KIP-932), whose responses are buffered "
         "whole.",
-    )
-
-
-class Admin(Section):
-    """The HTTP port with `/metrics`, `/livez` and `/readyz`."""
-
-    bind: BindAddress = Field(
-        Address("127.0.0.1", 9404),
-        description="The listening address. Only changes need authentication, so keep the port off the network.",
-    )
-    token_file: FilePath | None = Field(
-        None,
-        description="A file with the token for changes ([page.md](page.md)). It is read at each call. Default: no "
-        "changes are allowed.",
-    )
-    hosts: tuple[Host, ...] = Field(
-        (),
-        description="Values of the Host header accepted for the page, the state API and changes, besides IP "
-        "addresses, `localhost` and the machine's own name.",
     )
 
 

@@ -156,14 +156,16 @@ def check(
 @click.option("--live", is_flag=True, help="Check whether it is running (/livez), not whether it is ready (/readyz).")
 def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     """Check whether a running proxy is healthy: exit 0 if it is, else print why and exit 1."""
-    from proxy.checks.health import admin_url, ask
+    from proxy.checks.health import AdminLogin, admin_url, ask, login_of
 
     if (config_path is None) == (url is None):
         raise click.UsageError("give either --config or --url")
+    login = AdminLogin()
     if url is None and config_path is not None:
-        url = admin_url(_settings(config_path, EXIT_UNHEALTHY).admin.bind)
+        of_file = _settings(config_path, EXIT_UNHEALTHY).admin
+        url, login = admin_url(of_file), login_of(of_file)
     try:
-        well, answer = ask(str(url), "/livez" if live else "/readyz")
+        well, answer = ask(str(url), "/livez" if live else "/readyz", login)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None
     click.echo(answer)

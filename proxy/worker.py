@@ -355,7 +355,7 @@ class Worker:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
             kind = Listener if each.broker_host is None else self._at_hosts
-            listener = kind(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
+            listener = kind(each, view.cluster, state, sasl, accounts, certificate_names(each.tls), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 

@@ -1,21 +1,22 @@
 """``/api/v1/…`` on the admin port: the state, as JSON (docs/api.md)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
 
-from proxy.admin.hosts import Hosts
 from proxy.admin.openapi import document
+from proxy.admin.route import Route
 from proxy.state.answers import State
 from proxy.state.paging import BadParameterError, NotFoundError
 from proxy.state.resources import RESOURCES
 
 PREFIX: Final = "/api/v1/"
 _OPENAPI: Final = "openapi.json"
+_OF_PROBE: Final = "owners"
+"""Other instances ask for it, to see whether this one is alive."""
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -26,16 +27,15 @@ HEADERS: Final = {
 class Api:
     """Answers the paths of the state API."""
 
-    def __init__(self, state: State, hosts: Hosts) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
-        self._hosts = hosts
-        self.paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
-            f"{PREFIX}{name}": partial(self._answer, name) for name in (*RESOURCES, _OPENAPI)
-        }
+
+    def routes(self) -> dict[str, Route]:
+        """Return who answers each path."""
+        names = (*RESOURCES, _OPENAPI)
+        return {f"{PREFIX}{name}": Route(partial(self._answer, name), is_bounded=name != _OF_PROBE) for name in names}
 
     async def _answer(self, resource: str, request: web.BaseRequest) -> web.Response:
-        if (why := self._hosts.why_not(request.host)) is not None:
-            return await _json({"error": why}, 403)
         if resource == _OPENAPI:
             return await _json(document())
         try:

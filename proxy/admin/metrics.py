@@ -59,9 +59,17 @@ class Renderer:
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """Return ``snapshot`` in the exposition format of ``CONTENT_TYPE``."""
+        """Take ``snapshot``, and return its text."""
+        self.take(snapshot)
+        return self.text(snapshot)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Add what was counted since the last snapshot."""
         self._entities.update(snapshot.usage, snapshot.gone)
         self._clients.update(snapshot.clients)
+
+    def text(self, snapshot: Snapshot) -> bytes:
+        """Return the last snapshot that was taken in the exposition format of ``CONTENT_TYPE``."""
         families = chain(
             entity_families(self._entities),
             self._dialects.families(self._entities, monotonic_s()),
@@ -271,6 +279,8 @@ def _workers(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield _number("sluice_ready", "1 if clients can be served, as in /readyz.", snapshot.ready)
+    tokens = (((outcome,), number) for outcome, number in snapshot.admin_tokens.items())
+    yield _counter("sluice_admin_tokens", "Tokens given to the admin port, by outcome.", ("outcome",), tokens)
     errors = (((label(where),), number) for where, number in snapshot.internal_errors.items())
     yield _counter("sluice_internal_errors", "Internal errors, contained.", ("where",), errors)
     bounds = (*map(str, LAG_BUCKETS_S), "+Inf")

@@ -7,7 +7,8 @@ from typing import Final, Protocol, get_args
 from aiohttp import web
 
 from config.settings import Mode
-from proxy.admin.access import Access, RefusedError
+from proxy.admin.access import Access
+from proxy.admin.route import RefusedError
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _MOST_BYTES: Final = 64

@@ -1,10 +1,7 @@
 """Node ids and addresses of brokers as plain data, and the state file that holds them (``cluster.state``)."""
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,10 +9,10 @@ from typing import Final
 from config.brokers import MAX_NODE_ID
 from config.files import read_file
 from config.units import MAX_HOST_LENGTH, MAX_PORT
+from proxy.runtime.private_file import write_private
 
 _VERSION: Final = 1
 _MAX_ID_LENGTH: Final = 255
-_DIRECTORY_MODE: Final = 0o700
 
 
 class NotUsableError(ValueError):
@@ -71,18 +68,7 @@ def write(path: Path, known: Sequence[KnownBrokers]) -> None:
         for each in known
     ]
     text = json.dumps({"version": _VERSION, "routes": routes}, indent=1) + "\n"
-    path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    write_private(path, text)
 
 
 def _route(data: dict[str, object]) -> KnownBrokers:

@@ -7,10 +7,10 @@ from typing import Final
 import structlog
 
 from config.document import Document
-from config.files import read_file
 from config.nodes import Mapping, Node, Sequence
 from config.owners import FixedOwners, Owners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
+from config.secrets import read_secret
 from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
 from proxy.brokers import known_brokers
@@ -27,9 +27,7 @@ from quotas.stores import likely_mistakes
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 
-_SHORTEST_TOKEN: Final = 16
 _SHORTEST_SESSION_S: Final = 6
-_WRITE_ONE: Final = "write one into it: openssl rand -hex 32"
 
 log = structlog.get_logger("sluice")
 
@@ -50,6 +48,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_exempt(found, settings.quotas.exempt)
     _look_at_admins(found, settings.quotas.admins)
     _look_at_token(found, settings.admin)
+    _look_at_admin_tls(found, settings)
     _look_for_same_addresses(found, settings.listeners)
     if settings.owners is not None:
         _look_at_owners(found, settings.owners, settings, document.root)
@@ -101,19 +100,29 @@ def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
 
 
 def _look_at_token(found: Findings, admin: Admin) -> None:
-    if admin.token_file is None:
+    files: list[tuple[Steps, Path | None]] = [(("admin", "token_file"), admin.token_file)]
+    files += [(("admin", "access", index, "token_file"), each.token_file) for index, each in enumerate(admin.access)]
+    for at, file in files:
+        if file is not None:
+            with found.at(*at):
+                read_secret(file)
+                found.secret(at, file)
+
+
+def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
+    from proxy.owners.settings import is_loopback, probe_address
+
+    admin = settings.admin
+    if admin.tls is None:
+        if admin.is_closed and not is_loopback(admin.bind.host):
+            message = "sends tokens, and the state of clients, in cleartext"
+            found.add(Severity.WARNING, ("admin", "access"), message, "add admin.tls")
         return
-    at = ("admin", "token_file")
-    with found.at(*at):
-        try:
-            token = read_file(admin.token_file).strip()
-        except OSError as error:
-            raise InvalidValue(f"{admin.token_file}: {(error.strerror or str(error)).lower()}") from None
-        if not token:
-            raise InvalidValue(f"{admin.token_file} is empty", _WRITE_ONE)
-        if len(token) < _SHORTEST_TOKEN:
-            found.add(Severity.WARNING, at, f"the token has {len(token)} bytes, and can be guessed", _WRITE_ONE)
-        found.secret(at, admin.token_file)
+    from proxy.checks.tls import look_at_admin_tls
+
+    in_group = settings.owners is not None and settings.owners.group is not None
+    probed = probe_address(settings) if in_group else None
+    look_at_admin_tls(found, admin, admin.tls, None if probed is None else probed.host)
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:
@@ -228,7 +237,7 @@ def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
 
 
 def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: Node) -> None:
-    from proxy.owners.settings import probe_address, read_secret  # not loaded without the section
+    from proxy.owners.settings import probe_address  # not loaded without the section
 
     if owners.fixed is not None:
         _look_for_unowned(found, owners.fixed, settings.listeners)

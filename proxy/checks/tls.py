@@ -10,7 +10,7 @@ from cryptography.x509 import Certificate, ObjectIdentifier
 
 from config.brokers import node_id_of
 from config.problems import InvalidValue, Steps
-from config.settings import BrokerTls, ClientTls, Listener
+from config.settings import Admin, BrokerTls, ClientTls, Listener
 from config.stores import ZooKeeperTls
 from proxy.brokers.tls import broker_context
 from proxy.checks.findings import Findings, Severity
@@ -24,9 +24,25 @@ SOON_DAYS: Final = 30
 
 def look_at_client_tls(found: Findings, at: Steps, tls: ClientTls, listener: Listener) -> None:
     """Check the listener's own chain, and the authorities for its clients."""
-    leaf = _own_certificate(found, at, tls.certificate, tls.key, certificates.SERVER)
+    leaf = _look_at_server(found, at, tls)
     if leaf is not None:
         _covers(found, (*at, "certificate"), leaf, listener)
+
+
+def look_at_admin_tls(found: Findings, admin: Admin, tls: ClientTls, host: str | None) -> None:
+    """Check the chain of the admin port, which other instances reach as ``host``, and the authorities."""
+    leaf = _look_at_server(found, ("admin", "tls"), tls)
+    if leaf is not None and host is not None and not certificates.covers(leaf, host):
+        named = ", ".join(certificates.names_in(leaf)) or "nothing"
+        message = f"is not for {host}, only for {named}: other instances refuse it"
+        fix = f"have one issued with the subject alternative name {host}"
+        found.add(Severity.WARNING, ("admin", "tls", "certificate"), message, fix)
+    if admin.ca is not None:
+        _authorities(found, ("admin", "ca"), admin.ca)
+
+
+def _look_at_server(found: Findings, at: Steps, tls: ClientTls) -> Certificate | None:
+    leaf = _own_certificate(found, at, tls.certificate, tls.key, certificates.SERVER)
     if tls.client_ca is not None:
         _authorities(found, (*at, "client_ca"), tls.client_ca)
     if tls.ciphers is not None:
@@ -35,6 +51,7 @@ def look_at_client_tls(found: Findings, at: Steps, tls: ClientTls, listener: Lis
         parse_rules(tls.principal_mapping_rules)
     look_for_doubled(found, (*at, "principal_mapping_rules"), tls.principal_mapping_rules)
     _context(found, at, lambda: client_context(tls))
+    return leaf
 
 
 def look_at_broker_tls(found: Findings, at: Steps, tls: BrokerTls) -> None:

@@ -26,7 +26,7 @@ _MAX_LOGGED: Final = 20
 _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
 """Settings of a listener that need no restart. A switch between ports and TLS host names does."""
 
-_CERTIFICATES: Final = re.compile(r"listeners\[\d+\]\.tls\b")
+_CERTIFICATES: Final = re.compile(r"(?:listeners\[\d+\]|admin)\.tls\b")
 
 Configure = Callable[[Mode, str], Awaitable[None]]
 Put = Callable[[Settings], Awaitable[None]]

@@ -16,6 +16,7 @@ from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import LoginError, log_in
 from proxy.brokers.metadata import host_of, which_brokers
+from proxy.checks.health import AdminLogin
 from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, ClientLogin
@@ -49,6 +50,7 @@ class ClientChecks:
     now_s: float
     owners: OwnersInForce | None = None
     """With several instances: those that own the brokers."""
+    login: AdminLogin = AdminLogin()  # noqa: RUF009  immutable
 
     async def examine(self, check_brokers: Callable[[], Awaitable[BrokerState]]) -> None:
         """Run the client's steps as far as they succeed, and check the brokers in between.
@@ -184,7 +186,15 @@ class ClientChecks:
         at, path = (self.admin.host, self.admin.port), f"/api/v1/connections?peer={quote(peer)}"
         clients, why = [], f"no connection from {peer}"
         try:  # as localhost, which every admin port accepts: the clients' name for it need not be in admin.hosts
-            answer = await http_get(at, path, within_s=_ADMIN_TIMEOUT_S, most_bytes=_MOST_ANSWER_BYTES)
+            token = f"Bearer {self.login.token}" if self.login.token else ""
+            answer = await http_get(
+                at,
+                path,
+                within_s=_ADMIN_TIMEOUT_S,
+                most_bytes=_MOST_ANSWER_BYTES,
+                authorization=token,
+                context=self.login.context,
+            )
             clients = [(each["user"], each["listener"]) for each in json.loads(answer.body)["items"]]
         except OSError as error:
             why = describe(error)

@@ -9,6 +9,7 @@ from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
+from proxy.checks.health import context_of_others, login_of, scheme_of
 from proxy.checks.report import check
 from proxy.doctor.broker_checks import BrokerState, check_brokers
 from proxy.doctor.client import ClientLogin, client_for, load_client
@@ -68,9 +69,10 @@ async def _connect(
     # An admin port on every interface is reachable at the clients' address too.
     admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
     owners = None if settings.owners is None else owners_of(settings.owners)
-    await ClientChecks(found, listener, place, admin, client, wall_s(), owners).examine(look)
+    login = login_of(settings.admin)
+    await ClientChecks(found, listener, place, admin, client, wall_s(), owners, login).examine(look)
     if settings.owners is not None and settings.owners.group is not None:
-        await look_at_owners(found, f"http://{admin}")
+        await look_at_owners(found, f"{scheme_of(settings.admin)}://{admin}", login, context_of_others(settings.admin))
 
 
 def _configuration(found: DoctorFindings, path: Path) -> Settings | None:

@@ -6,7 +6,7 @@ from functools import partial
 import structlog
 
 from config.claims import parse_claim
-from config.listener import ListenerSasl
+from config.listener import ClientTls, ListenerSasl
 from config.settings import Listener as ListenerSettings
 from proxy.edge.routes import ClusterView
 from proxy.edge.stats import Stats
@@ -84,7 +84,7 @@ def _names(sasl: ListenerSasl) -> Names:
     return Names(parse_claim(oauth.user_claim), oauth.user_prefix, fallback, oauth.fallback_prefix)
 
 
-def certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:
+def certificate_names(tls: ClientTls | None) -> Callable[[bytes], str]:
     """Return a function from a client certificate's DER to its user; it raises ValueError if no rule matches."""
-    rules = parse_rules(listener.tls.principal_mapping_rules if listener.tls is not None else "")
+    rules = parse_rules(tls.principal_mapping_rules if tls is not None else "")
     return lambda der: rules.user(rfc2253(der))

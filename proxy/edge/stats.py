@@ -191,6 +191,8 @@ class Snapshot(WorkerSnapshot):
     """Other instances whose use of limits of the whole cluster is not known any more."""
     shipping: Shipping | None = None
     """Shipping of usage records; None without records."""
+    admin_tokens: dict[str, int] = field(default_factory=dict)
+    """Tokens given to the admin port, by outcome."""
     info: dict[str, str] = field(default_factory=dict)
     """Labels of ``sluice_build_info``."""
 

@@ -13,7 +13,15 @@ _EXIT_CONFIG: Final = 2
 
 @click.command(short_help="List clients, what they use, and their limits.")
 @list_options
-def clients(output: str, *, config_path: Path | None, admin: str | None, all_instances: bool, **wanted: Any) -> None:
+def clients(
+    output: str,
+    *,
+    config_path: Path | None,
+    admin: str | None,
+    token_file: Path | None,
+    all_instances: bool,
+    **wanted: Any,
+) -> None:
     """List the clients of a running proxy: what they use, their limits, how often they are throttled.
 
     By default those nearest to their limits come first. The columns 1m, 5m and 15m are the share of that time for
@@ -27,7 +35,7 @@ def clients(output: str, *, config_path: Path | None, admin: str | None, all_ins
     from proxy.live.api import open_api
     from proxy.live.tables import CLIENTS
 
-    api = open_api(config_path=config_path, admin=admin, all_instances=all_instances)
+    api = open_api(config_path=config_path, admin=admin, token_file=token_file, all_instances=all_instances)
     listing.show(api, CLIENTS, output, wanted)
 
 
@@ -35,7 +43,14 @@ def clients(output: str, *, config_path: Path | None, admin: str | None, all_ins
 @list_options
 @click.option("--watch", is_flag=True, help="Print a line whenever a client starts or ends being throttled.")
 def throttled(
-    output: str, *, watch: bool, config_path: Path | None, admin: str | None, all_instances: bool, **wanted: Any
+    output: str,
+    *,
+    watch: bool,
+    config_path: Path | None,
+    admin: str | None,
+    token_file: Path | None,
+    all_instances: bool,
+    **wanted: Any,
 ) -> None:
     """List the clients that are throttled now, by which rule, and until when.
 
@@ -52,7 +67,7 @@ def throttled(
     from proxy.live.api import open_api
     from proxy.live.tables import THROTTLED
 
-    api = open_api(config_path=config_path, admin=admin, all_instances=all_instances)
+    api = open_api(config_path=config_path, admin=admin, token_file=token_file, all_instances=all_instances)
     if watch:
         listing.watch(api, output, wanted)
     else:
@@ -62,7 +77,9 @@ def throttled(
 @click.command(short_help="Show throttled clients, brokers and workers, live.")
 @api_options
 @click.option("--once", "--plain", "once", is_flag=True, help="Print plain rows once, as when not on a terminal.")
-def top(*, once: bool, config_path: Path | None, admin: str | None, all_instances: bool) -> None:
+def top(
+    *, once: bool, config_path: Path | None, admin: str | None, token_file: Path | None, all_instances: bool
+) -> None:
     """Show who is throttled now, clients, brokers and workers; every two seconds, until q is pressed.
 
     If the output is not a terminal, print them once, with columns separated by tabs.
@@ -70,7 +87,7 @@ def top(*, once: bool, config_path: Path | None, admin: str | None, all_instance
     from proxy.live import listing
     from proxy.live.api import open_api
 
-    api = open_api(config_path=config_path, admin=admin, all_instances=all_instances)
+    api = open_api(config_path=config_path, admin=admin, token_file=token_file, all_instances=all_instances)
     if once or not listing.is_for_people():
         listing.show_all(api)
         return

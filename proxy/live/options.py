@@ -16,6 +16,13 @@ admin_option = click.option(
 )
 all_option = click.option("--all", "all_instances", is_flag=True, help="Ask for all instances, not for this one alone.")
 
+_token_option = click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The token of one who may read. Default: a token_file of the configuration, if it needs one.",
+)
+
 
 def api_options(command: Command) -> Command:
     """Add the options of ``open_api`` to a command."""
@@ -27,7 +34,7 @@ def api_options(command: Command) -> Command:
         type=click.Path(path_type=Path),
         help="The configuration file (sluice.yaml) that names the admin port.",
     )
-    return config(admin_option(all_option(command)))
+    return config(admin_option(_token_option(all_option(command))))
 
 
 def list_options(command: Command) -> Command:

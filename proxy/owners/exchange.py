@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 from proxy.brokers.failures import describe
 from proxy.owners.messages import Kind, Label, MessageError, Number, Packed, Signing, Text, unseal
 from proxy.runtime.clock import monotonic_s
-from proxy.runtime.http_get import http_get
+from proxy.runtime.http_get import Get, get_unsigned
 from proxy.runtime.tasks import every
 from quotas.counted import CounterKey
 from quotas.kinds import QuotaKind
@@ -105,7 +105,9 @@ class Exchange:
         signing: Signing | None = None,
         peers: Callable[[], Mapping[str, tuple[int, tuple[str, int] | None]]] = dict,
         member_id: Callable[[], str] = str,
+        get: Get = get_unsigned,
     ) -> None:
+        self._get = get
         self._ask_demands = demands
         self._put_shares = share
         self._is_needed = is_needed
@@ -184,7 +186,7 @@ class Exchange:
             if peer.at is None:
                 raise ConnectionError("its admin port is not known, or not reachable from here (admin.bind)")
             path = f"{PATH}?{urlencode(asked)}"
-            answer = await http_get(peer.at, path, within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
+            answer = await self._get(name, peer.at, path, _ANSWER_S, _MOST_BYTES)
             if answer.status != 200:
                 raise ConnectionError(f"answers with status {answer.status}")
             said = await asyncio.to_thread(_read, answer.body, self._signing, _label(asked))

@@ -1,19 +1,21 @@
 """The group of instances that elects the owners of brokers, as the supervisor starts and stops it."""
 
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
 
 from config.owners import Owners
+from config.secrets import read_secret
 from config.settings import Settings
-from config.units import Address
 from proxy.brokers.persistent_connection import access_by
+from proxy.owners.asking import Asking
+from proxy.owners.changes import GroupChanges
 from proxy.owners.coordinator import Coordinator
 from proxy.owners.exchange import AskDemands, Exchange, PutShares
 from proxy.owners.member import GroupMember, Own
 from proxy.owners.membership import Membership, Status
 from proxy.owners.messages import EndpointMessage
 from proxy.owners.probe import Probe
-from proxy.owners.settings import probe_address, read_secret
+from proxy.owners.settings import probe_address
 from proxy.runtime.clock import wall_s
 
 
@@ -27,7 +29,9 @@ class OwnersGroup:
         brokers: Callable[[], Awaitable[Collection[int]]],
         load: Callable[[], Mapping[int, float]],
         own: Own,
+        context: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
+        """``context``: of TLS to the admin ports of other instances."""
         if owners.instance is None or owners.group is None or owners.secret_file is None:
             raise ValueError("owners.group needs instance and secret_file")  # the loader sees to it
         membership = Membership(
@@ -45,7 +49,9 @@ class OwnersGroup:
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
         self._member = GroupMember(membership, coordinator, brokers, load, own)
-        self._probe = Probe(self._member) if owners.probe else None
+        self.asking = Asking(self._member, context)
+        self.changes = GroupChanges(self._member, self.asking)
+        self._probe = Probe(self._member, self.asking.get) if owners.probe else None
 
     def start(self) -> None:
         """Join; the ports of brokers have to be open."""
@@ -88,25 +94,5 @@ class OwnersGroup:
             member.signing,
             lambda: member.peers,
             lambda: member.member_id,
+            self.asking.get,
         )
-
-    def describe(self) -> dict[str, Any]:
-        """Return the membership as JSON data, for ``/owners``."""
-        status = self.status
-        owners: dict[str, dict[str, Any]] = {
-            str(node_id): {"instance": owner} for node_id, owner in sorted(status.owners.items())
-        }
-        for member in () if self._member.map is None else self._member.map.members.values():
-            for node_id, load in member.load.items():
-                if status.owners.get(node_id) == member.instance:
-                    owners[str(node_id)]["load"] = load
-        return {
-            "instance": status.instance,
-            "boot": status.boot,
-            "state": str(status.state),
-            "epoch": status.epoch,
-            "age_s": round(status.heartbeat_age_s, 1),
-            "owners": owners,
-            "others": {name: None if at is None else str(Address(*at)) for name, at in sorted(self.others.items())},
-            "error": status.error,
-        }

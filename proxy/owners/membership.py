@@ -42,7 +42,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The membership, for metrics and ``/owners``."""
+    """The membership, for metrics and the state API."""
 
     instance: str
     boot: int

@@ -1,7 +1,7 @@
 """Each instance looks whether the next one is alive: one whose process has ended is replaced at once.
 
-It asks for ``/owners`` on the admin port. A refused connection, or another boot, is a process that has ended; a silence
-is none, nor is an address that has never answered: it may be a firewall's.
+It asks for the owners of the state API, which are told without asking workers. A refused connection, or another boot,
+is a process that has ended; a silence is none, nor is an address that has never answered: it may be a firewall's.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from proxy.owners.member import GroupMember
 from proxy.owners.messages import MapMessage, Text
-from proxy.runtime.http_get import http_get
+from proxy.runtime.http_get import Get, get_unsigned
 from proxy.runtime.tasks import every
 
 EVERY_S: Final = 0.4
@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 256 * 1024
 
 
 class Said(BaseModel):
-    """The instance that answers, as in the answer of ``/owners``."""
+    """The instance that answers (``proxy.state.rows.OwnersRow``)."""
 
     instance: Text
     boot: int
@@ -31,8 +31,9 @@ class Said(BaseModel):
 class Probe:
     """Asks the instance behind this one, in the order of names, all around."""
 
-    def __init__(self, member: GroupMember) -> None:
+    def __init__(self, member: GroupMember, get: Get = get_unsigned) -> None:
         self._member = member
+        self._get = get
         self._whom: tuple[str, int] | None = None
         """Instance and boot."""
         self._has_answered = False
@@ -61,9 +62,14 @@ class Probe:
             self._refusals = 0
             await self._member.remove(*self._whom)
 
+    async def _owners_of(self, name: str, host: str, port: int) -> Said:
+        """Return which instance answers. Raises OSError and ValidationError."""
+        answer = await self._get(name, (host, port), "/api/v1/owners", _ANSWER_S, _MOST_BYTES)
+        return Said.model_validate_json(answer.body, strict=True)
+
     async def _has_ended(self, host: str, port: int, name: str, boot: int) -> bool:
         try:
-            said = await _owners_of(host, port)
+            said = await self._owners_of(name, host, port)
         except ConnectionRefusedError:
             self._refusals += 1
             return self._has_answered and self._refusals >= _REFUSALS
@@ -82,9 +88,3 @@ def _probed(known: MapMessage) -> Iterator[str]:
     for name, each in known.members.items():
         if each.probe is not None and (each.weight > 0 or name in known.owners.values()):
             yield name
-
-
-async def _owners_of(host: str, port: int) -> Said:
-    """Return what ``/owners`` says. Raises OSError and ValidationError."""
-    answer = await http_get((host, port), "/owners", within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
-    return Said.model_validate_json(answer.body, strict=True)

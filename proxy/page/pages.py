@@ -10,9 +10,10 @@ from aiohttp import web
 from markupsafe import Markup
 
 from proxy.admin.mode import ModePage
-from proxy.admin.server import Route
+from proxy.admin.route import Route
 from proxy.page import draw, html
-from proxy.page.actions import Actions, Controls, temporary
+from proxy.page.actions import Actions, Controls
+from proxy.page.changes import shown
 from proxy.page.recent import RecentAnswers
 from proxy.page.stream import Streams
 from proxy.runtime.clock import wall_s
@@ -35,6 +36,7 @@ _Data = dict[str, Any]
 State = Callable[[str, Mapping[str, str]], Coroutine[Any, Any, _Data]]
 """Answers a resource of the state API and its parameters, as the API does."""
 
+_NO_INSTANCE: Final = {"instance": None, "version": None}
 _KEEP_S: Final = 1.0
 _KEEP_HISTORY_S: Final = 10.0
 
@@ -75,10 +77,10 @@ class Pages:
             "/": self._route("overview"),
             "/client": self._route("client"),
             "/quotas": self._route("quotas"),
-            "/login": Route(self._login, ModePage.METHODS),
-            "/events": Route(self._events, ("GET",)),
-            "/page.css": Route(partial(_static, "page.css", "text/css")),
-            "/page.js": Route(partial(_static, "page.js", "text/javascript")),
+            "/login": Route(self._login, ModePage.METHODS, is_open=True),
+            "/events": Route(self._events, ("GET",), is_bounded=False),  # has a bound of its own
+            "/page.css": Route(partial(_static, "page.css", "text/css"), is_open=True),
+            "/page.js": Route(partial(_static, "page.js", "text/javascript"), is_open=True),
             **self._actions.routes(),
         }
 
@@ -86,8 +88,6 @@ class Pages:
         return Route(partial(self._page, name))
 
     async def _page(self, name: str, request: web.BaseRequest) -> web.StreamResponse:
-        if (why := self._controls.access.hosts.why_not(request.host)) is not None:
-            return _text(403, why)
         asked = parameters_of(request)
         events = html.query(page=name, **asked)
         data = await self._shown(request, asked, await self._data[name](asked))
@@ -97,14 +97,12 @@ class Pages:
         name, asked = request.query.get("page", ""), parameters_of(request)
         if name not in self._data:
             return _text(404, f"page is one of {', '.join(self._data)}")
-        if (why := self._controls.access.hosts.why_not(request.host)) is not None:
-            return _text(403, why)
 
         async def make() -> str:
             data = await self._shown(request, asked, await self._data[name](asked))
             return await asyncio.to_thread(html.fragment, name, data)
 
-        key = name, *asked.items(), await self._controls.access.is_logged_in(request)
+        key = name, *asked.items(), await self._controls.access.may_change(request)
         return await self._streams.answer(request, lambda: self._recent.get(key, _KEEP_S, make))
 
     async def _login(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -120,18 +118,19 @@ class Pages:
     async def _shown(self, request: web.BaseRequest, asked: Mapping[str, Any], data: _Data) -> _Data:
         """Return everything that a page shows."""
         access = self._controls.access
+        may_see = request.path != "/login" or not access.is_closed  # the other pages are shown to who may read
         now = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="seconds")
         return {
             "now": now,
             "path": request.path,
-            "instance": await self._ask("instance"),
+            "instance": await self._ask("instance") if may_see else _NO_INSTANCE,
             "all": asked.get("all"),
             "q": asked.get("q", ""),
             "asked": asked,
             "plot": _plot,
-            "temporary": temporary(self._controls.temporary),
+            "temporary": shown(self._controls.changes.temporary) if may_see else [],
             "can_log_in": access.is_possible,
-            "may_change": await access.is_logged_in(request),
+            "may_change": await access.may_change(request),
             "kinds": _KINDS,
         } | data
 

@@ -7,6 +7,8 @@ body in chunks is not asked for, nor taken.
 
 import asyncio
 import re
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 _HEAD_BYTES: Final = 16 * 1024
@@ -21,21 +23,79 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class _Request(NamedTuple):
+    at: tuple[str, int]
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """Those that are empty are left out."""
+    body: bytes = b""
+
+    def head(self) -> bytes:
+        """Return its first lines. Raises BadAnswerError."""
+        if not _PRINTABLE.fullmatch(self.path) or not _PRINTABLE.fullmatch(self.headers["Host"]):
+            raise BadAnswerError(f"cannot be asked for {self.path[:64]!a}")
+        if not all(value.isprintable() for value in self.headers.values()):
+            raise BadAnswerError("cannot be asked with a token that has other than printable characters")
+        lines = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items() if value)
+        return f"{self.method} {self.path} HTTP/1.0\r\n{lines}\r\n".encode()
+
+
 class BadAnswerError(ConnectionError):
     """An answer that is not taken; the text says why."""
 
 
+Get = Callable[[str, tuple[str, int], str, float, int], Awaitable[Answer]]
+"""Asks another instance: (name, its admin port, path, seconds, most bytes) → its answer. Raises OSError."""
+
+
+async def get_unsigned(name: str, at: tuple[str, int], path: str, within_s: float, most_bytes: int) -> Answer:
+    """Ask another instance, as anybody could. Raises OSError."""
+    del name
+    return await http_get(at, path, within_s=within_s, most_bytes=most_bytes)
+
+
 async def http_get(
-    at: tuple[str, int], path: str, *, within_s: float, most_bytes: int, host: str = "localhost"
+    at: tuple[str, int],
+    path: str,
+    *,
+    within_s: float,
+    most_bytes: int,
+    host: str = "localhost",
+    authorization: str = "",
+    context: ssl.SSLContext | None = None,
 ) -> Answer:
-    """Ask; ``host`` is the Host header, by default a name that every admin port accepts. Raises OSError."""
-    if not _PRINTABLE.fullmatch(path) or not _PRINTABLE.fullmatch(host):
-        raise BadAnswerError(f"cannot be asked for {path[:64]!a}")
+    """Ask, over TLS with ``context``; ``host`` is the Host header, by default a name that every admin port accepts.
+    Raises OSError.
+    """
+    request = _Request(at, "GET", path, {"Host": host, "Authorization": authorization})
+    return await _ask(request, within_s, most_bytes, context)
+
+
+async def http_post(
+    at: tuple[str, int],
+    path: str,
+    body: bytes,
+    *,
+    within_s: float,
+    most_bytes: int,
+    context: ssl.SSLContext | None = None,
+) -> Answer:
+    """Send ``body``, under a name that every admin port accepts. Raises OSError."""
+    request = _Request(at, "POST", path, {"Host": "localhost", "Content-Length": str(len(body))}, body)
+    return await _ask(request, within_s, most_bytes, context)
+
+
+async def _ask(asked: _Request, within_s: float, most_bytes: int, context: ssl.SSLContext | None) -> Answer:
+    head_of_request = asked.head()
     try:
         async with asyncio.timeout(within_s):
-            reader, writer = await asyncio.open_connection(*at, limit=_HEAD_BYTES)
+            name = None if context is None else asked.at[0]
+            reader, writer = await asyncio.open_connection(
+                *asked.at, limit=_HEAD_BYTES, ssl=context, server_hostname=name
+            )
             try:
-                writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+                writer.write(head_of_request + asked.body)
                 head = await reader.readuntil(b"\r\n\r\n")
                 status, length = _read_head(head)
                 if length is not None and length > most_bytes:
@@ -45,6 +105,9 @@ async def http_get(
                 writer.transport.abort()
     except TimeoutError:
         raise TimeoutError(f"does not answer within {within_s:g} s") from None
+    except ssl.SSLError as error:
+        said = getattr(error, "verify_message", None) or error.reason or "it ends the handshake"
+        raise BadAnswerError(f"TLS: {said}") from None
     except (ValueError, EOFError, asyncio.LimitOverrunError):
         raise BadAnswerError("does not answer as an admin port does") from None
 

@@ -6,8 +6,9 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-SLICE: Final = 500
-"""Items processed at a time: one or two milliseconds of counters or meters."""
+SLICE: Final = 100
+"""Items processed at a time: less than a millisecond of counters or meters. A request that is answered meanwhile waits
+for several slices: with 500 items, its 99th percentile was twice as long while 5,000 clients were listed."""
 
 
 async def in_slices(items: Iterable[T]) -> list[T]:

@@ -62,4 +62,5 @@ RESOURCES: Final = {
         "Which limits apply to a client, and why", rows.ExplainedRow, only=("user", "client_id", "peer")
     ),
     "instance": Resource("The instance that answers", rows.InstanceRow, only=()),
+    "owners": Resource("The owners of brokers that the group of instances has elected", rows.OwnersRow, only=()),
 }

@@ -213,6 +213,27 @@ class InstanceRow(NamedTuple):
     quotas_loaded_at: Moment | None
 
 
+class OwnersRow(NamedTuple):
+    """The owners of brokers as this instance knows them, and its place in the group that elects them; without a group,
+    nothing but its name.
+    """
+
+    instance: str | None
+    boot: int | None
+    """Changes with each start."""
+    state: str | None
+    epoch: int | None
+    """The generation of the owners, the same at all instances; -1 without any."""
+    age_s: float | None
+    """Since the group's coordinator last answered."""
+    owners: Mapping[str, str]
+    """Node id → instance."""
+    others: Mapping[str, str | None]
+    """Other instance → its admin port, if it is known."""
+    error: str | None
+    """Why it is not a member."""
+
+
 class Page(NamedTuple):
     """The first rows of all that match, in order, and the number of all."""
 

@@ -17,12 +17,14 @@ from proxy.owners.map import owners_of
 from proxy.runtime import faults, logs
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
-from proxy.state.paging import Query, cut
+from proxy.state.paging import Query, cut, first
+from proxy.state.resources import RESOURCES
 from proxy.state.rows import BrokerRow, Page, WorkerRow
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import GoneError
 from proxy.workers.child import Child
+from proxy.workers.merging import MERGED, Merge
 from proxy.workers.ports import Ports
 from proxy.workers.process import usage_of
 from proxy.workers.start import Process, new_process
@@ -55,6 +57,8 @@ class Workers:
         """Snapshots under way, by worker: late ones count in the next sum."""
         self._left: list[tuple[Columns, int | None]] = []
         """Rows of usage records that processes have handed over at their end."""
+        self._turn = asyncio.Lock()
+        """Held while the workers make a page: each makes one after the other anyway, and to the end, whoever waits."""
         self._looking: asyncio.Task[None] | None = None
         self._spare: asyncio.Task[Process] | None = None
         """A process in reserve: a new one has to load its modules for about a second."""
@@ -105,23 +109,18 @@ class Workers:
         return self._sums.add(taken, own)
 
     async def page(self, resource: str, query: Query) -> Page:
-        """Return the rows of a page of the state API; each has its worker."""
-        is_of_few = resource in ("brokers", "workers")  # put together here, before they are cut
-        asked = query._replace(offset=0, limit=_EVERYTHING) if is_of_few else query
-        pages = await self._all(Worker.page, resource, asked)
-        rows = [row._replace(worker=number) for number, page in pages.items() for row in page.rows]
-        if resource == "brokers":
-            rows = self._brokers(rows)
-        elif resource == "workers":
-            connections = {row.worker: row.connections for row in rows}
-            states = [(each.number, each.state) for each in self._children]
-            rows = [
-                WorkerRow(number, each.up, each.restarts, each.cpu_s, connections.get(number, 0))
-                for number, each in states
-            ]
-        else:
+        """Return the rows of a page of the state API; each has its worker, but for clients that are at several."""
+        merging: dict[str, Merge] = {**MERGED, "brokers": self._brokers, "workers": self._states}
+        merge = merging.get(resource)
+        asked = query if merge is None else _everything(query)  # put together here, before they are cut
+        await self._turn.acquire()
+        asking = spawn(self._all(Worker.page, resource, asked), "ask the workers for a page")
+        asking.add_done_callback(lambda _: self._turn.release())
+        pages = await asyncio.shield(asking)
+        rows = (row._replace(worker=number) for number, page in pages.items() for row in page.rows)
+        if merge is None:
             return Page(sum(page.total for page in pages.values()), await asyncio.to_thread(cut, rows, query))
-        return Page(len(rows), cut(rows, query))
+        return await asyncio.to_thread(lambda: first(merge(rows), query, RESOURCES[resource].row))
 
     async def usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
         left, self._left = self._left, []
@@ -258,6 +257,15 @@ class Workers:
             loads[str(number)] += self.load.get(node_id, 0.0)
         return loads
 
+    def _states(self, rows: Iterable[WorkerRow]) -> list[WorkerRow]:
+        """Return one row for each worker, whether it has answered or not."""
+        connections = {row.worker: row.connections for row in rows}
+        states = [(each.number, each.up, each.state) for each in self._children]
+        return [
+            WorkerRow(number, up, state.restarts, state.cpu_s, connections.get(number, 0))
+            for number, up, state in states
+        ]
+
     def _brokers(self, rows: Iterable[BrokerRow]) -> list[BrokerRow]:
         """Return one row for each broker: that of its worker, with the connections at all."""
         found: dict[int, BrokerRow] = {}
@@ -268,6 +276,12 @@ class Workers:
             connections = row.connections + (0 if before is row else before.connections)
             found[row.node_id] = kept._replace(worker=placed, connections=connections)
         return list(found.values())
+
+
+def _everything(query: Query) -> Query:
+    """Return a query for all rows that may be needed to put those of a page together."""
+    names = {name: value for name, value in query.filters.items() if name in ("user", "client_id", "listener")}
+    return Query("", limit=_EVERYTHING, filters=names, q=query.q)
 
 
 def merged(lists: Iterable[Iterable[KnownBrokers]]) -> tuple[KnownBrokers, ...]:

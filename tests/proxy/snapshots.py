@@ -41,6 +41,7 @@ EMPTY = Snapshot(
     quotas_staleness_s=0.0,
     quotas_stand_in="",
     ready=True,
+    admin_tokens={"accepted": 0, "wrong": 0, "slowed": 0},
     internal_errors={},
     brokers={1: True},
     brokers_without_port={"PLAIN": 0},

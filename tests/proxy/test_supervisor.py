@@ -322,7 +322,8 @@ async def test_a_taken_admin_port_ends_with_1(tmp_path: Path) -> None:
         (tmp_path / "second").mkdir()
         async with running(tmp_path / "second", None) as second:
             taken = load_settings(tmp_path / "sluice.yaml").admin
-            second.app._settings = second.app._settings.model_copy(update={"admin": taken})
+            admin = second.app._admin
+            admin._settings = admin._settings.model_copy(update={"admin": taken})
             assert await second.task == 1
 
 

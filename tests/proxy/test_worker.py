@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from inspect import isfunction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
@@ -207,7 +207,7 @@ async def test_quotas_are_changed_through_the_port_by_those_who_may_and_by_broke
                     assert described.error_code == error_code
                     limits = [((named), (("producer_byte_rate", 2048.0),))]
                     assert [(each.entity, each.limits) for each in described.entries] == ([] if error_code else limits)
-                    changes = json.loads((await program.get("/quotas/changes"))[1])["changes"]
+                    changes = json.loads((await program.get("/api/v1/changes"))[1])["items"]
                     told = [(each["who"], each["client_id"], each["old"], each["new"]) for each in changes]
                     assert told == ([] if error_code else [("ANONYMOUS", "tool", 1024.0, 2048.0)])
                     outcome = "unauthorized" if error_code else "made"
@@ -296,14 +296,15 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
                 own(OwnersMap(((range(1, 2), "here"),), {}, ("here",)), False)
                 own(MOVED, False)
                 assert await asking.closed()
-            program.app._owners = owners = FakeOwners()  # type: ignore[assignment]  # a fake
-            assert '"epoch": 3' in (await program.get("/owners"))[1]
+            program.app._others.group = owners = FakeOwners()  # type: ignore[assignment]  # a fake
+            said = json.loads((await program.get("/api/v1/owners"))[1])
+            assert (said["epoch"], said["owners"]) == (3, {"1": "here", "2": "here", "3": "there"})
             metrics = (await program.get("/metrics"))[1]
             assert "sluice_owned_brokers 2.0" in metrics
             assert 'sluice_owners_moves_total{direction="lost"} 1.0' in metrics
             owners.why_not_ready = "owners: no broker"
             assert "owners: no broker" in (await program.get("/readyz"))[1]
-            program.app._exchange = FakeExchange()  # type: ignore[assignment]  # likewise
+            program.app._others.exchange = FakeExchange()  # type: ignore[assignment]  # likewise
             program.app.on_stop_signal(signal.SIGTERM)
             assert await program.task == 0
             assert owners.has_stepped_down
@@ -332,8 +333,7 @@ class FakeOwners:
     why_not_ready: str | None = None
     has_stepped_down = False
 
-    def describe(self) -> dict[str, object]:
-        return {"epoch": 3}
+    others: ClassVar[dict[str, tuple[str, int] | None]] = {"there": None}
 
     async def step_down(self) -> None:
         self.has_stepped_down = True
@@ -346,5 +346,5 @@ class FakeOwners:
 async def test_no_owners_are_named_without_a_group(tmp_path: Path) -> None:
     async with running(tmp_path, None) as program:
         await program.until("/livez", "ok")
-        status, said = await program.get("/owners")
-        assert (status, "owners.group" in said) == (404, True)
+        said = json.loads((await program.get("/api/v1/owners"))[1])
+        assert (said["state"], said["owners"], said["others"]) == (None, {}, {})

@@ -9,17 +9,15 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from config.settings import Mode
+from config.settings import Admin, Mode
 from config.units import Address
 from proxy.admin.access import Access
 from proxy.admin.hosts import Hosts
-from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
-from proxy.admin.series_limits import divide
+from proxy.admin.route import Route
 from proxy.admin.server import AdminServer
 from proxy.control.mode import ModeSwitch
 from tests.harness.ports import free_port
-from tests.proxy.admin.test_server import empty, ready
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,8 +30,9 @@ async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, ai
         pass
 
     switch, port = ModeSwitch("enforce", change), free_port()
-    page = ModePage(switch, Access(token_file, Hosts(("admin.example",))))
-    server = AdminServer(Address("127.0.0.1", port), empty, ready, Renderer(divide(20_000)), page)
+    page = ModePage(switch, Access(Admin(token_file=token_file)))
+    routes = {"/mode": Route(page.answer, ModePage.METHODS)}
+    server = AdminServer(Address("127.0.0.1", port), routes, Hosts(("admin.example",)))
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
@@ -78,10 +77,10 @@ async def test_mode_request_with_token_changes_mode_and_is_logged(token_file: Pa
     ("headers", "body", "status", "said"),
     [
         ({}, "off", 401, "write the token of admin.token_file"),
-        ({"Authorization": "Bearer 0123456789abcdeF"}, "off", 401, "write the token"),
-        ({"Authorization": "Bearer"}, "off", 401, "write the token"),
+        ({"Authorization": "Bearer 0123456789abcdeF"}, "off", 401, "this is not the token"),
+        ({"Authorization": "Bearer"}, "off", 401, "this is not the token"),
         ({"Authorization": "Basic 0123456789abcdef"}, "off", 401, "write the token"),
-        ({"Authorization": "Bearer żółw"}, "off", 401, "write the token"),
+        ({"Authorization": "Bearer żółw"}, "off", 401, "this is not the token"),
         ({**TOKEN, "Host": "evil.example:9404"}, "off", 403, "admin.hosts"),
         (TOKEN, "Off", 400, "'Off' is not a mode: write one word"),
         (TOKEN, "", 400, "'' is not a mode"),
@@ -115,7 +114,7 @@ async def test_mode_request_without_configured_token_names_the_setting() -> None
 
 async def test_replaced_or_removed_admin_token_is_refused_at_once(token_file: Path) -> None:
     async with serving(token_file) as (switch, client):
-        for text, status in (("another", 401), ("", 503), (None, 503)):
+        for text, status in (("another token of 24 bytes", 401), ("0123456789abcde", 503), ("", 503), (None, 503)):
             replace(token_file, text)
             async with client.post("/mode", data="off", headers=TOKEN) as answer:
                 assert answer.status == status
@@ -126,3 +125,30 @@ async def test_put_to_mode_returns_405_with_allowed_methods(token_file: Path) ->
     async with serving(token_file) as (_, client), client.put("/mode", data="off", headers=TOKEN) as answer:
         assert answer.status == 405
         assert answer.headers["Allow"] == "GET, HEAD, POST"
+
+
+async def test_short_token_is_refused_with_the_fix(token_file: Path) -> None:
+    async with serving(token_file) as (_, client):
+        replace(token_file, "short")
+        async with client.post("/mode", data="off", headers={"Authorization": "Bearer short"}) as answer:
+            assert answer.status == 503
+            said = await answer.text()
+        assert "admin.token_file" in said
+        assert "has 5 bytes, and can be guessed; write one into it: openssl rand -hex 32" in said
+
+
+async def test_wrong_tokens_slow_their_address_and_no_other(token_file: Path) -> None:
+    async with serving(token_file) as (switch, client):
+        for status in (*[401] * 5, 429, 429):
+            async with client.post("/mode", data="off", headers={"Authorization": "Bearer wrong"}) as answer:
+                assert answer.status == status
+                assert answer.headers.get("Retry-After") == ("1" if status == 429 else None)
+        async with client.post("/mode", data="off", headers=TOKEN) as answer:
+            assert answer.status == 429
+        elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+        async with (
+            aiohttp.ClientSession(client._base_url, connector=elsewhere) as other,
+            other.post("/mode", data="off", headers=TOKEN) as answer,
+        ):
+            assert answer.status == 200
+        assert switch.mode == "off"

@@ -59,10 +59,9 @@ def test_group_before_joining_is_alone_and_not_ready(tmp_path: Path) -> None:
         return []
 
     group = OwnersGroup(loaded, loaded.owners, brokers, dict, lambda *_: None)
-    described = group.describe()
-    assert isinstance(described.pop("boot"), int)
-    wanted = {"instance": "a", "state": "alone", "epoch": -1, "age_s": 0.0, "owners": {}, "others": {}}
-    assert described == {**wanted, "error": "it has not joined yet"}
+    status = group.status
+    assert (status.instance, status.state, status.epoch, status.owners) == ("a", "alone", -1, {})
+    assert (status.error, group.others) == ("it has not joined yet", {})
     assert group.why_not_ready == "owners: it has not joined yet"
 
 

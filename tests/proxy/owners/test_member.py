@@ -360,15 +360,15 @@ async def test_an_instance_is_removed_if_its_process_has_ended(
     await seen.member._step()
     probe = Probe(seen.member)
 
-    async def answer(host: str, port: int) -> Said:
-        assert (host, port) == ("b.test", 1)
+    async def answer(_: Probe, name: str, host: str, port: int) -> Said:
+        assert (name, host, port) == ("b", "b.test", 1)
         said = answers.pop(0)
         if isinstance(said, Exception):
             raise said
         return said_as(said)
 
     answers = list(answers)  # one list for both loops
-    monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
+    monkeypatch.setattr(Probe, "_owners_of", answer)
     while answers:
         await probe._look()
     assert seen.coordinator.removed == [b"\0\5group\0\3b-1"] * removed
@@ -383,11 +383,12 @@ async def test_an_instance_that_stops_is_not_asked_whether_it_is_alive(
     await seen.member._step()
     asked = []
 
-    async def answer(host: str, port: int) -> Said:
+    async def answer(_: Probe, name: str, host: str, port: int) -> Said:
+        assert (name, port) == ("c", 1)
         asked.append(host)
         raise OSError
 
-    monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
+    monkeypatch.setattr(Probe, "_owners_of", answer)
     await Probe(seen.member)._look()
     assert asked == ["c.test"]
 

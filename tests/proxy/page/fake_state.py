@@ -93,6 +93,7 @@ class FakeState:
             "reasons": [],
             "quotas_loaded_at": "2026-03-01T09:00:00Z",
         }
+        self.owners = dict.fromkeys(("instance", "boot", "state", "epoch", "age_s", "owners", "others", "error"))
         self.instances: list[dict[str, Any]] = []
         self.items: dict[str, list[dict[str, Any]]] = {
             "throttled": [throttled("greedy")],
@@ -161,6 +162,8 @@ class FakeState:
         self.asked.append((resource, dict(parameters)))
         if resource == "instance":
             return dict(self.instance)
+        if resource == "owners":
+            return dict(self.owners)
         if resource == "explain":
             return {"items": self.explained}
         found = [each for each in self.items[resource] if _is_wanted(each, parameters)]

@@ -48,6 +48,16 @@ async def test_cancelled_request_leaves_shared_answer_to_others() -> None:
     assert await made.get() == 1
 
 
+async def test_answer_nobody_waits_for_is_given_up_and_made_anew() -> None:
+    made = Made()
+    leaving = [asyncio.create_task(made.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    for each in leaving:
+        each.cancel()
+    await asyncio.gather(*leaving, return_exceptions=True)
+    assert await made.get() == 2
+
+
 async def test_cached_error_is_raised_to_every_request() -> None:
     made = Made()
     made.error = ValueError("offset")

@@ -309,3 +309,16 @@ async def test_clients_are_paged_by_limit_offset_and_sort(tmp_path: Path) -> Non
         assert (await names())[0] == "app"  # the only one with a quota: unknown ratios come last
         assert (await names(sort="ratio"))[0] == "app"
         assert await names(offset=6) == []
+
+
+async def test_owners_are_told_while_the_worker_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forever = asyncio.Event()
+    async with ready(tmp_path) as program:
+        with monkeypatch.context() as hanging:
+            hanging.setattr(program.worker, "report", forever.wait)
+            async with asyncio.timeout(1):
+                said = await ask(program, "owners")
+        assert said == dict.fromkeys(("instance", "boot", "state", "epoch", "age_s", "error")) | {
+            "owners": {},
+            "others": {},
+        }
