@@ -16,7 +16,7 @@ from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.handshake import HANDSHAKE, Handshake
-from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
+from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, least_bytes, parse
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.transports import ClientWire
 from proxy.runtime.tasks import later, on_readable
@@ -244,19 +244,23 @@ async def read_source(arrival: Arrival) -> None:
 
 async def read_header(client: socket.socket) -> Header:
     """Read the PROXY header and not a byte beyond it. Raises ProtocolError for anything else, or LeftEarly."""
-    begun = b""
+    begun, least = bytearray(), 1
     while True:
         peeked = await peek(client, MAX_HEADER_BYTES)
         if not peeked and begun:
             raise ProtocolError(Cause.PROXY_PROTOCOL_INVALID, "the connection ends within the PROXY protocol header")
         if not peeked:
             raise LeftEarly
-        header = parse(begun + peeked)
+        before = len(begun)
+        begun.extend(peeked)
+        header = None
+        if len(begun) >= least:
+            data = bytes(begun)
+            header, least = parse(data), least_bytes(data)
         # An incomplete header is consumed: left in the socket, it would keep the socket readable for ever.
-        client.recv(len(peeked) if header is None else header.length_bytes - len(begun))
+        client.recv(len(peeked) if header is None else header.length_bytes - before)
         if header is not None:
             return header
-        begun += peeked
 
 
 async def peek(client: socket.socket, most_bytes: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from config.units import Address
-from protocol.tls_hello import MOST_BYTES, Hello, NotAHelloError, find_server_name
+from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, NotAHelloError
 from proxy.edge.arrivals import LeftEarly, peek
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import on_readable
@@ -26,6 +26,8 @@ AGAIN_S: Final = 0.2
 _AT_ONCE: Final = 8
 """Connections received per turn of the loop, as many as are accepted."""
 _MESSAGE_BYTES: Final = 4096
+_MOST_LOOKS: Final = 16
+"""Looks at one ClientHello: each copies all of it that is there. A real one has a few TLS records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,14 @@ class Passing:
 async def named_host(client: socket.socket) -> str:
     """Return the host in a ClientHello, in lower case, unread; "" if it names none, or if that is none.
 
-    Until there are as many bytes as it has at least, the socket is not readable: who sends one at a time wakes nobody.
+    Until there are as many bytes as it has at least, the socket is not readable: who sends one at a time wakes nobody,
+    and who divides it into too many TLS records has named no host.
     """
-    needed = 1
+    needed, search = 1, HelloSearch()
     try:
-        while True:
+        for _ in range(_MOST_LOOKS):
             data = await peek(client, MOST_BYTES)
-            found = find_server_name(data)
+            found = search.look(data)
             if isinstance(found, Hello):
                 return (found.server_name or "").lower()
             if len(data) < needed:  # the end of the stream
@@ -108,6 +111,7 @@ async def named_host(client: socket.socket) -> str:
             needed = found.needed_bytes
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, needed)
     except (NotAHelloError, LeftEarly):
-        return ""
+        pass
     finally:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    return ""

@@ -1,15 +1,10 @@
 """Who gets a slot, who is refused, and who has to make room."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any
-
 import pytest
 
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.connection_slots import GRACE_S, ConnectionSlots, FullError
+from tests.harness.work import lines_run
 
 
 class Guest:
@@ -202,23 +197,6 @@ def test_a_newcomer_sends_off_a_few_of_a_storm_and_the_next_ones_the_others() ->
         gone.append(sum(guest.why is not None for guest in storm) - sum(gone))
     assert max(gone) <= 4
     assert sum(gone) == 1000
-
-
-@contextmanager
-def lines_run() -> Iterator[list[int]]:
-    """Count the lines of Python that run inside, as the one element of a list."""
-    lines = [0]
-
-    def count(_frame: FrameType, event: str, _what: object) -> Callable[..., Any]:
-        lines[0] += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
 from config.units import Address
-from protocol.tls_hello import find_server_name
+from protocol.tls_hello import Hello, HelloSearch, Incomplete
 from proxy.edge import passing, shared_listener, turned_away
 from proxy.edge.arrivals import Arrival
 from proxy.edge.passing import Passed, Passing
@@ -153,11 +153,12 @@ async def test_the_worker_of_the_named_broker_serves(
 ) -> None:
     looks = [0]
 
-    def looked(data: bytes) -> object:
-        looks[0] += 1
-        return find_server_name(data)
+    class Counting(HelloSearch):
+        def look(self, data: bytes) -> Hello | Incomplete:
+            looks[0] += 1
+            return super().look(data)
 
-    monkeypatch.setattr(passing, "find_server_name", looked)
+    monkeypatch.setattr(passing, "HelloSearch", Counting)
     async with two_workers(pki) as pair:
         for number, host in enumerate(("b1.kafka.test", "B2.kafka.test")):
             tls = pki.client()
