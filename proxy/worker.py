@@ -340,9 +340,9 @@ class Worker:
 
     def _open_listeners(self) -> None:
         settings, state = self._settings, self._state()
-        slots = slots_of(settings, self._connections_limit)
+        self._slots = slots_of(settings, self._connections_limit)
         admission = Admission(
-            slots,
+            self._slots,
             self._gate,
             settings.limits,
             self._stats,
@@ -418,6 +418,7 @@ class Worker:
         self._throttling.tidy(now)
         self._engine.expire(now)
         self._gate.tidy(now)
+        self._slots.tidy(now / 1000)
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()

@@ -1,22 +1,10 @@
-"""Connections without a request, grouped by network: finds the network with most of them in constant time.
-
-A network is one IPv4 address or an IPv6 /64, which providers give to one customer: its owner can connect from any
-address in it.
-"""
+"""Connections without a request, grouped by network: finds the network with most of them in constant time."""
 
 from collections import OrderedDict
-from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proxy.edge.connection_slots import ConnectionSlot
-
-
-def network_of(host: str) -> str:
-    """Return the network of ``host``: the address itself, or its /64 with IPv6."""
-    if ":" not in host:
-        return host
-    return f"{IPv6Address(int(IPv6Address(host)) >> 64 << 64)}/64"
 
 
 class Crowds:
@@ -27,20 +15,29 @@ class Crowds:
     the first is removed again and again, is found behind all those removed.
     """
 
-    __slots__ = ("_by_network", "_by_size", "_largest", "number")
+    __slots__ = ("_by_age", "_by_network", "_by_size", "_largest")
 
     def __init__(self) -> None:
         self._by_network: dict[str, OrderedDict[ConnectionSlot, None]] = {}
         self._by_size: dict[int, OrderedDict[str, None]] = {}
         """Number of connections → its networks, in the order in which they reached that number."""
         self._largest = 0
-        self.number = 0
+        self._by_age: OrderedDict[ConnectionSlot, None] = OrderedDict()
+
+    @property
+    def number(self) -> int:
+        """The number of connections."""
+        return len(self._by_age)
+
+    @property
+    def oldest(self) -> "ConnectionSlot":
+        """The connection that has been here longest. There has to be one."""
+        return next(iter(self._by_age))
 
     def add(self, slot: "ConnectionSlot") -> None:
         """Add a connection."""
         crowd = self._by_network.setdefault(slot.network, OrderedDict())
-        crowd[slot] = None
-        self.number += 1
+        crowd[slot] = self._by_age[slot] = None
         self._moved(slot.network, len(crowd) - 1, len(crowd))
 
     def remove(self, slot: "ConnectionSlot") -> None:
@@ -48,8 +45,7 @@ class Crowds:
         crowd = self._by_network.get(slot.network)
         if crowd is None or slot not in crowd:
             return
-        del crowd[slot]
-        self.number -= 1
+        del crowd[slot], self._by_age[slot]
         self._moved(slot.network, len(crowd) + 1, len(crowd))
         if not crowd:
             del self._by_network[slot.network]
@@ -58,10 +54,6 @@ class Crowds:
         """Return the connections of the network with most of them; empty if there are none."""
         networks = self._by_size.get(self._largest)
         return self._by_network[next(iter(networks))] if networks else OrderedDict()
-
-    def of(self, network: str) -> int:
-        """Return the number of connections of one network."""
-        return len(self._by_network.get(network, ()))
 
     def _moved(self, network: str, before: int, now: int) -> None:
         """Move ``network`` from size ``before`` to ``now``, which differs by one."""
