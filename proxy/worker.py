@@ -23,6 +23,7 @@ from proxy.contract import InForce, Report, at_start
 from proxy.edge.connection_gate import ConnectionGate, rates_of
 from proxy.edge.connection_slots import slots_of
 from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
+from proxy.edge.doors import TurnedAway
 from proxy.edge.drain import drain
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import Bind, bind_bootstrap
@@ -31,9 +32,9 @@ from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
+from proxy.edge.sorter import SharedPorts
 from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
-from proxy.edge.turned_away import TurnedAway
 from proxy.edge.whoami import Identity, find, identify
 from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
@@ -76,8 +77,8 @@ _BIND_AGAIN_S: Final = 10.0
 
 class Worker:
     """Serves clients as ``in_force`` says (``Processes``). ``bind`` opens sockets for the ports of brokers as they are
-    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and
-    ``at_hosts`` the class of listeners with host names for brokers.
+    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and shares
+    the ports of listeners with host names for brokers.
     """
 
     def __init__(
@@ -86,13 +87,13 @@ class Worker:
         bind: Bind,
         ask: Ask | None = None,
         number: int | None = None,
-        at_hosts: Callable[..., Listener] = Listener,
+        shared_ports: SharedPorts | None = None,
     ) -> None:
         self._settings = settings
         self.in_force = at_start(settings, answers_clients=ask is not None)
         self._bind = bind
         self._number = number
-        self._at_hosts = at_hosts
+        self._shared_ports = shared_ports
         self._taking = asyncio.Lock()
         """Lock of usage records, so that the last ones come after those that are being taken."""
         self._answerers = (
@@ -351,14 +352,14 @@ class Worker:
             self._turned_away,
             self._owners,
             protected_topics(settings.usage),
+            self._shared_ports,
         )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in self.in_force.settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            kind = Listener if each.broker_host is None else self._at_hosts
-            listener = kind(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
+            listener = Listener(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 

@@ -4,7 +4,6 @@ closed.
 ``quotas.connections`` has the arithmetic. ``shadow`` counts without enforcing; ``off`` does not count.
 """
 
-import socket
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -87,30 +86,41 @@ class ConnectionGate:
             self._note_wait(listener, wait_ms)
         return wait_ms
 
-    def refuses(
-        self, listener: str, ip: str, broker: int | None, client: socket.socket, *, exempt: bool = False
-    ) -> str | None:
-        """Count a connection of ``ip`` to a broker, None while it is not known which. If ``ip`` is over its rate there,
-        take ownership of the socket, which is held and then closed, and return the reason. ``exempt``: no rate applies.
+    def admit(self, listener: str, ip: str, broker: int | None, *, exempt: bool = False) -> int:
+        """Count a connection of ``ip`` to a broker, None while it is not known which. Returns how many ms to hold it
+        unread before it is closed, because ``ip`` is over its rate there; 0 admits it. ``exempt``: no rate applies.
         """
         now_ms = self.clock()
         throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._counts and not exempt else 0
         self._note(listener, ip, broker, now_ms, throttle_ms, exempt=exempt)
-        return self._refused(listener, ip, broker, throttle_ms, client.close)
+        return self._enforced(listener, throttle_ms)
 
-    def refuses_at(
-        self, listener: str, ip: str, broker: int, admitted_ms: int, close: Callable[[], None], *, exempt: bool = False
-    ) -> str | None:
-        """Count a connection of ``ip`` at its broker, which was not known when it was admitted. If ``ip`` is over its
-        rate there, call ``close`` after the time for which it is held, and return the reason.
-        """
+    def assign(self, listener: str, ip: str, broker: int, admitted_ms: int, *, exempt: bool = False) -> int:
+        """Count a connection at its broker, which was not known when it was admitted. Returns as ``admit``."""
         if not self._counts or exempt:
-            return None
+            return 0
         now_ms = self.clock()
         throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
         if throttle_ms > 0:
             self._note(listener, ip, broker, now_ms, throttle_ms, attempts=0)
-        return self._refused(listener, ip, broker, throttle_ms, close)
+        return self._enforced(listener, throttle_ms)
+
+    def hold(self, ip: str, broker: int | None, throttle_ms: int, close: Callable[[], None]) -> None:
+        """Call ``close`` after the time for which a connection is held, or before if too many are."""
+        held = _HeldConnection(close, self._held, ip, broker)
+        self._held[held] = self._throttling.mute(KIND, held.throttle_over, held.abort, self.clock() + throttle_ms)
+        if len(self._held) > self.most_held:
+            self._close(next(iter(self._held)))
+
+    def why_refused(self, ip: str) -> str:
+        """Return the rate that a refused connection was over."""
+        limit, entity = self._rates.limit_of(ip)
+        return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
+
+    def _enforced(self, listener: str, throttle_ms: int) -> int:
+        if throttle_ms > 0:
+            self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
+        return throttle_ms if self._enforces else 0
 
     def _note(
         self,
@@ -128,18 +138,6 @@ class ConnectionGate:
             self._addresses.note(
                 listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
             )
-
-    def _refused(
-        self, listener: str, ip: str, broker: int | None, throttle_ms: int, close: Callable[[], None]
-    ) -> str | None:
-        if throttle_ms <= 0:
-            return None
-        self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
-        if not self._enforces:
-            return None
-        self._hold(_HeldConnection(close, self._held, ip, broker), self.clock() + throttle_ms)
-        limit, entity = self._rates.limit_of(ip)
-        return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
 
     def close(self) -> None:
         """Close all held connections."""
@@ -164,11 +162,6 @@ class ConnectionGate:
     def held(self) -> list[tuple[str, int | None, int]]:
         """Return the address, the broker and the end of each held connection."""
         return [(each.ip, each.broker, alarm.end_ms) for each, alarm in self._held.items()]
-
-    def _hold(self, held: "_HeldConnection", end_ms: int) -> None:
-        self._held[held] = self._throttling.mute(KIND, held.throttle_over, held.abort, end_ms)
-        if len(self._held) > self.most_held:
-            self._close(next(iter(self._held)))
 
     def _close(self, held: "_HeldConnection") -> None:
         self._held[held].cancel()

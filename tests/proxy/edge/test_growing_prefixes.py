@@ -17,11 +17,11 @@ from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS
 from protocol.tls_hello import Hello, HelloSearch
 from protocol.varint import MAX_TAGS, encode_varint
-from proxy.edge import arrivals, passing
-from proxy.edge.first_request import is_request
+from proxy.edge import first_bytes, sorter
+from proxy.edge.first_bytes import is_request
 from proxy.edge.protected_topics import Guard
 from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, V2_SIGNATURE
-from proxy.edge.transports import ClientWire
+from proxy.edge.wires import ClientWire
 from tests.harness.work import Watched, lines_run, work
 from tests.protocol.test_tls_hello import divided, extension, made, named
 from tests.proxy.playbook import Play, frame, handshake, handshake_answer, list_offsets, request
@@ -69,7 +69,7 @@ class Peeked:
         self.data = data
         self.shown = 1
         self.copied = self.looks = 0
-        for module in (arrivals, passing):
+        for module in (first_bytes, sorter):
             patch.setattr(module, "peek", self.peek)
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
@@ -90,11 +90,11 @@ async def test_hello_that_is_peeked_at_is_copied_a_few_times(monkeypatch: pytest
     """16 looks at the most, however it is cut; a hello in the records of a client is found in these."""
     for size in (0, 300, 2000):
         peeked = Peeked(tiny_records(b"b1.kafka.test", size), monkeypatch)
-        assert await passing.named_host(peeked) == ""  # type: ignore[arg-type]  # all that is used of a socket
+        assert await sorter.named_host(peeked) == ""  # type: ignore[arg-type]  # all that is used of a socket
         assert (peeked.looks, peeked.copied <= 16 * len(peeked.data)) == (16, True)
     hello = made(named(b"b1.kafka.test") + extension(21, bytes(14_000)))
     peeked = Peeked(divided(hello, 100, 3000, 9000), monkeypatch)
-    assert await passing.named_host(peeked) == "b1.kafka.test"  # type: ignore[arg-type]
+    assert await sorter.named_host(peeked) == "b1.kafka.test"  # type: ignore[arg-type]
     assert peeked.looks < 10
 
 
@@ -108,7 +108,7 @@ async def test_proxy_header_in_pieces_of_one_byte(monkeypatch: pytest.MonkeyPatc
         peeked = Peeked(header, monkeypatch)
         before = Watched.looked_at
         with lines_run() as lines:
-            assert (await arrivals.read_header(peeked)).length_bytes == len(header)  # type: ignore[arg-type]
+            assert (await first_bytes.read_header(peeked)).length_bytes == len(header)  # type: ignore[arg-type]
         return len(header), lines[0] + Watched.looked_at - before
 
     for size, k in ((700, 150), (1400, 150)) if version == 1 else ((1000, 30), (MAX_HEADER_BYTES - 16, 20)):
@@ -116,21 +116,28 @@ async def test_proxy_header_in_pieces_of_one_byte(monkeypatch: pytest.MonkeyPatc
         assert done <= k * length
 
 
+class Still:
+    """A transport that is not read."""
+
+    def is_closing(self) -> bool:
+        return True
+
+
 async def test_first_request_in_pieces_of_one_byte() -> None:
     """14 bytes say what it is: no more than these are ever kept."""
     looked: list[int] = []
     play = Play()
 
-    def begin(_wire: ClientWire, begun: bytes) -> None:
+    def looks(begun: bytes) -> bool:
         looked.append(len(begun))
-        is_request(begun, play.worker, authenticated=True)
+        return is_request(begun, play.worker, authenticated=True)
 
-    wire = ClientWire(begin, None)  # type: ignore[arg-type]  # it owns no descriptor
-    wire._feed = wire._greet
+    wire = ClientWire(looks, None)  # type: ignore[arg-type]  # it owns no descriptor
+    wire._feed, wire._transport = wire._greet, Still()  # type: ignore[assignment]  # all that is asked of it
     for piece in pieces(list_offsets(1)[:14]):
         wire.data_received(piece)
     assert sum(looked) == sum(range(1, 15))
-    assert wire.refused is None
+    await wire.first_request()
     with pytest.raises(ProtocolError):
         is_request(b"\0\0\0\1", play.worker, authenticated=True)
 

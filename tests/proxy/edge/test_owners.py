@@ -8,8 +8,8 @@ import pytest
 
 from config.brokers import Endpoint, parse_broker_ports
 from config.units import AdvertisedAddress
-from proxy.edge import advertised_addresses, turned_away
-from proxy.edge.turned_away import MOST_OF_ADDRESS, TurnedAway, hold_s
+from proxy.edge import advertised_addresses, doors
+from proxy.edge.doors import MOST_OF_ADDRESS, TurnedAway, hold_s
 from proxy.owners.map import OwnersInForce, OwnersMap
 from proxy.runtime.faults import counts
 from tests.harness.fake_broker import fake_broker
@@ -26,7 +26,7 @@ THERE = Endpoint("there.test", None, parse_broker_ports({"1-2": "7001-7002"}))
 
 @pytest.fixture
 def none_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turned_away, "LET_IN", 0.0)
+    monkeypatch.setattr(doors, "LET_IN", 0.0)
 
 
 def owners(own: int, others: int) -> OwnersInForce:
@@ -77,7 +77,7 @@ async def test_a_broker_that_its_owner_has_no_port_for_is_told_under_a_name_that
 
 async def test_client_at_non_owner_gets_metadata_and_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client all of whose addresses are old would be lost otherwise."""
-    monkeypatch.setattr(turned_away, "LET_IN", 1.0)
+    monkeypatch.setattr(doors, "LET_IN", 1.0)
     async with fake_broker() as one, fake_broker() as two:
         one.brokers = two.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
         async with front(one, owners=owners(1, 2)) as proxy:
@@ -144,7 +144,7 @@ async def test_an_instance_without_a_broker_lets_clients_ask_but_not_produce() -
 async def test_held_connection_is_closed_despite_fault_in_close(monkeypatch: pytest.MonkeyPatch) -> None:
     held, (ours, theirs) = TurnedAway(), socket.socketpair()
     monkeypatch.setattr(held, "_close", lambda client: {}[client])
-    held.hold(ours, "any")
+    held.hold("any", ours.close)
     theirs.setblocking(False)
     async with asyncio.timeout(TIMEOUT_S):
         assert await asyncio.get_running_loop().sock_recv(theirs, 1) == b""
@@ -158,12 +158,12 @@ async def test_a_greedy_address_shortens_its_own_hold_alone() -> None:
         for ours, host in zip(
             [pair[0] for pair in pairs], ["patient", *["greedy"] * (MOST_OF_ADDRESS + 2)], strict=True
         ):
-            held.hold(ours, host)
+            held.hold(host, ours.close)
         assert [ours.fileno() < 0 for ours, _ in pairs] == [False, True, True] + [False] * MOST_OF_ADDRESS
         held.most = 1
         late, theirs = socket.socketpair()
         pairs.append((late, theirs))
-        held.hold(late, "late")
+        held.hold("late", late.close)
         assert pairs[0][0].fileno() < 0
         held.close()
         assert (len(held), late.fileno()) == (0, -1)
@@ -188,7 +188,7 @@ async def test_bootstrap_clients_wait_until_owners_are_known() -> None:
 
 
 async def test_client_waiting_for_unknown_owners_is_closed_as_not_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turned_away, "LET_IN", 1.0)
+    monkeypatch.setattr(doors, "LET_IN", 1.0)
     monkeypatch.setattr(advertised_addresses, "_OWNERS_S", 0.05)
     async with fake_broker() as one, front(one, owners=OwnersInForce("here")) as proxy:
         async with client(proxy.bootstrap_port) as asking:

@@ -1,6 +1,7 @@
-"""Connections that are passed between workers (SCM_RIGHTS) before their TLS begins.
+"""With several workers at one port: connections are sorted by the host that they name in TLS (SNI), and those for
+brokers of other workers are passed on (SCM_RIGHTS) before TLS begins.
 
-A host name in a ClientHello is read without taking it out of the socket, so that the other worker goes on as if it had
+The host in a ClientHello is read without taking it out of the socket, so that the other worker goes on as if it had
 accepted the connection. Each worker receives at a socket of its own, which stays when its process is started again:
 connections wait in it meanwhile, as in the backlog of a port.
 """
@@ -8,21 +9,31 @@ connections wait in it meanwhile, as in the backlog of a port.
 import asyncio
 import pickle
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
 from config.units import Address
+from protocol.errors import ProtocolError
 from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, NotAHelloError
-from proxy.edge.arrivals import LeftEarly, peek
+from proxy.edge.arrival import Arrival, LeftEarly, Refused
+from proxy.edge.connection_slots import ConnectionSlots
+from proxy.edge.doors import Places
+from proxy.edge.first_bytes import peek, read_source
+from proxy.edge.stats import Stats
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import on_readable
+
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice.listener")
 
 AGAIN_S: Final = 0.2
+_LOOKS_AGAIN: Final = 15
+"""For three seconds: workers learn every second of brokers that others have found."""
 _AT_ONCE: Final = 8
 """Connections received per turn of the loop, as many as are accepted."""
 _MESSAGE_BYTES: Final = 4096
@@ -91,6 +102,79 @@ class Passing:
             client = socket.socket(fileno=descriptors[0])
             client.setblocking(False)
             contained("take a connection", self._takes[message.listener], client, message, otherwise=client.close)
+
+
+class SharedPorts(NamedTuple):
+    """What the listeners of a worker have in common whose ports it shares with other workers."""
+
+    passing: Passing
+    slots: ConnectionSlots
+    """For connections that are not sorted yet."""
+
+
+class Sorter:
+    """The part of one listener that passes connections on.
+
+    A connection counts for the rate of its address, and for limits of connections, at the worker that serves it.
+    ``hosts``: host names → node ids.
+    """
+
+    def __init__(
+        self,
+        shared: SharedPorts,
+        listener: str,
+        hosts: Mapping[str, int | None],
+        owners: "OwnersInForce | None",
+        stats: Stats,
+    ) -> None:
+        self._passing, self._slots = shared
+        self._places = Places(listener, shared.slots)
+        self._listener = listener
+        self._hosts = hosts
+        self._owners = owners
+        self._stats = stats
+
+    async def passes_on(self, arrival: Arrival) -> bool:
+        """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
+        also one whose handshake is going to fail. Raises Refused or ProtocolError.
+        """
+        if arrival.passed_host in self._hosts:
+            return False
+        if refused := self._places.check(arrival):
+            raise refused
+        try:
+            if arrival.names_source:
+                await read_source(arrival)
+                if refused := self._places.check(arrival):
+                    raise refused
+            host = await self._find_host(arrival)
+            is_gone = arrival.passed_host is None and await self._pass_on(arrival, host)
+        except (Refused, ProtocolError, asyncio.CancelledError):
+            self._stats.connections[self._listener, "accepted"] += 1
+            raise
+        arrival.free_slot()
+        return is_gone
+
+    async def _find_host(self, arrival: Arrival) -> str:
+        """Return the host that a client names, "" if it names none. One not known yet may be that of a new broker."""
+        arrival.awaited = "TLS handshake"
+        host = await named_host(arrival.client)
+        for _ in range(_LOOKS_AGAIN):
+            if not host or host in self._hosts:
+                break
+            await asyncio.sleep(AGAIN_S)
+        return host
+
+    async def _pass_on(self, arrival: Arrival, host: str) -> bool:
+        """Pass a connection on if the broker with that host is another worker's; return whether it is."""
+        node_id = self._hosts.get(host)
+        worker = None if node_id is None or self._owners is None else self._owners.other_worker(node_id)
+        if worker is None:
+            return False
+        message = Passed(self._listener, host, arrival.peer, arrival.deadline_s)
+        if not await self._passing.send(worker, arrival.client, message):
+            self._stats.connections[self._listener, "broker_unreachable"] += 1
+        return True
 
 
 async def named_host(client: socket.socket) -> str:

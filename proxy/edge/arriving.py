@@ -1,0 +1,275 @@
+"""The way of a connection from its accept to its broker: one coroutine, that may be refused at each step.
+
+PROXY header, TLS handshake, first request and login share one deadline. The first bytes are peeked at before anything
+is spent on a client: plaintext never reaches OpenSSL, and has a cause of its own.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from config.listener import Listener as ListenerSettings
+from config.units import Address
+from protocol.errors import Cause, ProtocolError
+from proxy.edge.arrival import ADDRESS, BROKER, HANDSHAKE, REQUEST, Arrival, LeftEarly, Refused
+from proxy.edge.broker_connector import BrokerConnector
+from proxy.edge.doors import Door, Places
+from proxy.edge.first_bytes import peek, read_source
+from proxy.edge.pacer import Pacer
+from proxy.edge.proxy_protocol import is_header
+from proxy.edge.rejections import Rejections
+from proxy.edge.sorter import Passed, Sorter
+from proxy.edge.stats import Stats
+from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
+from proxy.edge.wires import ClientWire
+from proxy.runtime.clock import now_ms
+from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+from proxy.session.flow import CLIENT
+from proxy.session.session import Session
+from proxy.usage.accounts import Accounts
+
+_PEEKED_BYTES: Final = 16
+HANDSHAKES_IN_A_TURN: Final = 8
+"""TLS handshakes begun per turn of the loop."""
+_LONGER_THAN_OURS_S: Final = 3600.0
+"""The event loop's own handshake timeout, so long that it never fires before the listener's deadline."""
+_LATE_AT_ONCE: Final = 20
+"""Connections closed at their deadline per turn of the loop: each takes some 50 µs."""
+
+
+class Arriving:
+    """The connections of one listener that have no session yet.
+
+    ``doors`` are asked in their order, ``places`` among them. ``hosts``: host names (SNI) → node ids. ``is_request``
+    judges first bytes, as in ``ClientWire``, and ``begin`` creates the session. ``sorter``: with several workers at its
+    port, passes connections on to others.
+    """
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        *,
+        timeout_s: float,
+        receive_buffer_bytes: int,
+        tls: ListenerTls | None,
+        hosts: dict[str, int | None],
+        places: Places,
+        doors: Sequence[Door],
+        connector: BrokerConnector,
+        is_request: Callable[[bytes], bool],
+        begin: Callable[[Arrival, ClientWire], Session],
+        stats: Stats,
+        rejections: Rejections,
+        accounts: Accounts,
+        sorter: Sorter | None,
+    ) -> None:
+        self._name = settings.name
+        self._timeout_s = timeout_s
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._load_balancers = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
+        self._names_broker = settings.broker_host is not None
+        """Clients name their broker in TLS (SNI), not by the port."""
+        self._tls = tls
+        self._hosts = hosts
+        self._places = places
+        self._doors = doors
+        self._connector = connector
+        self._is_request = is_request
+        self._begin = begin
+        self._stats = stats
+        self._rejections = rejections
+        self._accounts = accounts
+        self._sorter = sorter
+        self._handshakes = Pacer(HANDSHAKES_IN_A_TURN)
+        self.arriving: dict[Arrival, None] = {}
+        """In the order of arrival, and so of deadlines. One that another worker has passed on may have an earlier
+        deadline; it is closed with those before it."""
+        self._next_deadline: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------------------------------------- they come, and go
+
+    def take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
+        """Serve a connection that was accepted at a broker's port, or with None at the bootstrap port."""
+        counted_at = self._connector.next() if node_id is None and not self._names_broker else node_id
+        now_s = asyncio.get_running_loop().time()
+        arrival = Arrival(client, peer, node_id, counted_at, now_s + self._timeout_s)
+        arrival.names_source = bool(self._load_balancers) and self._is_load_balancer(peer)
+        self._start(arrival, now_s)
+
+    def take_passed(self, client: socket.socket, message: Passed) -> None:
+        """Serve a connection that another worker has accepted, and passed on."""
+        arrival = Arrival(client, message.peer, None, None, message.deadline_s)
+        arrival.passed_host = message.host
+        self._start(arrival, asyncio.get_running_loop().time())
+
+    def dismiss(self, arrival: Arrival, why: ProtocolError | None = None) -> None:
+        """Close a connection without a session, if it is one still, because of ``why`` or because the proxy stops."""
+        if arrival in self.arriving:
+            self._forget(arrival)
+            if why is not None:
+                self._reject(arrival, why)
+            arrival.task.cancel()
+
+    def stop(self) -> None:
+        """Dismiss all."""
+        if self._next_deadline is not None:
+            self._next_deadline.cancel()
+        for arrival in list(self.arriving):
+            self.dismiss(arrival)
+
+    def _start(self, arrival: Arrival, now_s: float) -> None:
+        arrival.came_s = now_s
+        arrival.evicted = partial(self._crowd_out, arrival)
+        self._stats.sessions[self._name] += 1
+        self.arriving[arrival] = None
+        arrival.task = spawn(self._arrive(arrival), "receive a client")
+        arrival.task.add_done_callback(partial(self._over, arrival))
+        if self._next_deadline is None:
+            self._set_deadline(arrival.deadline_s - now_s)
+
+    def _forget(self, arrival: Arrival) -> None:
+        self.arriving.pop(arrival, None)
+
+    def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
+        """Release a connection whose task has ended, even one cancelled before it began."""
+        if arrival.session is None:
+            self._forget(arrival)
+            self._stats.sessions[self._name] -= 1
+            arrival.close()
+            arrival.free_slot()
+        elif task.cancelled() or task.exception() is not None:
+            arrival.session.abort()
+        arrival.let_go()
+
+    # ------------------------------------------------------------------------------------------- the way
+
+    async def _arrive(self, arrival: Arrival) -> None:
+        try:
+            if self._sorter is not None:
+                if await self._sorter.passes_on(arrival):
+                    return
+            elif arrival.names_source:
+                self._pass(self._places, arrival)
+                await read_source(arrival)
+            self._learn(arrival, ADDRESS if self._names_broker else ADDRESS | BROKER)
+            wire = await self._connect(arrival)
+            arrival.awaited = "request"
+            if not await wire.first_request():
+                raise LeftEarly
+            if arrival.server_name is not None:
+                arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
+            self._learn(arrival, BROKER | REQUEST)
+            session = self._begin(arrival, wire)
+        except (Refused, ProtocolError, OSError) as why:
+            self._refuse(arrival, why)
+        else:
+            self._forget(arrival)
+            wire.begin(session)
+            if not session.closed:
+                await self._connect_to_broker(arrival, session)
+
+    def _learn(self, arrival: Arrival, facts: int) -> None:
+        """Ask the doors that can judge now and could not before. Raises Refused."""
+        before, arrival.known = arrival.known, arrival.known | facts
+        for door in self._doors:
+            if door.needs & ~before and not door.needs & ~arrival.known:
+                self._pass(door, arrival)
+
+    @staticmethod
+    def _pass(door: Door, arrival: Arrival) -> None:
+        if refused := door.check(arrival):
+            raise refused
+
+    async def _connect(self, arrival: Arrival) -> ClientWire:
+        """Give the socket to a transport, with TLS if the listener has it."""
+        if self._tls is None:
+            return await self._make_wire(arrival)
+        arrival.awaited = "TLS handshake"
+        first = await peek(arrival.client, _PEEKED_BYTES)
+        if not first:
+            raise LeftEarly
+        if is_header(first):
+            raise ProtocolError(
+                Cause.PROXY_PROTOCOL_NOT_ALLOWED, "a PROXY protocol header, which this listener does not allow"
+            )
+        if not first.startswith(HANDSHAKE_RECORD[: len(first)]):
+            raise ProtocolError(Cause.NOT_TLS, "plaintext on a TLS listener: is the client's security.protocol right?")
+        await self._handshakes.turn()
+        HANDSHAKE.set(arrival)
+        try:
+            return await self._make_wire(arrival, ssl=self._tls.context, ssl_handshake_timeout=_LONGER_THAN_OURS_S)
+        except (OSError, ValueError) as error:  # ValueError: a certificate that ssl cannot show as a dictionary
+            raise why_failed(error, arrival) from error
+
+    async def _make_wire(self, arrival: Arrival, **tls: Any) -> ClientWire:
+        wire = ClientWire(self._is_request, arrival, self._receive_buffer_bytes)
+        arrival.give_to(wire)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: cast("asyncio.BaseProtocol", wire), arrival.client, **tls
+        )
+        return wire
+
+    async def _connect_to_broker(self, arrival: Arrival, session: Session) -> None:
+        assert arrival.slot is not None  # noqa: S101  for mypy: it has passed the doors
+        is_named = arrival.server_name is not None or not self._names_broker
+        if not await self._connector.connect(
+            session, arrival.slot, arrival.node_id, arrival.counted_at, is_named=is_named
+        ):
+            self._stats.connections[self._name, "broker_unreachable"] += 1
+            session.close()
+
+    # ------------------------------------------------------------------------------------------- refused
+
+    def _refuse(self, arrival: Arrival, why: Exception) -> None:
+        """Count why a connection goes no further, and have it held if it is to be."""
+        if isinstance(why, ProtocolError):
+            why = Refused(why)
+        elif not isinstance(why, Refused):
+            why = LeftEarly()
+        self._forget(arrival)
+        if why.outcome is not None:
+            self._stats.connections[self._name, why.outcome] += 1
+        if why.error is not None:
+            self._reject(arrival, why.error)
+        if why.by_limit:
+            self._accounts.refused += 1
+        if why.hold is not None:
+            why.hold(arrival.give_away())
+
+    def _reject(self, arrival: Arrival, error: ProtocolError) -> None:
+        about = arrival.server_name if error.cause is Cause.UNKNOWN_SNI else None
+        self._rejections.note(CLIENT, error, str(arrival.peer), now_ms(), about=about)
+
+    def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
+        if arrival in self.arriving:
+            self._accounts.refused += 1
+            self.dismiss(arrival, error)
+
+    def _is_load_balancer(self, peer: Address) -> bool:
+        """Whether ``peer`` is in a network that has to send a PROXY header."""
+        ip = ipaddress.ip_address(peer.host.partition("%")[0])
+        return any(ip in network for network in self._load_balancers)
+
+    # ------------------------------------------------------------------------------------------- deadlines
+
+    def _set_deadline(self, left_s: float) -> None:
+        """Set the one timer, since few connections ever reach theirs; after a failure again: no other would."""
+        again = partial(self._set_deadline, AFTER_FAULT_S)
+        self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=again)
+
+    def _end_overdue(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._next_deadline = None
+        for _ in range(_LATE_AT_ONCE):
+            arrival = next(iter(self.arriving), None)
+            if arrival is None:
+                return
+            if arrival.deadline_s > now_s:
+                self._set_deadline(arrival.deadline_s - now_s)
+                return
+            within = f"within {self._timeout_s:g} s"
+            self.dismiss(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
+        self._set_deadline(0.0)
