@@ -20,12 +20,13 @@ from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
+from proxy.edge.arriving import Admission
 from proxy.edge.connection_gate import ConnectionGate, rates_of
 from proxy.edge.connection_slots import slots_of
 from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
 from proxy.edge.doors import TurnedAway
 from proxy.edge.drain import drain
-from proxy.edge.listeners import Admission, Listener
+from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
 from proxy.edge.logins import Logins, certificate_names
 from proxy.edge.quota_requests import Ask, QuotaRequests
@@ -33,7 +34,7 @@ from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
 from proxy.edge.sorter import SharedPorts
-from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
+from proxy.edge.stats import Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.whoami import Identity, find, identify
 from proxy.runtime import faults, logs
@@ -48,6 +49,7 @@ from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.session.worker_state import HeldRequests, WorkerState
+from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
 from proxy.state.paging import Query
 from proxy.state.rows import Page

@@ -20,10 +20,10 @@ from proxy.admin.connections import AdminConnections
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
 from proxy.admin.mode import ModePage
 from proxy.edge.listening import bind as listen_at
-from proxy.edge.stats import Snapshot
 from proxy.edge.whoami import Identity
 from proxy.runtime.faults import note
 from proxy.runtime.tasks import spawn
+from proxy.snapshot import Snapshot
 
 METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
 

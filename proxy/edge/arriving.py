@@ -8,20 +8,24 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from config.listener import Listener as ListenerSettings
+from config.settings import Limits
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.arrival import ADDRESS, BROKER, HANDSHAKE, REQUEST, Arrival, LeftEarly, Refused
 from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.doors import Door, Places
-from proxy.edge.first_bytes import peek, read_source
-from proxy.edge.pacer import Pacer
+from proxy.edge.connection_gate import ConnectionGate
+from proxy.edge.connection_slots import ConnectionSlots
+from proxy.edge.doors import Door, Places, TurnedAway
+from proxy.edge.first_bytes import Pacer, peek, read_source
+from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header
 from proxy.edge.rejections import Rejections
-from proxy.edge.sorter import Passed, Sorter
+from proxy.edge.sorter import Passed, SharedPorts, Sorter
 from proxy.edge.stats import Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
@@ -31,6 +35,9 @@ from proxy.session.flow import CLIENT
 from proxy.session.session import Session
 from proxy.usage.accounts import Accounts
 
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
+
 _PEEKED_BYTES: Final = 16
 HANDSHAKES_IN_A_TURN: Final = 8
 """TLS handshakes begun per turn of the loop."""
@@ -38,6 +45,25 @@ _LONGER_THAN_OURS_S: Final = 3600.0
 """The event loop's own handshake timeout, so long that it never fires before the listener's deadline."""
 _LATE_AT_ONCE: Final = 20
 """Connections closed at their deadline per turn of the loop: each takes some 50 µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Limits, counters and ports that all listeners of a worker share."""
+
+    slots: ConnectionSlots
+    gate: ConnectionGate
+    limits: Limits
+    stats: Stats
+    rejections: Rejections
+    bind: Bind
+    turned_away: TurnedAway
+    owners: "OwnersInForce | None" = None
+    """With several instances: those that own the brokers."""
+    protected_topics: frozenset[bytes] = frozenset()
+    """Topics that no client may produce to through the proxy."""
+    shared_ports: SharedPorts | None = None
+    """With several workers: where connections to host names of brokers are passed on."""
 
 
 class Arriving:
@@ -51,38 +77,33 @@ class Arriving:
     def __init__(
         self,
         settings: ListenerSettings,
-        *,
-        timeout_s: float,
-        receive_buffer_bytes: int,
+        admission: Admission,
+        accounts: Accounts,
         tls: ListenerTls | None,
         hosts: dict[str, int | None],
-        places: Places,
         doors: Sequence[Door],
+        places: Places,
+        sorter: Sorter | None,
         connector: BrokerConnector,
         is_request: Callable[[bytes], bool],
         begin: Callable[[Arrival, ClientWire], Session],
-        stats: Stats,
-        rejections: Rejections,
-        accounts: Accounts,
-        sorter: Sorter | None,
     ) -> None:
         self._name = settings.name
-        self._timeout_s = timeout_s
-        self._receive_buffer_bytes = receive_buffer_bytes
+        self._limits = admission.limits
+        self._stats = admission.stats
+        self._rejections = admission.rejections
         self._load_balancers = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
         self._names_broker = settings.broker_host is not None
         """Clients name their broker in TLS (SNI), not by the port."""
+        self._accounts = accounts
         self._tls = tls
         self._hosts = hosts
-        self._places = places
         self._doors = doors
+        self._places = places
+        self._sorter = sorter
         self._connector = connector
         self._is_request = is_request
         self._begin = begin
-        self._stats = stats
-        self._rejections = rejections
-        self._accounts = accounts
-        self._sorter = sorter
         self._handshakes = Pacer(HANDSHAKES_IN_A_TURN)
         self.arriving: dict[Arrival, None] = {}
         """In the order of arrival, and so of deadlines. One that another worker has passed on may have an earlier
@@ -95,7 +116,7 @@ class Arriving:
         """Serve a connection that was accepted at a broker's port, or with None at the bootstrap port."""
         counted_at = self._connector.next() if node_id is None and not self._names_broker else node_id
         now_s = asyncio.get_running_loop().time()
-        arrival = Arrival(client, peer, node_id, counted_at, now_s + self._timeout_s)
+        arrival = Arrival(client, peer, node_id, counted_at, now_s + self._limits.authentication_timeout_s)
         arrival.names_source = bool(self._load_balancers) and self._is_load_balancer(peer)
         self._start(arrival, now_s)
 
@@ -205,7 +226,7 @@ class Arriving:
             raise why_failed(error, arrival) from error
 
     async def _make_wire(self, arrival: Arrival, **tls: Any) -> ClientWire:
-        wire = ClientWire(self._is_request, arrival, self._receive_buffer_bytes)
+        wire = ClientWire(self._is_request, arrival, self._limits.socket_receive_buffer_bytes)
         arrival.give_to(wire)
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: cast("asyncio.BaseProtocol", wire), arrival.client, **tls
@@ -270,6 +291,6 @@ class Arriving:
             if arrival.deadline_s > now_s:
                 self._set_deadline(arrival.deadline_s - now_s)
                 return
-            within = f"within {self._timeout_s:g} s"
+            within = f"within {self._limits.authentication_timeout_s:g} s"
             self.dismiss(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
         self._set_deadline(0.0)

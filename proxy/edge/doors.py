@@ -4,6 +4,7 @@ needs: the rate of its address, the owner of its broker, its place, and rate and
 
 import random
 from asyncio import TimerHandle
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -30,98 +31,88 @@ LET_IN: Final = 0.25
 class Door(Protocol):
     """One rule. ``needs``: the facts that have to be known."""
 
-    needs: int
+    @property
+    def needs(self) -> int: ...
 
     def check(self, arrival: Arrival) -> Refused | None:
         """Count the connection; return how it is refused, None if it may go on."""
         ...
 
 
+@dataclass(frozen=True)
 class RateOfAddress:
     """``connection_creation_rate``, at the broker as far as that is known."""
 
-    needs = ADDRESS
-
-    def __init__(self, listener: str, gate: ConnectionGate, accounts: Accounts) -> None:
-        self._listener = listener
-        self._gate = gate
-        self._accounts = accounts
+    listener: str
+    gate: ConnectionGate
+    accounts: Accounts
+    needs: int = ADDRESS
 
     def check(self, arrival: Arrival) -> Refused | None:
-        gate, host, broker = self._gate, arrival.host, arrival.counted_at
-        exempt = self._accounts.exemptions.covers_address(host)
-        arrival.admitted_ms = gate.clock()
-        return _over_rate(gate, host, broker, gate.admit(self._listener, host, broker, exempt=exempt))
+        arrival.admitted_ms, broker = self.gate.clock(), arrival.counted_at
+        exempt = self.is_exempt(arrival)
+        return self.refused(arrival, broker, self.gate.admit(self.listener, arrival.host, broker, exempt=exempt))
+
+    def is_exempt(self, arrival: Arrival) -> bool:
+        return self.accounts.exemptions.covers_address(arrival.host)
+
+    def refused(self, arrival: Arrival, broker: int | None, throttle_ms: int) -> Refused | None:
+        """Return how a connection is refused that is to be held for some time; None for no time."""
+        if not throttle_ms:
+            return None
+        error = ProtocolError(Cause.CONNECTION_RATE_PER_IP, self.gate.why_refused(arrival.host))
+        return Refused(error, by_limit=True, hold=partial(self.gate.hold, arrival.host, broker, throttle_ms))
 
 
+@dataclass(frozen=True)
 class AtBroker:
     """Rate and number of an address at its broker, where that was not known when they were asked for first."""
 
-    needs = BROKER | REQUEST
-
-    def __init__(
-        self,
-        listener: str,
-        gate: ConnectionGate,
-        accounts: Accounts,
-        slots: ConnectionSlots,
-        connector: BrokerConnector,
-    ) -> None:
-        self._listener = listener
-        self._gate = gate
-        self._accounts = accounts
-        self._slots = slots
-        self._connector = connector
+    rate: RateOfAddress
+    slots: ConnectionSlots
+    connector: BrokerConnector
+    needs: int = BROKER | REQUEST
 
     def check(self, arrival: Arrival) -> Refused | None:
         if arrival.counted_at is not None or arrival.slot is None:
             return None
-        broker = self._connector.next() if arrival.node_id is None else arrival.node_id
+        broker = self.connector.next() if arrival.node_id is None else arrival.node_id
         if broker is None:
             return None
-        gate, host = self._gate, arrival.host
-        exempt = self._accounts.exemptions.covers_address(host)
-        throttle_ms = gate.assign(self._listener, host, broker, arrival.admitted_ms, exempt=exempt)
-        if refused := _over_rate(gate, host, broker, throttle_ms):
+        rate, exempt = self.rate, self.rate.is_exempt(arrival)
+        throttle_ms = rate.gate.assign(rate.listener, arrival.host, broker, arrival.admitted_ms, exempt=exempt)
+        if refused := rate.refused(arrival, broker, throttle_ms):
             return refused
         try:
-            self._slots.assign(arrival.slot, broker)
+            self.slots.assign(arrival.slot, broker)
         except ProtocolError as error:
             return Refused(error, by_limit=True)
         arrival.counted_at = broker
         return None
 
 
-def _over_rate(gate: ConnectionGate, host: str, broker: int | None, throttle_ms: int) -> Refused | None:
-    if not throttle_ms:
-        return None
-    error = ProtocolError(Cause.CONNECTION_RATE_PER_IP, gate.why_refused(host))
-    return Refused(error, by_limit=True, hold=partial(gate.hold, host, broker, throttle_ms))
-
-
+@dataclass(frozen=True)
 class Places:
     """Limits of connections, in all, of a listener and of an address. Behind a load balancer a connection has a place
     before its address is known.
     """
 
-    needs = ADDRESS
-
-    def __init__(self, listener: str, slots: ConnectionSlots, stats: Stats | None = None) -> None:
-        """``stats``: where to count those that have a place as accepted."""
-        self._listener = listener
-        self._slots = slots
-        self._stats = stats
+    listener: str
+    slots: ConnectionSlots
+    stats: Stats | None = None
+    """Where to count those that have a place as accepted."""
+    needs: int = ADDRESS
 
     def check(self, arrival: Arrival) -> Refused | None:
         try:
             if arrival.slot is not None:
-                self._slots.name(arrival.slot, arrival.host)
+                self.slots.name(arrival.slot, arrival.host)
                 return None
-            arrival.slot = self._slots.enter(
-                arrival.host, arrival.counted_at, arrival.came_s, arrival.evicted, self._listener
+            arrival.slot = self.slots.enter(
+                arrival.host, arrival.counted_at, arrival.came_s, arrival.evicted, self.listener
             )
-            if self._stats is not None:
-                self._stats.connections[self._listener, "accepted"] += 1
+            if self.stats is not None:
+                self.stats.connections[self.listener, "accepted"] += 1
         except ProtocolError as error:
             return Refused(error, by_limit=True)
         except FullError as full:
@@ -129,6 +120,7 @@ class Places:
         return None
 
 
+@dataclass(frozen=True)
 class OwnerOfBroker:
     """With several instances: whether this one owns the broker that a client wants, or anybody knows who owns any.
 
@@ -140,17 +132,15 @@ class OwnerOfBroker:
     therefore let in: it may ask, and is closed by any other request.
     """
 
-    needs = BROKER
-
-    def __init__(self, owners: "OwnersInForce", turned_away: "TurnedAway") -> None:
-        self._owners = owners
-        self._turned_away = turned_away
+    owners: "OwnersInForce"
+    turned_away: "TurnedAway"
+    needs: int = BROKER
 
     def check(self, arrival: Arrival) -> Refused | None:
-        owners, node_id = self._owners, arrival.node_id
+        owners, node_id = self.owners, arrival.node_id
         if (owners.are_known if node_id is None else owners.owns(node_id)) or is_let_in(owners):
             return None
-        return Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.peer.host))
+        return Refused(outcome="not_owner", hold=partial(self.turned_away.hold, arrival.peer.host))
 
 
 def is_let_in(owners: "OwnersInForce | None") -> bool:
@@ -196,6 +186,9 @@ class TurnedAway:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
 
     def _close(self, close: Close) -> None:
         found = self._held.pop(close, None)

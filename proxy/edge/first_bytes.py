@@ -5,12 +5,13 @@ Nothing is spent on a client before it has sent them. They are never quoted in m
 
 import asyncio
 import socket
+from collections import deque
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.edge.arrival import Arrival, LeftEarly
 from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, Header, least_bytes, parse
-from proxy.runtime.tasks import on_readable
+from proxy.runtime.tasks import later, on_readable
 from proxy.session.policies.login import GSSAPI_TOKEN
 from proxy.session.serving import API_VERSIONS_KEY
 from proxy.session.worker_state import WorkerState
@@ -87,3 +88,44 @@ def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> boo
     if key_version not in worker.served and api_key != API_VERSIONS_KEY and not begins_gssapi:
         worker.answerer(key_version)
     return True
+
+
+class Pacer:
+    """Rate limiter: ``in_a_turn`` callers pass in each turn of the loop, first come, first served.
+
+    A handshake takes the loop a millisecond. After a restart all clients reconnect at once; connected clients must not
+    wait until the last handshake is done.
+    """
+
+    def __init__(self, in_a_turn: int) -> None:
+        self._in_a_turn = in_a_turn
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._passed = 0
+        self._begun = False
+
+    async def turn(self) -> None:
+        """Wait for this caller's turn."""
+        if not self._begun:
+            self._begun = True
+            later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
+        if self._passed < self._in_a_turn and not self._waiting:
+            self._passed += 1
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        await waiting
+
+    def _next(self) -> None:
+        self._passed = 0
+        while self._waiting and self._passed < self._in_a_turn:
+            first = self._waiting.popleft()
+            if not first.done():  # else it was cancelled
+                first.set_result(None)
+                self._passed += 1
+        self._begun = bool(self._passed)
+        if self._begun:
+            later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
+
+    def _restart(self) -> None:
+        """Schedule the next batch again after ``_next`` has failed."""
+        later(0.0, "begin TLS handshakes", self._next)

@@ -3,13 +3,10 @@
 import asyncio
 import socket
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
-from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from protocol.locator import Endpoint
@@ -17,16 +14,11 @@ from proxy.brokers.cluster import Cluster
 from proxy.edge.accepting import Acceptor
 from proxy.edge.advertised_addresses import AdvertisedAddresses
 from proxy.edge.arrival import Arrival
-from proxy.edge.arriving import Arriving
+from proxy.edge.arriving import Admission, Arriving
 from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.connection_gate import ConnectionGate
-from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import AtBroker, Door, OwnerOfBroker, Places, RateOfAddress, TurnedAway
+from proxy.edge.doors import AtBroker, Door, OwnerOfBroker, Places, RateOfAddress
 from proxy.edge.first_bytes import is_request
-from proxy.edge.listening import Bind
-from proxy.edge.rejections import Rejections
-from proxy.edge.sorter import Passed, SharedPorts, Sorter
-from proxy.edge.stats import Stats
+from proxy.edge.sorter import Passed, Sorter
 from proxy.edge.tls import ListenerTls
 from proxy.edge.wires import ClientWire
 from proxy.identity.sasl import SaslRules
@@ -36,29 +28,7 @@ from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
 from quotas.entities import ANONYMOUS
 
-if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce
-
 log = structlog.get_logger("sluice.listener")
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Limits, counters and ports that all listeners of a worker share."""
-
-    slots: ConnectionSlots
-    gate: ConnectionGate
-    limits: Limits
-    stats: Stats
-    rejections: Rejections
-    bind: Bind
-    turned_away: TurnedAway
-    owners: "OwnersInForce | None" = None
-    """With several instances: those that own the brokers."""
-    protected_topics: frozenset[bytes] = frozenset()
-    """Topics that no client may produce to through the proxy."""
-    shared_ports: SharedPorts | None = None
-    """With several workers: where connections to host names of brokers are passed on."""
 
 
 class Listener:
@@ -178,32 +148,27 @@ class Listener:
 
     def _make_arriving(self) -> Arriving:
         settings, admission, accounts = self.settings, self._admission, self._accounts
-        slots, gate, connector = admission.slots, admission.gate, self._broker_connector
-        places = Places(self.name, slots, self._stats)
-        doors: list[Door] = [RateOfAddress(self.name, gate, accounts)]
+        places = Places(self.name, admission.slots, self._stats)
+        rate = RateOfAddress(self.name, admission.gate, accounts)
+        doors: list[Door] = [rate, places, AtBroker(rate, admission.slots, self._broker_connector)]
         if admission.owners is not None:
-            doors.append(OwnerOfBroker(admission.owners, admission.turned_away))
-        doors += [places, AtBroker(self.name, gate, accounts, slots, connector)]
-        sorter = None
+            doors.insert(1, OwnerOfBroker(admission.owners, admission.turned_away))
+        sorter, hosts = None, self._advertised.hosts
         if settings.broker_host is not None and admission.shared_ports is not None:
-            hosts = self._advertised.hosts
             sorter = Sorter(admission.shared_ports, self.name, hosts, admission.owners, self._stats)
             admission.shared_ports.passing.receive(self.name, self.take_passed)
         return Arriving(
             settings,
-            timeout_s=admission.limits.authentication_timeout_s,
-            receive_buffer_bytes=admission.limits.socket_receive_buffer_bytes,
-            tls=self.tls,
-            hosts=self._advertised.hosts,
-            places=places,
-            doors=doors,
-            connector=connector,
-            is_request=partial(is_request, worker=self._worker, authenticated=settings.authentication != "sasl"),
-            begin=self._begin,
-            stats=self._stats,
-            rejections=admission.rejections,
-            accounts=accounts,
-            sorter=sorter,
+            admission,
+            accounts,
+            self.tls,
+            hosts,
+            doors,
+            places,
+            sorter,
+            self._broker_connector,
+            partial(is_request, worker=self._worker, authenticated=settings.authentication != "sasl"),
+            self._begin,
         )
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:

@@ -12,10 +12,11 @@ from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
+from proxy.edge.arriving import Admission
 from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.doors import TurnedAway
-from proxy.edge.listeners import Admission, Listener
+from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections

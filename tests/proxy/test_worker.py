@@ -30,11 +30,11 @@ from protocol.requests import Request
 from proxy import supervisor
 from proxy.contract import InForce, Report
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import DrainResult, WorkerSnapshot
 from proxy.edge.whoami import Identity
 from proxy.owners.map import OwnersMap
 from proxy.owners.membership import State, Status
 from proxy.runtime.faults import counts
+from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.paging import Query
 from proxy.state.rows import Page
 from proxy.usage.records import Columns

@@ -12,8 +12,8 @@ from config.units import Address
 from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
-from proxy.edge.stats import Snapshot
 from proxy.edge.whoami import Identity
+from proxy.snapshot import Snapshot
 from tests.harness.ports import free_port
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from config.listener import ProxyProtocol
 from config.units import IpNumbers
 from proxy.edge.drain import drain
-from proxy.edge.pacer import Pacer
+from proxy.edge.first_bytes import Pacer
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
