@@ -178,7 +178,7 @@ class Worker:
     async def report(self) -> Report:
         clusters = list(self._routes.clusters)
         parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in clusters]
-        parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
+        parts += [(f"listener {listener.name}", listener.addresses.why_not_ready) for listener in self._listeners]
         brokers = [broker for cluster in clusters for broker in cluster.brokers.values()]
         return Report(
             node_ids=tuple(sorted(self._routes.node_ids)),
@@ -258,7 +258,7 @@ class Worker:
             certificate_reloads=dict(stats.certificate_reloads),
             brokers=self._routes.reachable(),
             brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
-            brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
+            brokers_without_port={each.name: len(each.addresses.without_port) for each in self._listeners},
             gathered_bytes=self._held_requests.bytes,
             connections_limit=self._connections_limit,
             exempt_request_us=self._costs.exempt_us,
@@ -281,7 +281,7 @@ class Worker:
         self._open_listeners()
         self._routes.remember(self.in_force.known)
         for listener in self._listeners:
-            listener.open_bootstrap(bind_bootstrap(listener.settings, self._bind))
+            listener.addresses.open_bootstrap(bind_bootstrap(listener.settings, self._bind))
         for cluster in self._routes.clusters:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
@@ -319,7 +319,7 @@ class Worker:
         before = self._owned()
         owners.replace(in_force.owners, fenced=in_force.fenced, share=share)
         for listener in self._listeners:
-            contained("tell the owners of brokers", listener.tell_owners)
+            contained("tell the owners of brokers", listener.addresses.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}
         moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
         if moved:
@@ -404,7 +404,7 @@ class Worker:
 
     def _bind_again(self) -> None:
         for listener in self._listeners:
-            contained("bind ports again", listener.try_ports_again)
+            contained("bind ports again", listener.addresses.try_again)
 
     def _sessions(self) -> list[Session]:
         return [session for listener in self._listeners for session in listener.sessions]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from socket import socket
 from typing import Final
 
@@ -52,15 +53,13 @@ class LeftEarly(Refused):
         super().__init__(outcome="left_early")
 
 
+@dataclass(slots=True, eq=False)
 class Handshake:
-    """The part of an arrival that OpenSSL's callbacks see; a base of its own because mypyc cannot compile theirs."""
+    """The part of an arrival that OpenSSL's callbacks see."""
 
-    __slots__ = ("client", "server_name")
-
-    def __init__(self, client: socket) -> None:
-        self.client = client
-        self.server_name: str | None = None
-        """The host name that the client sent (SNI)."""
+    client: socket
+    server_name: str | None = field(default=None, init=False)
+    """The host name that the client sent (SNI)."""
 
 
 HANDSHAKE: Final[ContextVar[Handshake]] = ContextVar("HANDSHAKE")
@@ -68,62 +67,42 @@ HANDSHAKE: Final[ContextVar[Handshake]] = ContextVar("HANDSHAKE")
 in."""
 
 
+@dataclass(slots=True, eq=False)
 class Arrival(Handshake):
     """One accepted connection, until it has a session."""
 
-    __slots__ = (
-        "admitted_ms",
-        "awaited",
-        "came_s",
-        "close",
-        "counted_at",
-        "deadline_s",
-        "evicted",
-        "known",
-        "names_source",
-        "node_id",
-        "passed_host",
-        "peer",
-        "session",
-        "slot",
-        "task",
-        "wire",
-    )
-
-    task: asyncio.Task[None]
-    """The task that takes the connection from its socket to its broker."""
+    peer: Address
+    """The client's address: the socket's peer, or the source in the PROXY header."""
+    node_id: int | None
+    """The broker whose port, or host name, was connected to; None: any."""
+    counted_at: int | None
+    """The broker for which the connection counts towards limits of addresses; None while it is not known."""
     came_s: float
     """When it came here, on the loop's clock."""
-    evicted: Callable[[ProtocolError], None]
+    deadline_s: float
+    """Deadline for the first request and for authentication, likewise."""
+    names_source: bool = False
+    """A load balancer's, whose PROXY header names the client and has not come yet."""
+    passed_host: str | None = None
+    """The host in its ClientHello, if another worker has accepted it."""
+    known: int = 0
+    """ADDRESS, BROKER and REQUEST, as far as they are there."""
+    awaited: str = "PROXY protocol header"
+    admitted_ms: int = 0
+    """When it was counted for its address."""
+    slot: ConnectionSlot | None = None
+    wire: ClientWire | None = None
+    """Its transport, once there is one."""
+    session: Session | None = None
+    task: asyncio.Task[None] = field(init=False)
+    """The task that takes the connection from its socket to its broker."""
+    evicted: Callable[[ProtocolError], None] = field(init=False)
     """Takes why its place is needed for another."""
+    close: Close = field(init=False)
+    """Closes it, whoever has its socket; nothing once that is somebody else's matter."""
 
-    def __init__(
-        self, client: socket, peer: Address, node_id: int | None, counted_at: int | None, deadline_s: float
-    ) -> None:
-        super().__init__(client)
-        self.peer = peer
-        """The client's address: the socket's peer, or the source in the PROXY header."""
-        self.node_id = node_id
-        """The broker whose port, or host name, was connected to; None: any."""
-        self.counted_at = counted_at
-        """The broker for which the connection counts towards limits of addresses; None while it is not known."""
-        self.deadline_s = deadline_s
-        """Deadline for the first request and for authentication, on the loop's clock."""
-        self.known = 0
-        """ADDRESS, BROKER and REQUEST, as far as they are there."""
-        self.names_source = False
-        """A load balancer's, whose PROXY header names the client and has not come yet."""
-        self.passed_host: str | None = None
-        """The host in its ClientHello, if another worker has accepted it."""
-        self.awaited = "PROXY protocol header"
-        self.admitted_ms = 0
-        """When it was counted for its address."""
-        self.slot: ConnectionSlot | None = None
-        self.wire: ClientWire | None = None
-        """Its transport, once there is one."""
-        self.session: Session | None = None
-        self.close: Close = client.close
-        """Closes it, whoever has its socket; nothing once that is somebody else's matter."""
+    def __post_init__(self) -> None:
+        self.close = self.client.close
 
     @property
     def host(self) -> str:

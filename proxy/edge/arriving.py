@@ -7,7 +7,7 @@ is spent on a client: plaintext never reaches OpenSSL, and has a cause of its ow
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -20,7 +20,7 @@ from proxy.edge.arrival import ADDRESS, BROKER, HANDSHAKE, REQUEST, Arrival, Lef
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import Door, Places, TurnedAway
+from proxy.edge.doors import AtBroker, Door, OwnerOfBroker, Places, RateOfAddress, TurnedAway
 from proxy.edge.first_bytes import Pacer, peek, read_source
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header
@@ -69,9 +69,8 @@ class Admission:
 class Arriving:
     """The connections of one listener that have no session yet.
 
-    ``doors`` are asked in their order, ``places`` among them. ``hosts``: host names (SNI) → node ids. ``is_request``
-    judges first bytes, as in ``ClientWire``, and ``begin`` creates the session. ``sorter``: with several workers at its
-    port, passes connections on to others.
+    ``hosts``: host names (SNI) → node ids. ``is_request`` judges first bytes, as in ``ClientWire``, and ``begin``
+    creates the session.
     """
 
     def __init__(
@@ -81,14 +80,12 @@ class Arriving:
         accounts: Accounts,
         tls: ListenerTls | None,
         hosts: dict[str, int | None],
-        doors: Sequence[Door],
-        places: Places,
-        sorter: Sorter | None,
         connector: BrokerConnector,
         is_request: Callable[[bytes], bool],
         begin: Callable[[Arrival, ClientWire], Session],
     ) -> None:
-        self._name = settings.name
+        name, slots, owners, shared = settings.name, admission.slots, admission.owners, admission.shared_ports
+        self._name = name
         self._limits = admission.limits
         self._stats = admission.stats
         self._rejections = admission.rejections
@@ -98,12 +95,17 @@ class Arriving:
         self._accounts = accounts
         self._tls = tls
         self._hosts = hosts
-        self._doors = doors
-        self._places = places
-        self._sorter = sorter
         self._connector = connector
         self._is_request = is_request
         self._begin = begin
+        self._places = Places(name, slots, self._stats)
+        rate = RateOfAddress(name, admission.gate, accounts)
+        of_owners = () if owners is None else (OwnerOfBroker(owners, admission.turned_away),)
+        self._doors: tuple[Door, ...] = (rate, *of_owners, self._places, AtBroker(rate, slots, connector))
+        """In the order in which they are asked."""
+        self._sorter: Sorter | None = None
+        if self._names_broker and shared is not None:
+            self._sorter = Sorter(shared.passing, Places(name, shared.slots), hosts, owners, self._stats)
         self._handshakes = Pacer(HANDSHAKES_IN_A_TURN)
         self.arriving: dict[Arrival, None] = {}
         """In the order of arrival, and so of deadlines. One that another worker has passed on may have an earlier
@@ -116,15 +118,15 @@ class Arriving:
         """Serve a connection that was accepted at a broker's port, or with None at the bootstrap port."""
         counted_at = self._connector.next() if node_id is None and not self._names_broker else node_id
         now_s = asyncio.get_running_loop().time()
-        arrival = Arrival(client, peer, node_id, counted_at, now_s + self._limits.authentication_timeout_s)
-        arrival.names_source = bool(self._load_balancers) and self._is_load_balancer(peer)
-        self._start(arrival, now_s)
+        deadline_s = now_s + self._limits.authentication_timeout_s
+        names_source = bool(self._load_balancers) and self._is_load_balancer(peer)
+        self._start(Arrival(client, peer, node_id, counted_at, now_s, deadline_s, names_source))
 
     def take_passed(self, client: socket.socket, message: Passed) -> None:
         """Serve a connection that another worker has accepted, and passed on."""
-        arrival = Arrival(client, message.peer, None, None, message.deadline_s)
-        arrival.passed_host = message.host
-        self._start(arrival, asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        passed = Arrival(client, message.peer, None, None, now_s, message.deadline_s, passed_host=message.host)
+        self._start(passed)
 
     def dismiss(self, arrival: Arrival, why: ProtocolError | None = None) -> None:
         """Close a connection without a session, if it is one still, because of ``why`` or because the proxy stops."""
@@ -141,15 +143,14 @@ class Arriving:
         for arrival in list(self.arriving):
             self.dismiss(arrival)
 
-    def _start(self, arrival: Arrival, now_s: float) -> None:
-        arrival.came_s = now_s
+    def _start(self, arrival: Arrival) -> None:
         arrival.evicted = partial(self._crowd_out, arrival)
         self._stats.sessions[self._name] += 1
         self.arriving[arrival] = None
         arrival.task = spawn(self._arrive(arrival), "receive a client")
         arrival.task.add_done_callback(partial(self._over, arrival))
         if self._next_deadline is None:
-            self._set_deadline(arrival.deadline_s - now_s)
+            self._set_deadline(arrival.deadline_s - arrival.came_s)
 
     def _forget(self, arrival: Arrival) -> None:
         self.arriving.pop(arrival, None)

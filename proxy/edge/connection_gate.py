@@ -59,8 +59,8 @@ class ConnectionGate:
         self.most_held = MOST_HELD
         """Over this number the oldest is closed."""
         self._simulated: dict[str, SimulatedAcceptor] = {}
-        self._held: dict[_HeldConnection, Alarm] = {}
-        """In the order of arrival."""
+        self._held: dict[Callable[[], None], tuple[str, int | None, Alarm]] = {}
+        """What closes a connection → its address, its broker, and when it is closed; in the order of arrival."""
 
     def set_mode(self, mode: str) -> None:
         """Switch the mode. Connections that are held already are closed when their time is over."""
@@ -107,8 +107,14 @@ class ConnectionGate:
 
     def hold(self, ip: str, broker: int | None, throttle_ms: int, close: Callable[[], None]) -> None:
         """Call ``close`` after the time for which a connection is held, or before if too many are."""
-        held = _HeldConnection(close, self._held, ip, broker)
-        self._held[held] = self._throttling.mute(KIND, held.throttle_over, held.abort, self.clock() + throttle_ms)
+
+        def over(now_ms: int = 0) -> None:
+            del now_ms
+            if self._held.pop(close, None) is not None:
+                close()
+
+        alarm = self._throttling.mute(KIND, over, over, self.clock() + throttle_ms)
+        self._held[close] = ip, broker, alarm
         if len(self._held) > self.most_held:
             self._close(next(iter(self._held)))
 
@@ -141,8 +147,8 @@ class ConnectionGate:
 
     def close(self) -> None:
         """Close all held connections."""
-        for held in list(self._held):
-            self._close(held)
+        for close in list(self._held):
+            self._close(close)
 
     def tidy(self, now_ms: int) -> None:
         """Drop idle rates and, in shadow, count the waits until now."""
@@ -161,11 +167,12 @@ class ConnectionGate:
 
     def held(self) -> list[tuple[str, int | None, int]]:
         """Return the address, the broker and the end of each held connection."""
-        return [(each.ip, each.broker, alarm.end_ms) for each, alarm in self._held.items()]
+        return [(ip, broker, alarm.end_ms) for ip, broker, alarm in self._held.values()]
 
-    def _close(self, held: "_HeldConnection") -> None:
-        self._held[held].cancel()
-        held.abort()
+    def _close(self, close: Callable[[], None]) -> None:
+        _, _, alarm = self._held.pop(close)
+        alarm.cancel()
+        close()
 
     def _imagine(self, listener: str, now_ms: int) -> None:
         simulated = self._simulated.get(listener)
@@ -181,24 +188,3 @@ class ConnectionGate:
         throttles.note(wait_ms)
         if self._addresses is not None:
             self._addresses.note_wait(listener, wait_ms)
-
-
-class _HeldConnection:
-    """A connection in the delay queue of refused connections."""
-
-    __slots__ = ("_among", "_close", "broker", "ip")
-
-    def __init__(
-        self, close: Callable[[], None], among: "dict[_HeldConnection, Alarm]", ip: str, broker: int | None
-    ) -> None:
-        self._close = close
-        self._among = among
-        self.ip = ip
-        self.broker = broker
-
-    def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the time does not matter
-        self.abort()
-
-    def abort(self) -> None:
-        self._among.pop(self, None)
-        self._close()

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -16,9 +16,8 @@ from proxy.edge.advertised_addresses import AdvertisedAddresses
 from proxy.edge.arrival import Arrival
 from proxy.edge.arriving import Admission, Arriving
 from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.doors import AtBroker, Door, OwnerOfBroker, Places, RateOfAddress
 from proxy.edge.first_bytes import is_request
-from proxy.edge.sorter import Passed, Sorter
+from proxy.edge.sorter import Passed
 from proxy.edge.tls import ListenerTls
 from proxy.edge.wires import ClientWire
 from proxy.identity.sasl import SaslRules
@@ -58,16 +57,27 @@ class Listener:
         self._acceptor = Acceptor(
             self.name, self._take, self._not_accepted, partial(admission.gate.delay_ms, self.name)
         )
-        self._advertised = AdvertisedAddresses(settings, self._acceptor, admission.bind, admission.owners)
+        self.addresses = AdvertisedAddresses(settings, self._acceptor, admission.bind, admission.owners)
         self.tls: ListenerTls | None = None
         self._tls_error: str | None = None
         """Why the last reload of the certificate failed, as logged."""
         if settings.tls is not None:
-            hosts = self._advertised.hosts if settings.broker_host is not None else None
+            hosts = self.addresses.hosts if settings.broker_host is not None else None
             self.tls = ListenerTls(settings.tls, name_of, hosts)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
         self._broker_connector = BrokerConnector(cluster, admission.protected_topics, admission.owners)
-        self._arriving = self._make_arriving()
+        self._arriving = Arriving(
+            settings,
+            admission,
+            accounts,
+            self.tls,
+            self.addresses.hosts,
+            self._broker_connector,
+            partial(is_request, worker=worker, authenticated=settings.authentication != "sasl"),
+            self._begin,
+        )
+        if settings.broker_host is not None and admission.shared_ports is not None:
+            admission.shared_ports.passing.receive(self.name, self.take_passed)
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
         self.sessions: set[Session] = set()
         self._of_broker: dict[Session, int] = {}
@@ -78,53 +88,31 @@ class Listener:
     def advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
         """Open ports for the brokers of an answer; return the addresses that replace theirs (``Advertise``)."""
         self._cluster.hint(endpoints)
-        return self._advertised.told
+        return self.addresses.told
 
     def open_broker(self, node_id: int) -> None:
         """Open the address of ``node_id``; it accepts connections when this returns."""
         if self._broker_connector.unnamed:
             spawn(self._broker_connector.name(), "name the brokers of bootstrap sessions")
-        self._advertised.open(node_id)
+        self.addresses.open(node_id)
 
     def change(self, settings: ListenerSettings) -> list[Session]:
         """Apply changed address ``settings``; return the sessions that came through ports that are now closed."""
-        closed = set(self._advertised.change(settings))
+        closed = set(self.addresses.change(settings))
         for arrival in list(self._arriving.arriving):
             if arrival.node_id in closed:
                 self._arriving.dismiss(arrival)
         return [session for session, node_id in self._of_broker.items() if node_id in closed]
-
-    def tell_owners(self) -> None:
-        """Advertise each broker's address at its owner of now."""
-        self._advertised.tell_owners()
 
     def sessions_at(self, node_ids: Container[int]) -> list[Session]:
         """Return the sessions connected to brokers with ``node_ids``."""
         at = self._broker_connector.node_ids
         return [session for session in self.sessions if at.get(session) in node_ids]
 
-    def try_ports_again(self) -> None:
-        """Retry the ports that could not be bound."""
-        self._advertised.try_again()
-
-    @property
-    def brokers_without_port(self) -> int:
-        """Number of known brokers that no client of this listener can reach."""
-        return len(self._advertised.without_port)
-
-    @property
-    def why_not_ready(self) -> str | None:
-        """Why no client of this listener can reach any broker; None when one can, or no broker is known yet."""
-        return self._advertised.why_not_ready
-
-    def open_bootstrap(self, sockets: Iterable[socket.socket]) -> None:
-        """Accept connections to the bootstrap address from listening ``sockets``, once clients can be told owners."""
-        self._advertised.open_bootstrap(sockets)
-
     def close(self) -> None:
         """Stop accepting, and cut off connections without a session; sessions go on."""
         self._acceptor.close()
-        self._advertised.accept_bootstrap()
+        self.addresses.accept_bootstrap()
         self._arriving.stop()
 
     async def reload_tls(self) -> None:
@@ -145,31 +133,6 @@ class Listener:
         log.info("certificate loaded", listener=self.name, files=[str(path) for path in self.tls.files])
 
     # ------------------------------------------------------------------------------------------------- connections
-
-    def _make_arriving(self) -> Arriving:
-        settings, admission, accounts = self.settings, self._admission, self._accounts
-        places = Places(self.name, admission.slots, self._stats)
-        rate = RateOfAddress(self.name, admission.gate, accounts)
-        doors: list[Door] = [rate, places, AtBroker(rate, admission.slots, self._broker_connector)]
-        if admission.owners is not None:
-            doors.insert(1, OwnerOfBroker(admission.owners, admission.turned_away))
-        sorter, hosts = None, self._advertised.hosts
-        if settings.broker_host is not None and admission.shared_ports is not None:
-            sorter = Sorter(admission.shared_ports, self.name, hosts, admission.owners, self._stats)
-            admission.shared_ports.passing.receive(self.name, self.take_passed)
-        return Arriving(
-            settings,
-            admission,
-            accounts,
-            self.tls,
-            hosts,
-            doors,
-            places,
-            sorter,
-            self._broker_connector,
-            partial(is_request, worker=self._worker, authenticated=settings.authentication != "sasl"),
-            self._begin,
-        )
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         self._arriving.take(client, peer, node_id)

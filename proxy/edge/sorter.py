@@ -112,45 +112,37 @@ class SharedPorts(NamedTuple):
     """For connections that are not sorted yet."""
 
 
+@dataclass(frozen=True)
 class Sorter:
     """The part of one listener that passes connections on.
 
-    A connection counts for the rate of its address, and for limits of connections, at the worker that serves it.
-    ``hosts``: host names → node ids.
+    A connection counts for the rate of its address, and for limits of connections, at the worker that serves it; until
+    then it has one of ``places``. ``hosts``: host names → node ids.
     """
 
-    def __init__(
-        self,
-        shared: SharedPorts,
-        listener: str,
-        hosts: Mapping[str, int | None],
-        owners: "OwnersInForce | None",
-        stats: Stats,
-    ) -> None:
-        self._passing, self._slots = shared
-        self._places = Places(listener, shared.slots)
-        self._listener = listener
-        self._hosts = hosts
-        self._owners = owners
-        self._stats = stats
+    passing: Passing
+    places: Places
+    hosts: Mapping[str, int | None]
+    owners: "OwnersInForce | None"
+    stats: Stats
 
     async def passes_on(self, arrival: Arrival) -> bool:
         """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
         also one whose handshake is going to fail. Raises Refused or ProtocolError.
         """
-        if arrival.passed_host in self._hosts:
+        if arrival.passed_host in self.hosts:
             return False
-        if refused := self._places.check(arrival):
+        if refused := self.places.check(arrival):
             raise refused
         try:
             if arrival.names_source:
                 await read_source(arrival)
-                if refused := self._places.check(arrival):
+                if refused := self.places.check(arrival):
                     raise refused
             host = await self._find_host(arrival)
             is_gone = arrival.passed_host is None and await self._pass_on(arrival, host)
         except (Refused, ProtocolError, asyncio.CancelledError):
-            self._stats.connections[self._listener, "accepted"] += 1
+            self.stats.connections[self.places.listener, "accepted"] += 1
             raise
         arrival.free_slot()
         return is_gone
@@ -160,20 +152,20 @@ class Sorter:
         arrival.awaited = "TLS handshake"
         host = await named_host(arrival.client)
         for _ in range(_LOOKS_AGAIN):
-            if not host or host in self._hosts:
+            if not host or host in self.hosts:
                 break
             await asyncio.sleep(AGAIN_S)
         return host
 
     async def _pass_on(self, arrival: Arrival, host: str) -> bool:
         """Pass a connection on if the broker with that host is another worker's; return whether it is."""
-        node_id = self._hosts.get(host)
-        worker = None if node_id is None or self._owners is None else self._owners.other_worker(node_id)
+        node_id = self.hosts.get(host)
+        worker = None if node_id is None or self.owners is None else self.owners.other_worker(node_id)
         if worker is None:
             return False
-        message = Passed(self._listener, host, arrival.peer, arrival.deadline_s)
-        if not await self._passing.send(worker, arrival.client, message):
-            self._stats.connections[self._listener, "broker_unreachable"] += 1
+        message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_s)
+        if not await self.passing.send(worker, arrival.client, message):
+            self.stats.connections[self.places.listener, "broker_unreachable"] += 1
         return True
 
 

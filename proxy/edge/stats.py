@@ -25,20 +25,6 @@ class ThrottleTotals:
 class Stats:
     """Everything that a worker counts, by the labels of its metric."""
 
-    __slots__ = (
-        "accept_throttles",
-        "authentications",
-        "certificate_expiry_s",
-        "certificate_reloads",
-        "connections",
-        "ip_throttles",
-        "lag_counts",
-        "lag_sum_s",
-        "rejected",
-        "sessions",
-        "shared_logins",
-    )
-
     def __init__(self) -> None:
         self.sessions: Counter[str] = Counter()
         """Open now, by listener; including those in their TLS handshake."""

@@ -128,7 +128,7 @@ class Front:
         self.listener.open_broker(node_id)
 
     def open_bootstrap(self) -> None:
-        self.listener.open_bootstrap(bind_bootstrap(self._settings, bind))
+        self.listener.addresses.open_bootstrap(bind_bootstrap(self._settings, bind))
 
     def rejected(self) -> dict[str, int]:
         """Return how many connections were refused, by cause."""

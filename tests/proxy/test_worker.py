@@ -294,7 +294,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 monkeypatch.setattr("proxy.worker.drain", fail)
-                monkeypatch.setattr(worker._listeners[0], "tell_owners", fail_at_once)
+                monkeypatch.setattr(worker._listeners[0].addresses, "tell_owners", fail_at_once)
                 own(MOVED, False)
                 monkeypatch.undo()
                 await asyncio.sleep(0)

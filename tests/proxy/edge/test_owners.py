@@ -45,7 +45,7 @@ async def test_clients_are_told_each_brokers_address_at_its_owner() -> None:
             assert proxy.port_2.to_bytes(4, "big") not in answer
             async with client(proxy.port_1) as own:
                 assert await own.ask(list_offsets(7)) == b"\0\0\0\7" + bytes(4)
-            assert proxy.listener.brokers_without_port == 0
+            assert len(proxy.listener.addresses.without_port) == 0
 
 
 def controller(answer: bytes) -> int:
@@ -72,7 +72,7 @@ async def test_a_broker_that_its_owner_has_no_port_for_is_told_under_a_name_that
             answer = await asking.ask(METADATA)
             assert b"node-id-77-has-no-port-in-sluice-there.invalid" in answer
             assert b"10.9.9.9" not in answer
-            assert proxy.listener.why_not_ready is None
+            assert proxy.listener.addresses.why_not_ready is None
 
 
 async def test_client_at_non_owner_gets_metadata_and_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ async def test_bootstrap_clients_wait_until_owners_are_known() -> None:
                 assert await to_broker.closed()
             assert proxy.stats.connections == {("PLAIN", "not_owner"): 1}
             in_force.replace(owners(1, 2)._map)
-            proxy.listener.tell_owners()
+            proxy.listener.addresses.tell_owners()
             assert b"there.test" + (7002).to_bytes(4, "big") in await answer
 
 
@@ -215,7 +215,7 @@ async def test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners(monkeyp
                 await until(lambda: counts["open the bootstrap port"], equals=1)
                 broken.undo()
                 in_force.replace(owners(1, 2)._map)
-                proxy.listener.tell_owners()
+                proxy.listener.addresses.tell_owners()
                 async with client(proxy.bootstrap_port) as asking:
                     await asking.ask(list_offsets(1))
     assert counts.pop("open the bootstrap port") == 1

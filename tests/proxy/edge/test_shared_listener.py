@@ -312,7 +312,7 @@ async def test_a_broker_that_a_worker_has_not_heard_of_is_waited_for(
     monkeypatch.setattr(sorter, "_LOOKS_AGAIN", 10_000)
     async with two_workers(pki) as pair:
         front = (pair.accepting, pair.other)[late]
-        hosts = front.listener._advertised.hosts
+        hosts = front.listener.addresses.hosts
         del hosts["b2.kafka.test"]
         asking = asyncio.create_task(asyncio.to_thread(sent_in, WHOLE["whole"], pair, pki.client(), "b2.kafka.test"))
         await until(lambda: front.unsorted.taken, equals=1)
