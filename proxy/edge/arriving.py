@@ -174,7 +174,8 @@ class Arriving:
                 if await self._sorter.passes_on(arrival):
                     return
             elif arrival.names_source:
-                self._pass(self._places, arrival)
+                if refused := self._places.check(arrival):
+                    raise refused
                 await read_source(arrival)
             self._learn(arrival, ADDRESS if self._names_broker else ADDRESS | BROKER)
             wire = await self._connect(arrival)
@@ -197,18 +198,26 @@ class Arriving:
         """Ask the doors that can judge now and could not before. Raises Refused."""
         before, arrival.known = arrival.known, arrival.known | facts
         for door in self._doors:
-            if door.needs & ~before and not door.needs & ~arrival.known:
-                self._pass(door, arrival)
-
-    @staticmethod
-    def _pass(door: Door, arrival: Arrival) -> None:
-        if refused := door.check(arrival):
-            raise refused
+            if door.needs & ~before and not door.needs & ~arrival.known and (refused := door.check(arrival)):
+                raise refused
 
     async def _connect(self, arrival: Arrival) -> ClientWire:
         """Give the socket to a transport, with TLS if the listener has it."""
-        if self._tls is None:
-            return await self._make_wire(arrival)
+        options = {} if self._tls is None else await self._await_handshake(arrival, self._tls)
+        wire = ClientWire(self._is_request, arrival, self._limits.socket_receive_buffer_bytes)
+        arrival.give_to(wire)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: cast("asyncio.BaseProtocol", wire), arrival.client, **options
+            )
+        except (OSError, ValueError) as error:  # ValueError: a certificate that ssl cannot show as a dictionary
+            if not options:
+                raise
+            raise why_failed(error, arrival) from error
+        return wire
+
+    async def _await_handshake(self, arrival: Arrival, tls: ListenerTls) -> dict[str, Any]:
+        """Wait for the first bytes of a TLS handshake, and for its turn; return what the transport is made with."""
         arrival.awaited = "TLS handshake"
         first = await peek(arrival.client, _PEEKED_BYTES)
         if not first:
@@ -221,18 +230,7 @@ class Arriving:
             raise ProtocolError(Cause.NOT_TLS, "plaintext on a TLS listener: is the client's security.protocol right?")
         await self._handshakes.turn()
         HANDSHAKE.set(arrival)
-        try:
-            return await self._make_wire(arrival, ssl=self._tls.context, ssl_handshake_timeout=_LONGER_THAN_OURS_S)
-        except (OSError, ValueError) as error:  # ValueError: a certificate that ssl cannot show as a dictionary
-            raise why_failed(error, arrival) from error
-
-    async def _make_wire(self, arrival: Arrival, **tls: Any) -> ClientWire:
-        wire = ClientWire(self._is_request, arrival, self._limits.socket_receive_buffer_bytes)
-        arrival.give_to(wire)
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: cast("asyncio.BaseProtocol", wire), arrival.client, **tls
-        )
-        return wire
+        return {"ssl": tls.context, "ssl_handshake_timeout": _LONGER_THAN_OURS_S}
 
     async def _connect_to_broker(self, arrival: Arrival, session: Session) -> None:
         assert arrival.slot is not None  # noqa: S101  for mypy: it has passed the doors

@@ -49,19 +49,15 @@ class RateOfAddress:
     needs: int = ADDRESS
 
     def check(self, arrival: Arrival) -> Refused | None:
-        arrival.admitted_ms, broker = self.gate.clock(), arrival.counted_at
-        exempt = self.is_exempt(arrival)
-        return self.refused(arrival, broker, self.gate.admit(self.listener, arrival.host, broker, exempt=exempt))
+        host, broker, arrival.admitted_ms = arrival.host, arrival.counted_at, self.gate.clock()
+        exempt = self.accounts.exemptions.covers_address(host)
+        throttle_ms = self.gate.admit(self.listener, host, broker, exempt=exempt)
+        return self.refused(host, broker, throttle_ms) if throttle_ms else None
 
-    def is_exempt(self, arrival: Arrival) -> bool:
-        return self.accounts.exemptions.covers_address(arrival.host)
-
-    def refused(self, arrival: Arrival, broker: int | None, throttle_ms: int) -> Refused | None:
-        """Return how a connection is refused that is to be held for some time; None for no time."""
-        if not throttle_ms:
-            return None
-        error = ProtocolError(Cause.CONNECTION_RATE_PER_IP, self.gate.why_refused(arrival.host))
-        return Refused(error, by_limit=True, hold=partial(self.gate.hold, arrival.host, broker, throttle_ms))
+    def refused(self, host: str, broker: int | None, throttle_ms: int) -> Refused:
+        """Return how a connection is refused that is to be held so long."""
+        error = ProtocolError(Cause.CONNECTION_RATE_PER_IP, self.gate.why_refused(host))
+        return Refused(error, by_limit=True, hold=partial(self.gate.hold, host, broker, throttle_ms))
 
 
 @dataclass(frozen=True)
@@ -79,10 +75,11 @@ class AtBroker:
         broker = self.connector.next() if arrival.node_id is None else arrival.node_id
         if broker is None:
             return None
-        rate, exempt = self.rate, self.rate.is_exempt(arrival)
-        throttle_ms = rate.gate.assign(rate.listener, arrival.host, broker, arrival.admitted_ms, exempt=exempt)
-        if refused := rate.refused(arrival, broker, throttle_ms):
-            return refused
+        rate, host = self.rate, arrival.host
+        exempt = rate.accounts.exemptions.covers_address(host)
+        throttle_ms = rate.gate.assign(rate.listener, host, broker, arrival.admitted_ms, exempt=exempt)
+        if throttle_ms:
+            return rate.refused(host, broker, throttle_ms)
         try:
             self.slots.assign(arrival.slot, broker)
         except ProtocolError as error:
