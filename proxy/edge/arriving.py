@@ -145,6 +145,12 @@ class Arriving:
 
     def _start(self, arrival: Arrival) -> None:
         arrival.evicted = partial(self._crowd_out, arrival)
+        try:
+            self._admit(arrival)
+        except Refused as why:
+            self._refuse(arrival, why)
+            self._release(arrival)
+            return
         self._stats.sessions[self._name] += 1
         self.arriving[arrival] = None
         arrival.task = spawn(self._arrive(arrival), "receive a client")
@@ -160,10 +166,16 @@ class Arriving:
         if arrival.session is None:
             self._forget(arrival)
             self._stats.sessions[self._name] -= 1
-            arrival.close()
-            arrival.free_slot()
-        elif task.cancelled() or task.exception() is not None:
+            self._release(arrival)
+            return
+        if task.cancelled() or task.exception() is not None:
             arrival.session.abort()
+        arrival.let_go()
+
+    @staticmethod
+    def _release(arrival: Arrival) -> None:
+        arrival.close()
+        arrival.free_slot()
         arrival.let_go()
 
     # ------------------------------------------------------------------------------------------- the way
@@ -174,10 +186,9 @@ class Arriving:
                 if await self._sorter.passes_on(arrival):
                     return
             elif arrival.names_source:
-                if refused := self._places.check(arrival):
-                    raise refused
                 await read_source(arrival)
-            self._learn(arrival, ADDRESS if self._names_broker else ADDRESS | BROKER)
+            if not arrival.known:
+                self._learn_address(arrival)
             wire = await self._connect(arrival)
             arrival.awaited = "request"
             if not await wire.first_request():
@@ -193,6 +204,21 @@ class Arriving:
             wire.begin(session)
             if not session.closed:
                 await self._connect_to_broker(arrival, session)
+
+    def _admit(self, arrival: Arrival) -> None:
+        """Ask at once what can be asked: who is refused costs no task, and keeps no descriptor until the next turn.
+
+        One whose address or worker is not known yet has a place meanwhile. Raises Refused.
+        """
+        if self._sorter is not None:
+            self._sorter.admit(arrival)
+        elif not arrival.names_source:
+            self._learn_address(arrival)
+        elif refused := self._places.check(arrival):
+            raise refused
+
+    def _learn_address(self, arrival: Arrival) -> None:
+        self._learn(arrival, ADDRESS if self._names_broker else ADDRESS | BROKER)
 
     def _learn(self, arrival: Arrival, facts: int) -> None:
         """Ask the doors that can judge now and could not before. Raises Refused."""

@@ -126,14 +126,17 @@ class Sorter:
     owners: "OwnersInForce | None"
     stats: Stats
 
+    def admit(self, arrival: Arrival) -> None:
+        """Give a place to a connection, unless another worker has sorted it. Raises Refused."""
+        if arrival.passed_host not in self.hosts and (refused := self.places.check(arrival)):
+            raise refused
+
     async def passes_on(self, arrival: Arrival) -> bool:
         """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
         also one whose handshake is going to fail. Raises Refused or ProtocolError.
         """
-        if arrival.passed_host in self.hosts:
+        if arrival.slot is None:
             return False
-        if refused := self.places.check(arrival):
-            raise refused
         try:
             if arrival.names_source:
                 await read_source(arrival)
