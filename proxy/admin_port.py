@@ -19,12 +19,12 @@ from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
 from proxy.admin.tls import NAME as CERTIFICATE
 from proxy.admin.tls import AdminTls, tls_of
-from proxy.edge.stats import Snapshot
 from proxy.other_instances import OtherInstances
 from proxy.page.actions import Controls
 from proxy.page.changes import Changes
 from proxy.page.pages import Pages
 from proxy.runtime.file_watch import FileWatch
+from proxy.snapshot import Snapshot
 from proxy.state.answers import State
 
 

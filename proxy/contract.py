@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from config.settings import Mode, Settings
 from proxy.brokers.known_brokers import KnownBrokers
-from proxy.edge.stats import DrainResult, WorkerSnapshot, WorkerState
+from proxy.snapshot import DrainResult, WorkerSnapshot, WorkerState
 from proxy.state.paging import Query
 from proxy.state.rows import Page
 from proxy.usage.records import Columns

@@ -32,12 +32,12 @@ from proxy.control.state_file import StateFile
 from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.other_instances import OtherInstances
 from proxy.page.changes import Changes
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
+from proxy.snapshot import Snapshot, WorkerSnapshot
 from proxy.state.answers import State
 from proxy.usage.service import UsageService
 from proxy.worker import Worker

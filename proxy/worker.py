@@ -20,21 +20,23 @@ from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
+from proxy.edge.arriving import Admission
 from proxy.edge.connection_gate import ConnectionGate, rates_of
 from proxy.edge.connection_slots import slots_of
 from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
+from proxy.edge.doors import TurnedAway
 from proxy.edge.drain import drain
 from proxy.edge.find_sessions import find
-from proxy.edge.listeners import Admission, Listener
+from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
 from proxy.edge.logins import Logins, certificate_names
 from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
-from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
+from proxy.edge.sorter import SharedPorts
+from proxy.edge.stats import Stats
 from proxy.edge.tls import ignore_undecodable_names
-from proxy.edge.turned_away import TurnedAway
 from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
@@ -47,6 +49,7 @@ from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.session.worker_state import HeldRequests, WorkerState
+from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
 from proxy.state.paging import Query
 from proxy.state.rows import Page
@@ -76,8 +79,8 @@ _BIND_AGAIN_S: Final = 10.0
 
 class Worker:
     """Serves clients as ``in_force`` says (``Processes``). ``bind`` opens sockets for the ports of brokers as they are
-    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and
-    ``at_hosts`` the class of listeners with host names for brokers.
+    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and shares
+    the ports of listeners with host names for brokers.
     """
 
     def __init__(
@@ -86,13 +89,13 @@ class Worker:
         bind: Bind,
         ask: Ask | None = None,
         number: int | None = None,
-        at_hosts: Callable[..., Listener] = Listener,
+        shared_ports: SharedPorts | None = None,
     ) -> None:
         self._settings = settings
         self.in_force = at_start(settings, answers_clients=ask is not None)
         self._bind = bind
         self._number = number
-        self._at_hosts = at_hosts
+        self._shared_ports = shared_ports
         self._taking = asyncio.Lock()
         """Lock of usage records, so that the last ones come after those that are being taken."""
         self._answerers = (
@@ -175,7 +178,7 @@ class Worker:
     async def report(self) -> Report:
         clusters = list(self._routes.clusters)
         parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in clusters]
-        parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
+        parts += [(f"listener {listener.name}", listener.addresses.why_not_ready) for listener in self._listeners]
         brokers = [broker for cluster in clusters for broker in cluster.brokers.values()]
         return Report(
             node_ids=tuple(sorted(self._routes.node_ids)),
@@ -252,7 +255,7 @@ class Worker:
             certificate_reloads=dict(stats.certificate_reloads),
             brokers=self._routes.reachable(),
             brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
-            brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
+            brokers_without_port={each.name: len(each.addresses.without_port) for each in self._listeners},
             gathered_bytes=self._held_requests.bytes,
             connections_limit=self._connections_limit,
             exempt_request_us=self._costs.exempt_us,
@@ -275,7 +278,7 @@ class Worker:
         self._open_listeners()
         self._routes.remember(self.in_force.known)
         for listener in self._listeners:
-            listener.open_bootstrap(bind_bootstrap(listener.settings, self._bind))
+            listener.addresses.open_bootstrap(bind_bootstrap(listener.settings, self._bind))
         for cluster in self._routes.clusters:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
@@ -313,7 +316,7 @@ class Worker:
         before = self._owned()
         owners.replace(in_force.owners, fenced=in_force.fenced, share=share)
         for listener in self._listeners:
-            contained("tell the owners of brokers", listener.tell_owners)
+            contained("tell the owners of brokers", listener.addresses.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}
         moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
         if moved:
@@ -337,9 +340,9 @@ class Worker:
 
     def _open_listeners(self) -> None:
         settings, state = self._settings, self._state()
-        slots = slots_of(settings, self._connections_limit)
+        self._slots = slots_of(settings, self._connections_limit)
         admission = Admission(
-            slots,
+            self._slots,
             self._gate,
             settings.limits,
             self._stats,
@@ -348,14 +351,14 @@ class Worker:
             self._turned_away,
             self._owners,
             protected_topics(settings.usage),
+            self._shared_ports,
         )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in self.in_force.settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            kind = Listener if each.broker_host is None else self._at_hosts
-            listener = kind(each, view.cluster, state, sasl, accounts, certificate_names(each.tls), admission)
+            listener = Listener(each, view.cluster, state, sasl, accounts, certificate_names(each.tls), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 
@@ -398,7 +401,7 @@ class Worker:
 
     def _bind_again(self) -> None:
         for listener in self._listeners:
-            contained("bind ports again", listener.try_ports_again)
+            contained("bind ports again", listener.addresses.try_again)
 
     def _sessions(self) -> list[Session]:
         return [session for listener in self._listeners for session in listener.sessions]
@@ -415,6 +418,7 @@ class Worker:
         self._throttling.tidy(now)
         self._engine.expire(now)
         self._gate.tidy(now)
+        self._slots.tidy(now / 1000)
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()

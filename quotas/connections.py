@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from quotas.entities import Default, Entity
 from quotas.folding import FOLDED, fold
 from quotas.kinds import QuotaKind
+from quotas.networks import network_of
 from quotas.policy import Policy
 from quotas.rate import Rate, Window
 
@@ -21,7 +22,7 @@ UNLIMITED: Final = 2**31 - 1
 MOST_ADDRESSES: Final = 20_000
 """Counters of single addresses under the default limit: 9 MB with one sample each, 36 MB with all."""
 MOST_IN_NETWORK: Final = 256
-"""Those of one IPv6 /64 (one host or one site) at one broker: as many as an IPv4 /24 has."""
+"""Those of one IPv6 /64 (one host or one site) at one broker."""
 MOST_NETWORKS: Final = 2000
 """Counters of networks, for their further addresses."""
 BACKLOG: Final = 1024
@@ -195,8 +196,8 @@ class _Addresses:
     """The counters of addresses that have a limit, one for each broker that an address connects to.
 
     An address with a limit by name always has its own counters. Under the default limit, the first MOST_IN_NETWORK of
-    an IPv6 /64 and MOST_ADDRESSES in all are of one address; further addresses share the counter of their /64 or IPv4
-    /24, and beyond MOST_NETWORKS the counter FOLDED.
+    an IPv6 /64 and MOST_ADDRESSES in all are of one address; further addresses share the counter of their network, and
+    beyond MOST_NETWORKS the counter FOLDED.
     """
 
     __slots__ = ("_default", "_in_network", "_limits", "_of_address", "_of_network", "_window")
@@ -237,7 +238,7 @@ class _Addresses:
             counter = self._of_address.pop(key)
         else:
             by_default = entity is _BY_DEFAULT
-            network = (_network(ip), broker) if by_default and ":" in ip else None
+            network = (network_of(ip), broker) if by_default and ":" in ip else None
             crowded = network is not None and self._in_network.get(network, 0) >= MOST_IN_NETWORK
             if by_default and (crowded or len(self._of_address) >= MOST_ADDRESSES):
                 return self._find_of_network(ip, broker, limit, now_ms)
@@ -250,7 +251,7 @@ class _Addresses:
         return counter
 
     def _find_of_network(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
-        key: _Key = _network(ip), broker
+        key: _Key = network_of(ip), broker
         key = fold(key, self._of_network, MOST_NETWORKS, (FOLDED, None))
         counter = self._of_network.pop(key, None) or _Counter(_new(self._window, limit), None)
         self._of_network[key] = counter
@@ -291,10 +292,3 @@ def _new(window: Window, limit: float | None) -> Rate:
 def _charge(rate: Rate, now_ms: int) -> int:
     rate.record(1.0, now_ms)
     return 0 if rate.limit is None else rate.check(now_ms)
-
-
-def _network(ip: str) -> str:
-    """Return the /64 of an IPv6 address, the /24 of an IPv4 one."""
-    if ":" not in ip:
-        return f"{ip.rpartition('.')[0]}.0/24"
-    return f"{IPv6Address(int(IPv6Address(ip)) >> 64 << 64)}/64"

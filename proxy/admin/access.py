@@ -20,8 +20,8 @@ from proxy.admin.guesses import Guesses
 from proxy.admin.logins import Logins
 from proxy.admin.route import RefusedError
 from proxy.admin.tls import AdminTls
-from proxy.edge.crowds import network_of
 from proxy.runtime.tasks import spawn
+from quotas.networks import network_of
 
 log = structlog.get_logger("sluice.admin")
 

@@ -6,7 +6,7 @@ from heapq import nlargest
 from prometheus_client.core import Metric
 
 from proxy.admin.exposition import counter, gauge, number
-from proxy.edge.stats import Snapshot
+from proxy.snapshot import Snapshot
 from quotas.connections import IpRate
 from quotas.entities import Default
 

@@ -18,10 +18,10 @@ from aiohttp import web
 from config.units import Address
 from proxy.admin.tls import AdminTls
 from proxy.edge.accepting import Acceptor
-from proxy.edge.crowds import network_of
-from proxy.edge.handshake import HANDSHAKE, Handshake
+from proxy.edge.arrival import HANDSHAKE, Handshake
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+from quotas.networks import network_of
 
 log = structlog.get_logger("sluice.admin")
 

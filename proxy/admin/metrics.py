@@ -29,9 +29,10 @@ from proxy.admin.exposition import counter as _counter
 from proxy.admin.exposition import gauge as _gauge
 from proxy.admin.exposition import number as _number
 from proxy.admin.series_limits import SeriesLimits
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from proxy.edge.stats import LAG_BUCKETS_S
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
+from proxy.snapshot import Snapshot
 from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
 from proxy.usage.meter import ClientNames
 from quotas.folding import FOLDED

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
 from proxy.admin.route import Route
-from proxy.edge.stats import Snapshot
 from proxy.runtime.tasks import spawn
+from proxy.snapshot import Snapshot
 
 
 class Scrapes:

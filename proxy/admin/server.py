@@ -17,9 +17,9 @@ from proxy.admin.hosts import Hosts
 from proxy.admin.route import RefusedError, Route, text
 from proxy.admin.tls import AdminTls
 from proxy.admin.work import Work
-from proxy.edge.crowds import network_of
 from proxy.edge.listening import bind as listen_at
 from proxy.runtime.faults import note
+from quotas.networks import network_of
 
 PROBES: Final = ("/livez", "/readyz")
 """Answered under any name in Host: they tell nothing of clients, and whoever probes may use any name."""

@@ -13,9 +13,9 @@ from config.problems import InvalidValue, Steps
 from config.settings import Admin, BrokerTls, ClientTls, Listener
 from config.stores import ZooKeeperTls
 from proxy.brokers.tls import broker_context
+from proxy.checks import certificates
 from proxy.checks.findings import Findings, Severity
 from proxy.checks.mapping import look_for_doubled
-from proxy.edge import certificates
 from proxy.edge.tls import client_context
 from proxy.identity.certificates.ssl_mapping import parse_rules
 

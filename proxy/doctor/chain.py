@@ -11,8 +11,8 @@ from config.listener import Listener
 from config.problems import InvalidValue
 from config.units import Address
 from proxy.brokers.connection import connect
+from proxy.checks.certificates import covers, days_left, name_of, names_in, out_of_order, read_certificates
 from proxy.doctor.findings import DoctorFindings
-from proxy.edge.certificates import covers, days_left, name_of, names_in, out_of_order, read_certificates
 
 SOON_DAYS: Final = 30
 _DER: Final = 2  # _ssl.ENCODING_DER

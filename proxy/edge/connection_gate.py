@@ -4,7 +4,6 @@ closed.
 ``quotas.connections`` has the arithmetic. ``shadow`` counts without enforcing; ``off`` does not count.
 """
 
-import socket
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -60,8 +59,8 @@ class ConnectionGate:
         self.most_held = MOST_HELD
         """Over this number the oldest is closed."""
         self._simulated: dict[str, SimulatedAcceptor] = {}
-        self._held: dict[_HeldConnection, Alarm] = {}
-        """In the order of arrival."""
+        self._held: dict[Callable[[], None], tuple[str, int | None, Alarm]] = {}
+        """What closes a connection → its address, its broker, and when it is closed; in the order of arrival."""
 
     def set_mode(self, mode: str) -> None:
         """Switch the mode. Connections that are held already are closed when their time is over."""
@@ -87,30 +86,47 @@ class ConnectionGate:
             self._note_wait(listener, wait_ms)
         return wait_ms
 
-    def refuses(
-        self, listener: str, ip: str, broker: int | None, client: socket.socket, *, exempt: bool = False
-    ) -> str | None:
-        """Count a connection of ``ip`` to a broker, None while it is not known which. If ``ip`` is over its rate there,
-        take ownership of the socket, which is held and then closed, and return the reason. ``exempt``: no rate applies.
+    def admit(self, listener: str, ip: str, broker: int | None, *, exempt: bool = False) -> int:
+        """Count a connection of ``ip`` to a broker, None while it is not known which. Returns how many ms to hold it
+        unread before it is closed, because ``ip`` is over its rate there; 0 admits it. ``exempt``: no rate applies.
         """
         now_ms = self.clock()
         throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._counts and not exempt else 0
         self._note(listener, ip, broker, now_ms, throttle_ms, exempt=exempt)
-        return self._refused(listener, ip, broker, throttle_ms, client.close)
+        return self._enforced(listener, throttle_ms)
 
-    def refuses_at(
-        self, listener: str, ip: str, broker: int, admitted_ms: int, close: Callable[[], None], *, exempt: bool = False
-    ) -> str | None:
-        """Count a connection of ``ip`` at its broker, which was not known when it was admitted. If ``ip`` is over its
-        rate there, call ``close`` after the time for which it is held, and return the reason.
-        """
+    def assign(self, listener: str, ip: str, broker: int, admitted_ms: int, *, exempt: bool = False) -> int:
+        """Count a connection at its broker, which was not known when it was admitted. Returns as ``admit``."""
         if not self._counts or exempt:
-            return None
+            return 0
         now_ms = self.clock()
         throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
         if throttle_ms > 0:
             self._note(listener, ip, broker, now_ms, throttle_ms, attempts=0)
-        return self._refused(listener, ip, broker, throttle_ms, close)
+        return self._enforced(listener, throttle_ms)
+
+    def hold(self, ip: str, broker: int | None, throttle_ms: int, close: Callable[[], None]) -> None:
+        """Call ``close`` after the time for which a connection is held, or before if too many are."""
+
+        def over(now_ms: int = 0) -> None:
+            del now_ms
+            if self._held.pop(close, None) is not None:
+                close()
+
+        alarm = self._throttling.mute(KIND, over, over, self.clock() + throttle_ms)
+        self._held[close] = ip, broker, alarm
+        if len(self._held) > self.most_held:
+            self._close(next(iter(self._held)))
+
+    def why_refused(self, ip: str) -> str:
+        """Return the rate that a refused connection was over."""
+        limit, entity = self._rates.limit_of(ip)
+        return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
+
+    def _enforced(self, listener: str, throttle_ms: int) -> int:
+        if throttle_ms > 0:
+            self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
+        return throttle_ms if self._enforces else 0
 
     def _note(
         self,
@@ -129,22 +145,10 @@ class ConnectionGate:
                 listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
             )
 
-    def _refused(
-        self, listener: str, ip: str, broker: int | None, throttle_ms: int, close: Callable[[], None]
-    ) -> str | None:
-        if throttle_ms <= 0:
-            return None
-        self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
-        if not self._enforces:
-            return None
-        self._hold(_HeldConnection(close, self._held, ip, broker), self.clock() + throttle_ms)
-        limit, entity = self._rates.limit_of(ip)
-        return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
-
     def close(self) -> None:
         """Close all held connections."""
-        for held in list(self._held):
-            self._close(held)
+        for close in list(self._held):
+            self._close(close)
 
     def tidy(self, now_ms: int) -> None:
         """Drop idle rates and, in shadow, count the waits until now."""
@@ -163,16 +167,12 @@ class ConnectionGate:
 
     def held(self) -> list[tuple[str, int | None, int]]:
         """Return the address, the broker and the end of each held connection."""
-        return [(each.ip, each.broker, alarm.end_ms) for each, alarm in self._held.items()]
+        return [(ip, broker, alarm.end_ms) for ip, broker, alarm in self._held.values()]
 
-    def _hold(self, held: "_HeldConnection", end_ms: int) -> None:
-        self._held[held] = self._throttling.mute(KIND, held.throttle_over, held.abort, end_ms)
-        if len(self._held) > self.most_held:
-            self._close(next(iter(self._held)))
-
-    def _close(self, held: "_HeldConnection") -> None:
-        self._held[held].cancel()
-        held.abort()
+    def _close(self, close: Callable[[], None]) -> None:
+        _, _, alarm = self._held.pop(close)
+        alarm.cancel()
+        close()
 
     def _imagine(self, listener: str, now_ms: int) -> None:
         simulated = self._simulated.get(listener)
@@ -188,24 +188,3 @@ class ConnectionGate:
         throttles.note(wait_ms)
         if self._addresses is not None:
             self._addresses.note_wait(listener, wait_ms)
-
-
-class _HeldConnection:
-    """A connection in the delay queue of refused connections."""
-
-    __slots__ = ("_among", "_close", "broker", "ip")
-
-    def __init__(
-        self, close: Callable[[], None], among: "dict[_HeldConnection, Alarm]", ip: str, broker: int | None
-    ) -> None:
-        self._close = close
-        self._among = among
-        self.ip = ip
-        self.broker = broker
-
-    def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the time does not matter
-        self.abort()
-
-    def abort(self) -> None:
-        self._among.pop(self, None)
-        self._close()

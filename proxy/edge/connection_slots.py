@@ -1,7 +1,8 @@
 """Limits on the number of connections: in all, per listener and per address.
 
-Connections without a request are free for strangers to open. Few of them are allowed at a time, and a newcomer evicts
-one of them: the oldest of the network that has most.
+Connections without a request are free for strangers to open. Few of them are allowed at a time, and the network that
+has most of them yields its oldest. So that a few networks never keep others out, with requests or without, a network
+gets one of the last places only while it has fewer than are left: of k that take all they can each has 1 / (k + 1).
 """
 
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from typing import Final, TypeVar
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.crowds import Crowds, network_of
+from quotas.networks import network_of
 
 GRACE_S: Final = 5.0
 """How long a connection without a request is safe from eviction. After a restart all clients reconnect at once;
@@ -18,6 +19,10 @@ evicting those that have waited longest for their handshake would help none of t
 
 _MOST_EVICTED: Final = 4
 """Connections that one newcomer may evict, so that those of a storm are not all closed at once."""
+_MOST_TIDIED: Final = 100
+"""Those that are closed at once, in some milliseconds, if there are too many and no newcomer comes."""
+_LAST: Final = 8
+"""One place in so many is one of the last."""
 
 
 _K = TypeVar("_K")
@@ -64,6 +69,67 @@ class ConnectionSlot:
             self.open_descriptors -= 1
             if not self.open_descriptors:
                 self._slots.remove(self)
+
+
+class Crowds:
+    """The connections of each network, oldest first, and the networks by number of connections.
+
+    Adding, removing and finding the largest take constant time: this runs for each accepted connection, and strangers
+    decide from how many addresses they connect. So the first of an OrderedDict is asked for: that of a dict, from which
+    the first is removed again and again, is found behind all those removed.
+    """
+
+    __slots__ = ("_by_age", "_by_network", "_by_size", "_largest")
+
+    def __init__(self) -> None:
+        self._by_network: dict[str, OrderedDict[ConnectionSlot, None]] = {}
+        self._by_size: dict[int, OrderedDict[str, None]] = {}
+        """Number of connections → its networks, in the order in which they reached that number."""
+        self._largest = 0
+        self._by_age: OrderedDict[ConnectionSlot, None] = OrderedDict()
+
+    @property
+    def number(self) -> int:
+        """The number of connections."""
+        return len(self._by_age)
+
+    @property
+    def oldest(self) -> "ConnectionSlot":
+        """The connection that has been here longest. There has to be one."""
+        return next(iter(self._by_age))
+
+    def add(self, slot: "ConnectionSlot") -> None:
+        """Add a connection."""
+        crowd = self._by_network.setdefault(slot.network, OrderedDict())
+        crowd[slot] = self._by_age[slot] = None
+        self._moved(slot.network, len(crowd) - 1, len(crowd))
+
+    def remove(self, slot: "ConnectionSlot") -> None:
+        """Remove a connection, if it is there."""
+        crowd = self._by_network.get(slot.network)
+        if crowd is None or slot not in crowd:
+            return
+        del crowd[slot], self._by_age[slot]
+        self._moved(slot.network, len(crowd) + 1, len(crowd))
+        if not crowd:
+            del self._by_network[slot.network]
+
+    def largest(self) -> "OrderedDict[ConnectionSlot, None]":
+        """Return the connections of the network with most of them; empty if there are none."""
+        networks = self._by_size.get(self._largest)
+        return self._by_network[next(iter(networks))] if networks else OrderedDict()
+
+    def _moved(self, network: str, before: int, now: int) -> None:
+        """Move ``network`` from size ``before`` to ``now``, which differs by one."""
+        if now:
+            self._by_size.setdefault(now, OrderedDict())[network] = None
+        if before:
+            of_size = self._by_size[before]
+            del of_size[network]
+            if not of_size:
+                del self._by_size[before]
+        if now > self._largest or self._largest not in self._by_size:
+            self._largest = now
 
 
 class _SlotTable:
@@ -129,17 +195,9 @@ class ConnectionSlots:
         """Take a slot at a broker, None while it is not known which. Raises ProtocolError if ``host`` has too many,
         FullError if none can be evicted.
         """
-        tables = self._tables_of(listener)
-        self._require_slot_for(host, broker, listener)
-        for table in tables:
-            if table.taken >= table.most:
-                crowd = table.crowds.largest()
-                if len(crowd) <= table.crowds.of(network_of(host)) or not self._evict_oldest(crowd, now_s):
-                    raise FullError("refused_limit" if table is self._all else "refused_listener_limit")
+        self._make_room(host, broker, listener, now_s)
         for _ in range(_MOST_EVICTED):
-            if self.before_request < self._most_before_request:
-                break
-            if not self._evict_oldest(self._all.crowds.largest(), now_s):
+            if self.before_request < self._most_before_request or not self._evict_excess(now_s):
                 break
         slot = ConnectionSlot(self, host, broker, now_s, evict, listener)
         self._add(slot)
@@ -148,10 +206,18 @@ class ConnectionSlots:
     def name(self, slot: ConnectionSlot, host: str) -> None:
         """Count a slot for ``host``, as a PROXY header names its client. Raises ProtocolError as ``enter``."""
         if slot.open_descriptors:
-            self._require_slot_for(host, slot.broker, slot.listener)
             self.remove(slot)
-            slot.host, slot.network = host, network_of(host)
-            self._add(slot)
+            try:
+                self._make_room(host, slot.broker, slot.listener, slot.entered_s)
+                slot.host, slot.network = host, network_of(host)
+            finally:
+                self._add(slot)
+
+    def tidy(self, now_s: float) -> None:
+        """Close connections past their grace beyond the number that may be without a request."""
+        for _ in range(_MOST_TIDIED):
+            if self.before_request <= self._most_before_request or not self._evict_excess(now_s):
+                break
 
     def assign(self, slot: ConnectionSlot, broker: int) -> None:
         """Count a slot at its broker, which was not known before. Raises ProtocolError if ``host`` has too many."""
@@ -187,13 +253,20 @@ class ConnectionSlots:
             _count(table.numbers_of_networks, slot.network, 1)
             table.crowds.add(slot)
 
-    def _require_slot_for(self, host: str, broker: int | None, listener: str) -> None:
+    def _make_room(self, host: str, broker: int | None, listener: str, now_s: float) -> None:
+        """See to a place for one more connection. Raises ProtocolError or FullError if it may have none."""
         self._require_number(host, broker)
         network, most = network_of(host), self._most(host)
         for table in self._tables_of(listener):
-            half = max(table.most // 2, 1 if most is None else most)
-            if host and table.numbers_of_networks.get(network, 0) >= half:
-                raise _too_many(half, "to all brokers together")
+            has, left, half = table.numbers_of_networks.get(network, 0), table.most - table.taken, table.most // 2
+            if host and has >= max(half, most or 1):
+                raise _too_many(max(half, most or 1), "to all brokers together")
+            is_trusted = not host or (most or 0) > half
+            is_one_of_the_last = not is_trusted and has >= left and left <= table.most // _LAST
+            if (left <= 0 or is_one_of_the_last) and not self._evict_of_largest(table.crowds, has, now_s):
+                if left > 0:
+                    raise _too_many(has, f"to all brokers together, and {left} are left for all others")
+                raise FullError("refused_limit" if table is self._all else "refused_listener_limit")
 
     def _require_number(self, host: str, broker: int | None) -> None:
         most = self._most(host)
@@ -203,14 +276,32 @@ class ConnectionSlots:
     def _most(self, host: str) -> int | None:
         return self._overrides.get(host, self._most_of_ip)
 
-    def _evict_oldest(self, crowd: OrderedDict[ConnectionSlot, None], now_s: float) -> bool:
-        """Evict the oldest of ``crowd``, unless it has just connected; return whether it was evicted."""
-        oldest = next(iter(crowd))
-        if now_s - oldest.entered_s < self.grace_s:
+    def _evict_of_largest(self, crowds: Crowds, has: int, now_s: float) -> bool:
+        """Evict for a newcomer whose network ``has`` so many connections; return whether any was.
+
+        Grace ends for a network that would still have as many as the newcomer's.
+        """
+        crowd = crowds.largest()
+        if len(crowd) <= has or (len(crowd) == has + 1 and self._is_in_grace(next(iter(crowd)), now_s)):
             return False
-        evict = oldest.evict
-        oldest.open_descriptors = 0
-        self.remove(oldest)
+        self._evict(next(iter(crowd)))
+        return True
+
+    def _evict_excess(self, now_s: float) -> bool:
+        """Evict because there are too many without a request, once any is past its grace; return whether one was."""
+        crowds = self._all.crowds
+        if not crowds.number or self._is_in_grace(crowds.oldest, now_s):
+            return False
+        self._evict(next(iter(crowds.largest())))
+        return True
+
+    def _is_in_grace(self, slot: ConnectionSlot, now_s: float) -> bool:
+        return now_s - slot.entered_s < self.grace_s
+
+    def _evict(self, slot: ConnectionSlot) -> None:
+        evict = slot.evict
+        slot.open_descriptors = 0
+        self.remove(slot)
         if evict is not None:
             evict(
                 ProtocolError(
@@ -218,7 +309,6 @@ class ConnectionSlots:
                     "sent no request yet, and its slot is needed: see limits.connections_before_request",
                 )
             )
-        return True
 
 
 def _too_many(most: int, where: str) -> ProtocolError:

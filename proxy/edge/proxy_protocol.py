@@ -56,6 +56,13 @@ def parse(data: bytes) -> Header | None:
     )
 
 
+def least_bytes(data: bytes) -> int:
+    """Return the least length of the incomplete header that ``data`` begins: before that it need not be parsed."""
+    if data.startswith(V2_SIGNATURE) and len(data) >= _V2_HEAD.size:
+        return _V2_HEAD.size + int(_V2_HEAD.unpack_from(data)[3])
+    return len(data) + 1
+
+
 def is_header(data: bytes) -> bool:
     """Whether ``data``, the first bytes of a connection, begin a header."""
     return data.startswith((V1_SIGNATURE, V2_SIGNATURE))

@@ -13,10 +13,9 @@ from typing import Final, Protocol, cast
 import structlog
 
 from config.settings import Limits
-from proxy.edge.asyncio_wire import LINGER_S
 from proxy.edge.kernel import TcpState
 from proxy.edge.stats import Stats
-from proxy.edge.transports import BrokerWire, ClientWire
+from proxy.edge.wires import LINGER_S, BrokerWire, ClientWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import every
 from proxy.session.context import Wire

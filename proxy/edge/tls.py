@@ -12,7 +12,7 @@ from config.files import read_file, require_regular
 from config.listener import ClientTls
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.tls import load_own_certificate
-from proxy.edge.handshake import HANDSHAKE, Handshake
+from proxy.edge.arrival import HANDSHAKE, Handshake
 from proxy.identity.principal import confirmed
 from quotas.entities import ANONYMOUS
 from quotas.names import counted_as

@@ -5,19 +5,17 @@ without naming its user. A client that can obtain new credentials at will would 
 number of names per address and in all is limited. Clients beyond the limit share ``sluice:<mechanism>``.
 """
 
-import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from proxy.identity.principal import of_credential, of_mechanism
+from quotas.networks import network_of_peer
 
 MOST: Final = 1024
 """Limit of names per listener."""
 KEPT_MS: Final = 3_600_000
 """How long a name is kept after its last connection; otherwise each connection could bring another one."""
-_IPV6_BITS: Final = 64
-"""Prefix length of IPv6 addresses that belong to one customer."""
 
 
 @dataclass(slots=True)
@@ -46,7 +44,7 @@ class Credentials:
             self._on_shared(mechanism, False)
             return of_mechanism(mechanism)
         user = of_credential(mechanism, credential)
-        named = self._named.get(user) or self._take(user, network_of(peer))
+        named = self._named.get(user) or self._take(user, network_of_peer(peer))
         if named is None:
             self._on_shared(mechanism, True)
             return of_mechanism(mechanism)
@@ -82,17 +80,3 @@ class Credentials:
                 of_address.discard(user)
                 if not of_address:
                     del self._of_address[named.address]
-
-
-def network_of(peer: str) -> str:
-    """Return the address in ``host:port``; for IPv6, its network."""
-    host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
-    if ":" not in host:
-        return host
-    try:
-        address = ipaddress.IPv6Address(host)
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, _IPV6_BITS), strict=False))

@@ -10,9 +10,9 @@ import structlog
 
 from proxy.brokers.failures import describe
 from proxy.contract import Changed, InForce, Report, difference
-from proxy.edge.stats import WorkerState
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import every, spawn
+from proxy.snapshot import WorkerState
 from proxy.worker import Worker
 from proxy.workers.channel import Answer, Channel, GoneError
 from proxy.workers.ports import Ports

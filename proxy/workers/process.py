@@ -5,9 +5,8 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -18,9 +17,7 @@ from config.settings import Log, Settings
 from proxy.contract import Changed, InForce, Report
 from proxy.edge.connection_slots import slots_of
 from proxy.edge.descriptors import capacity, raise_limit
-from proxy.edge.listeners import Listener
-from proxy.edge.passing import Passing
-from proxy.edge.shared_listener import SharedListener
+from proxy.edge.sorter import Passing, SharedPorts
 from proxy.runtime import logs, loop
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import every, on_loop_error, on_signal, spawn
@@ -98,7 +95,9 @@ class WorkerProcess:
         in_force = InForce(**_with_own_limits(changed.fields))
         settings = in_force.settings
         ask = self._ask if in_force.answers_clients else None
-        self._worker = Worker(settings, self._ports.bind, ask, changed.worker, self._at_hosts(changed.worker, settings))
+        self._worker = Worker(
+            settings, self._ports.bind, ask, changed.worker, self._shared_ports(changed.worker, settings)
+        )
         await self._worker.put(in_force)
         gc.collect()
         gc.freeze()  # as the supervisor does
@@ -121,13 +120,13 @@ class WorkerProcess:
         answer: bytes = await self._channel.call((frame, user, client_id, peer))
         return answer
 
-    def _at_hosts(self, number: int, settings: Settings) -> Callable[..., Listener]:
-        """Return the class of listeners whose port all workers share."""
+    def _shared_ports(self, number: int, settings: Settings) -> SharedPorts | None:
+        """Return what passes connections on, if there are listeners whose port all workers share."""
         if all(each.broker_host is None for each in settings.listeners):
-            return Listener
+            return None
         channels = [self._ports.bind(TO_WORKER, each) for each in range(settings.workers)]
         unsorted = slots_of(settings, capacity(settings, raise_limit()).unsorted)
-        return partial(SharedListener, Passing(number, channels), unsorted)
+        return SharedPorts(Passing(number, channels), unsorted)
 
 
 async def usage_of(worker: Worker) -> list[Columns]:

@@ -11,12 +11,12 @@ from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from proxy.contract import InForce, Report, at_start
 from proxy.edge.listening import Bind
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import DrainResult, WorkerSnapshot
 from proxy.owners.assignment import Drift, share_out
 from proxy.owners.map import owners_of
 from proxy.runtime import faults, logs
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
+from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.paging import Query, cut, first
 from proxy.state.resources import RESOURCES
 from proxy.state.rows import BrokerRow, Page, WorkerRow

@@ -5,7 +5,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 
 from config.brokers import parse_broker_ports
 from config.cluster import Route
@@ -13,16 +12,16 @@ from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
+from proxy.edge.arriving import Admission
 from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.listeners import Admission, Listener
+from proxy.edge.doors import TurnedAway
+from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
-from proxy.edge.passing import Passing
 from proxy.edge.reaper import SessionReaper
 from proxy.edge.rejections import Rejections
-from proxy.edge.shared_listener import SharedListener
+from proxy.edge.sorter import Passing, SharedPorts
 from proxy.edge.stats import Stats
-from proxy.edge.turned_away import TurnedAway
 from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
@@ -99,15 +98,22 @@ class Front:
         self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
         self.gate.apply(policy)
         self.turned_away = TurnedAway()
-        admission = Admission(
-            self.slots, self.gate, self.limits, self.stats, rejections, bind, self.turned_away, owners
-        )
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.unsorted = ConnectionSlots(
             most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}
         )
-        kind: Callable[..., Listener] = Listener if passing is None else partial(SharedListener, passing, self.unsorted)
-        self.listener = kind(
+        admission = Admission(
+            self.slots,
+            self.gate,
+            self.limits,
+            self.stats,
+            rejections,
+            bind,
+            self.turned_away,
+            owners,
+            shared_ports=None if passing is None else SharedPorts(passing, self.unsorted),
+        )
+        self.listener = Listener(
             self._settings,
             self.cluster,
             self.play.worker,
@@ -122,7 +128,7 @@ class Front:
         self.listener.open_broker(node_id)
 
     def open_bootstrap(self) -> None:
-        self.listener.open_bootstrap(bind_bootstrap(self._settings, bind))
+        self.listener.addresses.open_bootstrap(bind_bootstrap(self._settings, bind))
 
     def rejected(self) -> dict[str, int]:
         """Return how many connections were refused, by cause."""

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from proxy.edge.stats import LAG_BUCKETS_S
+from proxy.snapshot import Snapshot
 from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterState
 from quotas.entities import Entity

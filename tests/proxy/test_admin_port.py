@@ -22,9 +22,9 @@ from proxy.admin.work import MOST_OF_A_NETWORK
 from proxy.admin_port import Program, admin_server
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
-from proxy.edge.stats import Snapshot
 from proxy.other_instances import OtherInstances
 from proxy.page.changes import Changes
+from proxy.snapshot import Snapshot
 from quotas.policy import Policy
 from tests.harness.polling import until
 from tests.harness.ports import free_port

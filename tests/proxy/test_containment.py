@@ -144,7 +144,7 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
     # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
     commands = {"demo/running.py", "live/listing.py"}
-    assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
+    assert found == {"edge/drain.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
 async def test_every_contained_place_is_covered_by_a_fault_test() -> None:

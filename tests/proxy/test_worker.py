@@ -30,10 +30,10 @@ from protocol.requests import Request
 from proxy import supervisor
 from proxy.contract import InForce, Report
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import DrainResult, WorkerSnapshot
 from proxy.owners.map import OwnersMap
 from proxy.owners.membership import State, Status
 from proxy.runtime.faults import counts
+from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.paging import Query
 from proxy.state.rows import Page
 from proxy.usage.records import Columns
@@ -288,7 +288,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 monkeypatch.setattr("proxy.worker.drain", fail)
-                monkeypatch.setattr(worker._listeners[0], "tell_owners", fail_at_once)
+                monkeypatch.setattr(worker._listeners[0].addresses, "tell_owners", fail_at_once)
                 own(MOVED, False)
                 monkeypatch.undo()
                 await asyncio.sleep(0)

@@ -11,8 +11,9 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import SeriesLimits, divide
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals, WorkerState
+from proxy.edge.stats import LAG_BUCKETS_S, Stats, ThrottleTotals
 from proxy.owners.membership import State, Status
+from proxy.snapshot import Snapshot, WorkerState
 from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
 from proxy.usage.meter import ClientNames, ClientState, Traffic
 from proxy.usage.shipping import Shipping

@@ -14,7 +14,8 @@ from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import divide
-from proxy.edge.stats import Snapshot, ThrottleTotals, WorkerState
+from proxy.edge.stats import ThrottleTotals
+from proxy.snapshot import Snapshot, WorkerState
 from proxy.usage.latencies import BOUNDS_MS, Times
 from proxy.usage.meter import ClientNames, ClientState, Traffic
 from quotas.connections import AcceptRate, IpRate

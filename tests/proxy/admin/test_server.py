@@ -15,7 +15,7 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.scrapes import Scrapes
 from proxy.admin.series_limits import divide
 from proxy.admin.server import AdminServer
-from proxy.edge.stats import Snapshot
+from proxy.snapshot import Snapshot
 from tests.harness.ports import free_port
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 

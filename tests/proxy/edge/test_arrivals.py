@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
 from config.units import IpNumbers
-from proxy.edge.arrivals import HandshakePacer
 from proxy.edge.drain import drain
+from proxy.edge.first_bytes import Pacer
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
@@ -227,7 +227,7 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
 
 
 async def test_handshakes_beyond_limit_per_loop_turn_wait_in_order() -> None:
-    pace = HandshakePacer(2)
+    pace = Pacer(2)
     passed: list[int] = []
 
     async def handshake(number: int) -> None:
@@ -274,7 +274,7 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
 
 
 async def test_handshakes_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    pace = HandshakePacer(1)
+    pace = Pacer(1)
     sabotage = Sabotage(monkeypatch, "begin TLS handshakes")
     async with asyncio.timeout(TIMEOUT_S):
         for _ in range(5):

@@ -14,9 +14,11 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from config.units import AdvertisedAddress
-from proxy.edge import transports
+from proxy.edge.arrival import Arrival
 from proxy.edge.tls import client_context, ignore_undecodable_names
+from proxy.edge.wires import ClientWire
 from proxy.identity.principal import UNNAMED
+from proxy.session.session import Session
 from quotas.entities import Default, Entity
 from quotas.policy import Policy
 from tests.harness.fake_broker import fake_broker
@@ -207,15 +209,14 @@ async def test_a_resumed_session_has_its_user_and_its_broker(pki: Pki, version: 
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
         settings = pki.settings(client_authentication="required")
         async with front(one, tls=settings, **SNI) as proxy:
-            begin = proxy.listener._arrivals._begin
+            begin = proxy.listener._arriving._begin
 
-            def noted(arrival: object, end: transports.ClientWire, begun: bytes) -> object:
-                session = begin(arrival, end, begun)  # type: ignore[arg-type]  # an Arrival
-                assert session is not None
+            def noted(arrival: Arrival, wire: ClientWire) -> Session:
+                session = begin(arrival, wire)
                 users.append(session.identity.user)
                 return session
 
-            proxy.listener._arrivals._begin = noted  # type: ignore[assignment]  # the same with a witness
+            proxy.listener._arriving._begin = noted
             names = ["b2.kafka.test", "b2.kafka.test", "b2.kafka.test"]
             assert await asyncio.to_thread(resumed, proxy.bootstrap_port, context, names) == [False, True, True]
             assert len(two.requests) == 3

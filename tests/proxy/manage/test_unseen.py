@@ -11,8 +11,8 @@ import pytest
 
 from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import divide
-from proxy.edge.stats import Snapshot
 from proxy.manage.unseen import NoAnswerError, ask
+from proxy.snapshot import Snapshot
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity, Group
 from quotas.kinds import QuotaKind

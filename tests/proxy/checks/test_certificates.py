@@ -25,7 +25,7 @@ from cryptography.x509 import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from config.problems import InvalidValue
-from proxy.edge.certificates import (
+from proxy.checks.certificates import (
     CLIENT,
     SERVER,
     covers,
