@@ -10,6 +10,7 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED, fold
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.rate import Rate, Window
@@ -23,15 +24,13 @@ MOST_IN_NETWORK: Final = 256
 """Those of one IPv6 /64 (one host or one site) at one broker: as many as an IPv4 /24 has."""
 MOST_NETWORKS: Final = 2000
 """Counters of networks, for their further addresses."""
-OTHERS: Final = "other"
-"""The counter shared by all addresses beyond MOST_ADDRESSES and MOST_NETWORKS."""
 BACKLOG: Final = 1024
 """The backlog of a listening socket: connections that may wait to be accepted."""
 
 _BY_DEFAULT: Final = Entity(ip=Default.DEFAULT)
 
 _Key = tuple[str, int | None]
-"""An address, or a network or OTHERS, and the node id of a broker, None if it is not known."""
+"""An address, or a network or FOLDED, and the node id of a broker, None if it is not known."""
 
 
 class AcceptRate(NamedTuple):
@@ -43,11 +42,11 @@ class AcceptRate(NamedTuple):
 
 
 class IpRate(NamedTuple):
-    """The state of the counter of one address, of a network that shares one, or of OTHERS, at one broker."""
+    """The state of the counter of one address, of a network that shares one, or of FOLDED, at one broker."""
 
     ip: str
     broker: int | None
-    """Node id; None: connections whose broker is not known, and OTHERS."""
+    """Node id; None: connections whose broker is not known, and FOLDED."""
     entity: Entity
     """The entity that the limit is configured for."""
     limit: float
@@ -197,28 +196,28 @@ class _Addresses:
 
     An address with a limit by name always has its own counters. Under the default limit, the first MOST_IN_NETWORK of
     an IPv6 /64 and MOST_ADDRESSES in all are of one address; further addresses share the counter of their /64 or IPv4
-    /24, and beyond MOST_NETWORKS the counter OTHERS.
+    /24, and beyond MOST_NETWORKS the counter FOLDED.
     """
 
-    __slots__ = ("_default", "_in_network", "_limits", "_own", "_shared", "_window")
+    __slots__ = ("_default", "_in_network", "_limits", "_of_address", "_of_network", "_window")
 
     def __init__(self, window: Window) -> None:
         self._window = window
         self._limits: dict[str, float] = {}
         self._default: float | None = None
         # In both the most recently used counter comes last.
-        self._own: dict[_Key, _Counter] = {}
-        self._shared: dict[_Key, _Counter] = {}
+        self._of_address: dict[_Key, _Counter] = {}
+        self._of_network: dict[_Key, _Counter] = {}
         self._in_network: dict[_Key, int] = {}
 
     def apply(self, policy: Policy) -> None:
-        table = policy.table(KIND)
+        table = policy.book(KIND).limits
         self._limits = {name: limit for (name, _), limit in table.items() if isinstance(name, str)}
         self._default = table.get((Default.DEFAULT, None))
-        for (ip, _), counter in self._own.items():
+        for (ip, _), counter in self._of_address.items():
             limit, counter.entity = self.limit_of(ip)
             counter.rate.set_limit(limit)
-        for counter in self._shared.values():
+        for counter in self._of_network.values():
             counter.rate.set_limit(_limited(self._default))
 
     def limit_of(self, ip: str) -> tuple[float | None, Entity]:
@@ -234,33 +233,32 @@ class _Addresses:
         if limit is None:
             return None
         key = ip, broker
-        if key in self._own:
-            counter = self._own.pop(key)
+        if key in self._of_address:
+            counter = self._of_address.pop(key)
         else:
             by_default = entity is _BY_DEFAULT
             network = (_network(ip), broker) if by_default and ":" in ip else None
             crowded = network is not None and self._in_network.get(network, 0) >= MOST_IN_NETWORK
-            if by_default and (crowded or len(self._own) >= MOST_ADDRESSES):
-                return self._share(ip, broker, limit, now_ms)
+            if by_default and (crowded or len(self._of_address) >= MOST_ADDRESSES):
+                return self._find_of_network(ip, broker, limit, now_ms)
             counter = _Counter(_new(self._window, limit), network)
             counter.entity = entity
             if network is not None:
                 self._in_network[network] = self._in_network.get(network, 0) + 1
-        self._own[key] = counter
+        self._of_address[key] = counter
         counter.last_ms = now_ms
         return counter
 
-    def _share(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
+    def _find_of_network(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
         key: _Key = _network(ip), broker
-        if key not in self._shared and len(self._shared) >= MOST_NETWORKS:
-            key = OTHERS, None
-        counter = self._shared.pop(key, None) or _Counter(_new(self._window, limit), None)
-        self._shared[key] = counter
+        key = fold(key, self._of_network, MOST_NETWORKS, (FOLDED, None))
+        counter = self._of_network.pop(key, None) or _Counter(_new(self._window, limit), None)
+        self._of_network[key] = counter
         counter.last_ms = now_ms
         return counter
 
     def expire(self, now_ms: int) -> None:
-        for counters in (self._own, self._shared):
+        for counters in (self._of_address, self._of_network):
             gone = []
             for name, counter in counters.items():
                 if now_ms - counter.last_ms < self._window.keep_ms:
@@ -276,7 +274,7 @@ class _Addresses:
                 del self._in_network[counter.network]
 
     def usage(self, now_ms: int) -> Iterator[IpRate]:
-        for (ip, broker), counter in [*self._own.items(), *self._shared.items()]:
+        for (ip, broker), counter in [*self._of_address.items(), *self._of_network.items()]:
             limit = counter.rate.limit
             if limit is not None:
                 yield IpRate(ip, broker, counter.entity, limit, counter.rate.rate(now_ms))

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from quotas.bound import Bound, Inert, Registry
-from quotas.counted import CAP, CLUSTER, FOLDED, PREFIX, Counted, CounterKey, CounterState, Gone
+from quotas.bound import Bound, Inert
+from quotas.counted import CAP, CLUSTER, PREFIX, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
+from quotas.folding import FOLDED, fold
 from quotas.kinds import Law, QuotaKind
 from quotas.mutations import TokenBound
 from quotas.names import OTHER, NameBudget
@@ -20,34 +21,30 @@ MAX_GONE = 10_000
 """Dropped counters whose last totals are kept by name until they are taken; further ones are summed up under FOLDED."""
 
 
-class Counters(Registry):
+class Counters:
     """The counters of one quota kind (Kafka: ClientQuotaManager), or of its caps."""
 
     __slots__ = (
         "_bounds",
         "_brokers",
         "_cap_ms",
-        "_crowded",
         "_gone",
         "_kind",
         "_names",
         "_newcomers",
+        "_of_cluster",
         "_otherwise",
         "_parts",
-        "_shared",
         "_watched",
         "_window",
         "inert",
         "rules",
-        "superseded",
     )
 
     def __init__(self, kind: QuotaKind, window: Window, names: NameBudget, *, cap: bool = False) -> None:
         self._kind = kind
         self.rules = Rulebook(kind, cap=cap)
         self._names = names
-        self._crowded = False
-        """Some clients share a counter because the memory for names is used up."""
         self._window = window
         self._cap_ms = window.size_ms if kind.row.capped else None
         self._bounds: dict[CounterKey, Bound] = {}
@@ -55,14 +52,12 @@ class Counters(Registry):
         self._newcomers: list[Bound] = []
         self._watched: dict[int, list[Bound]] = {}
         """The other counters, by the window (number of Window.size_ms since 0) at whose start they may be idle."""
-        self._shared: dict[CounterKey, Bound] = {}
+        self._of_cluster: dict[CounterKey, Bound] = {}
         """The counters of the whole cluster, of each of which other processes may have a share."""
         self._parts: Mapping[CounterKey, float] = {}
         self._otherwise = 1.0
         self._gone: dict[CounterKey, Gone] = {}
-        self.superseded = False
-        """A session charged a counter that was replaced, or shares one that it no longer needs to share."""
-        self.inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
+        self.inert = Inert(CounterKey(kind, "", "", -1), window, None)
 
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
         """Return the counter of the quota that wins for a client."""
@@ -90,13 +85,21 @@ class Counters(Registry):
             limiting = self.rules.limiting(key)
             if limiting is None or not isinstance(limiting[1], str):
                 key = key._replace(client_id=OTHER)
-                self._crowded = True
-        return self._bounds.get(key) or self.enter(self._new(key))
+                self._names.refuse()
+        return self._bounds.get(key) or self._register(key)
 
-    def _new(self, key: CounterKey) -> Bound:
-        if self._kind.row.law is Law.TOKEN_BUCKET:
-            return TokenBound(key, self._window, self)
-        return Bound(key, self._window, self._cap_ms, self)
+    def _register(self, key: CounterKey) -> Bound:
+        is_bucket = self._kind.row.law is Law.TOKEN_BUCKET
+        bound = TokenBound(key, self._window) if is_bucket else Bound(key, self._window, self._cap_ms)
+        self._bounds[key] = bound
+        self._names.take(key.user, key.client_id)
+        self._brokers.add(key.broker)
+        self._newcomers.append(bound)
+        if key.broker == CLUSTER and not self._kind.row.of_cluster:
+            self._of_cluster[key] = bound
+            bound.share = self._parts.get(key, self._otherwise)
+        self._limit(bound)
+        return bound
 
     def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
         """Return the enforced limit that wins for a client, and its entity."""
@@ -119,22 +122,6 @@ class Counters(Registry):
         key = self.rules.winner(user, client_id)
         terms = self.rules.terms(key)
         return self.rules.limit(key) if key is not None and terms.shadow else terms.proposed
-
-    def enter(self, bound: Bound) -> Bound:
-        key = bound.key
-        live = self._bounds.setdefault(key, bound)
-        if live is not bound:
-            self.superseded = True
-            return live
-        self._names.take(key.user, key.client_id)
-        self._brokers.add(key.broker)
-        self._newcomers.append(bound)
-        if key.broker == CLUSTER and not self._kind.row.of_cluster:
-            self._shared[key] = bound
-            bound.share = self._parts.get(key, self._otherwise)
-        self._limit(bound)
-        bound.entered()
-        return bound
 
     def apply(self, policy: Policy, touched: set[Key], now_ms: int) -> None:
         """Apply the rules of ``policy``; ``touched`` are those that differ from before."""
@@ -178,23 +165,21 @@ class Counters(Registry):
         return gone.values()
 
     def _keep_totals(self, bound: Bound) -> None:
-        """Keep the totals of a counter that is dropped, or no longer has a limit."""
+        """Keep the totals of a counter that rests, is dropped, or no longer has a limit."""
         counted = bound.take_counted()
         if bound.rule is None or not (counted.charged or counted.throttled):
             return
-        key = bound.key
-        if key not in self._gone and len(self._gone) >= MAX_GONE:
-            key = key._replace(user=FOLDED, client_id=FOLDED)
+        key = fold(bound.key, self._gone, MAX_GONE, bound.key._replace(user=FOLDED, client_id=FOLDED))
         before = self._gone.get(key)
         self._gone[key] = Gone(key, bound.rule, counted if before is None else before.counted.plus(counted))
 
     def demands(self, now_ms: int) -> Iterator[tuple[CounterKey, Demand]]:
-        for key, bound in list(self._shared.items()):
+        for key, bound in list(self._of_cluster.items()):
             yield key, Demand() if bound.rule is None else bound.demand(now_ms)
 
     def share(self, parts: Mapping[CounterKey, float], otherwise: float, now_ms: int) -> Iterator[Bound | None]:
         self._parts, self._otherwise = parts, otherwise
-        for key, bound in list(self._shared.items()):
+        for key, bound in list(self._of_cluster.items()):
             part, changed = parts.get(key, otherwise), None
             if abs(part - bound.share) > _ALIKE * part:
                 limit, bound.share = bound.limit or 0.0, part
@@ -206,33 +191,31 @@ class Counters(Registry):
     def expire(self, now_ms: int) -> int:
         for bound in self._newcomers:
             # A counter that was looked up but not charged yet is about to be: keep it for a window.
-            self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + bound.window.keep_ms)
+            self._watch((now_ms if bound.last_ms is None else bound.last_ms) + bound.window.keep_ms, bound)
         self._newcomers = []
         dropped = 0
+        resting: list[Bound] = []
         for number in sorted(number for number in self._watched if number <= now_ms // self._window.size_ms):
             for bound in self._watched.pop(number):
-                last_ms = bound.last_ms
-                keep_ms = bound.window.keep_ms
-                busy_ms = bound.busy_ms(now_ms)
-                if busy_ms:
-                    self._watch(bound, now_ms + busy_ms)
-                elif last_ms is None or last_ms + keep_ms <= now_ms:
-                    del self._bounds[bound.key]
-                    self._shared.pop(bound.key, None)
-                    self._names.give_back(bound.user, bound.client_id)
+                if not bound.rests:
+                    if needed_ms := bound.needed_ms(now_ms):
+                        self._watch(now_ms + needed_ms, bound)
+                        continue
                     self._keep_totals(bound)
-                    bound.dropped()
-                    dropped += 1
-                else:
-                    self._watch(bound, last_ms + keep_ms)
-        if self._crowded and not self._names.full:
-            self._crowded = False
-            self.superseded = True  # clients that share a counter may get their own now
+                    bound.rest()
+                if bound.holders:
+                    resting.append(bound)
+                    continue
+                del self._bounds[bound.key]
+                self._of_cluster.pop(bound.key, None)
+                self._names.give_back(bound.user, bound.client_id)
+                dropped += 1
+        self._watch(now_ms + self._window.keep_ms, *resting)
         return dropped
 
-    def _watch(self, bound: Bound, idle_ms: int) -> None:
-        """Check ``bound`` again in the first window that begins at or after ``idle_ms``."""
-        self._watched.setdefault(-(-idle_ms // self._window.size_ms), []).append(bound)
+    def _watch(self, idle_ms: int, *bounds: Bound) -> None:
+        """Check ``bounds`` again in the first window that begins at or after ``idle_ms``."""
+        self._watched.setdefault(-(-idle_ms // self._window.size_ms), []).extend(bounds)
 
     def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
         """Yield the counters whose limit may have changed: those with exactly these tags, or all if a key is not a

@@ -1,7 +1,7 @@
 """The quota engine: the counters of one worker under the policy in force."""
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from operator import add
 from typing import Final
 
 from quotas.bound import Bound
@@ -10,7 +10,7 @@ from quotas.counters import Counters
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
 from quotas.names import NameBudget
-from quotas.policy import Policy, PolicyChange, differences, other_terms
+from quotas.policy import BOOKS, Policy, PolicyChange
 from quotas.precedence import Walk
 from quotas.rate import Window
 from quotas.shares import Demand
@@ -28,13 +28,13 @@ class Engine:
     """Counters for every kind in CLIENT_KINDS, under a policy that may be replaced at any time.
 
     ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use, and
-    resolve again. Charges to an outdated Bound are not lost.
+    resolve again.
 
     ``controller_window`` is the window of token buckets. ``max_names_bytes`` bounds the memory for the names of
     counters.
     """
 
-    __slots__ = ("_all", "_caps", "_counters", "_named", "_policy", "_unseen", "generation", "has_caps")
+    __slots__ = ("_all", "_caps", "_counters", "_named", "_names", "_policy", "_unseen", "generation", "has_caps")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Engine:
         self._policy = Policy()
         self._named: set[str] = set()
         self._unseen: set[str] = set()
-        names = NameBudget(max_names_bytes)
+        names = self._names = NameBudget(max_names_bytes)
         windows = {kind: controller_window if kind.row.law is Law.TOKEN_BUCKET else window for kind in CLIENT_KINDS}
         self._counters = {kind: Counters(kind, each, names) for kind, each in windows.items()}
         self._caps = {kind: Counters(kind, each, names, cap=True) for kind, each in windows.items()}
@@ -115,27 +115,21 @@ class Engine:
     def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
         """Replace the policy. Existing counters keep their usage and get the new limits at once."""
         self.expire(now_ms)
-        added_total = changed_total = removed_total = 0
+        change = PolicyChange()
         regrouped = self._policy.group_of != policy.group_of
-        for kind, cap in product(QuotaKind, (False, True)):
-            before = self._policy
-            added, changed, removed = differences(before.table(kind, cap=cap), policy.table(kind, cap=cap))
-            changed |= other_terms(before.terms_of(kind, cap=cap), policy.terms_of(kind, cap=cap)) - added - removed
-            touched = added | changed | removed
+        for kind, cap in BOOKS:
+            keys = self._policy.book(kind, cap=cap).differences(policy.book(kind, cap=cap))
+            change = PolicyChange(*map(add, change, map(len, keys)))
+            touched = keys[0] | keys[1] | keys[2]
             counters = self._caps if cap else self._counters
             if (touched or regrouped) and kind in counters:
                 counters[kind].apply(policy, touched, now_ms)
-            added_total += len(added)
-            changed_total += len(changed)
-            removed_total += len(removed)
         self._policy = policy
         named = {each.user for each in policy.limits if isinstance(each.user, str)} | policy.group_of.keys()
         self._unseen = {user for user in named if user in self._unseen or user not in self._named}
         self._named = named
         self.has_caps = any(not counters.rules.is_empty for counters in self._caps.values())
-        change = PolicyChange(added_total, changed_total, removed_total)
         if regrouped or change != PolicyChange():
-            # Another level may win now; and a dropped bound that a session still holds was not updated.
             self.generation += 1
         return change
 
@@ -185,16 +179,12 @@ class Engine:
             yield from counters.share(parts, otherwise, now_ms)
 
     def expire(self, now_ms: int) -> int:
-        """Drop idle counters (N windows after their last event) and return how many.
+        """Drop the counters that are idle (N windows after their last event) and that nobody holds; return how many.
 
-        Each counter is checked once when it is new and then only when it may be idle, so the cost follows the changes
-        and not the number of counters. ``generation`` rises only if a session's bound was replaced; otherwise the
-        session's bound continues, with its totals, after any pause.
+        Each counter is checked once when it is new and then only when it may be idle; while it rests, once in N
+        windows. ``generation`` rises if clients that share a counter for lack of memory may get their own now.
         """
-        dropped = 0
-        for counters in self._all:
-            dropped += counters.expire(now_ms)
-            if counters.superseded:
-                counters.superseded = False
-                self.generation += 1
+        dropped = sum([counters.expire(now_ms) for counters in self._all])
+        if self._names.take_relief():
+            self.generation += 1
         return dropped

@@ -27,8 +27,7 @@ from typing import Final, NamedTuple
 
 from quotas.counted import CAP, GROUP, PREFIX
 from quotas.entities import Default, Group, Name, Prefix
-from quotas.kinds import QuotaKind
-from quotas.policy import PLAIN, Key, KindTerms, Policy
+from quotas.policy import PLAIN, Book, Key, KindTerms
 
 DEFAULT: Final = Default.DEFAULT
 
@@ -90,13 +89,14 @@ def limiting_key(limits: Mapping[Key, float], user_tag: str, client_tag: str) ->
     return None
 
 
-def levels(user: str, client_id: str, group: str | None, lengths: tuple[int, ...]) -> Iterator[Key]:
-    """Yield the keys to look a client up by, in order; ``lengths`` are those of prefixes, longest first.
+def levels(book: Book, user: str, client_id: str) -> Iterator[Key]:
+    """Yield the keys to look a client up by, in order.
 
     An empty client-id has only the levels of users alone (see ``tags_of``).
     """
-    prefixes: list[Name] = [Prefix(client_id[:length]) for length in lengths if length <= len(client_id)]
+    prefixes: list[Name] = [Prefix(client_id[:length]) for length in book.lengths if length <= len(client_id)]
     client_ids: list[Name] = [client_id, *prefixes, DEFAULT] if client_id else []
+    group = book.group_of.get(user)
     users: list[Name] = [user, DEFAULT] if group is None else [user, Group(group), DEFAULT]
     for name in users:
         for each in client_ids:
@@ -134,22 +134,15 @@ def counter_of(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter
     return Counter(user_tag, client_tag, several)
 
 
-def caps_of(
-    limits: Mapping[Key, float],
-    terms: Mapping[Key, KindTerms],
-    lengths: tuple[int, ...],
-    group: str | None,
-    user: str,
-    client_id: str,
-) -> list[tuple[Key, Counter]]:
+def caps_of(book: Book, user: str, client_id: str) -> list[tuple[Key, Counter]]:
     """Return the caps that apply to a client, with the counter of each.
 
     Caps that share a counter, such as a name and the default, are reduced to the first.
     """
     found: dict[Counter, Key] = {}
-    for key in levels(user, client_id, group, lengths):
-        if key in limits:
-            tags = counter_of(key, user, client_id, terms.get(key, PLAIN))
+    for key in levels(book, user, client_id):
+        if key in book.limits:
+            tags = counter_of(key, user, client_id, book.terms.get(key, PLAIN))
             found.setdefault(tags._replace(several=tags.several | CAP), key)
     return [(key, counter) for counter, key in found.items()]
 
@@ -172,9 +165,7 @@ def caps_at_once(keys: Iterable[Key]) -> int:
     return most
 
 
-def key_of(
-    limits: Mapping[Key, float], terms: Mapping[Key, KindTerms], lengths: tuple[int, ...], counter: Counter
-) -> Key | None:
+def key_of(book: Book, counter: Counter) -> Key | None:
     """Return the configured key whose limit applies to a counter; None: unlimited. ``limiting_key`` for all levels."""
     user_tag, client_tag, several = counter
     users: list[Name] = [user_tag, DEFAULT] if user_tag else [None]
@@ -184,24 +175,14 @@ def key_of(
     if several & PREFIX:
         client_ids = [Prefix(client_tag[:-1])]
     elif client_tag:
-        client_ids = [client_tag, *(Prefix(client_tag[:length]) for length in lengths), DEFAULT]
+        client_ids = [client_tag, *(Prefix(client_tag[:length]) for length in book.lengths), DEFAULT]
     for user in users:
         for client_id in client_ids:
             key = (user, client_id)
-            shared = isinstance(client_id, Prefix) and terms.get(key, PLAIN).shared
-            if key in limits and shared is bool(several & PREFIX):
+            shared = isinstance(client_id, Prefix) and book.terms.get(key, PLAIN).shared
+            if key in book.limits and shared is bool(several & PREFIX):
                 return key
     return None
-
-
-def find(policy: Policy, kind: QuotaKind, in_use: int, user: str, client_id: str) -> tuple[Key | None, Counter]:
-    """Return the configured key whose limit applies to a client, and the client's counter."""
-    limits, lengths, groups = policy.table(kind), policy.prefix_lengths(kind), policy.groups_of(kind)
-    if lengths or groups:
-        found = walk(limits, policy.terms_of(kind), in_use, lengths, groups.get(user), user, client_id)
-        return found.winner, found.counter
-    tags = tags_of(limits, in_use, user, client_id)
-    return limiting_key(limits, *tags), Counter(*tags, 0)
 
 
 class Level(NamedTuple):
@@ -223,25 +204,17 @@ class Walk(NamedTuple):
     """The caps that apply in addition."""
 
 
-def walk(
-    limits: Mapping[Key, float],
-    terms: Mapping[Key, KindTerms],
-    in_use: int,
-    lengths: tuple[int, ...],
-    group: str | None,
-    user: str,
-    client_id: str,
-) -> Walk:
+def walk(book: Book, in_use: int, user: str, client_id: str) -> Walk:
     """Return the limit that applies to a client, and how it was found; ``in_use`` are the levels in use."""
     looked_at: list[Level] = []
-    for key in levels(user, client_id, group, lengths):
-        limit = limits.get(key)
+    for key in levels(book, user, client_id):
+        limit = book.limits.get(key)
         looked_at.append(Level(key, limit))
         if limit is not None:
             why = f"{level_name(key)} is the first level with a limit"
-            counter = counter_of(key, user, client_id, terms.get(key, PLAIN))
+            counter = counter_of(key, user, client_id, book.terms.get(key, PLAIN))
             return Walk(tuple(looked_at), key, counter, why)
     why = "no level has a limit"
     if not client_id:
         why += ": an empty client-id has those of users alone"
-    return Walk(tuple(looked_at), None, Counter(*tags_of(limits, in_use, user, client_id), 0), why)
+    return Walk(tuple(looked_at), None, Counter(*tags_of(book.limits, in_use, user, client_id), 0), why)

@@ -18,7 +18,8 @@ from quotas.counted import CAP
 from quotas.entities import BETWEEN, EACH, Default, Entity, Group, Name, Prefix
 from quotas.kinds import METERED, Law, QuotaKind
 from quotas.policy import PLAIN, Key, Policy, Terms
-from quotas.precedence import caps_of, counter_of, find, level_of
+from quotas.precedence import caps_of, counter_of
+from quotas.rulebook import Rulebook
 
 REPLAYED: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
 """The kinds that the kernel can replay: sampled rates on one broker that delay requests."""
@@ -72,34 +73,30 @@ class Assignment:
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[ClientOnBroker]) -> "Assignment":
         """Return the counters of ``kind`` under ``policy``, without caps."""
-        table = policy.table(kind)
-        levels = 0
-        for configured in table:
-            levels |= level_of(configured)
-        terms = policy.terms_of(kind)
+        rules = Rulebook(kind, cap=False)
+        rules.put_in_force(policy, set(policy.book(kind).limits))
         numbers: dict[Unit, int] = {}
         winners: list[Key | None] = []
         index = []
         for client in clients:
-            key, counter = find(policy, kind, levels, client.user, client.client_id)
-            unit = Unit(client.cluster, client.instance, client.broker, *counter)
+            key = rules.winner(client.user, client.client_id)
+            unit = Unit(client.cluster, client.instance, client.broker, *rules.counter(client.user, client.client_id))
             number = numbers.setdefault(unit, len(numbers))
             if number == len(winners):
-                winners.append(None if key is None or terms.get(key, PLAIN).shadow else key)
+                winners.append(None if key is None or rules.terms(key).shadow else key)
             index.append(number)
         return cls(
             tuple(numbers),
-            tuple(None if key is None else policy.client(key) for key in winners),
-            np.array([np.inf if key is None else table[key] for key in winners]),
+            tuple(None if key is None else rules.entity(key) for key in winners),
+            np.array([np.inf if key is None else rules.limit(key) for key in winners]),
             np.array(index, dtype=np.intp),
         )
 
 
 def caps_in_force(policy: Policy, kind: QuotaKind, client: ClientOnBroker) -> list[Entity]:
-    table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
-    lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
-    found = caps_of(table, terms, lengths, group, client.user, client.client_id)
-    return [policy.client(key, cap=True) for key, _ in found if not terms.get(key, PLAIN).shadow]
+    book = policy.book(kind, cap=True)
+    found = caps_of(book, client.user, client.client_id)
+    return [policy.client(key, cap=True) for key, _ in found if not book.terms.get(key, PLAIN).shadow]
 
 
 class RecordedRule(NamedTuple):

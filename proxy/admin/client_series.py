@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from proxy.admin.named_series import NamedSeries
 from proxy.runtime.names import label
 from proxy.usage.meter import ClientNames, ClientState, Traffic
-from quotas.counted import FOLDED
+from quotas.folding import FOLDED
 
 
 class ShownClient:

@@ -32,10 +32,9 @@ from proxy.admin.series_limits import SeriesLimits
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
-from proxy.usage.latencies import BOUNDS_MS, Times
-from proxy.usage.latencies import OTHER as FOLDED_BROKER
+from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
 from proxy.usage.meter import ClientNames
-from quotas.counted import FOLDED
+from quotas.folding import FOLDED
 from quotas.kinds import PERCENT
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4

@@ -9,7 +9,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from quotas.counted import FOLDED
+from quotas.folding import FOLDED
 
 HIGHEST: Final = 2
 """The highest rank."""

@@ -28,7 +28,7 @@ class Partitions(Protocol):
         """Drop ``topics`` from the cache."""
         ...
 
-    def note(self, topic: Topic, partitions: int) -> None:
+    def remember(self, topic: Topic, partitions: int) -> None:
         """Cache a partition count from a controller's answer."""
         ...
 
@@ -49,7 +49,7 @@ class NoPartitions:
     def forget(self, topics: Iterable[Topic]) -> None:
         """Do nothing."""
 
-    def note(self, topic: Topic, partitions: int) -> None:
+    def remember(self, topic: Topic, partitions: int) -> None:
         """Do nothing."""
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:  # noqa: ARG002  likewise

@@ -86,7 +86,7 @@ class TopicPartitions:
         for topic in topics:
             self._known.pop(topic, None)
 
-    def note(self, topic: Topic, partitions: int) -> None:
+    def remember(self, topic: Topic, partitions: int) -> None:
         """Cache a number that a controller has just confirmed: brokers' metadata lags behind it."""
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
@@ -154,7 +154,7 @@ class TopicPartitions:
         """Cache the found numbers, except where the cache is newer than the question."""
         known = self.known(found)
         for topic in found.keys() - known.keys():
-            self.note(topic, found[topic])
+            self.remember(topic, found[topic])
         found.update(known)
 
 

@@ -176,14 +176,13 @@ class Explainer:
         """Return the result for one kind, for names as they are counted."""
         policy = self._policy
         walk = self._engine.explain(user, client_id, kind)
-        group = policy.groups_of(kind).get(user)
-        all_levels = [*levels(user, client_id, group, policy.prefix_lengths(kind))]
+        all_levels = [*levels(policy.book(kind), user, client_id)]
         looked = [self._looked(kind, level.key, level.limit) for level in walk.levels]
         behind = all_levels[len(looked) :]
-        looked += [self._looked(kind, key, policy.table(kind).get(key), reached=False) for key in behind]
+        looked += [self._looked(kind, key, policy.book(kind).limits.get(key), reached=False) for key in behind]
         caps = []
         for key, limit in walk.caps:
-            terms = policy.terms_of(kind, cap=True).get(key, PLAIN)
+            terms = policy.book(kind, cap=True).terms.get(key, PLAIN)
             caps.append(self._rule(kind, key, limit, counter_of(key, user, client_id, terms), cap=True))
         return KindVerdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
 
@@ -204,11 +203,11 @@ class Explainer:
 
     def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool) -> Rule:
         entity = self._policy.client(key, cap=cap)
-        terms = self._policy.terms_of(kind, cap=cap).get(key, PLAIN)
+        terms = self._policy.book(kind, cap=cap).terms.get(key, PLAIN)
         return Rule(kind, entity, limit or 0.0, self._where(entity, kind), terms, _counted(counter))
 
     def _of_address(self, ip: str) -> KindVerdict:
-        limits = self._policy.table(CONNECTIONS)
+        limits = self._policy.book(CONNECTIONS).limits
         limit, entity = self._rates.limit_of(ip)
         looked = []
         for name in (ip, Default.DEFAULT):

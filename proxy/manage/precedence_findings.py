@@ -53,7 +53,7 @@ class Witnesses:
 
     def rules(self, kind: QuotaKind) -> Iterator[tuple[Key, Entity, float]]:
         """Yield the quotas of a kind."""
-        for key, limit in self.policy.table(kind).items():
+        for key, limit in self.policy.book(kind).limits.items():
             yield key, self.policy.client(key), limit
 
 
@@ -170,7 +170,7 @@ def members(of: Witnesses) -> Iterator[Said]:
 def shadows(of: Witnesses) -> Iterator[Said]:
     """Yield rules in shadow that take precedence over an enforced limit."""
     for kind in CLIENT_KINDS:
-        terms = of.policy.terms_of(kind)
+        terms = of.policy.book(kind).terms
         for key, entity, _ in of.rules(kind):
             if not terms.get(key, PLAIN).shadow:
                 continue
@@ -193,11 +193,11 @@ def idle_caps(of: Witnesses) -> Iterator[Said]:
     Only where that is certain: each user has one counter for all client-ids, in force, and with the burst of the cap.
     """
     for kind in CLIENT_KINDS:
-        pairs = {user for user, client_id in of.policy.table(kind) if user is not None and client_id is not None}
-        for (user, client_id), limit in of.policy.table(kind, cap=True).items():
+        pairs = {user for user, client_id in of.policy.book(kind).limits if user is not None and client_id is not None}
+        for (user, client_id), limit in of.policy.book(kind, cap=True).limits.items():
             if client_id is not None or not isinstance(user, str | Group):
                 continue
-            terms = of.policy.terms_of(kind, cap=True).get((user, None), PLAIN)
+            terms = of.policy.book(kind, cap=True).terms.get((user, None), PLAIN)
             together: dict[str, float] = {}
             for name in of.users(user):
                 winner = of.winner(name, of.client_id, kind)

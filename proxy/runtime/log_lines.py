@@ -12,6 +12,8 @@ from typing import Final, TextIO
 from structlog import DropEvent
 from structlog.typing import EventDict, WrappedLogger
 
+from quotas.folding import fold
+
 MAX_WAITING_CHARS: Final = 2**20
 """Limit of buffered characters; further lines are dropped."""
 _AT_ONCE_CHARS: Final = 2**16
@@ -164,11 +166,7 @@ class EventLimiter:
     def _admit(self, key: tuple[str, str]) -> int:
         """Return how many lines were left out before this one, or -1 if this one is left out."""
         now_ms = self._clock()
-        seen = self._events.get(key)
-        if seen is None:
-            if len(self._events) >= MAX_EVENTS:
-                key = ("", "")
-            seen = self._events.setdefault(key, _Event(now_ms))
+        seen = self._events.setdefault(fold(key, self._events, MAX_EVENTS, ("", "")), _Event(now_ms))
         due = (now_ms - seen.since_ms) // EVERY_MS
         seen.tokens = min(seen.tokens + due, BURST)
         seen.since_ms += due * EVERY_MS

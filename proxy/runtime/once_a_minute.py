@@ -3,6 +3,8 @@
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
+from quotas.folding import fold
+
 INTERVAL_MS: Final = 60_000
 MAX_KEPT: Final = 1000
 """Keys with a line of their own in one interval; all others share one."""
@@ -32,8 +34,7 @@ class OnceAMinute(Generic[Key]):
 
     def admits(self, key: Key, others: Key, now_ms: int) -> bool:
         """Return whether a line may be logged for ``key``, or for ``others`` if there are too many keys."""
-        if key not in self._suppressed and len(self._suppressed) >= MAX_KEPT:
-            key = others
+        key = fold(key, self._suppressed, MAX_KEPT, others)
         suppressed = self._suppressed.get(key)
         if suppressed is not None and now_ms < suppressed.until_ms:
             suppressed.count += 1

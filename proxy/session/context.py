@@ -5,7 +5,7 @@ a class and no ``Protocol``: mypyc looks up what that has by name, each time.
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from protocol.errors import ProtocolError
 from proxy.identity.sasl import SaslObserver
@@ -14,6 +14,7 @@ from proxy.session.exchange import InFlight
 from proxy.session.flow import Flow
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account
+from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
 if TYPE_CHECKING:
@@ -59,6 +60,22 @@ class Waiting(IntEnum):
     """A ShareFetch, or a Fetch whose end is still to come: the broker alone can answer it."""
 
 
+class Admitted(NamedTuple):
+    """The wait is over: it asks its counters again, and may pass these now, whatever they owe."""
+
+    passed: tuple[Bound, ...] = ()
+
+
+class AnswerEmpty(NamedTuple):
+    """The Fetch is answered without data, which tells this throttle time."""
+
+    throttle_ms: int
+
+
+Ended = Admitted | AnswerEmpty
+"""How a wait in a counter's queue has ended."""
+
+
 class SessionContext:
     """Implemented by ``Session``, which also sets the fields."""
 
@@ -88,8 +105,8 @@ class SessionContext:
         """Let the counters owe a throttle that the engine computed, mute for it, and return the time to tell."""
         raise NotImplementedError
 
-    def resume(self, waiting: Waiting, now_ms: int) -> None:
-        """Go on with the request, its body or the answer that waited in a counter's queue."""
+    def resume(self, waiting: Waiting, ended: Ended, now_ms: int) -> None:
+        """Go on with the request, its body or the answer that waited in a counter's queue, as its wait has ended."""
         raise NotImplementedError
 
     def next_turn(self, reason: int) -> None:

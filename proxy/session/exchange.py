@@ -13,6 +13,7 @@ from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produc
 from protocol.table import ApiSpec
 from proxy.session.serving import FETCH, PRODUCE, TELL, Served
 from proxy.usage.accounts import Account
+from quotas.engine import Bound
 
 MAX_IN_FLIGHT: Final = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -181,9 +182,9 @@ _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 class Request:
     """A request that begins at ``position`` of ``chunk``, and may not be there to its end."""
 
-    __slots__ = ("api", "body", "chunk", "client_id_bytes", "correlation_id", "end", "position", "size")
+    __slots__ = ("api", "body", "chunk", "client_id_bytes", "correlation_id", "end", "passed", "position", "size")
 
-    def __init__(self, api: Served, chunk: bytes, position: int, head: Head) -> None:
+    def __init__(self, api: Served, chunk: bytes, position: int, head: Head, passed: tuple[Bound, ...] = ()) -> None:
         self.api = api
         self.chunk = chunk
         self.position = position
@@ -194,6 +195,8 @@ class Request:
         self.end: int = position + 4 + self.size
         self.body: int | None = None
         """Where its body begins; None while its header has not been read: its client-id is that of the one before."""
+        self.passed = passed
+        """The counters that it may pass now, whatever they owe: it has had its turn there."""
 
     @property
     def missing(self) -> int:

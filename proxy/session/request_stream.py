@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.context import SessionContext, dropped
+from proxy.session.context import Ended, SessionContext, dropped
 from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Splice, pass_on
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
@@ -52,7 +52,7 @@ class RequestStream(Flow):
 
     # ------------------------------------------------------------------------------------------ the hot path
 
-    def feed(self, data: bytes, now_ms: int) -> None:
+    def feed(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take a chunk from the client. Raises ProtocolError where the client broke the protocol."""
         splitter = self.splitter
         remaining = splitter.remaining
@@ -72,7 +72,7 @@ class RequestStream(Flow):
                 self.session.client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
-            self._note_hold(now_ms)
+            self._remember_hold(now_ms)
             return
         if not remaining and not splitter.held_bytes:
             position = walk_requests(self, data, now_ms)
@@ -81,22 +81,22 @@ class RequestStream(Flow):
                 self.write(data)
                 return
             splitter.remaining = position
-        self._take_frames(data, now_ms)
-        self._note_hold(now_ms)
+        self._take_frames(data, now_ms, wait)
+        self._remember_hold(now_ms)
 
-    def _note_hold(self, now_ms: int) -> None:
-        """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
+    def _remember_hold(self, now_ms: int) -> None:
+        """Remember since when requests have been held, if they are: what lacks bytes of the client's is not."""
         if self._holds_much or self.splitter.held_bytes > FREE_BYTES:
-            self._note_held()
+            self._count_held()
         since_ms = now_ms if self._held_since_ms is None else self._held_since_ms
         self._held_since_ms = since_ms if self.splitter.held_bytes and self.reasons & HELD_UP else None
 
-    def _note_held(self) -> None:
-        """Take note of what is kept of a request that is not whole, or of who has not proved who he is."""
+    def _count_held(self) -> None:
+        """Count what is kept of a request that is not whole, or of who has not proved who he is."""
         held, splitter = self.session.worker.held_requests, self.splitter
         self._holds_much = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
         if self._holds_much:
-            held.note(self.session, splitter.held_bytes)
+            held.count(self.session, splitter.held_bytes)
         else:
             held.forget(self.session)
 
@@ -120,8 +120,11 @@ class RequestStream(Flow):
         if not body.came(size, now_ms, finished=finished):
             self.stop(MIDWAY)
 
-    def _take_frames(self, data: bytes, now_ms: int) -> None:
-        """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
+    def _take_frames(self, data: bytes, now_ms: int, wait: Ended | None) -> None:
+        """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later.
+
+        ``wait``: how the wait of the first one has ended, if it has waited.
+        """
         splitter = self.splitter
         held_ms = 0 if self._held_since_ms is None else now_ms - self._held_since_ms
         chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
@@ -132,7 +135,8 @@ class RequestStream(Flow):
                 splitter.hold(chunk, position, 0)
                 stop = position
                 break
-            decision = self.policies.before(chunk, position, head, now_ms)
+            decision = self.policies.before(chunk, position, head, now_ms, wait)
+            wait = None
             if isinstance(decision, (Park, Need)):
                 splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
                 if isinstance(decision, Park):
@@ -209,10 +213,10 @@ class RequestStream(Flow):
         if not self.splitter.remaining or reasons & WITHIN:
             self._pause()
 
-    def go_on(self, now_ms: int) -> None:
+    def go_on(self, now_ms: int, wait: Ended | None = None) -> None:
         """Feed what was held again, and read the client again, where no reason forbids it."""
         if self.splitter.held_bytes and not self.reasons & HELD_UP:
-            self.feed(b"", now_ms)
+            self.feed(b"", now_ms, wait)
         # Within a frame few reasons stop: the others wait for its end, so that end has to be read.
         holding = self.reasons & WITHIN if self.splitter.remaining else self.reasons & ~RAW_TOKENS
         if self._paused and not holding:

@@ -13,7 +13,7 @@ from librt.strings import read_i32_be
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.sasl import raw_token_end
-from proxy.session.context import SessionContext, Wire
+from proxy.session.context import Ended, SessionContext, Wire
 from proxy.session.exchange import Exchange, Need, Park, Splice, pass_on
 from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow
 from proxy.session.policies.request_time import KIND as REQUEST_TIME
@@ -42,7 +42,7 @@ class ResponseStream(Flow):
 
     # ------------------------------------------------------------------------------------------ the hot path
 
-    def feed(self, data: bytes, now_ms: int) -> None:
+    def feed(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take a chunk from the broker. Raises ProtocolError where the broker broke the protocol."""
         splitter = self.splitter
         remaining = splitter.remaining
@@ -59,7 +59,7 @@ class ResponseStream(Flow):
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
         elif splitter.held_bytes:
-            self._take_answers(data, now_ms)
+            self._take_answers(data, now_ms, wait)
         else:
             position = self._walk(data, now_ms)
             if position == len(data):
@@ -97,12 +97,12 @@ class ResponseStream(Flow):
             meter = exchange.account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - exchange.sent_ms
-            latencies.note(api.spec.api_key, now_ms - exchange.sent_ms, exchange.held_ms)
+            latencies.count(api.spec.api_key, now_ms - exchange.sent_ms, exchange.held_ms)
             position += 4 + size
         return position
 
-    def _take_answers(self, data: bytes, now_ms: int) -> None:
-        """Take every answer of a chunk, from where the splitter says the first one begins."""
+    def _take_answers(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
+        """Take every answer of a chunk, from where the splitter says the first one begins; ``wait`` is of that one."""
         chunk, position, heads = self.splitter.split(data)
         held_ms = 0
         splices: list[Splice] = []
@@ -113,7 +113,7 @@ class ResponseStream(Flow):
             elif exchange.answer_held_since_ms is not None:
                 held_ms = now_ms - exchange.answer_held_since_ms  # as long as it, what came behind it was held
             if exchange.actions:
-                change = self.responses.process(exchange, chunk, position, size, now_ms)
+                change = self.responses.process(exchange, chunk, position, size, now_ms, wait)
                 if isinstance(change, (Need, Park)):
                     self._hold(exchange, change, chunk, position, now_ms)
                     pass_on(self.write, chunk, position, splices)
@@ -122,6 +122,7 @@ class ResponseStream(Flow):
                     splices.append(change)
             self.latencies.went(exchange.api.spec.api_key, exchange.held_ms + held_ms)
             position += 4 + size
+            wait = None
         pass_on(self.write, chunk, len(chunk), splices)
         if self.session.client_flow.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
@@ -193,7 +194,7 @@ class ResponseStream(Flow):
         if reasons & WALKED:
             self.session.worker.later(partial(self.session.next_turn, WALKED))
 
-    def go_on(self, ended: int, now_ms: int) -> None:
+    def go_on(self, ended: int, now_ms: int, wait: Ended | None = None) -> None:
         """Go on with what was held for reasons that have ended: with the next slice of a long answer, if others had
         their turn. The broker is read again when no reason is left.
         """
@@ -203,6 +204,6 @@ class ResponseStream(Flow):
             return
         self.end(ended)
         if self.splitter.held_bytes:
-            self.feed(b"", now_ms)
+            self.feed(b"", now_ms, wait)
         if not self.reasons & ~RAW_TOKENS and self.broker is not None:
             self.broker.resume_reading()

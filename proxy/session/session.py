@@ -12,7 +12,7 @@ from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.admission import Ticket
 from proxy.session.client_identity import ClientIdentity
-from proxy.session.context import ClientWire, SessionContext, Waiting, Wire, dropped
+from proxy.session.context import ClientWire, Ended, SessionContext, Waiting, Wire, dropped
 from proxy.session.exchange import MAX_IN_FLIGHT
 from proxy.session.flow import (
     ANSWERING,
@@ -265,7 +265,7 @@ class Session(SessionContext):
         self._unmute()
         self.go_on(THROTTLED | (self.answers.reasons & HELD_BACK), now_ms)
 
-    def resume(self, waiting: Waiting, now_ms: int) -> None:
+    def resume(self, waiting: Waiting, ended: Ended, now_ms: int) -> None:
         # Kafka's clients never close one side alone: such a client reads no answer, and is not charged for it.
         has_gone = bool(self.requests.reasons & FINISHED) or self.client.has_finished()
         if has_gone and waiting is Waiting.ANSWER and not self.requests.splitter.held_bytes:
@@ -274,7 +274,7 @@ class Session(SessionContext):
             return
         if has_gone and waiting not in _RESUMED:
             self.policies.drops = True
-        self.go_on(_RESUMED.get(waiting, IN_LINE), now_ms)
+        self.go_on(_RESUMED.get(waiting, IN_LINE), now_ms, ended)
 
     def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
         if self.closed or not self.requests.reasons & LOCAL:
@@ -314,18 +314,21 @@ class Session(SessionContext):
     def ask_broker(self, question: bytes) -> None:
         self.requests.write(question)
 
-    def go_on(self, ended: int, now_ms: int) -> None:
-        """Go on after reasons of either side have ended; that may be all that a drain or a half-close waited for."""
+    def go_on(self, ended: int, now_ms: int, wait: Ended | None = None) -> None:
+        """Go on after reasons of either side have ended; that may be all that a drain or a half-close waited for.
+
+        ``wait``: how the wait of the first request, or the first answer, that is held has ended.
+        """
         if self.closed:
             return
         side = BROKER
         try:
             self.requests.end(ended & ~OF_ANSWERS)
             if of_answers := ended & (OF_ANSWERS | UNTAKEN):
-                self.answers.go_on(of_answers, now_ms)
+                self.answers.go_on(of_answers, now_ms, wait)
             if not self.closed:
                 side = CLIENT
-                self.requests.go_on(now_ms)
+                self.requests.go_on(now_ms, wait)
         except ProtocolError as error:
             self.reject(side, error)
         self.answered(now_ms)

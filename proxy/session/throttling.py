@@ -115,11 +115,6 @@ class Throttling:
 
     # --------------------------------------------------------------------------------------------- admission
 
-    def queue_of(self, bound: Bound) -> AdmissionQueue:
-        if bound.queue is None:
-            bound.queue = AdmissionQueue(bound.may_go, self.alarm)
-        return bound.queue
-
     def alarm(self, queue: AdmissionQueue, moment_ms: int) -> None:
         """Let ``queue`` look again at that moment, or earlier."""
         armed = self._admission.get(queue)

@@ -39,8 +39,8 @@ class HeldRequests:
         self.bytes = 0
         self.most_bytes = MOST_BYTES
 
-    def note(self, session: Rejectable, held_bytes: int) -> None:
-        """Note how much is held of ``session``. If the total is too much, the session with most is closed."""
+    def count(self, session: Rejectable, held_bytes: int) -> None:
+        """Count how much is held of ``session``. If the total is too much, the session with most is closed."""
         self.bytes += held_bytes - self._held.get(session, 0)
         self._held[session] = held_bytes
         if self.bytes > self.most_bytes:

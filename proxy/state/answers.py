@@ -145,7 +145,7 @@ class State:
         for entity, limits in policy.limits.items():
             rule, user, client_id = entity.describe(), _name(entity.user), _name(entity.client_id)
             for kind, limit in limits.items():
-                terms = policy.terms_of(kind, cap=entity.cap).get((entity.user, entity.client_id), PLAIN)
+                terms = policy.book(kind, cap=entity.cap).terms.get((entity.user, entity.client_id), PLAIN)
                 change = changes.get((label(rule), kind.value))
                 row = QuotaRow(
                     entity.as_data(),

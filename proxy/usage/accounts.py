@@ -44,17 +44,23 @@ class Account:
         """
         if self._generation != self._engine.generation:
             self._generation = self._engine.generation
-            self._bounds.clear()
-            self._limited.clear()
+            self.let_go()
         found = self._bounds.get(kind)
         if found is None:
-            found = self._bounds[kind] = self._resolve(kind)
-        for bound in found:
-            if bound.is_dropped:  # it was idle
-                found = self._bounds[kind] = tuple([each.live for each in found])
-                self._limited.pop(kind, None)
-                break
+            found = self._resolve(kind)
+            if self.holders:
+                self._bounds[kind] = found
+                for bound in found:
+                    bound.hold()
         return found
+
+    def let_go(self) -> None:
+        """Hold no counter any more."""
+        for bounds in self._bounds.values():
+            for bound in bounds:
+                bound.let_go()
+        self._bounds.clear()
+        self._limited.clear()
 
     def nearest(self, now_ms: int) -> CounterState | None:
         """Return the state of the counter nearest to its limit, of those it was charged to lately; creates none."""
@@ -62,7 +68,7 @@ class Account:
         highest = -1.0
         for bounds in self._bounds.values():
             for bound in bounds:
-                state = None if bound.is_dropped else bound.usage(now_ms)
+                state = bound.usage(now_ms)
                 ratio = None if state is None else state.ratio
                 if ratio is not None and ratio > highest:
                     found = state
@@ -72,11 +78,7 @@ class Account:
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return the counters that have a limit in force."""
         if self._generation == self._engine.generation and (limited := self._limited.get(kind)) is not None:
-            for bound in limited:
-                if bound.is_dropped:
-                    break
-            else:
-                return limited
+            return limited
         limited = self._limited[kind] = tuple([bound for bound in self.bounds(kind) if bound.limit is not None])
         return limited
 
@@ -159,6 +161,7 @@ class Accounts:
         self.exemptions = exemptions
         self._accounts: dict[MeterKey, Account] = {}
         self.nobody: Account = UnlimitedAccount(engine, Meters(1), MeterKey(listener, -1, "", ""))
+        self.nobody.holders = 1
         self.refused = 0
         """Connections refused since the last record, before their client was known."""
 
@@ -190,4 +193,5 @@ class Accounts:
         account.holders -= 1
         if not account.holders and account is not self.nobody:
             account.meter.holders -= 1
+            account.let_go()
             del self._accounts[account.key]

@@ -9,8 +9,8 @@ from heapq import nlargest
 from typing import Final, NamedTuple
 
 from proxy.usage.throttles import Throttles
-from quotas.connections import OTHERS
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED
 from quotas.kinds import QuotaKind
 
 MOST_COUNTED: Final = 5000
@@ -104,7 +104,7 @@ class Addresses:
         if address is None:
             named = rule is not None and rule.ip is not Default.DEFAULT
             if len(self._addresses) >= MOST_COUNTED and not named:
-                key = key._replace(ip=OTHERS, broker=-1)
+                key = key._replace(ip=FOLDED, broker=-1)
                 limit = rule = None
             address = self._addresses.setdefault(key, _Address())
         address.attempts += attempts
@@ -130,11 +130,11 @@ class Addresses:
                 figures = address.throttles.take(now_ms)
                 if not address.throttles.over(now_ms):
                     self._hold_on(key, address)
-            if key in chosen and key.ip != OTHERS:
+            if key in chosen and key.ip != FOLDED:
                 rule = None if address.rule is None else address.rule.describe()
                 yield AddressRow(*key, (address.attempts, address.limit, rule, *figures, 0, 0))
             else:
-                sums = rest.setdefault(key._replace(ip=OTHERS, broker=-1), [0] * 4)
+                sums = rest.setdefault(key._replace(ip=FOLDED, broker=-1), [0] * 4)
                 for index, figure in enumerate((address.attempts, *figures)):
                     sums[index] += figure
         for key, (attempts, *sums) in rest.items():

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from operator import add
 from typing import Final, NamedTuple
 
+from quotas.folding import fold
+
 BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """Upper bounds of the buckets; behind the last one is one more."""
 
 MOST: Final = 1000
-"""The most pairs of an API and a broker; further ones are counted under the broker OTHER."""
-OTHER: Final = -2
+"""The most pairs of an API and a broker; further ones are counted under FOLDED_BROKER."""
+FOLDED_BROKER: Final = -2
 
 _SHORT_MS: Final = 512
 _BUCKET_OF: Final = bytes(sum(bound <= ms for bound in BOUNDS_MS) for ms in range(_SHORT_MS))
@@ -30,7 +32,7 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.sum_ms = 0
 
-    def note(self, ms: int) -> None:
+    def count(self, ms: int) -> None:
         """Count a time."""
         self.sum_ms += ms
         if 0 <= ms < _SHORT_MS:
@@ -62,24 +64,24 @@ class OfBroker:
         self._node_id = node_id
         self._by_api: dict[int, Parts] = {}
 
-    def note(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
+    def count(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
         """Count an answer that is passed on as it comes; its request was held for ``held_ms``."""
         parts = self._by_api.get(api_key) or self._make(api_key)
-        parts.broker.note(took_ms)
+        parts.broker.count(took_ms)
         if held_ms:
-            parts.held.note(held_ms)
+            parts.held.count(held_ms)
         else:
             parts.unheld += 1
 
     def came(self, api_key: int, took_ms: int) -> None:
         """Count the broker's time of an answer that the proxy may hold."""
-        (self._by_api.get(api_key) or self._make(api_key)).broker.note(took_ms)
+        (self._by_api.get(api_key) or self._make(api_key)).broker.count(took_ms)
 
     def went(self, api_key: int, held_ms: int) -> None:
         """Count the proxy's time of an answer that is passed on now: how long it and its request were held."""
         parts = self._by_api.get(api_key) or self._make(api_key)
         if held_ms:
-            parts.held.note(held_ms)
+            parts.held.count(held_ms)
         else:
             parts.unheld += 1
 
@@ -116,10 +118,9 @@ class Latencies:
         return broker
 
     def make(self, api_key: int, node_id: int) -> Parts:
-        """Return the times of an API at a broker, or at OTHER beyond MOST pairs."""
-        if len(self._all) >= MOST:
-            node_id = OTHER
-        return self._all.setdefault((api_key, node_id), Parts())
+        """Return the times of an API at a broker, or at FOLDED_BROKER beyond MOST pairs."""
+        key = fold((api_key, node_id), self._all, MOST, (api_key, FOLDED_BROKER))
+        return self._all.setdefault(key, Parts())
 
     def snapshot(self) -> Mapping[tuple[int, int], Times]:
         """Return the brokers' times, by api key and node id."""

@@ -144,12 +144,12 @@ class Meter:
         """Traffic for ``take_traffic`` in addition to the current counters; negative as far as it has returned those
         already."""
 
-    def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
+    def count_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle of a request of this client; ``at_ms``: when it began, if not now."""
         self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
         self._throttles().note(throttle_ms, now_ms, at_ms)
 
-    def note_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
+    def count_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
         """Count a throttle that a limit in shadow would have given from ``at_ms`` on."""
         self._by_kind().shadow_of(kind).note(throttle_ms, now_ms, at_ms)
 
@@ -158,12 +158,12 @@ class Meter:
         if limits or self.by_kind is not None:
             self._by_kind().shadow_limits = limits
 
-    def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
+    def count_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle given by a cap; it is counted with the other throttles too."""
         self._by_kind().caps_of(kind).note(rule, throttle_ms, now_ms, at_ms)
 
-    def note_cap_wait(self, kind: QuotaKind, rule: Entity, change: int, now_ms: int, waited_ms: int = 0) -> None:
-        """Count one more, or one fewer, request that waits under a cap, as ``note_wait``."""
+    def count_cap_wait(self, kind: QuotaKind, rule: Entity, change: int, now_ms: int, waited_ms: int = 0) -> None:
+        """Count one more, or one fewer, request that waits under a cap, as ``count_wait``."""
         self._by_kind().caps_of(kind).wait(rule, change, now_ms, waited_ms)
 
     def set_caps(self, rules: dict[QuotaKind, tuple[str, str]]) -> None:
@@ -175,7 +175,7 @@ class Meter:
         """Return the figures of caps, and reset the counters. To be called before ``take``."""
         return NO_CAPS if self.by_kind is None else self.by_kind.take_caps(now_ms)
 
-    def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
+    def count_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Count one more request of this client that waits, or one fewer, which has waited ``waited_ms``."""
         self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
         self._throttles().wait(change, now_ms, waited_ms)

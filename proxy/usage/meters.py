@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from proxy.runtime.slices import SLICE
 from proxy.usage.by_kind import Further
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
-from quotas.counted import FOLDED
+from quotas.folding import FOLDED, fold
 from quotas.names import OTHER, NameBudget
 
 MAX_GONE = 10_000
@@ -40,10 +40,9 @@ class Meters:
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client, created on first use."""
+        most = 0 if self._names.full else self._most
+        key = fold(key, self._meters, most, key._replace(client_id=OTHER))
         meter = self._meters.get(key)
-        if meter is None and (len(self._meters) >= self._most or self._names.full):
-            key = key._replace(client_id=OTHER)
-            meter = self._meters.get(key)
         if meter is None:
             meter = self._meters[key] = Meter(key)
             self._names.take(key.user, key.client_id)
@@ -96,8 +95,7 @@ class Meters:
         if traffic == NO_TRAFFIC:
             return
         client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
-        if client not in self._gone and len(self._gone) >= MAX_GONE:
-            client = ClientNames(client.listener, FOLDED, FOLDED)
+        client = fold(client, self._gone, MAX_GONE, ClientNames(client.listener, FOLDED, FOLDED))
         self._gone[client] = self._gone.get(client, NO_TRAFFIC).plus(traffic)
 
     def take_traffic(self, now_ms: int) -> Iterator[ClientState]:

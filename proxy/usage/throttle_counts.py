@@ -35,23 +35,24 @@ class ThrottleCounts:
         """Count in another mode from now on; demand that still waits in simulations is dropped."""
         self.settle(now_ms)
         self._mode = mode
-        self._simulated.clear()
+        for key in list(self._simulated):
+            self._end(key)
 
-    def note(self, bound: Bound, throttle_ms: int) -> None:
+    def count(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle under ``bound``."""
         if bound.throttled_total == 0:
             log.info("first throttle", **fields(bound), throttle_time_ms=throttle_ms, mode=self._mode)
-        bound.note_throttle(throttle_ms)
+        bound.count_throttle(throttle_ms)
 
     def given(self, account: Account, bound: Bound, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle of ``account`` that begins now, or began at ``at_ms``."""
-        self.note(bound, throttle_ms)
+        self.count(bound, throttle_ms)
         if self._events is not None:
             self._events.note(bound, throttle_ms, now_ms, (now_ms if at_ms is None else at_ms) + throttle_ms)
         meter = account.live_meter
-        meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+        meter.count_throttle(bound.kind, throttle_ms, now_ms, at_ms)
         if bound.rule is not None and bound.is_cap:
-            meter.note_cap(bound.kind, bound.rule, throttle_ms, now_ms, at_ms)
+            meter.count_cap(bound.kind, bound.rule, throttle_ms, now_ms, at_ms)
 
     def wait(
         self, account: Account, bound: Bound, cap: Entity | None, change: int, now_ms: int, waited_ms: int = 0
@@ -60,12 +61,12 @@ class ThrottleCounts:
         rule of the counter, if that is a cap.
         """
         self.waiting[bound.kind] += change
-        bound.note_wait(waited_ms)
+        bound.count_wait(waited_ms)
         if self._events is not None:
             self._events.note(bound, waited_ms, now_ms, now_ms)
-        account.meter.note_wait(bound.kind, change, now_ms, waited_ms)
+        account.meter.count_wait(bound.kind, change, now_ms, waited_ms)
         if cap is not None:
-            account.meter.note_cap_wait(bound.kind, cap, change, now_ms, waited_ms)
+            account.meter.count_cap_wait(bound.kind, cap, change, now_ms, waited_ms)
 
     def look(self, now_ms: int) -> None:
         """Log which throttles have started and ended."""
@@ -98,11 +99,17 @@ class ThrottleCounts:
         for (bound, is_shadow), simulated in list(self._simulated.items()):
             self._settle(bound, is_shadow, simulated, now_ms)
             if simulated.over(now_ms) or (is_shadow and bound.shadow_limit is None):
-                del self._simulated[bound, is_shadow]
+                self._end((bound, is_shadow))
+
+    def _end(self, key: tuple[Bound, bool]) -> None:
+        del self._simulated[key]
+        key[0].let_go()
 
     def _under(self, bound: Bound, is_shadow: bool, limit: float) -> SimulatedCounter[Account]:
         """Return the simulation of a counter under ``limit``, and its window."""
         simulated = self._simulated.get((bound, is_shadow))
+        if simulated is None:
+            bound.hold()
         if simulated is None or simulated.window != bound.window:
             cap_ms = bound.window.size_ms if bound.kind.row.capped else None
             simulated = self._simulated[bound, is_shadow] = SimulatedCounter(bound.window, limit, cap_ms)
@@ -113,8 +120,8 @@ class ThrottleCounts:
         begun = simulated.settle(now_ms)
         for account, throttle_ms, at_ms in sorted(begun + simulated.take_waited(), key=_ends):
             if is_shadow:
-                bound.note_shadow(throttle_ms)
-                account.live_meter.note_shadow(bound.kind, throttle_ms, now_ms, at_ms)
+                bound.count_shadow(throttle_ms)
+                account.live_meter.count_shadow(bound.kind, throttle_ms, now_ms, at_ms)
             else:
                 self.given(account, bound, throttle_ms, now_ms, at_ms)
 

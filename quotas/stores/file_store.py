@@ -151,8 +151,8 @@ class FileStore(QuotaStore):
             self._write_beside(text, found, who)
         except OSError as error:
             reason = str(error.strerror or error).lower()
-            own = f"let the user with id {os.geteuid()} write to {self._path.parent}, and give the file to it"
-            raise UnwritableError(f"{self._path}: cannot be written: {reason}: {own}") from None
+            advice = f"let the user with id {os.geteuid()} write to {self._path.parent}, and give the file to it"
+            raise UnwritableError(f"{self._path}: cannot be written: {reason}: {advice}") from None
 
     def _write_beside(self, text: str, found: _Identity, who: str) -> None:
         path = self._path
@@ -165,8 +165,8 @@ class FileStore(QuotaStore):
             with os.fdopen(descriptor, "wb") as file:
                 file.write((mark if mark == codecs.BOM_UTF8 else b"") + text.encode())
                 file.flush()
-                own = os.fstat(descriptor)
-                if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
+                ours = os.fstat(descriptor)
+                if (ours.st_uid, ours.st_gid) != (before.st_uid, before.st_gid):
                     os.fchown(descriptor, before.st_uid, before.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
                 sign(descriptor, who, _version(text))

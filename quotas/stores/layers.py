@@ -23,10 +23,10 @@ class Layers(Loaded):
 
     def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:
         """As in Loaded; without a kind, all places that set a limit of the entity."""
-        found = [part.where(entity) for part, kinds in self._shares(entity) if kind is None or kind in kinds]
+        found = [part.where(entity) for part, kinds in self._parts(entity) if kind is None or kind in kinds]
         return ", ".join(found)
 
-    def _shares(self, entity: Entity) -> list[tuple[Loaded, set[QuotaKind]]]:
+    def _parts(self, entity: Entity) -> list[tuple[Loaded, set[QuotaKind]]]:
         """Return the parts that set a limit of an entity, and the kinds for which each wins."""
         left = set(self.policy.limits[entity])
         shares = []

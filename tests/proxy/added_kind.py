@@ -68,7 +68,7 @@ def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> N
     use = alice.use_of(KIND)
     use.used += 700
     use.requests += 3
-    alice.note_throttle(KIND, 420, now_ms=900)
+    alice.count_throttle(KIND, 420, now_ms=900)
     bob.other_requests = 1
     found = rows()
     word = KIND.row.word
@@ -89,7 +89,7 @@ def test_it_has_counters_and_metrics() -> None:
     bound = engine.resolve("alice", "app", KIND, 1)
     throttle_ms = bound.charge(500.0, 1000)
     assert (throttle_ms <= 1000) is KIND.row.capped
-    bound.note_throttle(throttle_ms)
+    bound.count_throttle(throttle_ms)
     families = text_string_to_metric_families(Renderer(divide(20_000)).render(shows(*engine.usage(1000))).decode())
     whose = {"kind": KIND.value, "user": "alice", "client_id": "", "broker": "1"}
     samples = [sample for family in families for sample in family.samples if sample.labels.get("user") == "alice"]

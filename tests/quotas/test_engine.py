@@ -48,7 +48,7 @@ def test_without_a_quota_of_a_kind_nothing_is_kept() -> None:
     inert = bounds.pop()
     assert inert.charge(1e15, 0) == inert.check(0) == 0
     inert.record(1e15, 0)
-    inert.note_throttle(1)
+    inert.count_throttle(1)
     assert (inert.limit, inert.rule, inert.recorded_total) == (None, None, 0)
     assert engine.usage(0) == []
 
@@ -137,7 +137,7 @@ def test_usage_lists_limited_counters_only() -> None:
     engine.resolve("u", "modest", PRODUCE, 1).charge(5, 0)
     bound = engine.resolve("u", "greedy", PRODUCE, 1)
     throttle_ms = bound.charge(12_000, 0)
-    bound.note_throttle(throttle_ms)
+    bound.count_throttle(throttle_ms)
     (usage,) = engine.usage(0)
     assert CounterKey(usage.kind, usage.user, usage.client_id, usage.broker) == bound.key
     assert (usage.entity, usage.limit, usage.rate) == (GREEDY, 1000, 1200)
@@ -169,56 +169,51 @@ class TestExpiry:
         assert engine.expire(5) == 0
         assert engine.expire(1000 + KEEP_MS) == 1
 
-    def test_a_dropped_bound_takes_its_place_again(self) -> None:
+    def test_held_counter_rests_with_its_totals_and_is_not_listed(self) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
+        held.hold()
         held.charge(10, 0)
-        engine.expire(KEEP_MS)
-        assert held.last_ms is None
-        engine.apply(produce({GREEDY: 10}), KEEP_MS)
-        assert held.charge(200, KEEP_MS) == 10_000
+        assert len(engine.usage(0)) == 1
+        for now_ms in range(0, 5 * KEEP_MS, 1000):
+            assert engine.expire(now_ms) == 0
+        assert held.rests
+        assert held.last_ms is None, "its samples are gone"
+        assert engine.usage(5 * KEEP_MS) == []
+        assert [gone.counted.charged for gone in engine.take_gone()] == [10]
+        engine.apply(produce({GREEDY: 10}), 5 * KEEP_MS)
+        assert engine.usage(5 * KEEP_MS) == []
         assert engine.resolve("u", "greedy", PRODUCE, 1) is held
+        assert held.charge(200, 5 * KEEP_MS) == 10_000
         assert held.recorded_total == 210
-        assert engine.expire(2 * KEEP_MS - 1) == 0
-        assert engine.expire(2 * KEEP_MS) == 1
+        ((_, counted),) = engine.take(5 * KEEP_MS)
+        assert counted.charged == 200
 
-    def test_dropped_bound_charges_the_one_in_its_place(self) -> None:
+    @pytest.mark.parametrize("rests", [True, False])
+    def test_counter_is_dropped_once_it_is_idle_and_nobody_holds_it(self, rests: bool) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
+        for _ in range(2):
+            held.hold()
         held.charge(10, 0)
-        engine.expire(KEEP_MS)
-        successor = engine.resolve("u", "greedy", PRODUCE, 1)
-        assert successor is not held
-        successor.charge(9000, KEEP_MS)
-        assert held.charge(2000, KEEP_MS) == 1000
-        held.note_throttle(1000)
-        held.record(1000, KEEP_MS)
-        assert held.check(KEEP_MS) == successor.check(KEEP_MS) == 2000
-        (usage,) = engine.usage(KEEP_MS)
-        assert (usage.charged_total, usage.throttled_total) == (12_000, 1)
+        held.let_go()
+        assert engine.expire(0) == 0
+        if rests:
+            assert engine.expire(KEEP_MS) == 0
+        held.let_go()
+        assert engine.expire(KEEP_MS + 1000) == (not rests)
+        assert engine.expire(2 * KEEP_MS + 1000) == rests
+        assert engine.resolve("u", "greedy", PRODUCE, 1) is not held
 
-    def test_charge_of_a_replaced_bound_raises_the_generation(self) -> None:
+    def test_throttle_counted_while_a_counter_rests_is_taken(self) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
-        engine.expire(0)
-        engine.expire(KEEP_MS)
-        engine.resolve("u", "greedy", PRODUCE, 1)
-        generation = engine.generation
-        engine.expire(KEEP_MS)
-        assert engine.generation == generation
-        held.charge(1, KEEP_MS)
-        engine.expire(KEEP_MS)
-        assert engine.generation > generation
-
-    def test_a_dropped_bound_that_is_only_checked_is_not_charged_past_the_engine(self) -> None:
-        engine = Engine(produce({GREEDY: 1000}))
-        held = engine.resolve("u", "greedy", PRODUCE, 1)
-        engine.expire(0)
-        engine.expire(KEEP_MS)
-        assert held.check(KEEP_MS) == 0
-        held.charge(5, KEEP_MS + 1)
-        (usage,) = engine.usage(KEEP_MS + 1)
-        assert usage.charged_total == 5
+        held.hold()
+        for now_ms in (0, KEEP_MS):
+            engine.expire(now_ms)
+        held.count_shadow(7)
+        ((_, counted),) = engine.take(KEEP_MS)
+        assert counted.shadow_throttle_ms == 7
 
     @given(
         st.lists(
@@ -229,12 +224,14 @@ class TestExpiry:
     def test_expiry_of_counters_changes_no_throttle(self, history: list[tuple[int, int, bool, str]]) -> None:
         swept, unswept = Engine(produce({EVERYBODY: 1000})), Engine(produce({EVERYBODY: 1000}))
         held = {name: swept.resolve("u", name, PRODUCE, 1) for name in "ab"}
+        for bound in held.values():
+            bound.hold()
         now_ms = 0
         for pause_ms, size, resolve_again, name in history:
             now_ms += pause_ms
             swept.expire(now_ms)
             if resolve_again:
-                held[name] = swept.resolve("u", name, PRODUCE, 1)
+                assert swept.resolve("u", name, PRODUCE, 1) is held[name]
             expected = unswept.resolve("u", name, PRODUCE, 1).charge(size, now_ms)
             assert held[name].charge(size, now_ms) == expected
 

@@ -22,7 +22,7 @@ def policy(terms: Terms, limit: float = 100.0) -> Policy:
 def test_a_policy_with_terms_crosses_processes() -> None:
     sent = policy(Terms(proposed={PRODUCE: 50.0}, burst_ms=5000, max_delay_ms=100))
     arrived = pickle.loads(pickle.dumps(sent))  # noqa: S301  our own
-    assert (arrived, arrived.terms_of(PRODUCE)) == (sent, sent.terms_of(PRODUCE))
+    assert (arrived, arrived.book(PRODUCE).terms) == (sent, sent.book(PRODUCE).terms)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ class RequestTimePolicy:
         elif self._is_prompt(api):
             what = Waiting.COORDINATION
         us = cost.us * PERCENT_S_PER_US
-        return None if self._session.ticket.ask(what, account, shut, us, now_ms) else Park(IN_LINE)
+        return None if self._session.ticket.ask(what, account, shut, us, now_ms, request.passed) else Park(IN_LINE)
 
     def _is_priced_by_answer(self, api: Served) -> bool:
         return self._session.worker.costs.of_answer_byte[api.spec.api_key] > 0
@@ -149,8 +149,9 @@ class RequestTimePolicy:
         use.requests += requests
         is_shut = False
         for bound in account.bounds(KIND):
-            if bound.charge(whole_us * PERCENT_S_PER_US, now_ms):
-                bound.shut = is_shut = True
+            if throttle_ms := bound.charge(whole_us * PERCENT_S_PER_US, now_ms):
+                bound.owe(throttle_ms, now_ms)
+                is_shut = True
         return is_shut
 
     def _simulate(self, account: Account, us: float, now_ms: int) -> None:

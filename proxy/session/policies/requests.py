@@ -3,7 +3,7 @@
 from protocol.error_codes import UNSUPPORTED_VERSION
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
-from proxy.session.context import SessionContext
+from proxy.session.context import Admitted, AnswerEmpty, Ended, SessionContext
 from proxy.session.exchange import ACKS_0, AFTER_CORRELATION_ID, Body, Decision, Forward, Need, Park, Reply, Request
 from proxy.session.flow import ANSWERING
 from proxy.session.policies.fetch import FetchPolicy
@@ -45,8 +45,8 @@ class Policies:
         self.drops = False
         """The client has gone, and a request of it has waited for a quota: only those without an answer still go."""
 
-    def before(self, chunk: bytes, position: int, head: Head, now_ms: int) -> Decision:
-        """Judge the request at ``position``.
+    def before(self, chunk: bytes, position: int, head: Head, now_ms: int, wait: Ended | None = None) -> Decision:
+        """Judge the request at ``position``, whose wait in a queue has ended so if it has waited.
 
         Raises ProtocolError if it ends inside what has to be read of it, or is not served.
         """
@@ -55,14 +55,14 @@ class Policies:
             if self.restricted and self.login.begins_gssapi(head[1]):
                 return Need(0)  # it is read as a token
             return self._answer(self._session.worker.answerer(head[1]), chunk, position, head[0])
-        request = Request(api, chunk, position, head)
+        request = Request(api, chunk, position, head, wait.passed if isinstance(wait, Admitted) else ())
         if self.drops and (dropped := self._drop(request)):
             return dropped
         if hold := self._identify(request, now_ms):
             return hold
         ticket = self._session.ticket
-        if ticket.empty_ms and api.on_request == FETCH:
-            answer = self.fetches.answer_empty(request, ticket.empty_ms)
+        if isinstance(wait, AnswerEmpty):
+            answer = self.fetches.answer_empty(request, wait.throttle_ms)
             ticket.went(now_ms)
             return answer
         cost: Cost | None = None
@@ -172,7 +172,7 @@ class Policies:
             api.requests += 1
             client_id = account.key.client_id
         if isinstance(answerer, NewerApiVersions):
-            self._session.worker.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
+            self._session.worker.errors.count(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
         local = LocalRequest(chunk[position:end], self._session.identity.user, client_id, self._session.peer)
         return Reply(answerer.answer(local, self._session.answer_locally))
 

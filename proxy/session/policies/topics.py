@@ -24,11 +24,12 @@ from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, i
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
 from proxy.brokers.partitions import Look
-from proxy.session.context import SessionContext, Waiting
+from proxy.session.context import Admitted, SessionContext, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, TopicCharges
 from proxy.session.serving import SETTLE
+from quotas.engine import Bound
 from quotas.mutations import Buckets, TokenBound
 
 MOST_CLAIMED: Final = 10_000
@@ -45,11 +46,13 @@ _BEGINNING_BYTES: Final = 64
 
 
 class TopicsPolicy:
-    __slots__ = ("_look", "_session", "_unsettled", "_work")
+    __slots__ = ("_look", "_passed", "_session", "_unsettled", "_work")
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
         self._work: Generator[int | None, None, TopicCharges | None] | None = None
+        self._passed: tuple[Bound, ...] = ()
+        """The counters that the request that is worked on may pass now (``Request.passed``)."""
         self._look: Look | None = None
         """A question under way: how many partitions the topics of that request have."""
         self._unsettled: tuple[TopicCharges, ...] = ()  # a list takes memory while it is empty
@@ -75,6 +78,7 @@ class TopicsPolicy:
             return Need(4 + request.size)
         if self._work is None:
             self._work = self._charge(request.api.spec, request.frame)
+        self._passed = request.passed
         try:
             return Park(next(self._work) or TURN)
         except StopIteration as ended:
@@ -109,7 +113,9 @@ class TopicsPolicy:
             # Last of all: who is let go is charged at once, or the next one in line would be let go too.
             if knows and (
                 strict
-                or session.ticket.ask(Waiting.MUTATION, account, account.bounds(KIND), len(entries.topics), clock())
+                or session.ticket.ask(
+                    Waiting.MUTATION, account, account.bounds(KIND), len(entries.topics), clock(), self._passed
+                )
             ):
                 break
             yield IN_LINE
@@ -165,7 +171,7 @@ class TopicsPolicy:
     def _looked(self, present: dict[Topic, int | None], found: Mapping[Topic, int]) -> None:
         self._look = None
         present.update(found)
-        self._session.resume(Waiting.MUTATION, self._session.worker.clock())
+        self._session.resume(Waiting.MUTATION, Admitted(), self._session.worker.clock())
 
     def _partitions(self, spec: ApiSpec, entry: TopicEntry, present: Mapping[Topic, int | None]) -> int:
         """Return how many partitions a topic is charged for when its request goes; 1 where that is not known."""
@@ -184,7 +190,7 @@ class TopicsPolicy:
         """Forward what is left of a request, or answer it where nothing is."""
         account, throttling = charges.account, self._session.worker.throttling
         account.meter.use_of(KIND).requests += 1
-        charges.note_shadow(now_ms)
+        charges.count_shadow(now_ms)
         refused, throttle_ms = charges.refused, charges.throttle_ms(now_ms)
         if charges.enforced:
             if refused or throttle_ms:
@@ -209,7 +215,7 @@ class TopicsPolicy:
         """Answer a request of which nothing is left; in response mode ``delay`` when its throttle time is over."""
         session, api, worker = self._session, request.api, self._session.worker
         answer = refusal(api.spec, request.correlation_id, throttle_ms, refused)
-        worker.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        worker.errors.count(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if api.delayed and throttle_ms:
             worker.throttling.wake(lambda _: session.answer_locally(answer), session.abort, now_ms + throttle_ms)
             return Reply(None)
@@ -241,7 +247,7 @@ class TopicsPolicy:
         for number, outcome in enumerate(outcomes):
             if number % _SETTLED_AT_ONCE == 0:
                 yield
-            worker.errors.note(spec.api_key, outcome.error_code)
+            worker.errors.count(spec.api_key, outcome.error_code)
             charges.settle(worker, spec.api_key, outcome)
         told: list[tuple[TopicEntry, bytes]] = []
         for number, entry in enumerate(refused if is_read else ()):
@@ -250,7 +256,7 @@ class TopicsPolicy:
             told.append((entry, refused_topic(spec, entry)))
         self._unsettled = self._unsettled[1:]
         charges.stay(worker)
-        worker.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        worker.errors.count(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if not refused and not throttle_ms:
             return None
         if told:

@@ -13,8 +13,7 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import SeriesLimits, divide
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals, WorkerState
 from proxy.owners.membership import State, Status
-from proxy.usage.latencies import BOUNDS_MS, Times
-from proxy.usage.latencies import OTHER as OTHER_BROKER
+from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
 from proxy.usage.meter import ClientNames, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
@@ -53,7 +52,7 @@ EVERYTHING = replace(
     clients=[
         ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
     ],
-    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
+    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, FOLDED_BROKER): Times((0,) * 15, 0)},
     response_errors={(36, 58): 3, (10, -2): 1},
     proxy_latencies={(0, 1): Times((2, 0, 2, *[0] * (len(BOUNDS_MS) - 2)), 7)},
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],

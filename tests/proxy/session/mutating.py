@@ -41,7 +41,7 @@ class Known:
         for topic in topics:
             self.present.pop(topic[0], None)
 
-    def note(self, topic: Topic, partitions: int) -> None:
+    def remember(self, topic: Topic, partitions: int) -> None:
         self.present[topic[0]] = partitions
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
@@ -78,7 +78,7 @@ class Lagging:
         for topic in topics:
             self.noted.pop(topic, None)
 
-    def note(self, topic: Topic, partitions: int) -> None:
+    def remember(self, topic: Topic, partitions: int) -> None:
         self.noted[topic] = partitions
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:

@@ -51,16 +51,22 @@ class Sessions:
 
     def bound(self, user: str, client_id: str, kind: QuotaKind, broker: int, session: int) -> Bound:
         key = (user, client_id, kind, broker, session)
-        generation, bound = self._held.get(key, (-1, None))
-        if bound is None or generation != self._engine.generation:
-            bound = self._engine.resolve(user, client_id, kind, broker)
-            self._held[key] = self._engine.generation, bound
+        generation, held = self._held.get(key, (-1, None))
+        if held is not None and generation == self._engine.generation:
+            return held
+        bound = self._engine.resolve(user, client_id, kind, broker)
+        bound.hold()
+        if held is not None:
+            held.let_go()
+        self._held[key] = self._engine.generation, bound
         return bound
 
     def leave(self, chance: random.Random) -> None:
-        """Close one connection, whichever."""
-        if self._held:
-            del self._held[chance.choice(sorted(self._held))]
+        """Close all connections, or some: a counter goes when nobody holds it."""
+        keys = sorted(self._held)
+        for key in chance.sample(keys, len(keys) // chance.choice([1, 1, 4, 48])):
+            _, bound = self._held.pop(key)
+            bound.let_go()
 
 
 def day(seed: int, most: int, *, scraped: bool = True) -> tuple[Counter[object], Counter[object], int]:
@@ -103,7 +109,7 @@ def day(seed: int, most: int, *, scraped: bool = True) -> tuple[Counter[object],
                 throttle_ms = bound.charge(size, now_ms)
                 sent[Names(user, client_id), kind, broker, "charged"] += size
                 if throttle_ms:
-                    bound.note_throttle(throttle_ms)
+                    bound.count_throttle(throttle_ms)
                     sent[Names(user, client_id), kind, broker, "throttled"] += 1
                     sent[Names(user, client_id), kind, broker, "ms"] += throttle_ms
     scrape()
@@ -276,9 +282,9 @@ def test_each_listener_has_its_own_other_and_gauges_are_those_of_now() -> None:
 def test_throttled_and_waiting_clients_are_shown_as_muted() -> None:
     meters = Meters(100)
     muted, waiting, done = (meters.find(MeterKey("A", 1, "u", name)) for name in ("muted", "waiting", "done"))
-    muted.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)
-    waiting.note_wait(QuotaKind.CONSUMER_BYTE_RATE, 1, 1000)
-    done.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 100, 1000)
+    muted.count_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)
+    waiting.count_wait(QuotaKind.CONSUMER_BYTE_RATE, 1, 1000)
+    done.count_throttle(QuotaKind.PRODUCER_BYTE_RATE, 100, 1000)
     states = {state.client.client_id: state.is_muted for state in meters.take_traffic(1200)}
     assert states == {"muted": True, "waiting": True, "done": False}
     assert not any(state.is_muted for state in meters.take_traffic(1500) if state.client.client_id == "muted")

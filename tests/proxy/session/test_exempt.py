@@ -5,7 +5,6 @@ from ipaddress import ip_network
 import pytest
 
 from proxy.session.session import Session
-from proxy.usage.accounts import Accounts
 from proxy.usage.meter import MeterKey, Traffic
 from proxy.usage.records import Recorder
 from quotas.entities import Default, Entity
@@ -158,9 +157,8 @@ def test_exempt_client_id_longer_than_stored_name_is_exempt() -> None:
     """Names are cut before they are counted; the configuration names the whole."""
     play = Play(policy=POLICY)
     name = "x" * 1000
-    accounts = Accounts(play.meters, play.engine, "PLAIN", Exemptions(client_ids=[name]))
     connection = Connection(play)
-    connection.session.identity._accounts = accounts
+    connection.session.identity._accounts.exemptions = Exemptions(client_ids=[name])
     connection.send(produce(1, 10, client_id=name.encode()))
     assert connection.session.identity.account.exempt
 

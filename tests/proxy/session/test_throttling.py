@@ -41,7 +41,7 @@ def bound() -> Bound:
 @pytest.mark.parametrize(("mode", "enforces"), [("enforce", True), ("shadow", False)])
 def test_shadow_counts_throttles_without_enforcing_them(mode: str, enforces: bool) -> None:
     counter, mutes = bound(), throttling(FakeLoop(), mode)
-    mutes.counts.note(counter, 700)
+    mutes.counts.count(counter, 700)
     assert mutes.enforces is enforces
     assert (counter.throttled_total, counter.throttle_ms_total) == (1, 700)
 
@@ -55,7 +55,7 @@ def test_the_first_throttle_of_a_counter_is_logged_with_the_rule_and_the_limit()
     counter = bound()
     with capture_logs() as logs:
         for _ in range(3):
-            throttling(FakeLoop()).counts.note(counter, 50)
+            throttling(FakeLoop()).counts.count(counter, 50)
     (line,) = logs
     assert line["event"] == "first throttle"
     assert (line["limit"], line["client_id"], line["throttle_time_ms"]) == (1024, "app\n", 50)

@@ -7,9 +7,9 @@ from proxy.usage.addresses import COLUMNS, MOST_COUNTED, Addresses
 from proxy.usage.documents import Documents, Origin
 from proxy.usage.meters import Meters
 from proxy.usage.records import MAX_ROWS, Recorder
-from quotas.connections import OTHERS
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED
 from quotas.policy import Policy
 
 BY_DEFAULT = Entity(ip=Default.DEFAULT)
@@ -66,9 +66,9 @@ def test_the_named_the_refused_and_the_busiest_have_rows_and_the_sums_are_exact(
     addresses.note("PLAIN", "10.0.0.7", 1, 100, 2.0, BY_DEFAULT, throttle_ms=10)
     addresses.note("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED)
     found = {row["ip"]: row for row in taken(addresses)}
-    assert found.keys() == {"10.0.0.9", "10.0.0.7", "10.0.1.49", OTHERS}
+    assert found.keys() == {"10.0.0.9", "10.0.0.7", "10.0.1.49", FOLDED}
     assert sum(row["connection_attempts"] for row in found.values()) == sum(range(51)) + 2
-    assert found[OTHERS]["connection_limit"] is None
+    assert found[FOLDED]["connection_limit"] is None
 
 
 def test_no_address_is_in_any_record_if_one_likes() -> None:
@@ -76,7 +76,7 @@ def test_no_address_is_in_any_record_if_one_likes() -> None:
     addresses.note("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED, throttle_ms=10)
     addresses.note("PLAIN", "10.0.0.8", 1, 100)
     [row] = taken(addresses)
-    assert (row["ip"], *figures(row)) == (OTHERS, 2, None, None, 1, 10, 10, 0, 0)
+    assert (row["ip"], *figures(row)) == (FOLDED, 2, None, None, 1, 10, 10, 0, 0)
 
 
 def test_strangers_have_no_place_without_end_and_a_named_address_always_has_one() -> None:
@@ -88,7 +88,7 @@ def test_strangers_have_no_place_without_end_and_a_named_address_always_has_one(
     assert sum(row["connection_attempts"] for row in found) == MOST_COUNTED + 501
     of = {row["ip"]: row["connection_attempts"] for row in found}
     assert of["10.0.0.9"] == 1
-    assert of[OTHERS] == 500
+    assert of[FOLDED] == 500
     assert len(of) == MOST_COUNTED + 2
 
 

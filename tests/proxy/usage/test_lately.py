@@ -39,7 +39,7 @@ def test_rates_are_those_of_the_last_ten_seconds() -> None:
 def test_throttled_share_covers_last_1_5_and_15_minutes() -> None:
     throttled = meter()
     assert throttled.throttled_shares(0) == (0.0, 0.0, 0.0)
-    throttled.note_throttle(PRODUCE, 30_000, 0)
+    throttled.count_throttle(PRODUCE, 30_000, 0)
     assert throttled.throttled_shares(6000) == pytest.approx((6 / 60, 6 / 300, 6 / 900))
     now_ms = pass_samples(throttled, 6, 0)
     assert throttled.throttled_shares(now_ms) == pytest.approx((30 / 60, 30 / 300, 30 / 900))
@@ -53,18 +53,18 @@ def test_throttled_share_covers_last_1_5_and_15_minutes() -> None:
 
 def test_mutes_of_several_kinds_at_once_count_once() -> None:
     throttled = meter()
-    throttled.note_throttle(PRODUCE, 30_000, 0)
-    throttled.note_wait(REQUESTS, 1, 10_000)
-    throttled.note_wait(REQUESTS, -1, 60_000, 50_000)
+    throttled.count_throttle(PRODUCE, 30_000, 0)
+    throttled.count_wait(REQUESTS, 1, 10_000)
+    throttled.count_wait(REQUESTS, -1, 60_000, 50_000)
     assert throttled.throttled_shares(60_000)[0] == 1.0
 
 
 def test_client_waiting_throughout_has_throttled_share_of_one() -> None:
     throttled = meter()
-    throttled.note_wait(PRODUCE, 1, 0)
+    throttled.count_wait(PRODUCE, 1, 0)
     now_ms = pass_samples(throttled, 200, 0)
     assert throttled.throttled_shares(now_ms) == (1.0, 1.0, 1.0)
-    throttled.note_wait(PRODUCE, -1, now_ms, now_ms)
+    throttled.count_wait(PRODUCE, -1, now_ms, now_ms)
     assert throttled.throttled_shares(pass_samples(throttled, 91, now_ms)) == (0.0, 0.0, 0.0)
 
 

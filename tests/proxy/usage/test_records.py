@@ -60,7 +60,7 @@ def test_a_row_has_every_column_and_says_what_was_counted() -> None:
     meter = worker.counted(1, "alice", "app")
     meter.produce_requests, meter.produce_bytes, meter.other_requests, meter.other_bytes = 9, 52_000, 1, 100
     meter.bytes_out, meter.request_time_ms, meter.connections, meter.connections_opened = 1200, 31, 2, 1
-    meter.note_throttle(PRODUCER, 420, now_ms=900)
+    meter.count_throttle(PRODUCER, 420, now_ms=900)
     [document] = worker.take(now_ms=1000)
     [row] = rows(document)
     assert tuple(row) == COLUMNS
@@ -121,7 +121,7 @@ def test_each_client_has_one_row_and_no_document_too_many(clients: int) -> None:
 
 def test_a_mute_goes_on_in_intervals_without_a_request_and_the_meter_stays_as_long() -> None:
     worker = Worker()
-    worker.counted(1, "alice", "app").note_throttle(CONSUMER, 1500, now_ms=500)
+    worker.counted(1, "alice", "app").count_throttle(CONSUMER, 1500, now_ms=500)
     muted = [rows(document)[0]["fetch_muted_ms"] for end_ms in (1000, 2000, 3000) for document in worker.take(end_ms)]
     assert muted == [500, 1000]
     assert len(worker.meters) == 0
@@ -132,7 +132,7 @@ def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts()
     for name in ("alice", "bob"):
         worker.counted(1, name, "app").other_requests = 1
     mutation = QuotaKind.CONTROLLER_MUTATION_RATE
-    worker.counted(1, "bob", "app").note_throttle(mutation, 1500, now_ms=500)
+    worker.counted(1, "bob", "app").count_throttle(mutation, 1500, now_ms=500)
     found = []
     for end_ms in (1000, 2000, 3000):
         worker.counted(1, "alice", "app").other_requests += 1
@@ -152,7 +152,7 @@ def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts()
 
 def test_meters_swept_without_usage_records_forget_their_throttles() -> None:
     meters = Meters(10)
-    meters.find(MeterKey("PLAIN", 1, "alice", "app")).note_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
+    meters.find(MeterKey("PLAIN", 1, "alice", "app")).count_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
     for now_ms in (1000, 2000):
         list(meters.sweep(now_ms))
     assert len(meters) == 0
@@ -263,7 +263,7 @@ def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
 
     assert tuple(rows()) == COLUMNS
     engine.apply(Policy(limits, {alice: Terms(shadow=True), bob: Terms(proposed={kind: 500.0})}), 0)
-    clients[0].note_shadow(kind, 700, 2000, 1000)
+    clients[0].count_shadow(kind, 700, 2000, 1000)
     found = rows()
     assert tuple(found) == (*COLUMNS, *kind.row.shadow_columns)
     assert list(found["produce_limit"]) == [None, 1000.0, 1000.0]
@@ -284,10 +284,10 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     worker.counted(1, "bob", "app").other_requests = 1
     # Muted by one cap from 100 to 400 and by the other from 300 to 750; a request waits for the first from 900 on.
     for rule, at_ms, throttle_ms in ((tenant, 100, 300), (batch, 300, 450)):
-        meter.note_throttle(PRODUCER, throttle_ms, at_ms)
-        meter.note_cap(PRODUCER, rule, throttle_ms, at_ms)
-    meter.note_wait(PRODUCER, 1, 900)
-    meter.note_cap_wait(PRODUCER, tenant, 1, 900)
+        meter.count_throttle(PRODUCER, throttle_ms, at_ms)
+        meter.count_cap(PRODUCER, rule, throttle_ms, at_ms)
+    meter.count_wait(PRODUCER, 1, 900)
+    meter.count_cap_wait(PRODUCER, tenant, 1, 900)
     found = {row["user"]: row for [document] in [worker.take(1000)] for row in rows(document)}
     names = PRODUCER.row.cap_columns
     caps = "cap user=alice; cap client-id-prefix=batch-, shared=false"
@@ -298,8 +298,8 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     [waiting] = rows(worker.take(2000)[0])
     assert [waiting[name] for name in names] == [caps, "1024; 0.5", "cap user=alice", 0, 0, 1000]
     worker.engine.apply(Policy(), 2000)
-    meter.note_wait(PRODUCER, -1, 2500, 1600)
-    meter.note_cap_wait(PRODUCER, tenant, -1, 2500, 1600)
+    meter.count_wait(PRODUCER, -1, 2500, 1600)
+    meter.count_cap_wait(PRODUCER, tenant, -1, 2500, 1600)
     [gone] = rows(worker.take(3000)[0])
     assert [gone[name] for name in names] == [None, None, "cap user=alice", 1, 1600, 500]
     assert worker.take(4000) == []

@@ -72,7 +72,7 @@ def test_requests_that_wait_count_as_throttled_until_the_last_has_gone() -> None
     loop = FakeLoop()
     mutes, counter, client = throttling(loop, ThrottleEvents()), bound("waiting"), account("waiting")
     start_ms = loop.now_ms
-    queue = mutes.queue_of(counter)
+    queue = counter.queue_up(mutes.alarm)
 
     class Request:
         def admitted(self, now_ms: int) -> None: ...
