@@ -157,7 +157,6 @@ class Supervisor:
         return not self._stopping.is_set()
 
     async def _open_admin_port(self) -> None:
-        metrics = self._settings.metrics
         admin = self._settings.admin
         hosts = Hosts(admin.hosts)
         access = Access(admin.token_file, hosts)
@@ -167,7 +166,7 @@ class Supervisor:
             self._settings.admin.bind,
             self._snapshot,
             self._not_ready,
-            Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
+            Renderer(divide(self._settings.metrics.max_series)),
             mode,
             self._quotas.changes.last,
             self._describe_owners,

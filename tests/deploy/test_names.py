@@ -25,7 +25,7 @@ ELSEWHERE: Final = {
         resources.limits process_max_fds process_open_fds""",
     "files of operators": "admin.token proxy.example config.py env.tar.gz",
     "examples of code": "data.startswith self.name self.other",
-    "made of parts by the program": "kafka_server_request_request_time throttle_p50_s quotas.applied.yaml",
+    "made of parts by the program": "throttle_p50_s quotas.applied.yaml",
 }
 """Names that the sources do not have, by whose they are."""
 EXCEPTIONS: Final = {name for names in ELSEWHERE.values() for name in names.split()}
