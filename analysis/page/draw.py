@@ -6,6 +6,7 @@ from html import escape
 from typing import Final
 
 from analysis.page import words
+from quotas import texts
 
 _HEAT: Final = (0.0, 0.02, 0.1, 0.25, 0.5, 0.8)
 """The lower bounds of the levels 0 to 5 of a heat map, as shares."""
@@ -21,7 +22,7 @@ def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> st
         if share > 0:
             level = sum(share > least for least in _HEAT) - 1
             when = words.from_to(step, step + timedelta(seconds=step_s))
-            tip = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
+            tip = f"{when}: {texts.share(share)} of the time, {texts.duration(share * step_s)}"
             # A little wider than a step, to avoid hairlines between cells.
             cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
             cells.append(f"{cell}<title>{escape(tip)}</title></rect>")

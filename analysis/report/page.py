@@ -16,6 +16,7 @@ from analysis.page import draw, words
 from analysis.page.html import document
 from analysis.report.tables import Row, Span, rows
 from analysis.warehouse import Period
+from quotas import texts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -64,16 +65,19 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
     tables = {row["name"] for row in rows(connection, "SELECT table_name AS name FROM duckdb_tables()")}
     compared, own = "compared_clients" in tables, about.client is not None
     steps = _Steps(about)
-    clusters = ", ".join(words.plain(each) for each in totals["clusters"])
+    clusters = ", ".join(texts.shown(each) for each in totals["clusters"])
     local = partial(datetime.astimezone, tz=about.zone)
     title = f"{clusters}: {words.from_to(local(about.span.begin), local(about.span.end))} {about.zone.key}"
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters |= {
-        **{name: getattr(words, name) for name in ("size", "count", "percent", "duration", "doing", "plain")},
+        **{name: getattr(texts, name) for name in ("size", "count", "duration")},
+        "percent": texts.share,
+        "seconds": texts.duration_of_ms,
+        "plain": texts.shown,
+        "doing": words.doing,
         "name": lambda text: Markup(words.name(text)),  # noqa: S704  escapes
         "when": lambda moment: words.moment(local(moment)),
-        "limit_or_none": lambda most, kind: "none" if most is None else words.limit(kind, most),
-        "seconds": lambda ms: words.duration(ms / 1000),
+        "limit_or_none": lambda most, kind: "no limit" if most is None else texts.amount(most, kind),
     }
     content = {
         "title": title,
@@ -209,15 +213,15 @@ def _bar(row: Row) -> Markup:
 def _used(kind: str, used: float) -> str:
     """Return usage in the kind's unit in usage records."""
     unit = words.unit_used(kind)
-    return words.size(used) if unit == "bytes" else f"{words.count(used)} {unit}"
+    return texts.size(used) if unit == "bytes" else f"{texts.count(used)} {unit}"
 
 
 def _answer(totals: Row, client: ClientFilter | None) -> str:
     shadow = set(totals["modes"]) == {"shadow"}
     was = "would have been" if shadow else "was" if totals["throttled"] <= 1 else "were"
-    muted = words.duration(float(totals["muted_ms"]) / 1000)
+    muted = texts.duration_of_ms(float(totals["muted_ms"]))
     if client is not None:
-        who = words.plain(client.describe())
+        who = texts.shown(client.describe())
         once = "would have been" if shadow else "was"
         return f"{who} {once} throttled for {muted} in all." if totals["muted_ms"] else f"{who} was not throttled."
     if not totals["throttled"]:
@@ -231,4 +235,4 @@ def _missing(totals: Row) -> str:
     if not missing:
         return ""
     expected = missing + int(totals["documents"])
-    return f" {missing:,} of {words.counted(expected, 'document')} ({words.percent(missing / expected)}) missing."
+    return f" {missing:,} of {words.counted(expected, 'document')} ({texts.share(missing / expected)}) missing."

@@ -9,6 +9,7 @@ from analysis.page import words
 from analysis.page.html import document
 from analysis.whatif import comparison
 from analysis.whatif.job import WhatIf
+from quotas import texts
 
 _ROWS: Final = 500
 _HEADS: Final = (
@@ -36,7 +37,9 @@ def render(found: WhatIf) -> str:
     left_out = [f"{name}: {each}" for name in names for each in comparison.left_out(found, name)]
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {
-        **{name: getattr(words, name) for name in ("duration", "size", "percent", "doing")},
+        **{name: getattr(texts, name) for name in ("duration", "size")},
+        "percent": texts.share,
+        "doing": words.doing,
         **{name: getattr(comparison, name) for name in ("who", "where", "limit", "after", "delay_p99", "served")},
     }
     template = files("analysis.whatif").joinpath("whatif.html.j2").read_text(encoding="utf-8")
@@ -45,7 +48,7 @@ def render(found: WhatIf) -> str:
         heads=_HEADS,
         notes=[*circumstances.notes(), *left_out],
         scenarios=[
-            (words.plain(name), comparison.totals(found, name), comparison.touched(found, name, _ROWS))
+            (texts.shown(name), comparison.totals(found, name), comparison.touched(found, name, _ROWS))
             for name in names
         ],
     )

@@ -54,11 +54,11 @@ def test_people_see_units_and_aligned_columns(admin: FakeAdmin, monkeypatch: pyt
     admin.rows["clients"].append(client("new", None, kind=None, used=None, limit=None, ratio=None, rule=None))
     monkeypatch.setattr(listing, "is_for_people", lambda: True)
     done = sluice("clients", "--admin", admin.url)
-    assert [line[:94].rstrip() for line in done.stdout.splitlines()] == [
-        "user   client-id  kind         used   limit  ratio   1m   5m  15m        in   out  throttled",
-        "alice  web        produce  512KiB/s  1MiB/s    50%  25%  10%   0%  1.5KiB/s  0B/s  no",
-        "bob    -          request     12.5%     50%    25%  25%  10%   0%  1.5KiB/s  0B/s  no",
-        "new    -          -               -       -      -  25%  10%   0%  1.5KiB/s  0B/s  no",
+    assert [line[:100].rstrip() for line in done.stdout.splitlines()] == [
+        "user   client-id  kind          used    limit  ratio    1m    5m  15m         in    out  throttled",
+        "alice  web        produce  512 KiB/s  1 MiB/s   50 %  25 %  10 %  0 %  1.5 KiB/s  0 B/s  no",
+        "bob    -          request     12.5 %     50 %   25 %  25 %  10 %  0 %  1.5 KiB/s  0 B/s  no",
+        "new    -          -                -        -      -  25 %  10 %  0 %  1.5 KiB/s  0 B/s  no",
     ]
 
 
@@ -107,8 +107,18 @@ def test_explain_live_shows_the_limits_in_force_and_the_present_use(admin: FakeA
     done = sluice("explain", "--live", "--admin", admin.url, "--user", "alice", "--client-id", "web")
     assert (done.exit_code, done.stderr) == (0, "")
     throttled_table, clients_table, limits = done.stdout.split("\n\n")
-    assert throttled_table.splitlines()[1].split()[:6] == ["alice", "web", "produce", "1", "2MiB/s", "1MiB/s"]
-    assert clients_table.splitlines()[1].split()[:6] == ["alice", "web", "produce", "512KiB/s", "1MiB/s", "50%"]
+    assert throttled_table.splitlines()[1].split()[:6] == ["alice", "web", "produce", "1", "2", "MiB/s"]
+    assert clients_table.splitlines()[1].split()[:9] == [
+        "alice",
+        "web",
+        "produce",
+        "512",
+        "KiB/s",
+        "1",
+        "MiB/s",
+        "50",
+        "%",
+    ]
     assert limits.splitlines() == [
         "producer_byte_rate: 1048576 bytes/s (1 MiB/s), of user=alice (quotas.yaml:3)",
         "  why: user is the first level with a limit",
