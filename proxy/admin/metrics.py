@@ -142,7 +142,7 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
     now = ((names, shown.connections) for names, shown in clients)
     yield _gauge("sluice_client_connections", "Connections of a client open now.", ClientNames._fields, now)
     muted = ((names, shown.muted) for names, shown in clients)
-    yield _gauge("sluice_client_muted", "1 if a client is muted or waits now.", ClientNames._fields, muted)
+    yield _gauge("sluice_client_muted", "1 if a client is throttled now.", ClientNames._fields, muted)
     yield _number(
         "sluice_clients_folded", "Clients summed up as other, beyond the limit of named ones.", clients.folded
     )

@@ -33,6 +33,7 @@ from proxy.state.rows import (
     WaitsFor,
     WorkerRow,
 )
+from proxy.usage.lately import NOW_MS
 from proxy.usage.meter import ClientNames, Meter, MeterKey
 from proxy.usage.metering import Metering
 from quotas.connections import KIND as CONNECTIONS
@@ -41,8 +42,6 @@ from quotas.engine import Bound, CounterState, Engine
 from quotas.entities import ANONYMOUS
 
 MOST_PEERS: Final = 10
-RECENT_MS: Final = 2000
-"""How long a throttle is shown after its end: a client at its limit has many short ones."""
 _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
@@ -177,7 +176,7 @@ class StateOfWorker:
     async def _throttled(self, _: Query) -> list[ThrottledRow]:
         now = now_ms()
         held = {(id(each.bound), False): each for each in await in_slices(self._in_debt(now)) if each is not None}
-        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now - RECENT_MS):
+        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now - NOW_MS):
             each = _ThrottledCounter(bound, until_ms, "shadow", waiting, is_shadow_limit=is_shadow_limit)
             held[id(bound), is_shadow_limit] = each
         by_names: dict[tuple[str, str, int], list[_ThrottledCounter]] = {}
@@ -188,7 +187,7 @@ class StateOfWorker:
         return [each for each in rows if each is not None]
 
     def _in_debt(self, now: int) -> Iterator[_ThrottledCounter | None]:
-        for bound in self._engine.in_debt(now, now - RECENT_MS) if self._throttling.enforces else ():
+        for bound in self._engine.in_debt(now, now - NOW_MS) if self._throttling.enforces else ():
             if bound is None:
                 yield None
             else:
@@ -260,7 +259,7 @@ class StateOfWorker:
 
     def _add(self, client: _Client, key: MeterKey, meter: Meter, now: int) -> None:
         client.connections += meter.connections
-        client.is_throttled = client.is_throttled or meter.is_muted(now - RECENT_MS)
+        client.is_throttled = client.is_throttled or meter.is_throttled(now)
         client.rates = tuple(map(add, client.rates, self._metering.rates(meter, now)))
         client.shares = tuple(map(max, client.shares, meter.throttled_shares(now)))
         account = self._metering.account(key)
@@ -293,7 +292,6 @@ class StateOfWorker:
             sasl.mechanism,
             key.client_id or None,
             _moment(session.connected_ms, now),
-            holder is not None,
             waits_for,
         )
 

@@ -16,7 +16,7 @@ from proxy.usage.by_kind import (
     KindUsage,
     Shadows,
 )
-from proxy.usage.lately import MINUTES, NO_SHARES, SAMPLE_MS, Lately, Shares
+from proxy.usage.lately import MINUTES, NO_SHARES, NOW_MS, SAMPLE_MS, Lately, Shares
 from proxy.usage.throttles import Throttles
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -71,8 +71,7 @@ class ClientState(NamedTuple):
     client: ClientNames
     traffic: Traffic
     connections: int = 0
-    is_muted: bool = False
-    """A request of it waits, or one of its connections is muted."""
+    is_throttled: bool = False
 
 
 Limits = tuple[float | None, str | None, float | None, str | None]
@@ -221,9 +220,9 @@ class Meter:
         exempt = (bytes_in, self.bytes_out) if self.key.exempt else (0, 0)
         return Traffic(bytes_in, self.bytes_out, requests, self.connections_opened, *exempt)
 
-    def is_muted(self, now_ms: int) -> bool:
-        """Whether a request of this client waits, or a connection is muted."""
-        return self.by_kind is not None and self.by_kind.is_muted(now_ms)
+    def is_throttled(self, now_ms: int) -> bool:
+        """Whether it is throttled now."""
+        return self.by_kind is not None and self.by_kind.is_muted(now_ms - NOW_MS)
 
     def sample(self, elapsed_s: float, now_ms: int) -> None:
         """Take a sample of what was counted since the last one."""

@@ -54,7 +54,7 @@ def snapshot(entities: int, brokers: int, addresses: int, apis: int = len(APIS))
         EMPTY,
         usage=list(counters(entities, brokers)),
         clients=[
-            ClientState(ClientNames(listener, f"user-{number}", "app"), Traffic(7, 3, 9, 2, 5, 2), 1, is_muted=True)
+            ClientState(ClientNames(listener, f"user-{number}", "app"), Traffic(7, 3, 9, 2, 5, 2), 1, is_throttled=True)
             for number in range(entities)
             for listener in LISTENERS
         ],

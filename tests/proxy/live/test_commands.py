@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from proxy.cli import cli
 from proxy.live import listing
 from proxy.live.listing import Throttled
-from proxy.usage.throttle_events import QUIET_MS
+from proxy.usage.lately import LAST_MINUTE_MS
 from tests.harness.ports import free_port
 from tests.proxy.live.fake_admin import AS_OF, EXPLAINED, FakeAdmin, client, throttled
 
@@ -193,7 +193,7 @@ def test_watch_prints_a_line_when_a_client_starts_and_ends_being_throttled(
     admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, bob = throttled(), throttled("bob")
-    steps = [(2000, [alice, bob]), (4000, [bob]), (6000, [alice]), (6000 + QUIET_MS, [alice])]
+    steps = [(2000, [alice, bob]), (4000, [bob]), (6000, [alice]), (6000 + LAST_MINUTE_MS, [alice])]
     done = watched(admin, monkeypatch, *steps)
     lines = [line.split("\t")[:4] for line in done.stdout.splitlines()]
     assert lines == [
@@ -204,7 +204,7 @@ def test_watch_prints_a_line_when_a_client_starts_and_ends_being_throttled(
 
 
 def test_watch_as_json_lines(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = watched(admin, monkeypatch, (QUIET_MS, []), options=("-o", "json"))
+    done = watched(admin, monkeypatch, (LAST_MINUTE_MS, []), options=("-o", "json"))
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"at": AS_OF, "event": "started", **throttled()},
         {"at": AS_OF, "event": "ended", **throttled()},
@@ -212,7 +212,9 @@ def test_watch_as_json_lines(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_watch_waits_for_a_proxy_that_does_not_answer(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = watched(admin, monkeypatch, (2000, None), (QUIET_MS * 3, [throttled()]), (QUIET_MS * 3 + 2000, []))
+    done = watched(
+        admin, monkeypatch, (2000, None), (LAST_MINUTE_MS * 3, [throttled()]), (LAST_MINUTE_MS * 3 + 2000, [])
+    )
     assert [line.split("\t")[1] for line in done.stdout.splitlines()] == ["started"]
     assert done.stderr.startswith(f"warning: {admin.url} has no /api/v1/throttled")
 
