@@ -1,23 +1,14 @@
-"""Clients and times as the reports name them, and names as HTML that cannot be markup."""
+"""Clients and times as the reports name them."""
 
 from datetime import datetime, timedelta
-from html import escape
 from typing import Final
 
 from quotas.kinds import QuotaKind
-from quotas.texts import shortened, shown
 
 NOBODY: Final = "(nobody yet)"
 NO_CLIENT_ID: Final = "(no client-id)"
 _KINDS: Final = {name: kind for kind in QuotaKind for name in (kind.value, kind.row.word)}
 """By their property names, and by their words in usage records."""
-
-
-def name(text: str) -> str:
-    """Return a name as HTML: a long one is cut in the middle, with the whole name as its title."""
-    whole, short = shown(text), shortened(text)
-    title = "" if short == whole else f' title="{escape(whole)}"'
-    return f"<span class=name{title}>{escape(short)}</span>"
 
 
 def client(user: str | None, client_id: str | None) -> str:

@@ -1,6 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
 from analysis.page import words
+from analysis.page.html import name
 
 
 def test_numbers_are_written_with_a_plural() -> None:
@@ -9,16 +10,16 @@ def test_numbers_are_written_with_a_plural() -> None:
 
 
 def test_a_name_is_never_markup() -> None:
-    assert words.name("<script>alert('1')</script>") == (
-        "<span class=name>&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;</span>"
+    assert name("<script>alert('1')</script>") == (
+        "<span class=name>&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;</span>"
     )
-    assert words.name('"><img src=x onerror=alert(1)>' + "z" * 50).count("<") == 2  # the span and its end
+    assert name('"><img src=x onerror=alert(1)>' + "z" * 50).count("<") == 2  # the span and its end
 
 
 def test_a_long_name_is_cut_in_the_middle_and_whole_in_its_title() -> None:
-    name = words.name("a" * 100 + "z" * 100)
-    assert f'title="{"a" * 100}{"z" * 100}"' in name
-    assert f">{'a' * 21}…{'z' * 21}<" in name
+    html = name("a" * 100 + "z" * 100)
+    assert f'title="{"a" * 100}{"z" * 100}"' in html
+    assert f">{'a' * 21}…{'z' * 21}<" in html
 
 
 def test_a_period_names_a_date_once() -> None:
