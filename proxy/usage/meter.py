@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from proxy.usage.by_kind import (
     NO_CAPS,
+    NO_NAMES,
     NO_SHADOWS,
     NO_THROTTLES,
     NOTHING_FURTHER,
@@ -74,8 +75,9 @@ class ClientState(NamedTuple):
     is_throttled: bool = False
 
 
-Limits = tuple[float | None, str | None, float | None, str | None]
-"""(limit, rule) of the first kind in ``by_kind.BY_HAND``, then of the second."""
+Limit = tuple[float | None, str | None, str | None, str | None]
+"""A limit, its rule, and the user and client-id of its counter (``by_kind.Names``)."""
+NO_LIMIT: Final[Limit] = (None, *NO_NAMES)
 
 
 class Meter:
@@ -132,7 +134,7 @@ class Meter:
         """Throttles of all kinds together since the last sample; None unless there were some lately."""
         self.by_kind: ByKind | None = None
         """Throttles of all kinds, and the figures of kinds without an attribute here; usually None."""
-        self.limits: Limits = (None, None, None, None)
+        self.limits: tuple[Limit, Limit] = (NO_LIMIT, NO_LIMIT)
         """The limits as of ``generation`` of the engine."""
         self.name_bytes = 0
         """The most bytes that the names in a row take, rules included."""
@@ -165,8 +167,8 @@ class Meter:
         """Count one more, or one fewer, request that waits under a cap, as ``count_wait``."""
         self._by_kind().caps_of(kind).wait(rule, change, now_ms, waited_ms)
 
-    def set_caps(self, rules: dict[QuotaKind, tuple[str, str]]) -> None:
-        """Set the caps in force, and their limits."""
+    def set_caps(self, rules: dict[QuotaKind, str]) -> None:
+        """Set the caps in force, as JSON."""
         if rules or self.by_kind is not None:
             self._by_kind().cap_rules = rules
 
@@ -280,7 +282,7 @@ class Meter:
         self.unshown = self.unshown.plus(counted)
         self.past_in += counted.bytes_in
         self.past_out += counted.bytes_out
-        produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
+        produce, fetch = self.limits
         row = (
             listener,
             broker,
@@ -295,12 +297,10 @@ class Meter:
             0,
             self.produce_bytes,
             self.produce_requests,
-            produce_limit,
-            produce_rule,
+            *produce,
             self.fetch_bytes,
             self.fetch_requests,
-            fetch_limit,
-            fetch_rule,
+            *fetch,
         )
         throttles, further = NO_THROTTLES, NOTHING_FURTHER
         if self.by_kind is not None:

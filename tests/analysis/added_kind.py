@@ -36,6 +36,7 @@ def recorded() -> list[Document]:
         f"{WORD}_requests": 4,
         f"{WORD}_limit": 20.0,
         f"{WORD}_rule": "user=alice",
+        f"{WORD}_counter_user": "alice",
         f"{WORD}_throttled": 1,
         f"{WORD}_throttle_ms": 300,
         f"{WORD}_muted_ms": 250,

@@ -18,7 +18,7 @@ ELSEWHERE: Final = {
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
         ScramExtensions ScramFormatter.username ScramMessages ScramSaslServer escapeLiteralBackReferences
         shouldClientThrottle BrokerJwtValidator""",
-    "Spark, Hadoop and table formats": """applyInPandas approx_percentile from_json fs.s3a.create.conditional.enabled
+    "Spark, Hadoop and table formats": """applyInPandas approx_percentile fs.s3a.create.conditional.enabled
         IncompatibleClassChangeError txnAppId txnVersion CLASSPATH libhdfs""",
     "Python's libraries": "BufferedProtocol Struct.unpack librt.strings kafka_sluice__mypyc",
     "C's, Linux's and other programs": """gss_accept_sec_context rcache tcp_rmem dmesg df compinit --build-arg
