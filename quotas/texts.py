@@ -1,11 +1,11 @@
-"""Amounts, shares, times and names as text for people, one form for each: page, `top`, commands and reports use these.
+"""Amounts, shares, times, names and tables as text for people, one form for each, in pages, commands and reports.
 
 A program cannot read them back. Limits that may be pasted into a quota file or a command are written elsewhere: exact
 numbers by ``quotas.stores.edit.number`` (quota files, `explain`, `recommend`); ``10MiB``, where that is exact, by
 ``proxy.manage.wording.plain``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isinf
 from typing import Final
 
@@ -86,6 +86,14 @@ def shortened(text: str, most: int = 44) -> str:
     """Return a name as ``shown``, without its middle if it is long."""
     text, half = shown(text), (most - 1) // 2
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
+
+
+def aligned(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield rows as aligned lines; the first is the header, columns named in ``right`` are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(rows[0], row, widths, strict=True)
+        yield "  ".join(text.rjust(w) if name in right else text.ljust(w) for name, text, w in cells).rstrip()
 
 
 def _scaled(number: float, step: int, units: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The result of what-if: totals of each scenario, a table for the terminal, and JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -102,7 +102,7 @@ def text(found: WhatIf, most: int) -> str:
             f"after; served {texts.size(sums.sent_bytes)} of {texts.size(sums.recorded_bytes)} within the period"
         )
         if rows:
-            lines += ["", *columns(_HEADS, [_cells(row) for row in rows])]
+            lines += ["", *texts.aligned([_HEADS, *map(_cells, rows)])]
         left = sums.throttled + sums.possibly_throttled - sum(row["verdict"] != Verdict.NO.word for row in rows)
         if left > 0:
             lines.append(f"and {left:,} more that would be throttled (--top)")
@@ -144,13 +144,6 @@ def left_out(found: WhatIf, scenario: str) -> list[str]:
             more = f" and {len(each.clients) - _NAMED:,} more" if len(each.clients) > _NAMED else ""
             said.append(f"left out: {texts.kind_word(each.kind)} of {names}{more}: {texts.shown(each.reason)}")
     return said
-
-
-def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)
-    ]
 
 
 _HEADS: Final = ("client", "where", "limit", "throttled before", "after", "delay p50", "p95", "p99", "served", "known")

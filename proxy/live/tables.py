@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.live.api import Item
 from quotas import texts
-from quotas.texts import shown
+from quotas.texts import aligned, shown
 
 
 def plain(value: object) -> str:
@@ -170,11 +170,3 @@ ALL: Final = (THROTTLED, CLIENTS, BROKERS, WORKERS)
 def of_instances(table: Table) -> Table:
     """Return the table with the instance in front."""
     return table._replace(columns=(_COLUMNS["instance"], *table.columns))
-
-
-def aligned(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield rows as aligned lines; the first is the header, columns named in ``right`` are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(rows[0], row, widths, strict=True)
-        yield "  ".join(text.rjust(w) if name in right else text.ljust(w) for name, text, w in cells).rstrip()
