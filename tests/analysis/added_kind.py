@@ -21,8 +21,8 @@ from tests.analysis.records import Document, document, row
 
 KIND = QuotaKind(os.environ["ADDED_KIND"])
 WORD, PER_USED, LIMIT = {
-    "transaction_rate": ("commit", 0.5, "20 commits/s"),
-    "request_percentage": ("request", 1e-4, "20 percent"),
+    "transaction_rate": ("commit", 0.5, "20 /s"),
+    "request_percentage": ("request", 1e-4, "20 %"),
 }[KIND]
 SECONDS = 60
 RATE = 40
