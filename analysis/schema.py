@@ -64,7 +64,7 @@ def _limit(name: str) -> Column:
     return Column(name, LIMIT, missing=None)
 
 
-def _rule(name: str) -> Column:
+def _text(name: str) -> Column:
     return Column(name, TEXT, missing=None, least=None)
 
 
@@ -85,7 +85,7 @@ def _of(kind: QuotaKind) -> tuple[Column, ...]:
         _times(names.throttled),
         Column(names.muted_ms, COUNT, per_ms=1),
         _limit(names.limit),
-        _rule(names.rule),
+        *map(_text, (names.rule, names.counter_user, names.counter_client_id)),
     )
 
 
@@ -99,8 +99,8 @@ def _in_shadow(kind: QuotaKind) -> tuple[Column, ...]:
 
 
 def _of_caps(kind: QuotaKind) -> tuple[Column, ...]:
-    caps, limits, rule, *throttles = kind.row.cap_columns
-    return (_rule(caps), _rule(limits), _rule(rule), *_throttles(*throttles))
+    caps, rule, *throttles = kind.row.cap_columns
+    return (_text(caps), _text(rule), *_throttles(*throttles))
 
 
 _OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
@@ -111,7 +111,7 @@ OPTIONAL: Final = (
     *(column for kind in METERED for column in _of_caps(kind)),
     Column("exempt", FLAG, missing=False, least=None),
     Column("ip", TEXT, missing=None, least=None),
-    *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _rule(_OF_CONNECTIONS.rule)),
+    *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _text(_OF_CONNECTIONS.rule)),
     *_throttles(_OF_CONNECTIONS.throttled, _OF_CONNECTIONS.throttle_ms, _OF_CONNECTIONS.muted_ms),
     *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
 )

@@ -41,7 +41,6 @@ __all__ = [
     "ClientTls",
     "Cluster",
     "ClusterStore",
-    "Dialect",
     "Drain",
     "Exempt",
     "FileStore",
@@ -168,9 +167,6 @@ class KafkaCompat(Section):
     )
 
 
-Dialect = Literal["jmx_exporter", "confluent"]
-
-
 class Metrics(Section):
     """The series of `/metrics`."""
 
@@ -179,12 +175,6 @@ class Metrics(Section):
         description="The maximum number of series, however many clients and brokers there are. Series of quotas and "
         'latencies that do not fit are summed over brokers (`broker="sum"`), those of clients that still do not are '
         "summed as `other`. Below 10,000, the rest may take more. See [metrics.md](metrics.md#how-many-series).",
-    )
-    compat: tuple[Dialect, ...] = Field(
-        (),
-        description="Kafka's quota metrics under the names of broker exporters, for existing broker dashboards: "
-        "`jmx_exporter` for its sample configuration, `confluent` for Confluent's. See "
-        "[metrics.md](metrics.md#in-the-words-of-brokers).",
     )
 
 

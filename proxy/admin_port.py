@@ -95,7 +95,7 @@ def admin_server(settings: Settings, program: Program, access: Access, tls: Admi
     controls = Controls(access, ModePage(program.mode, access), program.changes)
     routes = {
         **Health(program.not_ready, program.remarks).routes(),
-        **Scrapes(program.snapshot, Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat)).routes(),
+        **Scrapes(program.snapshot, Renderer(divide(metrics.max_series))).routes(),
         **InstancePages(others.demand, program.changes.hear).routes(),
         **Api(program.state).routes(),
         **Pages(program.state.ask, controls).routes(),

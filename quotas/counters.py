@@ -110,10 +110,12 @@ class Counters:
             return None, None
         return self.rules.limit(key), self.rules.entity(key)
 
-    def caps_of(self, user: str, client_id: str) -> list[tuple[float, Entity]]:
-        """Return the enforced caps that apply to a client, and their entities."""
-        keys = [key for key, _ in self.rules.caps(user, client_id) if not self.rules.terms(key).shadow]
-        return [(self.rules.limit(key), self.rules.entity(key)) for key in keys]
+    def caps_of(self, user: str, client_id: str) -> list[tuple[float, Entity, Counter]]:
+        """Return the enforced caps that apply to a client, with their entities and the names of their counters."""
+        caps = self.rules.caps(user, client_id)
+        return [
+            (self.rules.limit(key), self.rules.entity(key), of) for key, of in caps if not self.rules.terms(key).shadow
+        ]
 
     def shadow_of(self, user: str, client_id: str) -> float | None:
         """Return the limit that is measured but not enforced for a client."""

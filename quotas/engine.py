@@ -11,7 +11,7 @@ from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
 from quotas.names import NameBudget
 from quotas.policy import BOOKS, Policy, PolicyChange
-from quotas.precedence import Walk
+from quotas.precedence import Counter, Walk
 from quotas.rate import Window
 from quotas.shares import Demand
 
@@ -90,8 +90,14 @@ class Engine:
         """
         return self._counters[kind].limit_of(user, client_id)
 
-    def caps_of(self, user: str, client_id: str, kind: QuotaKind) -> list[tuple[float, Entity]]:
-        """Return the enforced caps that apply to a client, the narrowest first. Otherwise as ``limit_of``."""
+    def counter_of(self, user: str, client_id: str, kind: QuotaKind) -> Counter:
+        """Return the names of a client's counter. Otherwise as ``limit_of``."""
+        return self._counters[kind].rules.counter(user, client_id)
+
+    def caps_of(self, user: str, client_id: str, kind: QuotaKind) -> list[tuple[float, Entity, Counter]]:
+        """Return the enforced caps that apply to a client, the narrowest first, and the names of their counters.
+        Otherwise as ``limit_of``.
+        """
         return self._caps[kind].caps_of(user, client_id) if self.has_caps else []
 
     def is_shared(self, entity: Entity) -> bool:

@@ -38,8 +38,6 @@ Name = str | Default | Prefix | Group | None
 
 EACH: Final = ", shared=false"
 """The end of a prefix rule's description if each client-id has its own counter."""
-BETWEEN: Final = "; "
-"""The separator between two descriptions."""
 
 MAX_PREFIX_BYTES: Final = 63
 """In UTF-8: the part of a client-id that a cut keeps unchanged (``quotas.names``)."""

@@ -90,6 +90,8 @@ class Columns(NamedTuple):
     requests: str
     limit: str
     rule: str
+    counter_user: str
+    counter_client_id: str
     throttled: str
     throttle_ms: str
     muted_ms: str
@@ -117,7 +119,8 @@ class Row:
     @property
     def columns(self) -> Columns:
         """The kind's columns in usage records, in order."""
-        ends = (self.unit.used, "requests", "limit", "rule", "throttled", "throttle_ms", "muted_ms")
+        charged = (self.unit.used, "requests", "limit", "rule", "counter_user", "counter_client_id")
+        ends = (*charged, "throttled", "throttle_ms", "muted_ms")
         return Columns(*(f"{self.word}_{end}" for end in ends))
 
     @property
@@ -128,8 +131,10 @@ class Row:
     @property
     def cap_columns(self) -> tuple[str, ...]:
         """The columns of caps, in usage records that have any."""
-        ends = ("limits", "rule", "throttled", "throttle_ms", "muted_ms")
-        return (f"{self.word}_caps", *(f"{self.word}_cap_{end}" for end in ends))
+        return (
+            f"{self.word}_caps",
+            *(f"{self.word}_cap_{end}" for end in ("rule", "throttled", "throttle_ms", "muted_ms")),
+        )
 
 
 class QuotaKind(StrEnum):

@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.kernel.arrays import Floats, Indices
 from quotas.counted import CAP
-from quotas.entities import BETWEEN, EACH, Default, Entity, Group, Name, Prefix
+from quotas.entities import EACH, Default, Entity, Group, Name, Prefix
 from quotas.kinds import METERED, Law, QuotaKind
 from quotas.policy import PLAIN, Key, Policy, Terms
 from quotas.precedence import caps_of, counter_of
@@ -126,14 +126,7 @@ _DIMENSIONS: Final = {
 }
 _CAP: Final = "cap "
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
-
-
-def split_rules(text: str) -> list[str]:
-    """Split a list of rules at BETWEEN; a text of another form is one rule."""
-    found = [each.removeprefix(" ") for each in _ONE_OF_SEVERAL.findall(text)]
-    return found if BETWEEN.join(found) == text else [text]
 
 
 @lru_cache(maxsize=1000)

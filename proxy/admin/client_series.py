@@ -40,21 +40,21 @@ class ClientSeries:
         for _, shown in self._series:
             shown.forget()
         states: dict[ClientNames, ClientState] = {}
-        for client, traffic, connections, is_muted in taken:
+        for client, traffic, connections, is_throttled in taken:
             names = ClientNames(label(client.listener), label(client.user), label(client.client_id))
             before = states.get(names, ClientState(names, Traffic()))
             states[names] = ClientState(
                 names,
                 before.traffic.plus(traffic),
                 before.connections + connections,
-                before.is_muted or is_muted,
+                before.is_throttled or is_throttled,
             )
         self._series.assign({names: each.traffic.bytes_in + each.traffic.bytes_out for names, each in states.items()})
         for names, each in states.items():
             shown = self._series[names]
             shown.traffic = shown.traffic.plus(each.traffic)
             shown.connections += each.connections
-            shown.muted += each.is_muted
+            shown.muted += each.is_throttled
 
     def __iter__(self) -> Iterator[tuple[ClientNames, ShownClient]]:
         """Yield every client with its series; ``other`` of each listener comes last, if it was ever used."""

@@ -14,14 +14,12 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from config.settings import Dialect
 from protocol.error_codes import ERROR_NAMES
 from protocol.errors import Cause
 from protocol.overlay import FETCH, PRODUCE
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.connection_series import connection_rates
-from proxy.admin.dialects import Dialects
 from proxy.admin.entity_families import entity_families
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.exposition import SUMMED, Row, broker_label
@@ -30,7 +28,6 @@ from proxy.admin.exposition import gauge as _gauge
 from proxy.admin.exposition import number as _number
 from proxy.admin.series_limits import SeriesLimits
 from proxy.edge.stats import LAG_BUCKETS_S
-from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
 from proxy.snapshot import Snapshot
 from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
@@ -52,11 +49,10 @@ _API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
 class Renderer:
     """Renders snapshots one after the other; to be called by one thread at a time."""
 
-    def __init__(self, limits: SeriesLimits, dialects: Sequence[Dialect] = ()) -> None:
+    def __init__(self, limits: SeriesLimits) -> None:
         self._limits = limits
         self._entities = EntitySeries(limits.counters)
         self._clients = ClientSeries(limits.clients)
-        self._dialects = Dialects(dialects)
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
@@ -73,7 +69,6 @@ class Renderer:
         """Return the last snapshot that was taken in the exposition format of ``CONTENT_TYPE``."""
         families = chain(
             entity_families(self._entities),
-            self._dialects.families(self._entities, monotonic_s()),
             _quotas(snapshot),
             _clients(self._clients),
             _traffic(snapshot, self._limits),
@@ -156,7 +151,7 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
     now = ((names, shown.connections) for names, shown in clients)
     yield _gauge("sluice_client_connections", "Connections of a client open now.", ClientNames._fields, now)
     muted = ((names, shown.muted) for names, shown in clients)
-    yield _gauge("sluice_client_muted", "1 if a client is muted or waits now.", ClientNames._fields, muted)
+    yield _gauge("sluice_client_muted", "1 if a client is throttled now.", ClientNames._fields, muted)
     yield _number(
         "sluice_clients_folded", "Clients summed up as other, beyond the limit of named ones.", clients.folded
     )

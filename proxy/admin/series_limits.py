@@ -8,7 +8,6 @@ _FIXED: Final = 2000
 """All other series: of the program, its listeners, APIs and errors, and those of ``other``."""
 _PER_COUNTER: Final = 10
 """Limit, limit in shadow, usage, ratio, tokens, two for throttles, two for those in shadow, charges."""
-_PER_COUNTER_AND_DIALECT: Final = 2
 _PER_CLIENT: Final = 8
 _PER_LATENCY: Final = 2 * (len(BOUNDS_MS) + 3)
 """The broker's and the proxy's histogram: buckets, +Inf, sum and count."""
@@ -27,11 +26,11 @@ class SeriesLimits(NamedTuple):
     brokers: int
 
 
-def divide(max_series: int, dialects: int = 0) -> SeriesLimits:
+def divide(max_series: int) -> SeriesLimits:
     """Return limits with which a page has at most ``max_series`` series, in the worst case of each family."""
     series = max(max_series - _FIXED, 0)
     return SeriesLimits(
-        counters=series * 54 // 100 // (_PER_COUNTER + _PER_COUNTER_AND_DIALECT * dialects),
+        counters=series * 54 // 100 // _PER_COUNTER,
         clients=series * 20 // 100 // _PER_CLIENT,
         latencies=series * 20 // 100 // _PER_LATENCY,
         addresses=series * 4 // 100 // _PER_ADDRESS,

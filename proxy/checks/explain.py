@@ -20,6 +20,7 @@ from quotas.policy import PLAIN, Key, KindTerms, Policy
 from quotas.precedence import Counter, Walk, counter_of, level_name, levels
 from quotas.rate import Window
 from quotas.stores.edit import number
+from quotas.texts import rate
 
 Where = Callable[[Entity, QuotaKind], str]
 """Returns where a limit is defined: its store, and the place in it."""
@@ -241,14 +242,7 @@ def amount(kind: QuotaKind, limit: float) -> str:
     if isinf(limit):
         return "no limit"  # to a broker, 0 bytes in ZooKeeper are no limit
     said = f"{written(limit)} {_UNITS[kind.row.unit]}"
-    if kind.row.unit is BYTES and limit >= 1024:
-        size, unit = limit, ""
-        for unit in ("KiB", "MiB", "GiB", "TiB"):  # noqa: B007  the last one is used
-            size /= 1024
-            if size < 1024:
-                break
-        said += f" ({size:.4g} {unit}/s)"
-    return said
+    return f"{said} ({rate(limit)})" if kind.row.unit is BYTES and limit >= 1024 else said
 
 
 def scope(kind: QuotaKind, terms: KindTerms = PLAIN) -> str:

@@ -14,6 +14,7 @@ import click
 from proxy.demo.running import DemoError, Producer, Proxy, proxy_before
 from proxy.demo.stand_in import HOST, stand_in
 from proxy.runtime.clock import monotonic_s
+from quotas.texts import duration, rate
 
 MIB: Final = 2**20
 QUOTAS: Final = "quotas:\n  - {entity: {client-id: greedy}, producer_byte_rate: 1MiB}\n"
@@ -33,7 +34,7 @@ def run(seconds: int, *, keep: bool) -> int:
             click.echo(
                 f"Sluice is at {proxy.bootstrap}, in front of it, with this quota file:\n{indent(QUOTAS, '    ')}"
             )
-            click.echo("Two producers (kafka-python) send through Sluice: greedy as fast as it can, modest 0.25 MiB/s.")
+            click.echo("Two producers (kafka-python) send through Sluice: greedy as fast as it can, modest 256 KiB/s.")
             producers = [Producer(proxy.bootstrap, "greedy", None), Producer(proxy.bootstrap, "modest", MIB / 4)]
             for each in producers:
                 stack.callback(each.stop)
@@ -72,8 +73,8 @@ def _watch(proxy: Proxy, producers: Sequence[Producer], seconds: int) -> bool:
         ):
             if producer.error is not None:
                 raise DemoError(f"the producer {producer.client_id} has failed: {producer.error!r}")
-            rate = (sent - sent_before) / (at_s - was_at_s) / MIB
-            said += f"   {producer.client_id} {rate:.2f} MiB/s, throttled {throttled_s - throttled_before_s:.2f} s"
+            sends, throttled = rate((sent - sent_before) / (at_s - was_at_s)), throttled_s - throttled_before_s
+            said += f"   {producer.client_id} {sends}, throttled {duration(throttled)}"
         click.echo(said)
         before = now
     return seen

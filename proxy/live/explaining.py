@@ -9,9 +9,9 @@ import click
 
 from proxy.checks.explain import amount, written
 from proxy.live.api import open_api
-from proxy.live.tables import CLIENTS, THROTTLED, aligned
-from proxy.runtime.names import shown
+from proxy.live.tables import CLIENTS, THROTTLED
 from quotas.kinds import QuotaKind
+from quotas.texts import aligned, shown
 
 
 def show(config_path: Path | None, admin: str | None, user: str, client_id: str, output: str) -> None:

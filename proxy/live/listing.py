@@ -12,14 +12,14 @@ from proxy.live.api import Api, ApiError, Item, instance_errors
 from proxy.live.options import MOST_ROWS
 from proxy.live.tables import ALL, THROTTLED, Table, of_instances
 from proxy.runtime.clock import now_ms
-from proxy.usage.throttle_events import QUIET_MS
+from proxy.usage.lately import LAST_MINUTE_MS
 
 _EVERY_S: Final = 2.0
 _KEY: Final = ("instance", "kind", "user", "client_id", "broker", "rule")
 
 
 class Throttled:
-    """Remembers who was throttled. As in the log, a throttle has ended once it has not come back for QUIET_MS."""
+    """Remembers who was throttled. As in the log, a throttle has ended when the last minute had none."""
 
     def __init__(self) -> None:
         self._throttled: dict[tuple[str, ...], tuple[Item, int]] = {}
@@ -33,7 +33,7 @@ class Throttled:
                 yield "started", item
             self._throttled[key] = item, now_ms
         for key, (item, seen_ms) in list(self._throttled.items()):
-            if now_ms - seen_ms >= QUIET_MS:
+            if now_ms - seen_ms >= LAST_MINUTE_MS:
                 del self._throttled[key]
                 yield "ended", item
 

@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.live.api import Item
-from proxy.runtime.names import shown
-from quotas.kinds import BYTES, PERCENT, QuotaKind
-
-_KINDS: Final = {kind.value: kind.row for kind in QuotaKind}
+from quotas import texts
+from quotas.texts import aligned, shown
 
 
 def plain(value: object) -> str:
@@ -32,37 +30,24 @@ def _number(value: float | str, _: Item) -> str:
     return plain(value) if isinstance(value, str) else f"{value:.6g}"
 
 
+def _amount(value: float | str, item: Item) -> str:
+    return texts.amount(value, item["kind"])
+
+
 def _bytes(value: float, _: Item) -> str:
-    unit = "B"
-    for larger in ("KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{_short(value)}{unit}/s"
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _rate(value: float, item: Item) -> str:
-    """A rate in the unit of the item's quota kind."""
-    unit = _KINDS[item["kind"]].unit if item["kind"] in _KINDS else None
-    if unit is BYTES:
-        return _bytes(value, item)
-    return f"{_short(value)}{'%' if unit is PERCENT else '/s'}"
+    return texts.rate(value)
 
 
 def _kind(value: str, _: Item) -> str:
-    return _KINDS[value].word if value in _KINDS else plain(value)
+    return texts.kind_word(value)
 
 
 def _share(value: float, _: Item) -> str:
-    return f"{value:.0%}"
+    return texts.share(value)
 
 
-def _seconds(value: float, _: Item) -> str:
-    return f"{value / 1000:.1f}s"
+def _duration(ms: float, _: Item) -> str:
+    return texts.duration_of_ms(ms)
 
 
 def _time(value: str, _: Item) -> str:
@@ -81,7 +66,7 @@ class Column(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        return self.show in {_number, _bytes, _rate, _share, _seconds}
+        return self.show in {_number, _bytes, _amount, _share, _duration}
 
     def text(self, item: Item) -> str:
         """Return the value of a row, for people."""
@@ -139,16 +124,16 @@ _COLUMNS: Final = {
         Column("throttled", "is_throttled", width=9),
         Column("kind", "kind", _kind, 8),
         Column("until", "until", _time, 8),
-        Column("used", "used", _rate, 9),
-        Column("limit", "limit", _rate, 9),
-        Column("wanted", "wanted", _rate, 9),
-        Column("in", "bytes_in_per_s", _bytes, 9),
-        Column("out", "bytes_out_per_s", _bytes, 9),
-        Column("ratio", "ratio", _share, 5),
-        Column("1m", "throttled_share_1m", _share, 4),
-        Column("5m", "throttled_share_5m", _share, 4),
-        Column("15m", "throttled_share_15m", _share, 4),
-        Column("owed", "owed_ms", _seconds, 6),
+        Column("used", "used", _amount, 10),
+        Column("limit", "limit", _amount, 10),
+        Column("wanted", "wanted", _amount, 10),
+        Column("in", "bytes_in_per_s", _bytes, 10),
+        Column("out", "bytes_out_per_s", _bytes, 10),
+        Column("ratio", "ratio", _share, 6),
+        Column("1m", "throttled_share_1m", _share, 6),
+        Column("5m", "throttled_share_5m", _share, 6),
+        Column("15m", "throttled_share_15m", _share, 6),
+        Column("owed", "owed_ms", _duration, 11),
         Column("waiting", "waiting", _number, 7),
         Column("broker", "broker", _number, 6),
         Column("broker", "node_id", _number, 6),
@@ -185,11 +170,3 @@ ALL: Final = (THROTTLED, CLIENTS, BROKERS, WORKERS)
 def of_instances(table: Table) -> Table:
     """Return the table with the instance in front."""
     return table._replace(columns=(_COLUMNS["instance"], *table.columns))
-
-
-def aligned(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield rows as aligned lines; the first is the header, columns named in ``right`` are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(rows[0], row, widths, strict=True)
-        yield "  ".join(text.rjust(w) if name in right else text.ljust(w) for name, text, w in cells).rstrip()

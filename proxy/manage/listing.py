@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from proxy.live.tables import aligned
 from proxy.manage.grammar import Named, QuotaArguments
 from proxy.manage.wording import described, names, plain, terms_described, terms_written
-from proxy.runtime.names import shown
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.numbers import java_double
@@ -16,6 +14,7 @@ from quotas.stores.base import Loaded, UnreadableEntry
 from quotas.stores.edit import number
 from quotas.stores.filters import Filter, Specified, is_of_kafka
 from quotas.stores.unlimited import as_described
+from quotas.texts import aligned, shown
 
 _NO_TERMS: Final = Terms()
 _DIMENSIONS: Final = ("user", "client-id", "ip")

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from config.units import BYTE_UNITS
-from proxy.runtime.names import shown
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind, Written
 from quotas.numbers import java_double
@@ -13,6 +12,7 @@ from quotas.stores.alteration import Altered
 from quotas.stores.edit import number
 from quotas.stores.filters import is_of_kafka
 from quotas.stores.unlimited import as_described
+from quotas.texts import shown
 
 _WHO: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _ALTERED: Final = {"user": "user", "client-id": "client", "ip": "ip"}

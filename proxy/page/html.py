@@ -1,6 +1,6 @@
 """Templates as HTML, and the headers of each answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -9,7 +9,7 @@ import jinja2
 from aiohttp import web
 
 from proxy.page import draw, words
-from proxy.runtime.names import shown
+from quotas import texts
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -23,11 +23,18 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 
+UNKNOWN: Final = "–"  # noqa: RUF001  a dash
+
 
 def query(**parameters: object) -> str:
     """Return a query string without what is empty. A client-id may be empty: it is left out too."""
     said = {key: str(value) for key, value in parameters.items() if value}
     return "?" + urlencode(said, errors="backslashreplace") if said else ""
+
+
+def _or_dash(write: Callable[..., str]) -> Callable[..., str]:
+    """Return ``write`` for values that may be None."""
+    return lambda value, *more: UNKNOWN if value is None else write(value, *more)
 
 
 def _environment() -> jinja2.Environment:
@@ -40,15 +47,15 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        plain=shown,
-        short=words.short,
-        kind=words.kind,
-        rate=words.rate,
-        amount=words.amount,
-        percent=words.percent,
-        duration=words.duration,
-        moment=words.moment,
-        away=words.away,
+        plain=texts.shown,
+        short=texts.shortened,
+        kind=_or_dash(texts.kind_word),
+        rate=_or_dash(texts.rate),
+        amount=_or_dash(texts.amount),
+        percent=_or_dash(texts.share),
+        duration=_or_dash(texts.duration_of_ms),
+        moment=_or_dash(words.moment),
+        away=_or_dash(words.away),
     )
     environment.globals.update(query=query, bar=draw.bar, hour=draw.hour)
     return environment

@@ -17,7 +17,8 @@ from structlog.typing import EventDict, WrappedLogger
 
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.log_lines import EventLimiter, LogWriter
-from proxy.runtime.names import label, shown
+from proxy.runtime.names import label
+from quotas.texts import shown
 
 LEVELS: Final = {
     "debug": logging.DEBUG,

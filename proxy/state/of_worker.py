@@ -33,6 +33,7 @@ from proxy.state.rows import (
     WaitsFor,
     WorkerRow,
 )
+from proxy.usage.lately import NOW_MS
 from proxy.usage.meter import ClientNames, Meter, MeterKey
 from proxy.usage.metering import Metering
 from quotas.connections import KIND as CONNECTIONS
@@ -41,8 +42,6 @@ from quotas.engine import Bound, CounterState, Engine
 from quotas.entities import ANONYMOUS
 
 MOST_PEERS: Final = 10
-RECENT_MS: Final = 2000
-"""How long a throttle is shown after its end: a client at its limit has many short ones."""
 _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
@@ -77,22 +76,22 @@ class _ThrottledCounter:
             ratio = state.rate / limit if limit else None
         peers = self.peers or self.others
         return ThrottledRow(
-            state.kind.value,
-            state.user or None,
-            state.client_id or None,
-            _known(state.broker),
-            next(iter(self.listeners)) if len(self.listeners) == 1 else None,
-            state.entity.describe(),
-            limit,
-            state.rate,
-            ratio,
-            self._wanted(state.rate),
-            max(self.until_ms - now_ms, 0),
-            self.waiting,
-            _moment(self.until_ms, now_ms),
-            tuple(peers[:MOST_PEERS]),
-            max(len(peers) - MOST_PEERS, 0),
-            self.mode,
+            kind=state.kind.value,
+            user=state.user or None,
+            client_id=state.client_id or None,
+            broker=_known(state.broker),
+            listener=next(iter(self.listeners)) if len(self.listeners) == 1 else None,
+            rule=state.entity.describe(),
+            limit=limit,
+            used=state.rate,
+            ratio=ratio,
+            wanted=self._wanted(state.rate),
+            owed_ms=max(self.until_ms - now_ms, 0),
+            waiting=self.waiting,
+            until=_moment(self.until_ms, now_ms),
+            peers=tuple(peers[:MOST_PEERS]),
+            more_peers=max(len(peers) - MOST_PEERS, 0),
+            mode=self.mode,
         )
 
     def _wanted(self, rate: float) -> float:
@@ -118,11 +117,25 @@ class _Client:
         """The state of its counter nearest to the limit."""
 
     def row(self, names: ClientNames) -> ClientRow:
-        client = names.listener, names.user, names.client_id or None, self.connections, self.is_throttled
-        quota: tuple[object, ...] = (None,) * 6
-        if (of := self.nearest) is not None:
-            quota = of.kind.value, _known(of.broker), of.entity.describe(), of.rate, of.limit, of.ratio
-        return ClientRow._make((*client, *self.rates, *quota, *self.shares, None, None))
+        of = self.nearest
+        return ClientRow(
+            listener=names.listener,
+            user=names.user,
+            client_id=names.client_id or None,
+            connections=self.connections,
+            is_throttled=self.is_throttled,
+            bytes_in_per_s=self.rates[0],
+            bytes_out_per_s=self.rates[1],
+            kind=of and of.kind.value,
+            broker=of and _known(of.broker),
+            rule=of and of.entity.describe(),
+            used=of and of.rate,
+            limit=of and of.limit,
+            ratio=of and of.ratio,
+            throttled_share_1m=self.shares[0],
+            throttled_share_5m=self.shares[1],
+            throttled_share_15m=self.shares[2],
+        )
 
 
 class StateOfWorker:
@@ -177,7 +190,7 @@ class StateOfWorker:
     async def _throttled(self, _: Query) -> list[ThrottledRow]:
         now = now_ms()
         held = {(id(each.bound), False): each for each in await in_slices(self._in_debt(now)) if each is not None}
-        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now - RECENT_MS):
+        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now - NOW_MS):
             each = _ThrottledCounter(bound, until_ms, "shadow", waiting, is_shadow_limit=is_shadow_limit)
             held[id(bound), is_shadow_limit] = each
         by_names: dict[tuple[str, str, int], list[_ThrottledCounter]] = {}
@@ -188,7 +201,7 @@ class StateOfWorker:
         return [each for each in rows if each is not None]
 
     def _in_debt(self, now: int) -> Iterator[_ThrottledCounter | None]:
-        for bound in self._engine.in_debt(now, now - RECENT_MS) if self._throttling.enforces else ():
+        for bound in self._engine.in_debt(now, now - NOW_MS) if self._throttling.enforces else ():
             if bound is None:
                 yield None
             else:
@@ -234,12 +247,24 @@ class StateOfWorker:
                 yield None
                 continue
             until_ms = max(waiting, default=now)
-            mode = "enforce" if self._throttling.enforces else "shadow"
-            ratio = each.rate / each.limit if each.limit else None
-            wanted = each.rate + len(waiting)  # each is held for up to a second
-            quota = each.broker, None, each.entity.describe(), each.limit, each.rate, ratio, wanted
-            held = max(until_ms - now, 0), len(waiting), _moment(until_ms, now), (each.ip,), 0
-            yield ThrottledRow(CONNECTIONS.value, None, None, *quota, *held, mode)
+            yield ThrottledRow(
+                kind=CONNECTIONS.value,
+                user=None,
+                client_id=None,
+                broker=each.broker,
+                listener=None,
+                rule=each.entity.describe(),
+                limit=each.limit,
+                used=each.rate,
+                ratio=each.rate / each.limit if each.limit else None,
+                wanted=each.rate + len(waiting),  # each is held for up to a second
+                owed_ms=max(until_ms - now, 0),
+                waiting=len(waiting),
+                until=_moment(until_ms, now),
+                peers=(each.ip,),
+                more_peers=0,
+                mode="enforce" if self._throttling.enforces else "shadow",
+            )
 
     # ------------------------------------------------------------------------------------------------- the others
 
@@ -260,7 +285,7 @@ class StateOfWorker:
 
     def _add(self, client: _Client, key: MeterKey, meter: Meter, now: int) -> None:
         client.connections += meter.connections
-        client.is_throttled = client.is_throttled or meter.is_muted(now - RECENT_MS)
+        client.is_throttled = client.is_throttled or meter.is_throttled(now)
         client.rates = tuple(map(add, client.rates, self._metering.rates(meter, now)))
         client.shares = tuple(map(max, client.shares, meter.throttled_shares(now)))
         account = self._metering.account(key)
@@ -285,16 +310,15 @@ class StateOfWorker:
             rule = None if bound.rule is None else bound.rule.describe()
             waits_for = WaitsFor(bound.kind.value, rule, max(until_ms - now, 0))
         return ConnectionRow(
-            session.peer,
-            listener.name,
-            _known(key.broker),
-            user,
-            sasl.authenticated or user != ANONYMOUS,
-            sasl.mechanism,
-            key.client_id or None,
-            _moment(session.connected_ms, now),
-            holder is not None,
-            waits_for,
+            peer=session.peer,
+            listener=listener.name,
+            broker=_known(key.broker),
+            user=user,
+            authenticated=sasl.authenticated or user != ANONYMOUS,
+            mechanism=sasl.mechanism,
+            client_id=key.client_id or None,
+            connected_at=_moment(session.connected_ms, now),
+            waits_for=waits_for,
         )
 
     async def _brokers(self, _: Query) -> list[BrokerRow]:
@@ -303,10 +327,16 @@ class StateOfWorker:
         rows = {}
         for cluster in self._routes.clusters:
             for node_id, each in cluster.brokers.items():
-                load = self._metering.load.get(node_id)
-                at = each.host, each.port, reachable[node_id], self._owner_of(node_id), load
-                error = None if each.refused is None else each.refused.text
-                rows[node_id] = BrokerRow(node_id, *at, connections[node_id], error=error)
+                rows[node_id] = BrokerRow(
+                    node_id=node_id,
+                    host=each.host,
+                    port=each.port,
+                    is_reachable=reachable[node_id],
+                    owner=self._owner_of(node_id),
+                    load_ms_per_s=self._metering.load.get(node_id),
+                    connections=connections[node_id],
+                    error=None if each.refused is None else each.refused.text,
+                )
         return list(rows.values())
 
     async def _usage(self, _: Query) -> list[UsageRow]:

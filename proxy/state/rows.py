@@ -80,8 +80,8 @@ class ConnectionRow(NamedTuple):
     """The SASL mechanism that the broker accepted; None without SASL."""
     client_id: str | None
     connected_at: Moment
-    is_throttled: bool
     waits_for: WaitsFor | None
+    """At this very moment; None: it is read."""
     worker: int | None = None
     instance: str | None = None
 

@@ -20,21 +20,23 @@ Further = Mapping[QuotaKind, tuple[object, ...]]
 Shadows = Mapping[QuotaKind, tuple[float | None, int, int, int]]
 """For each kind with a limit in shadow: the limit, and the throttles it would have given (``Row.shadow_columns``)."""
 
-CapUse = tuple[str | None, str | None, Entity | None, int, int, int]
-"""The caps in force, their limits, the cap that throttled longest, and the throttles of all of them: as
-``Row.cap_columns``, where that cap is given by name."""
+CapUse = tuple[str | None, Entity | None, int, int, int]
+"""The caps in force, the cap that throttled longest, and the throttles of all of them: as ``Row.cap_columns``, where it
+is given by name."""
+Names = tuple[str | None, str | None, str | None]
+"""A rule, and the user and client-id of its counter: None if they play no role, or there is no rule."""
+NO_NAMES: Final[Names] = (None, None, None)
 Caps = Mapping[QuotaKind, CapUse]
 """Figures of each kind with caps."""
 
 _NEVER: Final = (0, 0, 0)
-_NO_USE: Final = (0, 0, None, None)
+_NO_USE: Final = (0, 0, None, *NO_NAMES)
 NO_THROTTLES: Final[tuple[int, ...]] = _NEVER * len(BY_HAND)
 NOTHING: Final = (*_NO_USE, *_NEVER)
 """Figures of a kind with nothing to report."""
 NO_SHADOW: Final = (None, *_NEVER)
 NO_SHADOWS: Final[Shadows] = MappingProxyType({})
-NO_CAP: Final = (None, None, None, *_NEVER)
-_NO_RULES: Final = (None, None)
+NO_CAP: Final = (None, None, *_NEVER)
 NO_CAPS: Final[Caps] = MappingProxyType({})
 NOTHING_FURTHER: Final[Further] = MappingProxyType({})
 
@@ -42,18 +44,18 @@ NOTHING_FURTHER: Final[Further] = MappingProxyType({})
 class KindUsage:
     """Charges under a kind that is not in BY_HAND, and its limit."""
 
-    __slots__ = ("limit", "requests", "rule", "used")
+    __slots__ = ("limit", "names", "requests", "used")
 
     def __init__(self) -> None:
         self.used = 0
         """In the unit of its column (``Unit.used``)."""
         self.requests = 0
         self.limit: float | None = None
-        self.rule: str | None = None
+        self.names = NO_NAMES
 
-    def take(self) -> tuple[int, int, float | None, str | None]:
+    def take(self) -> tuple[object, ...]:
         """Return the figures, and reset the counters."""
-        taken = (self.used, self.requests, self.limit, self.rule)
+        taken = (self.used, self.requests, self.limit, *self.names)
         self.used = self.requests = 0
         return taken
 
@@ -115,8 +117,8 @@ class ByKind:
         """Throttles that limits in shadow would have given."""
         self.shadow_limits: dict[QuotaKind, float] = {}
         self.caps: dict[QuotaKind, CapThrottles] = {}
-        self.cap_rules: dict[QuotaKind, tuple[str, str]] = {}
-        """The caps in force, and their limits."""
+        self.cap_rules: dict[QuotaKind, str] = {}
+        """The caps in force, as JSON."""
 
     def caps_of(self, kind: QuotaKind) -> CapThrottles:
         """Return the counter of a kind's throttles by caps."""
@@ -131,8 +133,7 @@ class ByKind:
         self.caps = {kind: caps for kind, caps in self.caps.items() if not caps.over(now_ms)}
         found: dict[QuotaKind, CapUse] = {}
         for kind in self.cap_rules.keys() | taken.keys():
-            names, limits = self.cap_rules.get(kind, _NO_RULES)
-            found[kind] = (names, limits, *taken.get(kind, _NOT_HELD))
+            found[kind] = (self.cap_rules.get(kind), *taken.get(kind, _NOT_HELD))
         return found
 
     def throttles_of(self, kind: QuotaKind) -> Throttles:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from proxy.usage.meter import Meter
 
+NOW_MS: Final = 2000
+"""*Now* (docs/api.md) includes throttles that ended at most so long ago: a client at its limit has many short ones."""
+LAST_MINUTE_MS: Final = 60_000
 SAMPLE_MS: Final = 10_000
 MINUTES: Final = (1, 5, 15)
 _SAMPLES: Final = 90

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from proxy.usage.by_kind import (
     NO_CAPS,
+    NO_NAMES,
     NO_SHADOWS,
     NO_THROTTLES,
     NOTHING_FURTHER,
@@ -16,7 +17,7 @@ from proxy.usage.by_kind import (
     KindUsage,
     Shadows,
 )
-from proxy.usage.lately import MINUTES, NO_SHARES, SAMPLE_MS, Lately, Shares
+from proxy.usage.lately import MINUTES, NO_SHARES, NOW_MS, SAMPLE_MS, Lately, Shares
 from proxy.usage.throttles import Throttles
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -71,12 +72,12 @@ class ClientState(NamedTuple):
     client: ClientNames
     traffic: Traffic
     connections: int = 0
-    is_muted: bool = False
-    """A request of it waits, or one of its connections is muted."""
+    is_throttled: bool = False
 
 
-Limits = tuple[float | None, str | None, float | None, str | None]
-"""(limit, rule) of the first kind in ``by_kind.BY_HAND``, then of the second."""
+Limit = tuple[float | None, str | None, str | None, str | None]
+"""A limit, its rule, and the user and client-id of its counter (``by_kind.Names``)."""
+NO_LIMIT: Final[Limit] = (None, *NO_NAMES)
 
 
 class Meter:
@@ -133,7 +134,7 @@ class Meter:
         """Throttles of all kinds together since the last sample; None unless there were some lately."""
         self.by_kind: ByKind | None = None
         """Throttles of all kinds, and the figures of kinds without an attribute here; usually None."""
-        self.limits: Limits = (None, None, None, None)
+        self.limits: tuple[Limit, Limit] = (NO_LIMIT, NO_LIMIT)
         """The limits as of ``generation`` of the engine."""
         self.name_bytes = 0
         """The most bytes that the names in a row take, rules included."""
@@ -166,8 +167,8 @@ class Meter:
         """Count one more, or one fewer, request that waits under a cap, as ``count_wait``."""
         self._by_kind().caps_of(kind).wait(rule, change, now_ms, waited_ms)
 
-    def set_caps(self, rules: dict[QuotaKind, tuple[str, str]]) -> None:
-        """Set the caps in force, and their limits."""
+    def set_caps(self, rules: dict[QuotaKind, str]) -> None:
+        """Set the caps in force, as JSON."""
         if rules or self.by_kind is not None:
             self._by_kind().cap_rules = rules
 
@@ -221,9 +222,9 @@ class Meter:
         exempt = (bytes_in, self.bytes_out) if self.key.exempt else (0, 0)
         return Traffic(bytes_in, self.bytes_out, requests, self.connections_opened, *exempt)
 
-    def is_muted(self, now_ms: int) -> bool:
-        """Whether a request of this client waits, or a connection is muted."""
-        return self.by_kind is not None and self.by_kind.is_muted(now_ms)
+    def is_throttled(self, now_ms: int) -> bool:
+        """Whether it is throttled now."""
+        return self.by_kind is not None and self.by_kind.is_muted(now_ms - NOW_MS)
 
     def sample(self, elapsed_s: float, now_ms: int) -> None:
         """Take a sample of what was counted since the last one."""
@@ -281,7 +282,7 @@ class Meter:
         self.unshown = self.unshown.plus(counted)
         self.past_in += counted.bytes_in
         self.past_out += counted.bytes_out
-        produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
+        produce, fetch = self.limits
         row = (
             listener,
             broker,
@@ -296,12 +297,10 @@ class Meter:
             0,
             self.produce_bytes,
             self.produce_requests,
-            produce_limit,
-            produce_rule,
+            *produce,
             self.fetch_bytes,
             self.fetch_requests,
-            fetch_limit,
-            fetch_rule,
+            *fetch,
         )
         throttles, further = NO_THROTTLES, NOTHING_FURTHER
         if self.by_kind is not None:

@@ -105,7 +105,7 @@ class Meters:
         """
         for meter in list(self._meters.values()):
             client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
-            yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_muted(now_ms))
+            yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_throttled(now_ms))
         gone, self._gone = self._gone, {}
         for client, traffic in gone.items():
             yield ClientState(client, traffic)

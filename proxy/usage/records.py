@@ -1,5 +1,6 @@
 """Usage records: the counts of all meters, as columns (docs/usage-records.md)."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -9,10 +10,10 @@ from proxy.usage.addresses import COLUMNS as OF_ADDRESS
 from proxy.usage.addresses import NOTHING as NO_ADDRESS
 from proxy.usage.addresses import Addresses, AddressRow
 from proxy.usage.by_kind import BY_HAND, NO_CAP, NO_SHADOW, NOTHING, Caps, Further, Shadows
-from proxy.usage.meter import Meter, MeterKey
+from proxy.usage.meter import NO_LIMIT, Limit, Meter, MeterKey
 from proxy.usage.meters import Meters
 from quotas.engine import CLIENT_KINDS, Engine
-from quotas.entities import BETWEEN, Entity
+from quotas.entities import Entity
 from quotas.kinds import METERED, QuotaKind
 
 MAX_ROWS: Final = 1000
@@ -26,12 +27,12 @@ SLICE: Final = 100
 COLUMNS: Final = (
     *("listener", "broker", "user", "client_id", "bytes_in", "bytes_out", "requests", "request_time_ms"),
     *("connections", "connections_opened", "connections_refused"),
-    *(name for kind in BY_HAND for name in kind.row.columns[:4]),
-    *(name for kind in BY_HAND for name in kind.row.columns[4:]),
+    *(name for kind in BY_HAND for name in kind.row.columns[:6]),
+    *(name for kind in BY_HAND for name in kind.row.columns[6:]),
 )
 """Columns of every document, followed by those of each further kind that has figures in any row."""
 _REFUSED: Final = COLUMNS.index("connections_refused")
-_NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.columns.limit, kind.row.columns.rule)]
+_NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in kind.row.columns[2:6]]
 """Columns that are null in a row without a client."""
 _FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in CLIENT_KINDS and kind not in BY_HAND)
 
@@ -114,37 +115,47 @@ class Recorder:
     def _look_up_limits(self, meter: Meter) -> None:
         meter.generation = self._engine.generation
         produce, fetch = BY_HAND
-        meter.limits = (*self._limit_of(meter, produce), *self._limit_of(meter, fetch))
-        names = [*meter.key, *meter.limits]
+        meter.limits = (self._limit_of(meter, produce), self._limit_of(meter, fetch))
+        names: list[object] = [*meter.key, *meter.limits[0], *meter.limits[1]]
         for kind in _FURTHER_LIMITS:
-            limit, rule = self._limit_of(meter, kind)
+            limit, rule, user, client_id = self._limit_of(meter, kind)
             if limit is not None or (meter.by_kind is not None and kind in meter.by_kind.uses):
                 use = meter.use_of(kind)
-                use.limit, use.rule = limit, rule
-                names.append(rule)
+                use.limit, use.names = limit, (rule, user, client_id)
+                names += use.names
         user, client_id = meter.key.user, meter.key.client_id
         limited = () if meter.key.exempt else CLIENT_KINDS
         shadows = {kind: self._engine.shadow_of(user, client_id, kind) for kind in limited}
         meter.set_shadow_limits({kind: limit for kind, limit in shadows.items() if limit is not None})
         caps = {kind: self._engine.caps_of(user, client_id, kind) for kind in limited} if self._engine.has_caps else {}
         rules = {
-            kind: (
-                BETWEEN.join(self._rule(entity) for _, entity in of_kind),
-                BETWEEN.join(repr(limit).removesuffix(".0") for limit, _ in of_kind),
+            kind: json.dumps(
+                [
+                    {
+                        "rule": self._rule(entity),
+                        "limit": limit,
+                        "user": of.user or None,
+                        "client_id": of.client_id or None,
+                    }
+                    for limit, entity, of in of_kind
+                ],
+                ensure_ascii=False,
             )
             for kind, of_kind in caps.items()
             if of_kind
         }
         meter.set_caps(rules)
-        names += [text for of_kind, limits in rules.values() for text in (of_kind, of_kind, limits)]
+        names += [text for of_kind in rules.values() for text in (of_kind, of_kind)]  # one of them may be named again
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
-    def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
-        """Return a meter's limit in force and its rule."""
-        if meter.key.exempt:
-            return None, None
-        limit, entity = self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
-        return limit, None if entity is None else self._rule(entity)
+    def _limit_of(self, meter: Meter, kind: QuotaKind) -> Limit:
+        """Return a meter's limit in force, its rule, and the names of its counter."""
+        client = meter.key.user, meter.key.client_id, kind
+        limit, entity = (None, None) if meter.key.exempt else self._engine.limit_of(*client)
+        if entity is None:
+            return NO_LIMIT
+        counter = self._engine.counter_of(*client)
+        return limit, self._rule(entity), counter.user or None, counter.client_id or None
 
     def _rule(self, entity: Entity) -> str:
         rule = self._rules.get(entity)
@@ -155,8 +166,8 @@ class Recorder:
     def _named(self, caps: Caps) -> NamedCaps:
         """Return the figures of caps, with the cap that throttled longest by name."""
         return {
-            kind: (names, limits, most if most is None else self._rule(most), *figures)
-            for kind, (names, limits, most, *figures) in caps.items()
+            kind: (names, most if most is None else self._rule(most), *figures)
+            for kind, (names, most, *figures) in caps.items()
         }
 
 

@@ -1,4 +1,4 @@
-"""Log events when counters start and end being throttled (``log.throttles``).
+"""Log events when counters start and end being throttled (``log.throttles``): an end is when the last minute had none.
 
 A throttle only adds to a record; what is logged is decided once a second. The log itself limits the rate of each
 event, and says how many lines it left out.
@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from proxy.usage.lately import LAST_MINUTE_MS
 from quotas.counted import CLUSTER, CounterKey
 from quotas.engine import Bound
 
@@ -15,8 +16,6 @@ log = structlog.get_logger("sluice.throttle")
 
 MOST_COUNTERS: Final = 1000
 """Counters that are followed at once."""
-QUIET_MS: Final = 10_000
-"""A counter is no longer throttled after this time without a throttle: a client near its limit has many short ones."""
 
 
 class _Record:
@@ -59,7 +58,7 @@ class ThrottleEvents:
                 log.info("throttle started", **fields(record.bound), mode=mode)
             if record.bound.queue:
                 record.until_ms = max(record.until_ms, now_ms)
-            elif now_ms - record.until_ms >= QUIET_MS:
+            elif now_ms - record.until_ms >= LAST_MINUTE_MS:
                 del self._records[key]
                 log.info(
                     "throttle ended",

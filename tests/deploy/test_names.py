@@ -18,14 +18,14 @@ ELSEWHERE: Final = {
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
         ScramExtensions ScramFormatter.username ScramMessages ScramSaslServer escapeLiteralBackReferences
         shouldClientThrottle BrokerJwtValidator""",
-    "Spark, Hadoop and table formats": """applyInPandas approx_percentile from_json fs.s3a.create.conditional.enabled
+    "Spark, Hadoop and table formats": """applyInPandas approx_percentile fs.s3a.create.conditional.enabled
         IncompatibleClassChangeError txnAppId txnVersion CLASSPATH libhdfs""",
     "Python's libraries": "BufferedProtocol Struct.unpack librt.strings kafka_sluice__mypyc",
     "C's, Linux's and other programs": """gss_accept_sec_context rcache tcp_rmem dmesg df compinit --build-arg
         resources.limits process_max_fds process_open_fds""",
     "files of operators": "admin.token proxy.example config.py env.tar.gz",
     "examples of code": "data.startswith self.name self.other",
-    "made of parts by the program": "kafka_server_request_request_time throttle_p50_s quotas.applied.yaml",
+    "made of parts by the program": "throttle_p50_s quotas.applied.yaml",
 }
 """Names that the sources do not have, by whose they are."""
 EXCEPTIONS: Final = {name for names in ELSEWHERE.values() for name in names.split()}

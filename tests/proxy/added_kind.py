@@ -78,6 +78,8 @@ def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> N
         f"{word}_requests": [3, 0],
         f"{word}_limit": [5.0, None],
         f"{word}_rule": ["user=alice", None],
+        f"{word}_counter_user": ["alice", None],
+        f"{word}_counter_client_id": [None, None],
         f"{word}_throttled": [1, 0],
         f"{word}_throttle_ms": [420, 0],
         f"{word}_muted_ms": [100, 0],

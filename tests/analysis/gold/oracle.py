@@ -1,11 +1,12 @@
 """The gold tables again, made of documents in plain Python, row by row: what the SQL is held against."""
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from analysis.kernel.units import read_rule, split_rules
+from analysis.kernel.units import read_rule
 from quotas.entities import Group, Prefix
 from quotas.kinds import METERED, Law, QuotaKind
 from tests.analysis.records import Document
@@ -64,13 +65,13 @@ def _charges(row: Row, kind: QuotaKind) -> Iterator[Row]:
     if kind not in METERED:
         yield same | {"role": "quota", "rule": row[columns.rule], "limit": row[columns.limit]} | _held(held)
         return
-    caps, limits, longest, *by_caps = (row[name] for name in kind.row.cap_columns)
+    caps, longest, *by_caps = (row[name] for name in kind.row.cap_columns)
     alone = [max(every - cap, 0) for every, cap in zip(held, by_caps, strict=True)]
     yield same | {"role": "quota", "rule": row[columns.rule], "limit": row[columns.limit]} | _held(alone)
     if caps is not None:
-        for cap, limit in zip(split_rules(caps), split_rules(limits), strict=True):
-            did = by_caps if cap == longest else [0, 0, 0]
-            yield same | {"role": "cap", "rule": cap, "limit": float(limit)} | _held(did)
+        for cap in json.loads(caps):
+            did = by_caps if cap["rule"] == longest else [0, 0, 0]
+            yield same | {"role": "cap", "rule": cap["rule"], "limit": cap["limit"]} | _held(did)
     limit, *would = (row[name] for name in kind.row.shadow_columns)
     if limit is not None:
         yield same | {"role": "shadow", "rule": None, "limit": limit} | _held(would)

@@ -51,7 +51,7 @@ EVERYTHING = replace(
     workers=[WorkerState(up=True, restarts=0, cpu_s=1.5), WorkerState(up=False, restarts=2, cpu_s=0.5)],
     quotas_stand_in="static",
     clients=[
-        ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
+        ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_throttled=True),
     ],
     latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, FOLDED_BROKER): Times((0,) * 15, 0)},
     response_errors={(36, 58): 3, (10, -2): 1},
@@ -218,7 +218,7 @@ def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
     app = ClientNames("PLAIN", "alice", "app")
     clients = [
         ClientState(app, Traffic(700, 300, 9, 2), 1),
-        ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
+        ClientState(app, Traffic(1, 1, 1), 2, is_throttled=True),
         ClientState(ClientNames("PLAIN", "", "x" * 256), Traffic()),
     ]
     text = render(replace(EMPTY, clients=clients), most=1)

@@ -115,11 +115,11 @@ class FakeState:
             "connections": [
                 {"peer": "10.1.2.3:50412", "listener": "PLAIN", "broker": 1, "user": "greedy", "client_id": "app"}
                 | {"authenticated": True, "mechanism": "PLAIN"}
-                | {"connected_at": "2026-03-01T11:00:00Z", "is_throttled": True, "instance": None, "worker": None}
+                | {"connected_at": "2026-03-01T11:00:00Z", "instance": None, "worker": None}
                 | {"waits_for": {"kind": "producer_byte_rate", "rule": "user=greedy", "owed_ms": 4200}},
                 {"peer": "[2001:db8::1]:50413", "listener": "PLAIN", "broker": None, "user": "greedy"}
                 | {"authenticated": True, "mechanism": None}
-                | {"client_id": "app", "connected_at": "2026-03-01T12:00:00Z", "is_throttled": False}
+                | {"client_id": "app", "connected_at": "2026-03-01T12:00:00Z"}
                 | {"waits_for": None, "instance": None, "worker": None},
             ],
             "quotas": [

@@ -78,7 +78,7 @@ async def test_throttled_producer_is_listed_with_rule_limit_and_waiting(tmp_path
             assert answer["total"] == 2
             assert {each["peer"] for each in answer["items"]} == set(peers)
             for each in answer["items"]:
-                assert (each["is_throttled"], each["broker"]) == (True, 1)
+                assert each["broker"] == 1
                 assert (each["waits_for"]["kind"], each["waits_for"]["rule"]) == ("producer_byte_rate", "client-id=app")
                 assert each["waits_for"]["owed_ms"] > 0
                 assert each["connected_at"].endswith("Z")
@@ -131,7 +131,7 @@ async def test_shadow_mode_lists_throttled_client_that_is_not_held(tmp_path: Pat
         assert (item["owed_ms"] > 0, item["waiting"], len(item["peers"])) == (True, 2, 1)
         assert item["wanted"] == item["used"]
         (item,) = (await ask(program, "connections"))["items"]
-        assert (item["is_throttled"], item["waits_for"]) == (False, None)
+        assert item["waits_for"] is None
 
 
 async def test_client_over_shadow_rule_is_listed_with_mode_shadow(tmp_path: Path) -> None:

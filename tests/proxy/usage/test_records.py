@@ -80,10 +80,14 @@ def test_a_row_has_every_column_and_says_what_was_counted() -> None:
         "produce_requests": 9,
         "produce_limit": 10_240.0,
         "produce_rule": "user=alice",
+        "produce_counter_user": "alice",
+        "produce_counter_client_id": None,
         "fetch_bytes": 0,
         "fetch_requests": 0,
         "fetch_limit": 5.0,
         "fetch_rule": "client-id=<default>",
+        "fetch_counter_user": None,
+        "fetch_counter_client_id": "app",
         "produce_throttled": 1,
         "produce_throttle_ms": 420,
         "produce_muted_ms": 100,
@@ -141,11 +145,11 @@ def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts()
         further = list(document["rows"])[len(COLUMNS) :]
         assert further == (list(mutation.row.columns) if end_ms < 3000 else [])
         found.append({row["user"]: [row.get(name) for name in mutation.row.columns] for row in rows(document)})
-    nothing = [0, 0, None, None, 0, 0, 0]
+    nothing = [0, 0, None, None, None, None, 0, 0, 0]
     assert found == [
-        {"alice": nothing, "bob": [0, 0, None, None, 1, 1500, 500]},
-        {"alice": nothing, "bob": [0, 0, None, None, 0, 0, 1000]},
-        {"alice": [None] * 7},
+        {"alice": nothing, "bob": [0, 0, None, None, None, None, 1, 1500, 500]},
+        {"alice": nothing, "bob": [0, 0, None, None, None, None, 0, 0, 1000]},
+        {"alice": [None] * 9},
     ]
     assert len(worker.meters) == 1
 
@@ -290,18 +294,22 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     meter.count_cap_wait(PRODUCER, tenant, 1, 900)
     found = {row["user"]: row for [document] in [worker.take(1000)] for row in rows(document)}
     names = PRODUCER.row.cap_columns
-    caps = "cap user=alice; cap client-id-prefix=batch-, shared=false"
-    assert [found["alice"][name] for name in names] == [caps, "1024; 0.5", caps.split("; ")[1], 2, 750, 750]
+    caps = [
+        {"rule": "cap user=alice", "limit": 1024, "user": "alice", "client_id": None},
+        {"rule": "cap client-id-prefix=batch-, shared=false", "limit": 0.5, "user": None, "client_id": "batch-1"},
+    ]
+    assert json.loads(found["alice"][names[0]]) == caps
+    assert [found["alice"][name] for name in names[1:]] == [caps[1]["rule"], 2, 750, 750]
     assert found["alice"]["produce_muted_ms"] == 750
-    assert [found["bob"][name] for name in names] == [None, None, None, 0, 0, 0]
+    assert [found["bob"][name] for name in names] == [None, None, 0, 0, 0]
     # Nothing is counted, and it waits all the time; then it goes, of a counter that has another rule by now.
     [waiting] = rows(worker.take(2000)[0])
-    assert [waiting[name] for name in names] == [caps, "1024; 0.5", "cap user=alice", 0, 0, 1000]
+    assert [waiting[name] for name in names[1:]] == ["cap user=alice", 0, 0, 1000]
     worker.engine.apply(Policy(), 2000)
     meter.count_wait(PRODUCER, -1, 2500, 1600)
     meter.count_cap_wait(PRODUCER, tenant, -1, 2500, 1600)
     [gone] = rows(worker.take(3000)[0])
-    assert [gone[name] for name in names] == [None, None, "cap user=alice", 1, 1600, 500]
+    assert [gone[name] for name in names] == [None, "cap user=alice", 1, 1600, 500]
     assert worker.take(4000) == []
 
 
@@ -310,7 +318,10 @@ def test_a_prefix_says_whether_its_clients_share_a_counter() -> None:
     worker = Worker(Policy({each: {PRODUCER: 10.0}, all_: {PRODUCER: 10.0}}, {each: Terms(shared=False)}))
     for client_id in ("tmp-1", "team-1"):
         worker.counted(1, "alice", client_id).other_requests = 1
-    assert {row["client_id"]: row["produce_rule"] for row in rows(worker.take()[0])} == {
-        "tmp-1": "client-id-prefix=tmp-, shared=false",
-        "team-1": "client-id-prefix=team-",
+    found = {
+        row["client_id"]: (row["produce_rule"], row["produce_counter_client_id"]) for row in rows(worker.take()[0])
+    }
+    assert found == {
+        "tmp-1": ("client-id-prefix=tmp-, shared=false", "tmp-1"),
+        "team-1": ("client-id-prefix=team-", "team-*"),
     }
