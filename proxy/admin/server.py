@@ -49,7 +49,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Route(NamedTuple):
-    """Who answers a path, and the methods that are allowed."""
+    """The handler of a path, and the methods that are allowed."""
 
     handler: Handler
     methods: tuple[str, ...] = METHODS
