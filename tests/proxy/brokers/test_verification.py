@@ -17,7 +17,7 @@ from protocol.requests import WHICH_VERSIONS
 from proxy.brokers import cluster, names
 from proxy.brokers.broker import Refused, Unproven, Verified
 from proxy.brokers.cluster import Cluster
-from proxy.brokers.connection import open_connection
+from proxy.brokers.connection import open_connection, open_transport
 from proxy.brokers.names import Names
 from proxy.runtime.faults import counts
 from tests.harness.fake_broker import API_VERSIONS, PASSWORD, USER, fake_broker, reply
@@ -88,10 +88,10 @@ async def test_session_that_connects_while_its_broker_moves_gets_no_broker(monke
         async with front(one) as proxy:
             async with client(proxy.port_1) as asking:
                 await asking.ask(list_offsets(1))
-            connect, broker = cluster.open_transport, proxy.cluster.brokers[1]
+            broker = proxy.cluster.brokers[1]
 
             async def moves_meanwhile(*to: Any, **how: Any) -> Any:
-                transport = await connect(*to, **how)
+                transport = await open_transport(*to, **how)
                 new.brokers = {1: ("127.0.0.1", new.port)}
                 broker.move("127.0.0.1", new.port)
                 assert isinstance(await proxy.cluster.verify(broker), Verified)
