@@ -38,7 +38,7 @@ Verdict = Verified | Unproven | Refused
 
 @dataclass(slots=True)
 class Look:
-    """What the node at an address has said. While the connection stands, it is the same node, and not asked again."""
+    """The answer of the node at an address. While the connection stands, it is the same node, and not asked again."""
 
     connection: BrokerConnection
     cluster_id: str | None = None

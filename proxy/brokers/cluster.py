@@ -136,6 +136,7 @@ class Cluster(BrokerMap):
         verdict = await self.verify(broker)
         if isinstance(verdict, Refused):
             return verdict
+        look = broker.look
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 transport = await open_transport(protocol, broker.host, broker.port, self._context(), ip=verdict.ip)
@@ -143,7 +144,7 @@ class Cluster(BrokerMap):
             broker.lose()
             self._note(broker, error)
             raise
-        if not broker.stands:  # the address may have gone to another node just now
+        if broker.look is not look or not broker.stands:  # the address may have gone to another node meanwhile
             transport.abort()
         return verdict
 

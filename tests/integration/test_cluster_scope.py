@@ -102,7 +102,7 @@ def test_one_instance_counts_all_brokers_together(cluster: KafkaCluster, alone: 
     assert {each.labels["broker"]: each.value for each in limits} == {"all": LIMIT_BYTES_PER_S}
 
 
-@pytest.mark.parametrize("everywhere", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("everywhere", [True, pytest.param(False, marks=[pytest.mark.slow, pytest.mark.alone])])
 def test_cluster_wide_limit_is_divided_between_instances(
     cluster: KafkaCluster, instances: list[SluiceProcess], everywhere: bool
 ) -> None:

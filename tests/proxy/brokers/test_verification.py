@@ -14,10 +14,10 @@ from config.cluster import BrokerSasl, BrokerTls, Route
 from config.units import Address
 from protocol.errors import Cause
 from protocol.requests import WHICH_VERSIONS
-from proxy.brokers import names
+from proxy.brokers import cluster, names
 from proxy.brokers.broker import Refused, Unproven, Verified
 from proxy.brokers.cluster import Cluster
-from proxy.brokers.connection import open_connection
+from proxy.brokers.connection import open_connection, open_transport
 from proxy.brokers.names import Names
 from proxy.runtime.faults import counts
 from tests.harness.fake_broker import API_VERSIONS, PASSWORD, USER, fake_broker, reply
@@ -80,6 +80,30 @@ async def test_broker_address_given_to_another_node_of_its_cluster_gets_no_byte_
         await proxy.cluster.refresh()
         async with client(proxy.port_2) as asking:
             await asking.ask(list_offsets(2))
+
+
+async def test_session_that_connects_while_its_broker_moves_gets_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_broker() as one, fake_broker() as new:
+        one.brokers = new.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one) as proxy:
+            async with client(proxy.port_1) as asking:
+                await asking.ask(list_offsets(1))
+            broker = proxy.cluster.brokers[1]
+
+            async def moves_meanwhile(*to: Any, **how: Any) -> Any:
+                transport = await open_transport(*to, **how)
+                new.brokers = {1: ("127.0.0.1", new.port)}
+                broker.move("127.0.0.1", new.port)
+                assert isinstance(await proxy.cluster.verify(broker), Verified)
+                return transport
+
+            served = len(one.requests)
+            with monkeypatch.context() as moving:
+                moving.setattr(cluster, "open_transport", moves_meanwhile)
+                async with client(proxy.port_1) as asking:
+                    asking.writer.write(list_offsets(2))
+                    assert await asking.closed()
+            assert (len(one.requests), new.requests) == (served, [])
 
 
 async def test_broker_that_returns_to_its_address_is_verified_and_served_again() -> None:

@@ -47,6 +47,7 @@ takes 450e-6 uncompiled, and may take 625e-6 with what its bytes are allowed.
 """
 MOST_START_S = 0.01
 """The first of its kind may compile a walk."""
+_ATTEMPTS = 10
 CHUNK_BYTES = 250_000
 """What a transport reads at once."""
 SIZES = (64, 8 * 1024, 64 * 1024, 250_000, 1 << 20)
@@ -165,11 +166,11 @@ class Case(NamedTuple):
 
 
 def dear(cases: Iterable[Case]) -> list[str]:
-    """Return those that take too much, three times one after the other: other programs share caches and cores."""
+    """Return those that take too much each time: other programs share caches and cores."""
     found = []
     with quiet():
         for case in cases:
-            for _ in range(3):
+            for _ in range(_ATTEMPTS):
                 course = case.run()
                 if not course.is_dear(case.size, case.messages):
                     break
