@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from config.jaas import parse_jaas
-from proxy.brokers.login import SaslExchange
+from proxy.brokers.login import SaslExchange, client_exchange
 
 _BY_PASSWORD: Final = {
     "PLAIN": "PlainLoginModule",
@@ -37,11 +37,7 @@ class Credentials:
 
     def exchange(self) -> SaslExchange:
         """Return a new exchange for one login."""
-        from proxy.brokers.exchanges import bearer_exchange, password_exchange
-
-        if self.mechanism == "OAUTHBEARER":
-            return bearer_exchange(self.secret)
-        return password_exchange(self.mechanism, self.username or "", self.secret)
+        return client_exchange(self.mechanism, self.username or "", self.secret)
 
 
 def credentials_of(properties: Mapping[str, str], now_s: float) -> Credentials:

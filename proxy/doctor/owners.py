@@ -8,7 +8,7 @@ from typing import Any
 from proxy.checks import health
 from proxy.checks.health import AdminLogin
 from proxy.doctor.findings import DoctorFindings
-from proxy.owners.membership import State
+from proxy.owners.membership import MemberState
 
 
 async def look_at_owners(
@@ -23,7 +23,7 @@ async def look_at_owners(
         found.warn("owners", f"not known: {first}", "find out where the admin port of that proxy can be reached")
         return
     name, owners = first.get("instance"), first.get("owners") or {}
-    if first.get("state") != State.MEMBER:
+    if first.get("state") != MemberState.MEMBER:
         found.fail("owners", f"{name} is {first.get('state')}: {first.get('error')}", "see its log")
         return
     scheme, to_others = ("http", login) if of_others is None else ("https", login._replace(context=of_others))
@@ -34,7 +34,7 @@ async def look_at_owners(
         elif said.get("instance") != other:
             fix = "give admin.bind of each instance an address of its own"
             found.fail("owners", f"the admin port of {other}, {at}, leads to {said.get('instance')}", fix)
-        elif (said.get("state"), said.get("owners")) != (State.MEMBER, owners):
+        elif (said.get("state"), said.get("owners")) != (MemberState.MEMBER, owners):
             differ = f"{other} is {said.get('state')} with epoch {said.get('epoch')}, {name} has {first.get('epoch')}"
             found.fail("owners", f"{differ}: they do not have the same owners", f"see the log of {other}")
         else:

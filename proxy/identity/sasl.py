@@ -17,6 +17,7 @@ A re-authentication (KIP-368) is an exchange that opens while AUTHENTICATED: the
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -54,7 +55,7 @@ _ANSWERED: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHB
 answer."""
 
 
-class State(StrEnum):
+class LoginState(StrEnum):
     """The authentication state of a connection."""
 
     NONE = "none"
@@ -63,28 +64,20 @@ class State(StrEnum):
     AUTHENTICATED = "authenticated"
 
 
+@dataclass(frozen=True, slots=True)
 class SaslRules:
-    """Parts that the observers of one listener share.
+    """Parts that the observers of one listener share."""
 
-    ``begin(name)`` creates the observer of a mechanism, None if it cannot be followed. ``owner_of(token id, then)``
-    returns the owner of a delegation token, or None and calls ``then`` once he is known. ``on_outcome(mechanism,
-    succeeded, peer, claimed)`` counts a login; ``claimed`` is the name that the client gave, None if none could be
-    read. ``credentials`` names clients whose mechanism shows no user.
+    begin: Callable[[str], Mechanism | None]
+    """Creates the observer of a mechanism, None if it cannot be followed."""
+    owner_of: Callable[[str, Callable[[str], None]], str | None]
+    """Returns the owner of a delegation token by its id, or None and calls the function once he is known."""
+    on_outcome: Callable[[str, bool, str, str | None], None]
+    """(mechanism, succeeded, peer, claimed) → None: counts a login. ``claimed`` is the name that the client gave, None
+    if none could be read.
     """
-
-    __slots__ = ("begin", "credentials", "on_outcome", "owner_of")
-
-    def __init__(
-        self,
-        begin: Callable[[str], Mechanism | None],
-        owner_of: Callable[[str, Callable[[str], None]], str | None],
-        on_outcome: Callable[[str, bool, str, str | None], None],
-        credentials: Credentials,
-    ) -> None:
-        self.begin = begin
-        self.credentials = credentials
-        self.owner_of = owner_of
-        self.on_outcome = on_outcome
+    credentials: Credentials
+    """Names clients whose mechanism shows no user."""
 
 
 class ObservedConnection(Protocol):
@@ -137,7 +130,7 @@ class SaslObserver:
         self._raw_tokens = 0
         self._by_credential: str | None = None
         """The user from ``Credentials`` for the last success."""
-        self.state = State.NONE
+        self.state = LoginState.NONE
         self.mechanism: str | None = None
         """The mechanism that the broker accepted last."""
         self.raw = False
@@ -150,7 +143,7 @@ class SaslObserver:
 
     @property
     def authenticated(self) -> bool:
-        return self.state is State.AUTHENTICATED
+        return self.state is LoginState.AUTHENTICATED
 
     # ----------------------------------------------------------------------------- requests and answers as they pass
 
@@ -186,7 +179,7 @@ class SaslObserver:
         The claim counts if tokens are raw, because a broker reads no requests before such an exchange is done. In other
         exchanges success is recognized, or the broker's result is unknown.
         """
-        if self._open and self.state is State.IN_PROGRESS:
+        if self._open and self.state is LoginState.IN_PROGRESS:
             self._succeed(with_claim=self._began_raw)
 
     @property
@@ -207,7 +200,7 @@ class SaslObserver:
         self.mechanism = mechanism
         self._exchange = self._rules.begin(mechanism)
         if not self.authenticated:
-            self.state = State.IN_PROGRESS
+            self.state = LoginState.IN_PROGRESS
         if raw:
             self._raw_tokens = 0
             self._set_raw(raw=True)
@@ -274,7 +267,7 @@ class SaslObserver:
         claimed = self._claimed
         mechanism = self.mechanism or ""
         self._over()
-        self.state = State.AUTHENTICATED
+        self.state = LoginState.AUTHENTICATED
         self._rules.on_outcome(mechanism, True, self._peer, claimed)
         self._observed.identified(self._user_of(mechanism, claim))
 
@@ -297,7 +290,7 @@ class SaslObserver:
         mechanism = self.mechanism if self._open and self.mechanism else "none accepted"
         claimed = self._claimed
         self._over()
-        self.state = State.FAILED
+        self.state = LoginState.FAILED
         self.deadline_ms = NEVER_MS
         self.leave()
         self._rules.on_outcome(mechanism, False, self._peer, claimed)

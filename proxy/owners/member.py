@@ -25,7 +25,7 @@ from protocol.groups import (
 from proxy.owners.assignment import Drift, assign, by_instance
 from proxy.owners.coordinator import ANSWER_S, REFUSED, Coordinator, NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
-from proxy.owners.membership import Membership, State, Status
+from proxy.owners.membership import Membership, MemberState, Status
 from proxy.owners.messages import MOST_BYTES, Kind, Label, MapMessage, MemberMessage, MessageError, Signing
 from proxy.owners.turns import Turns, member_label
 from proxy.runtime.clock import monotonic_s, wall_s
@@ -87,7 +87,7 @@ class GroupMember:
         self._has_stopped = False  # cut off (Membership.stops_cut_off)
         self._retry_s = _RETRY_S
         self.map: MapMessage | None = None
-        self.state = State.ALONE
+        self.state = MemberState.ALONE
         self.error: str | None = "it has not joined yet"
         """Why it is not a member; None if it is."""
 
@@ -100,7 +100,7 @@ class GroupMember:
 
     async def step_down(self) -> None:
         """Have all brokers owned by others, and return once they are, or that takes longer than a session."""
-        if self.state is not State.MEMBER:
+        if self.state is not MemberState.MEMBER:
             return
         self._weight = 0.0
         try:
@@ -149,7 +149,7 @@ class GroupMember:
         """Why clients should not come here; None if they may."""
         if self.map is None and self._me.serves_alone:
             return None
-        if self.map is None or self._has_stopped or self.state is State.FENCED:
+        if self.map is None or self._has_stopped or self.state is MemberState.FENCED:
             return f"owners: {self.error}"
         more_instances = len(self.map.members) > len(self.map.owners)
         if self._weight == 0 or more_instances or self._me.instance in self.map.owners.values():
@@ -159,7 +159,7 @@ class GroupMember:
     # ------------------------------------------------------------------------------------------------ step by step
 
     def _pause_s(self) -> float:
-        return self._me.heartbeat_s if self.state is State.MEMBER else self._retry_s
+        return self._me.heartbeat_s if self.state is MemberState.MEMBER else self._retry_s
 
     async def _step(self) -> None:
         async with self._changing:
@@ -172,7 +172,7 @@ class GroupMember:
         try:
             await job()
         except NoCoordinatorError as error:
-            self._change(State.ALONE if self.map is None else State.FROZEN, f"no coordinator: {error}")
+            self._change(MemberState.ALONE if self.map is None else MemberState.FROZEN, f"no coordinator: {error}")
             if self._me.stops_cut_off and monotonic_s() - self._answered_s > self._me.session_s:
                 self._stop(stops=True)
         except NotAllowedError as error:
@@ -181,10 +181,10 @@ class GroupMember:
             await self._say_goodbye()
         except MessageError as error:  # a stranger leads the group, or this instance is one to the others
             self._retry_s = _STRANGER_S
-            self._change(State.ALONE if self.map is None else State.FROZEN, f"map not taken: {error}")
+            self._change(MemberState.ALONE if self.map is None else MemberState.FROZEN, f"map not taken: {error}")
             await self._say_goodbye()
 
-    def _change(self, state: State, error: str | None) -> None:
+    def _change(self, state: MemberState, error: str | None) -> None:
         if error is not None and (state, error) != (self.state, self.error):
             log.error("not a member of the group of instances", group=self._me.group, state=str(state), error=error)
         self.state, self.error = state, error
@@ -198,7 +198,7 @@ class GroupMember:
         match error:
             case GroupError.NONE:
                 self._answered_s = monotonic_s()
-                self._change(State.MEMBER, None)
+                self._change(MemberState.MEMBER, None)
                 self._stop(stops=False)
                 if await self._has_to_place() or self._has_other_load():
                     await self._join()
@@ -234,15 +234,15 @@ class GroupMember:
 
     def _fence(self, error: str) -> None:
         if self.map is None:
-            self._change(State.ALONE, error)
+            self._change(MemberState.ALONE, error)
             return
-        self._change(State.FENCED, error)
+        self._change(MemberState.FENCED, error)
         self._own(self.map.owners_map, True)
 
     async def _join(self) -> None:
         """Join, and take the map. Raises NoCoordinatorError, NotAllowedError, MessageError."""
-        if self.state is State.MEMBER:
-            self._change(State.JOINING, None)
+        if self.state is MemberState.MEMBER:
+            self._change(MemberState.JOINING, None)
         wait_s = 2.5 * self._me.session_s
         for _ in range(_TRIES):
             self._turn += 1
@@ -330,7 +330,7 @@ class GroupMember:
         self.map = taken
         if own is None or own.boot != me.boot:
             raise NotAllowedError(f"another instance has the name {me.instance}: give each its own, in owners.instance")
-        self._change(State.MEMBER, None)
+        self._change(MemberState.MEMBER, None)
         self._has_stopped = False
         self._own(taken.owners_map, False)
         mine, were = ({n for n, o in m.owners.items() if o == me.instance} if m else set() for m in (taken, before))
@@ -391,7 +391,7 @@ class GroupMember:
         if answers and answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
             self._replaced(answers[0])
         elif not answers or answers[0] < 0:
-            self._change(State.FROZEN, "no answer after a sleep")
+            self._change(MemberState.FROZEN, "no answer after a sleep")
 
     async def _ask_apart(self) -> int:
         """Return the error of a heartbeat on a connection of its own, -1 without an answer."""

@@ -7,7 +7,7 @@ from config.units import Address
 from proxy.owners.messages import EndpointMessage
 
 
-class State(StrEnum):
+class MemberState(StrEnum):
     """The state of the membership; the map in force is that of before in all but ``ALONE`` and ``FENCED``."""
 
     ALONE = "alone"
@@ -46,7 +46,7 @@ class Status:
 
     instance: str
     boot: int
-    state: State
+    state: MemberState
     epoch: int
     owners: dict[int, str]
     heartbeat_age_s: float

@@ -31,7 +31,7 @@ from proxy import supervisor
 from proxy.contract import InForce, Report
 from proxy.edge.quota_requests import Ask
 from proxy.owners.map import OwnersMap
-from proxy.owners.membership import State, Status
+from proxy.owners.membership import MemberState, Status
 from proxy.runtime.faults import counts
 from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.paging import Query
@@ -329,7 +329,7 @@ class FakeExchange:
 class FakeOwners:
     """A group of instances that cannot be left."""
 
-    status = Status("here", 1, State.MEMBER, 3, {1: "here", 2: "here", 3: "there"}, 0.5, 2, 1, None)
+    status = Status("here", 1, MemberState.MEMBER, 3, {1: "here", 2: "here", 3: "there"}, 0.5, 2, 1, None)
     why_not_ready: str | None = None
     has_stepped_down = False
 

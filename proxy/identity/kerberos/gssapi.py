@@ -58,20 +58,19 @@ class UnreadableToken(Exception):  # noqa: N818  it is what the token is
 
 
 class Gssapi(UnreadGssapi):
-    """One exchange; the principal is that of its first token, as for the broker."""
+    """One exchange; the principal is that of its first token, as for the broker. Later ones negotiate security layers,
+    which Kafka does not use.
+    """
 
     __slots__ = ("_acceptor",)
 
     def __init__(self, acceptor: "GssapiAcceptor") -> None:
         super().__init__()
-        self._acceptor: GssapiAcceptor | None = acceptor
+        self._acceptor = acceptor
 
-    def from_client(self, token: bytes) -> None:
-        """Read the first token; later ones negotiate security layers, which Kafka does not use."""
-        if self._acceptor is not None:
-            user = self._acceptor.user_of(token)
-            self._acceptor = None
-            self.claim = Claim(user) if user is not None else None
+    def _claim_in(self, token: bytes) -> Claim | None:
+        user = self._acceptor.user_of(token)
+        return None if user is None else Claim(user)
 
 
 class GssapiAcceptor:

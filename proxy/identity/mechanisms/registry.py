@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.identity.mechanisms.aws_msk_iam import AwsMskIam
-from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.mechanism import FirstToken, Mechanism
 from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer
 from proxy.identity.mechanisms.plain import Plain
 from proxy.identity.mechanisms.scram import Scram
@@ -26,22 +26,13 @@ _GSSAPI_ANSWERS: Final = 3
 """The AP-REP, the offer of security layers, and an empty final token (RFC 4752)."""
 
 
-class UnreadGssapi:
+class UnreadGssapi(FirstToken):
     """The ``Mechanism`` GSSAPI without a keytab: it recognizes success, but cannot read the principal in the ticket."""
 
-    __slots__ = ("_answers", "claim")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.claim: Claim | None = None
-        self._answers = 0
-
-    def from_client(self, token: bytes) -> None:
-        """Ignore the token."""
-
-    def from_broker(self, token: bytes) -> bool:
-        """Return True for an empty token, or the third."""
-        self._answers += 1
-        return not token or self._answers == _GSSAPI_ANSWERS
+    def _is_success(self, token: bytes, number: int) -> bool:
+        return not token or number == _GSSAPI_ANSWERS
 
 
 class Mechanisms:

@@ -10,7 +10,7 @@ from protocol.frames import REQUEST_HEAD
 from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from protocol.sasl import SASL_AUTHENTICATE, raw_token_end
 from protocol.table import SPECS, key_version
-from proxy.identity.sasl import State
+from proxy.identity.sasl import LoginState
 from proxy.session.context import SessionContext
 from proxy.session.exchange import Exchange, Need, Request
 from proxy.session.flow import BROKER, CLIENT
@@ -77,7 +77,7 @@ class LoginPolicy:
     def begins_gssapi(self, key_version: int) -> bool:
         """Whether a login begins with what is no request: clients of Kafka 0.9 send GSSAPI without SaslHandshake."""
         sasl = self._session.sasl
-        if key_version >> 24 != GSSAPI_TOKEN or sasl.state is not State.NONE:
+        if key_version >> 24 != GSSAPI_TOKEN or sasl.state is not LoginState.NONE:
             return False
         sasl.begin_without_handshake()
         return True
