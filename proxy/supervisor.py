@@ -180,17 +180,16 @@ class Supervisor:
                 settings.owners,
                 self._node_ids,
                 lambda: self._worker.load,
-                self._own,
+                self._put_owners,
                 lambda: self._admin.context_of_others,
             )
             self._others.group.start()
-            self._others.exchange = self._others.group.exchange(self._demands, self._share, self._has_scopes)
-        elif settings.workers > 1:
-            from proxy.owners.exchange import Exchange
+        if (group := self._others.group) is not None or settings.workers > 1:
+            from proxy.owners.shared_limits import SharedLimits
 
-            self._others.exchange = Exchange(self._demands, self._share, self._has_scopes)
-        if self._others.exchange is not None:
-            self._others.exchange.start()
+            of_group = () if group is None else (group.member, group.asking.get)
+            self._others.shared_limits = SharedLimits(self._demands, self._share, self._has_scopes, *of_group)
+            self._others.shared_limits.start()
         self._usage.start()
         if self._state is not None:
             self._state.watch()
@@ -219,8 +218,8 @@ class Supervisor:
         await asyncio.wait((self._finishing,))
         self._quota_admin.stop()  # in case the drain was cut short
         await attempt("stop the worker", self._stop_worker, _STEP_S + _LAST_WORDS_S)
-        if self._others.exchange is not None:
-            await attempt("end the exchange of demand", self._others.exchange.stop, _STEP_S)
+        if self._others.shared_limits is not None:
+            self._others.shared_limits.stop()
         if self._others.group is not None:
             await attempt("leave the group of instances", self._others.group.leave, _STEP_S)
         if self._state is not None:
@@ -239,7 +238,7 @@ class Supervisor:
         if self._others.group is None:
             await asyncio.sleep(self._delay_s)
         else:  # others own its brokers, and clients are told so, before the first connection is closed
-            stepping_down = attempt("have brokers owned by others", self._others.group.step_down, _STEP_S)
+            stepping_down = attempt("have brokers owned by others", self._others.group.member.step_down, _STEP_S)
             await asyncio.gather(stepping_down, asyncio.sleep(self._delay_s))
         self._quota_admin.stop()
         await attempt("drain sessions", self._drain, self._settings.drain.timeout_s + _STEP_S)
@@ -316,7 +315,7 @@ class Supervisor:
     async def _share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
         await self._worker.put(replace(self._worker.in_force, parts=tuple(parts), part_otherwise=otherwise))
 
-    def _own(self, owners: "OwnersMap | None", fenced: bool) -> None:
+    def _put_owners(self, owners: "OwnersMap | None", fenced: bool) -> None:
         spawn(
             self._worker.put(replace(self._worker.in_force, owners=owners, fenced=fenced)), "tell the owners of brokers"
         )
@@ -345,7 +344,7 @@ class Supervisor:
         reasons = ["stopping"] if self._stopping.is_set() else []
         if not self._quotas.known and not self._quotas.stand_in:
             reasons.append(f"quotas: {self._quotas.error}")
-        if self._others.group is not None and (why := self._others.group.why_not_ready) is not None:
+        if self._others.group is not None and (why := self._others.group.member.why_not_ready) is not None:
             reasons.append(why)
         return [*reasons, *report.not_ready]
 

@@ -167,7 +167,7 @@ class Worker:
             self._gate.set_mode(in_force.mode)
             self._throttling.set_mode(in_force.mode, now_ms())
         if starts or _of_owners(before) != _of_owners(in_force):
-            self._own(in_force)
+            self._put_owners(in_force)
         if starts:
             self._start()
         elif in_force.serving:
@@ -304,17 +304,17 @@ class Worker:
             for listener in self._listeners:
                 await attempt("load files again", listener.reload_tls)
 
-    def _own(self, in_force: InForce) -> None:
+    def _put_owners(self, in_force: InForce) -> None:
         """Put the owners of brokers in force; sessions at brokers that have moved away are drained."""
         if (owners := self._owners) is None:
             return
-        share = None
+        placement = None
         if self._number is not None:
-            from proxy.owners.map import Share
+            from proxy.owners.map import Placement
 
-            share = Share(self._number, self._settings.workers, in_force.placed)
+            placement = Placement(self._number, self._settings.workers, in_force.placed)
         before = self._owned()
-        owners.replace(in_force.owners, fenced=in_force.fenced, share=share)
+        owners.replace(in_force.owners, fenced=in_force.fenced, placement=placement)
         for listener in self._listeners:
             contained("tell the owners of brokers", listener.addresses.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}

@@ -59,6 +59,8 @@ def read(path: Path) -> Sequence[KnownBrokers]:
         return _File.model_validate_json(read_file(path)).routes
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise NotUsableError("it is not JSON") from None
         at = ".".join(map(str, first["loc"]))
         raise NotUsableError(f"it does not have the expected form ({at}: {first['msg']})") from None
 

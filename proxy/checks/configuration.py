@@ -110,7 +110,7 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
 
 
 def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
-    from proxy.owners.settings import is_loopback, probe_address
+    from proxy.owners.membership import is_loopback, probe_address
 
     admin = settings.admin
     if admin.tls is None:
@@ -237,7 +237,7 @@ def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
 
 
 def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: Node) -> None:
-    from proxy.owners.settings import probe_address  # not loaded without the section
+    from proxy.owners.membership import probe_address  # not loaded without the section
 
     if owners.fixed is not None:
         _look_for_unowned(found, owners.fixed, settings.listeners)

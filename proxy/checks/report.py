@@ -221,7 +221,7 @@ def _counts_apart(settings: Settings) -> bool:
     owners = settings.owners
     if owners is None:
         return False
-    from proxy.owners.settings import probe_address  # not loaded without the section
+    from proxy.owners.membership import probe_address  # not loaded without the section
 
     return owners.group is None or not owners.probe or probe_address(settings) is None
 

@@ -45,7 +45,7 @@ _MOST_REMOVED: Final = 100
 _PLACE_NEW_S: Final = 60.0
 """How long a new broker is owned by hash before the leader places it by load."""
 
-Own = Callable[[OwnersMap | None, bool], None]
+PutOwners = Callable[[OwnersMap | None, bool], None]
 """(map, fenced) → None; puts the map in force at once."""
 
 
@@ -62,13 +62,14 @@ class GroupMember:
         coordinator: Coordinator,
         brokers: Callable[[], Awaitable[Collection[int]]],
         load: Callable[[], Mapping[int, float]],
-        own: Own,
+        put_owners: PutOwners,
     ) -> None:
         self._me = membership
+        self.instance, self.boot = membership.instance, membership.boot
         self._coordinator = coordinator
         self._brokers = brokers
         self._load = load
-        self._own = own
+        self._put_owners = put_owners
         self.signing = Signing(membership.secret, membership.group)
         """Signs messages to the others."""
         self._turns = Turns(self.signing)
@@ -132,11 +133,9 @@ class GroupMember:
 
     @property
     def status(self) -> Status:
-        owners = dict(self.map.owners) if self.map is not None else {}
-        epoch = self.map.epoch if self.map is not None else -1
+        epoch, owners = (-1, {}) if self.map is None else (self.map.epoch, dict(self.map.owners))
         age_s = monotonic_s() - self._answered_s
-        me = self._me
-        return Status(me.instance, me.boot, self.state, epoch, owners, age_s, self._gained, self._lost, self.error)
+        return Status(self.instance, self.boot, self.state, epoch, owners, age_s, self._gained, self._lost, self.error)
 
     @property
     def peers(self) -> dict[str, tuple[int, tuple[str, int] | None]]:
@@ -172,7 +171,7 @@ class GroupMember:
         try:
             await job()
         except NoCoordinatorError as error:
-            self._change(MemberState.ALONE if self.map is None else MemberState.FROZEN, f"no coordinator: {error}")
+            self._freeze(f"no coordinator: {error}")
             if self._me.stops_cut_off and monotonic_s() - self._answered_s > self._me.session_s:
                 self._stop(stops=True)
         except NotAllowedError as error:
@@ -181,13 +180,16 @@ class GroupMember:
             await self._say_goodbye()
         except MessageError as error:  # a stranger leads the group, or this instance is one to the others
             self._retry_s = _STRANGER_S
-            self._change(MemberState.ALONE if self.map is None else MemberState.FROZEN, f"map not taken: {error}")
+            self._freeze(f"map not taken: {error}")
             await self._say_goodbye()
 
     def _change(self, state: MemberState, error: str | None) -> None:
         if error is not None and (state, error) != (self.state, self.error):
             log.error("not a member of the group of instances", group=self._me.group, state=str(state), error=error)
         self.state, self.error = state, error
+
+    def _freeze(self, error: str) -> None:
+        self._change(MemberState.ALONE if self.map is None else MemberState.FROZEN, error)
 
     async def _beat(self) -> None:
         asked = heartbeat(self._me.group, self._generation, self.member_id)
@@ -220,7 +222,7 @@ class GroupMember:
         """Own nothing, or again what the map says."""
         if self.map is not None and stops is not self._has_stopped:
             self._has_stopped = stops
-            self._own(self.map.owners_map, stops)
+            self._put_owners(self.map.owners_map, stops)
 
     def _replaced(self, error: int) -> None:
         """Own nothing from now on: others own its brokers. Raises MessageError if this instance never had a map."""
@@ -237,7 +239,7 @@ class GroupMember:
             self._change(MemberState.ALONE, error)
             return
         self._change(MemberState.FENCED, error)
-        self._own(self.map.owners_map, True)
+        self._put_owners(self.map.owners_map, True)
 
     async def _join(self) -> None:
         """Join, and take the map. Raises NoCoordinatorError, NotAllowedError, MessageError."""
@@ -247,13 +249,9 @@ class GroupMember:
         for _ in range(_TRIES):
             self._turn += 1
             me = self._said().packed.signed(self.signing, member_label(self.member_id))
-            session_ms = int(self._me.session_s * 1000)
+            session_ms, of = int(self._me.session_s * 1000), {PROTOCOL: me}
             asked = join_group(
-                self._me.group,
-                self.member_id,
-                session_ms=session_ms,
-                protocol_type=PROTOCOL_TYPE,
-                protocols={PROTOCOL: me},
+                self._me.group, self.member_id, session_ms=session_ms, protocol_type=PROTOCOL_TYPE, protocols=of
             )
             joined = read_joined(await self._coordinator.ask(asked, wait_s, longest_bytes=MOST_BYTES))
             if joined.error_code == GroupError.MEMBER_ID_REQUIRED:
@@ -332,7 +330,7 @@ class GroupMember:
             raise NotAllowedError(f"another instance has the name {me.instance}: give each its own, in owners.instance")
         self._change(MemberState.MEMBER, None)
         self._has_stopped = False
-        self._own(taken.owners_map, False)
+        self._put_owners(taken.owners_map, False)
         mine, were = ({n for n, o in m.owners.items() if o == me.instance} if m else set() for m in (taken, before))
         self._gained += len(mine - were)
         self._lost += len(were - mine)
@@ -391,7 +389,7 @@ class GroupMember:
         if answers and answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
             self._replaced(answers[0])
         elif not answers or answers[0] < 0:
-            self._change(MemberState.FROZEN, "no answer after a sleep")
+            self._freeze("no answer after a sleep")
 
     async def _ask_apart(self) -> int:
         """Return the error of a heartbeat on a connection of its own, -1 without an answer."""

@@ -1,9 +1,11 @@
-"""The membership of an instance in the group that elects owners: its settings, its state, and what others see of it."""
+"""The membership of an instance in the group that elects owners: settings, state, and its address for others."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 
-from config.units import Address
+from config.settings import Settings
+from config.units import EVERY_INTERFACE, Address
 from proxy.owners.messages import EndpointMessage
 
 
@@ -54,3 +56,19 @@ class Status:
     """Brokers that have come to this instance since the start."""
     lost: int
     error: str | None
+
+
+def probe_address(settings: Settings) -> Address | None:
+    """Return the admin port, where others ask whether this instance is alive; None if they do not reach it."""
+    bind, told = settings.admin.bind, settings.listeners[0].advertise.host
+    if bind.host in EVERY_INTERFACE:
+        return Address(told, bind.port)
+    return None if is_loopback(bind.host) and not is_loopback(told) else bind
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -48,12 +48,11 @@ class Probe:
             self._job.cancel()
 
     async def _look(self) -> None:
-        status, known = self._member.status, self._member.map
-        ring = sorted(_probed(known)) if known is not None else []
-        others = [name for name in ring if name != status.instance]
+        known = self._member.map
+        others = [] if known is None else sorted(name for name in _probed(known) if name != self._member.instance)
         if known is None or not others:
             return
-        name = next((each for each in others if each > status.instance), others[0])
+        name = next((each for each in others if each > self._member.instance), others[0])
         next_one = known.members[name]
         if self._whom != (name, next_one.boot):
             self._whom, self._has_answered, self._refusals = (name, next_one.boot), False, 0
@@ -62,14 +61,10 @@ class Probe:
             self._refusals = 0
             await self._member.remove(*self._whom)
 
-    async def _owners_of(self, name: str, host: str, port: int) -> Said:
-        """Return which instance answers. Raises OSError and ValidationError."""
-        answer = await self._get(name, (host, port), "/api/v1/owners", _ANSWER_S, _MOST_BYTES)
-        return Said.model_validate_json(answer.body, strict=True)
-
     async def _has_ended(self, host: str, port: int, name: str, boot: int) -> bool:
         try:
-            said = await self._owners_of(name, host, port)
+            answer = await self._get(name, (host, port), "/api/v1/owners", _ANSWER_S, _MOST_BYTES)
+            said = Said.model_validate_json(answer.body, strict=True)
         except ConnectionRefusedError:
             self._refusals += 1
             return self._has_answered and self._refusals >= _REFUSALS

@@ -126,7 +126,8 @@ async def test_page_shows_forms_to_who_shows_a_certificate(tmp_path: Path) -> No
 async def test_instances_ask_each_other_over_tls_and_verify_it(tmp_path: Path) -> None:
     async with serving(tmp_path, client_authentication="required") as served:
         member: Any = SimpleNamespace(
-            status=SimpleNamespace(instance="a", boot=1),
+            instance="a",
+            boot=1,
             member_id="a-1",
             signing=Signing(b"secret", "group"),
             map=SimpleNamespace(ids={"b": "b-1"}),

@@ -242,7 +242,7 @@ async def test_a_broker_that_moves_is_told_at_once_and_its_sessions_are_drained(
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with running(tmp_path, one, sections=FIXED) as program:
             await program.until("/readyz", "ready")
-            own = program.app._own
+            own = program.app._put_owners
             async with client(program.port) as of_broker, client(program.bind) as bootstrap:
                 for each in (of_broker, bootstrap):
                     await each.ask(list_offsets(1))
@@ -284,7 +284,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with running(tmp_path, one, sections=FIXED) as program:
             await program.until("/readyz", "ready")
-            own, worker = program.app._own, program.worker
+            own, worker = program.app._put_owners, program.worker
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 monkeypatch.setattr("proxy.worker.drain", fail)
@@ -304,26 +304,16 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             assert 'sluice_owners_moves_total{direction="lost"} 1.0' in metrics
             owners.why_not_ready = "owners: no broker"
             assert "owners: no broker" in (await program.get("/readyz"))[1]
-            program.app._others.exchange = FakeExchange()  # type: ignore[assignment]  # likewise
             program.app.on_stop_signal(signal.SIGTERM)
             assert await program.task == 0
             assert owners.has_stepped_down
     names = ("drain sessions at brokers that others own", "tell the owners of brokers")
-    ends = ("have brokers owned by others", "leave the group of instances", "end the exchange of demand")
-    assert [counts.pop(name) for name in (*names, *ends)] == [1, 1, 1, 1, 1]
+    ends = ("have brokers owned by others", "leave the group of instances")
+    assert [counts.pop(name) for name in (*names, *ends)] == [1, 1, 1, 1]
 
 
 def fail_at_once() -> None:
     raise ValueError
-
-
-class FakeExchange:
-    """An exchange that cannot be ended."""
-
-    unheard = 0
-
-    async def stop(self) -> None:
-        raise ValueError
 
 
 class FakeOwners:
@@ -332,8 +322,11 @@ class FakeOwners:
     status = Status("here", 1, MemberState.MEMBER, 3, {1: "here", 2: "here", 3: "there"}, 0.5, 2, 1, None)
     why_not_ready: str | None = None
     has_stepped_down = False
+    peers: ClassVar[dict[str, tuple[int, tuple[str, int] | None]]] = {"there": (1, None)}
 
-    others: ClassVar[dict[str, tuple[str, int] | None]] = {"there": None}
+    @property
+    def member(self) -> "FakeOwners":
+        return self
 
     async def step_down(self) -> None:
         self.has_stepped_down = True

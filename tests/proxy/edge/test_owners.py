@@ -182,7 +182,7 @@ async def test_bootstrap_clients_wait_until_owners_are_known() -> None:
             async with client(proxy.port_1) as to_broker:
                 assert await to_broker.closed()
             assert proxy.stats.connections == {("PLAIN", "not_owner"): 1}
-            in_force.replace(owners(1, 2)._map)
+            in_force.replace(owners(1, 2).in_force)
             proxy.listener.addresses.tell_owners()
             assert b"there.test" + (7002).to_bytes(4, "big") in await answer
 
@@ -214,7 +214,7 @@ async def test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners(monkeyp
             async with front(one, owners=in_force) as proxy:
                 await until(lambda: counts["open the bootstrap port"], equals=1)
                 broken.undo()
-                in_force.replace(owners(1, 2)._map)
+                in_force.replace(owners(1, 2).in_force)
                 proxy.listener.addresses.tell_owners()
                 async with client(proxy.bootstrap_port) as asking:
                     await asking.ask(list_offsets(1))

@@ -20,7 +20,7 @@ from proxy.edge.arrival import Arrival
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from proxy.edge.sorter import Passed, Passing
 from proxy.edge.wires import ClientWire
-from proxy.owners.map import EVERYTHING, OwnersInForce, Share
+from proxy.owners.map import EVERYTHING, OwnersInForce, Placement
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
 from tests.harness.fake_broker import fake_broker
@@ -100,7 +100,7 @@ async def two_workers(pki: Pki, **options: object) -> AsyncIterator[Pair]:
         fronts = []
         ends = await stack.enter_async_context(passings())
         for number, passing in enumerate(ends):
-            owners = OwnersInForce("", EVERYTHING, share=Share(number, 2, PLACED))
+            owners = OwnersInForce("", EVERYTHING, placement=Placement(number, 2, PLACED))
             given = {"tls": pki.settings(), **SNI, **options, "is_open": number == 0, "owners": owners}
             fronts.append(await stack.enter_async_context(front(one, **given, passing=passing)))
         yield Pair(fronts[0], fronts[1], ends)
@@ -362,7 +362,7 @@ async def test_a_broker_that_has_moved_on_is_turned_away_by_the_worker_that_had_
     async with two_workers(pki) as pair:
         owners = pair.other.listener._admission.owners
         assert owners is not None
-        owners.replace(EVERYTHING, share=Share(1, 2, {1: 0, 2: 0}))
+        owners.replace(EVERYTHING, placement=Placement(1, 2, {1: 0, 2: 0}))
         async with client(pair.port, pki.client(), "b2.kafka.test") as asking:
             asking.writer.write(list_offsets(7))
             assert await asking.closed()

@@ -11,7 +11,7 @@ from config.problems import ConfigError
 from config.settings import Settings
 from config.units import Address
 from proxy.owners.group import OwnersGroup
-from proxy.owners.settings import probe_address
+from proxy.owners.membership import probe_address
 from tests.proxy.checks.test_report import found
 
 SECTION = "owners: {{instance: a, group: g, secret_file: secret{more}}}\n"
@@ -59,10 +59,10 @@ def test_group_before_joining_is_alone_and_not_ready(tmp_path: Path) -> None:
         return []
 
     group = OwnersGroup(loaded, loaded.owners, brokers, dict, lambda *_: None)
-    status = group.status
+    status = group.member.status
     assert (status.instance, status.state, status.epoch, status.owners) == ("a", "alone", -1, {})
-    assert (status.error, group.others) == ("it has not joined yet", {})
-    assert group.why_not_ready == "owners: it has not joined yet"
+    assert (status.error, group.member.peers) == ("it has not joined yet", {})
+    assert group.member.why_not_ready == "owners: it has not joined yet"
 
 
 @pytest.mark.parametrize(

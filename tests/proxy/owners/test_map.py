@@ -5,7 +5,7 @@ from collections import Counter
 from config.brokers import Endpoint
 from config.owners import Owners
 from proxy.owners.assignment import share_out
-from proxy.owners.map import EVERYTHING, OwnersInForce, OwnersMap, Share, owners_of
+from proxy.owners.map import EVERYTHING, OwnersInForce, OwnersMap, Placement, owners_of
 
 MAP = OwnersMap(
     ((range(3), "here"), (range(3, 6), "there")), {"there": {"A": Endpoint("there.test", 7000, None)}}, ("here",)
@@ -13,7 +13,7 @@ MAP = OwnersMap(
 
 
 def of_workers(number: int, in_force: OwnersMap | None, placed: dict[int, int]) -> list[OwnersInForce]:
-    return [OwnersInForce("here", in_force, share=Share(worker, number, placed)) for worker in range(number)]
+    return [OwnersInForce("here", in_force, placement=Placement(worker, number, placed)) for worker in range(number)]
 
 
 def test_each_broker_of_the_instance_is_owned_by_one_worker() -> None:
@@ -40,8 +40,8 @@ def test_all_workers_tell_the_same_address() -> None:
 
 def test_a_broker_that_is_placed_nowhere_has_one_worker_all_the_same() -> None:
     workers = of_workers(3, EVERYTHING, {})
-    shares = [each.share for each in workers if each.share is not None]
-    owners = Counter(worker for node_id in range(300) for worker, each in enumerate(shares) if each.has(node_id))
+    placements = [each.placement for each in workers if each.placement is not None]
+    owners = Counter(worker for node_id in range(300) for worker, each in enumerate(placements) if each.has(node_id))
     assert sum(owners.values()) == 300
     assert min(owners.values()) > 70
 
@@ -49,9 +49,9 @@ def test_a_broker_that_is_placed_nowhere_has_one_worker_all_the_same() -> None:
 def test_worker_owns_no_broker_without_map_or_when_fenced() -> None:
     (worker,) = of_workers(1, None, {})
     assert not worker.owns(0)
-    worker.replace(MAP, share=Share(0, 1))
+    worker.replace(MAP, placement=Placement(0, 1))
     assert worker.owns(0)
-    worker.replace(MAP, fenced=True, share=Share(0, 1))
+    worker.replace(MAP, fenced=True, placement=Placement(0, 1))
     assert not worker.owns(0)
 
 

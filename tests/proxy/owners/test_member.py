@@ -18,10 +18,11 @@ from proxy.owners.map import OwnersMap
 from proxy.owners.member import GroupMember
 from proxy.owners.membership import Membership, MemberState
 from proxy.owners.messages import Kind, Label, MapMessage, MemberMessage, Signing
-from proxy.owners.probe import Probe, Said
+from proxy.owners.probe import Probe
 from proxy.owners.turns import member_label
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import counts
+from proxy.runtime.http_get import Answer
 from tests.harness.clock import Clock
 from tests.harness.polling import until
 from tests.proxy.owners.test_assignment import member as said_by
@@ -335,10 +336,6 @@ async def test_a_sleeper_without_an_answer_keeps_the_last_map(seen: Seen, monkey
 Answers = list[Mapping[str, Any] | Exception]
 
 
-def said_as(said: Mapping[str, Any]) -> Said:
-    return Said.model_validate_json(json.dumps(said), strict=True)
-
-
 @pytest.mark.parametrize(
     ("answers", "removed"),
     [
@@ -358,38 +355,34 @@ async def test_an_instance_is_removed_if_its_process_has_ended(
     monkeypatch.setattr(module.GroupMember, "_said", _with_probe(module.GroupMember._said))
     seen.coordinator.others["b"] = said_by("b", probe=("b.test", 1))
     await seen.member._step()
-    probe = Probe(seen.member)
 
-    async def answer(_: Probe, name: str, host: str, port: int) -> Said:
-        assert (name, host, port) == ("b", "b.test", 1)
+    async def answer(name: str, at: tuple[str, int], *_: object) -> Answer:
+        assert (name, at) == ("b", ("b.test", 1))
         said = answers.pop(0)
         if isinstance(said, Exception):
             raise said
-        return said_as(said)
+        return Answer(200, json.dumps(said).encode())
 
     answers = list(answers)  # one list for both loops
-    monkeypatch.setattr(Probe, "_owners_of", answer)
+    probe = Probe(seen.member, answer)
     while answers:
         await probe._look()
     assert seen.coordinator.removed == [b"\0\5group\0\3b-1"] * removed
 
 
-async def test_an_instance_that_stops_is_not_asked_whether_it_is_alive(
-    seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_instance_that_stops_is_not_asked_whether_it_is_alive(seen: Seen) -> None:
     """It owns nothing any more, and leaves by itself: a refusal would be logged as an end that was none."""
     seen.coordinator.others["b"] = said_by("b", weight=0.0, probe=("b.test", 1))
     seen.coordinator.others["c"] = said_by("c", probe=("c.test", 1))
     await seen.member._step()
     asked = []
 
-    async def answer(_: Probe, name: str, host: str, port: int) -> Said:
-        assert (name, port) == ("c", 1)
-        asked.append(host)
+    async def answer(name: str, at: tuple[str, int], *_: object) -> Answer:
+        assert (name, at[1]) == ("c", 1)
+        asked.append(at[0])
         raise OSError
 
-    monkeypatch.setattr(Probe, "_owners_of", answer)
-    await Probe(seen.member)._look()
+    await Probe(seen.member, answer)._look()
     assert asked == ["c.test"]
 
 

@@ -1,9 +1,10 @@
-"""The exchange of demand: real admin ports, real instances of the exchange, and what fails between them."""
+"""Limits that several instances share: real admin ports, and what fails between them."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from secrets import token_hex
 
 import pytest
@@ -12,9 +13,9 @@ from aiohttp import web
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from proxy.owners import exchange
-from proxy.owners.exchange import PATH, Demands, Exchange, Shares, divided
+from proxy.owners import shared_limits
 from proxy.owners.messages import Kind, Label, MessageError, Packed, Signing, unseal
+from proxy.owners.shared_limits import PATH, Demands, SharedLimits, Shares, divided
 from proxy.runtime.faults import counts
 from quotas.counted import CLUSTER, CounterKey
 from quotas.kinds import QuotaKind
@@ -31,7 +32,7 @@ OTHER = KEY._replace(client_id="other")
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "EVERY_S", 0.05)
+    monkeypatch.setattr(shared_limits, "EVERY_S", 0.05)
 
 
 class Processes:
@@ -75,6 +76,28 @@ async def served(tell: Callable[[Mapping[str, str]], bytes | None]) -> AsyncIter
         await server.shutdown(0)
 
 
+@dataclass
+class Member:
+    """A ``GroupMember``, as far as it is asked here."""
+
+    instance: str
+    boot: int = 1
+    signing: Signing = SIGNING
+    group: "Mapping[str, tuple[int, tuple[str, int] | None]]" = field(default_factory=dict)
+
+    @property
+    def member_id(self) -> str:
+        return f"{self.instance}-1"
+
+    @property
+    def peers(self) -> Mapping[str, tuple[int, tuple[str, int] | None]]:
+        return {each: at for each, at in self.group.items() if each != self.instance}
+
+
+def limits_of(processes: Processes, member: Member) -> SharedLimits:
+    return SharedLimits(processes.demands, processes.share, lambda: True, member)  # type: ignore[arg-type]  # a fake
+
+
 class Group:
     """Instances that know each other, as the map of owners has them."""
 
@@ -84,15 +107,10 @@ class Group:
 
     async def join(self, name: str, *demand: Demands, boot: int = 1, signing: Signing = SIGNING) -> Processes:
         processes = Processes(*demand)
-
-        def peers() -> Mapping[str, tuple[int, tuple[str, int] | None]]:
-            return {each: at for each, at in self.members.items() if each != name}
-
-        own_id = f"{name}-1"
-        asking = Exchange(processes.demands, processes.share, lambda: True, name, boot, signing, peers, lambda: own_id)
+        asking = limits_of(processes, Member(name, boot, signing, self.members))
         self.members[name] = (boot, await self._stack.enter_async_context(served(asking.tell)))
         asking.start()
-        self._stack.push_async_callback(asking.stop)
+        self._stack.callback(asking.stop)
         return processes
 
 
@@ -139,7 +157,7 @@ async def test_instance_without_address_counts_as_one_waiting_client(group: Grou
 async def test_silent_instance_keeps_its_share_then_an_equal_one_until_removed_from_map(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exchange, "_STALE_S", 60.0)
+    monkeypatch.setattr(shared_limits, "_STALE_S", 60.0)
     async with AsyncExitStack() as of_one:
         group = Group(of_one)
         one = await group.join("edge-1", {KEY: Demand(1.0, 3)})
@@ -150,7 +168,7 @@ async def test_silent_instance_keeps_its_share_then_an_equal_one_until_removed_f
             await one.next_share()
             assert await one.next_share() == pytest.approx(0.75, abs=0.02)
         assert await one.next_share() == pytest.approx(0.75, abs=0.02)
-        monkeypatch.setattr(exchange, "_STALE_S", 0.0)
+        monkeypatch.setattr(shared_limits, "_STALE_S", 0.0)
         assert await one.next_share() == 0.5
         del group.members["edge-2"]
         assert await one.next_share() == 1
@@ -178,11 +196,11 @@ LABEL = Label(Kind.DEMAND, "edge-2", "edge-2-1", "made up")
 
 async def said_of(*demand: Demands, asked: Mapping[str, str] = ASKED) -> bytes:
     processes = Processes(*demand)
-    telling = Exchange(processes.demands, processes.share, lambda: True, "edge-1", 1, SIGNING)
+    telling = limits_of(processes, Member("edge-1"))
     telling.start()
     await processes.next_share()
     said = telling.tell(asked)
-    await telling.stop()
+    telling.stop()
     assert said is not None
     return said
 
@@ -190,8 +208,8 @@ async def said_of(*demand: Demands, asked: Mapping[str, str] = ASKED) -> bytes:
 async def test_demand_message_is_signed_and_keeps_surrogate_names() -> None:
     demand = {KEY: Demand(0.5, 2)}
     said = await said_of(demand)
-    (rows,) = exchange._read(said, SIGNING, LABEL).processes
-    assert dict(map(exchange._demand, rows)) == demand
+    (rows,) = shared_limits._read(said, SIGNING, LABEL).processes
+    assert dict(map(shared_limits._demand, rows)) == demand
     with pytest.raises(MessageError):
         unseal(said, Signing(b"other", "group"), LABEL)
 
@@ -200,7 +218,7 @@ async def test_demand_message_is_signed_and_keeps_surrogate_names() -> None:
 async def test_demand_told_for_another_asker_or_turn_is_refused(changed: dict[str, str]) -> None:
     said = await said_of({KEY: Demand(0.5, 2)}, asked=ASKED | changed)
     with pytest.raises(MessageError, match="another receiver or time"):
-        exchange._read(said, SIGNING, LABEL)
+        shared_limits._read(said, SIGNING, LABEL)
 
 
 async def test_answer_to_an_earlier_turn_is_not_heard_and_that_is_logged_once(group: Group) -> None:
@@ -213,7 +231,7 @@ async def test_answer_to_an_earlier_turn_is_not_heard_and_that_is_logged_once(gr
         return heard[0]
 
     wanting = Processes({KEY: Demand(9.0, 1000)})
-    there = Exchange(wanting.demands, wanting.share, lambda: True, "edge-2", 1, SIGNING)
+    there = limits_of(wanting, Member("edge-2"))
     await there._take_turn()
     async with served(repeat) as at:
         with capture_logs() as logs:
@@ -233,12 +251,12 @@ async def test_twenty_thousand_made_up_names_in_two_processes_are_cut_by_worth(n
         {KEY._replace(client_id=each): Demand(0.5 + number / 1e5, number % 2) for number, each in enumerate(names)}
         for _ in range(2)
     ]
-    text = exchange._text(name, 1, own)
-    packed = Packed(text, exchange._MOST_BYTES, exchange._FAST)
-    processes = exchange._read(packed.signed(SIGNING, LABEL), SIGNING, LABEL).processes
-    assert 7_000_000 < len(text) <= exchange._MOST_TEXT_BYTES
+    text = shared_limits._text(Member(name), own)  # type: ignore[arg-type]  # a fake
+    packed = Packed(text, shared_limits._MOST_BYTES, shared_limits._FAST)
+    processes = shared_limits._read(packed.signed(SIGNING, LABEL), SIGNING, LABEL).processes
+    assert 7_000_000 < len(text) <= shared_limits._MOST_TEXT_BYTES
     for rows, whole in zip(processes, own, strict=True):
-        told = dict(map(exchange._demand, rows))
+        told = dict(map(shared_limits._demand, rows))
         assert 10_000 < len(told) < 20_000
         assert told.items() <= {key: Demand(round(each.used, 6), each.waiting) for key, each in whole.items()}.items()
         assert sum(each.waiting for each in told.values()) == 10_000
@@ -250,7 +268,7 @@ async def test_twenty_thousand_made_up_names_in_two_processes_are_cut_by_worth(n
 async def test_demand_is_packed_before_it_is_asked_for() -> None:
     """An asker waits for 0.4 s, and packing 8 MB may take longer: it only signs what lies there."""
     processes = Processes({KEY: Demand(0.5, 2)})
-    telling = Exchange(processes.demands, processes.share, lambda: True, "edge-1", 1, SIGNING)
+    telling = limits_of(processes, Member("edge-1"))
     await telling._take_turn()
     before = telling._packed
     assert before is not None
@@ -272,7 +290,7 @@ async def test_demand_is_packed_before_it_is_asked_for() -> None:
 async def test_signed_demand_with_invalid_rows_is_refused(rows: list[object]) -> None:
     text = json.dumps({"instance": "edge-1", "boot": 1, "processes": [rows]}).encode()
     with pytest.raises(ValidationError):
-        exchange._read(Packed(text).signed(SIGNING, LABEL), SIGNING, LABEL)
+        shared_limits._read(Packed(text).signed(SIGNING, LABEL), SIGNING, LABEL)
 
 
 async def test_unheard_process_leaves_no_other_more_than_an_equal_share() -> None:
@@ -289,7 +307,7 @@ async def test_fault_in_demand_exchange_is_counted_and_exchange_continues(
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr(exchange, "divided", fail)
+        broken.setattr(shared_limits, "divided", fail)
         await until(lambda: counts["exchange the demand for limits of the cluster"])
     await one.next_share()
     assert counts.pop("exchange the demand for limits of the cluster") == 1

@@ -1,4 +1,4 @@
-"""The exchange between processes that count one limit together (``scope: cluster``).
+"""Limits that all processes count together (``scope: cluster``): which part of each is whose.
 
 Every half second each instance asks the others, at their admin ports, for the demand of their processes, and computes
 the shares of its own from all of it (``quotas.shares``). An instance that does not answer counts with what it told last
@@ -19,6 +19,7 @@ import structlog
 from pydantic import BaseModel, Field
 
 from proxy.brokers.failures import describe
+from proxy.owners.member import GroupMember
 from proxy.owners.messages import Kind, Label, MessageError, Number, Packed, Signing, Text, unseal
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.http_get import Get, get_unsigned
@@ -34,7 +35,7 @@ PATH: Final = "/owners/demand"
 _ANSWER_S: Final = 0.4
 _STALE_S: Final = 3.0
 _MOST_BUSY: Final = 0.2
-"""The part of the time that the exchange may take, where clients have made up many names."""
+"""The part of the time that this may take, where clients have made up many names."""
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _MOST_TEXT_BYTES: Final = _MOST_BYTES - 64 * 1024
 """Bytes of a message before zlib, which adds less than the difference to what it cannot compress."""
@@ -87,12 +88,11 @@ class Peer:
         return [None] * len(self.processes or range(usual)) if self.is_unheard else self.processes or ()
 
 
-class Exchange:
-    """Keeps shares in force between ``start`` and ``stop``.
+class SharedLimits:
+    """Keeps the shares of this instance's processes in force between ``start`` and ``stop``.
 
-    ``peers`` returns the other instances by name, with their boot and the address of their admin port, None if that is
-    not known; ``signing`` is None if there is no group, in which this instance has a member id. ``is_needed``: whether
-    any limit is of the whole cluster.
+    ``member``: of the group, None if there is none; ``get`` asks its other members. ``is_needed``: whether any limit is
+    of the whole cluster.
     """
 
     def __init__(
@@ -100,22 +100,14 @@ class Exchange:
         demands: AskDemands,
         share: PutShares,
         is_needed: Callable[[], bool],
-        instance: str = "",
-        boot: int = 0,
-        signing: Signing | None = None,
-        peers: Callable[[], Mapping[str, tuple[int, tuple[str, int] | None]]] = dict,
-        member_id: Callable[[], str] = str,
+        member: GroupMember | None = None,
         get: Get = get_unsigned,
     ) -> None:
-        self._get = get
         self._ask_demands = demands
         self._put_shares = share
         self._is_needed = is_needed
-        self._instance = instance
-        self._boot = boot
-        self._member_id = member_id
-        self._signing = signing
-        self._find_peers = peers
+        self._member = member
+        self._get = get
         self._peers: dict[str, Peer] = {}
         self._own: Sequence[Demands] = ()
         self._took_s = 0.0
@@ -127,7 +119,7 @@ class Exchange:
     def start(self) -> None:
         self._job = every(self._pause_s, self._take_turn, "exchange the demand for limits of the cluster")
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         if self._job is not None:
             self._job.cancel()
 
@@ -141,10 +133,10 @@ class Exchange:
 
         It was packed when it was counted: an asker waits for less time than that may take.
         """
-        if self._signing is None:
+        if self._member is None:
             return None
-        packed = self._packed or Packed(_text(self._instance, self._boot, []))
-        return packed.signed(self._signing, _label(asked))
+        packed = self._packed or Packed(_text(self._member, []))
+        return packed.signed(self._member.signing, _label(asked))
 
     def _pause_s(self) -> float:
         return max(EVERY_S, self._took_s / _MOST_BUSY)
@@ -155,11 +147,11 @@ class Exchange:
         is_needed = self._is_needed()
         if is_needed or not self._own:  # if it is not needed: how many processes there are
             self._own = await self._ask_demands()
-            if self._signing is not None:
-                text = await asyncio.to_thread(_text, self._instance, self._boot, self._own)
+            if self._member is not None:
+                text = await asyncio.to_thread(_text, self._member, self._own)
                 self._packed = await asyncio.to_thread(Packed, text, _MOST_BYTES, _FAST)
-        if is_needed:
-            await asyncio.gather(*(self._ask(name, peer) for name, peer in self._peers.items()))
+        if is_needed and self._member is not None:
+            await asyncio.gather(*(self._ask(self._member, name, peer) for name, peer in self._peers.items()))
         nodes = [*self._own, *(node for peer in self._peers.values() for node in peer.nodes(len(self._own)))]
         found = await asyncio.to_thread(divided, nodes, len(self._own)) if is_needed else [{} for _ in self._own]
         otherwise, (before, usual) = 1 / max(len(nodes), 1), self._found
@@ -171,17 +163,15 @@ class Exchange:
         self._took_s = monotonic_s() - began_s
 
     def _look_up_peers(self) -> None:
-        found: dict[str, Peer] = {}
-        for name, (boot, address) in self._find_peers().items():
-            known = self._peers.get(name)
-            is_known = known is not None and (known.boot, known.at) == (boot, address)
-            found[name] = known if known is not None and is_known else Peer(boot, address)
+        found = {} if self._member is None else {name: Peer(*each) for name, each in self._member.peers.items()}
+        for name, known in self._peers.items():
+            if name in found and (known.boot, known.at) == (found[name].boot, found[name].at):
+                found[name] = known
         self._peers = found
 
-    async def _ask(self, name: str, peer: Peer) -> None:
-        assert self._signing is not None  # noqa: S101  there are peers
+    async def _ask(self, member: GroupMember, name: str, peer: Peer) -> None:
         before, peer.error = peer.error, None
-        asked = {"instance": self._instance, "member_id": self._member_id(), "turn": token_hex(16)}
+        asked = {"instance": member.instance, "member_id": member.member_id, "turn": token_hex(16)}
         try:
             if peer.at is None:
                 raise ConnectionError("its admin port is not known, or not reachable from here (admin.bind)")
@@ -189,7 +179,7 @@ class Exchange:
             answer = await self._get(name, peer.at, path, _ANSWER_S, _MOST_BYTES)
             if answer.status != 200:
                 raise ConnectionError(f"answers with status {answer.status}")
-            said = await asyncio.to_thread(_read, answer.body, self._signing, _label(asked))
+            said = await asyncio.to_thread(_read, answer.body, member.signing, _label(asked))
             if (said.instance, said.boot) == (name, peer.boot):
                 peer.processes = [dict(map(_demand, rows)) for rows in said.processes]
                 peer.heard_s = monotonic_s()
@@ -220,9 +210,9 @@ def _label(asked: Mapping[str, str]) -> Label:
     return Label(Kind.DEMAND, asked.get("instance", ""), asked.get("member_id", ""), asked.get("turn", ""))
 
 
-def _text(instance: str, boot: int, own: Sequence[Demands]) -> bytes:
+def _text(member: GroupMember, own: Sequence[Demands]) -> bytes:
     """Return a ``DemandMessage``. Clients can make up names: of what does not fit, the greatest demand is told."""
-    begin = json.dumps({"instance": instance, "boot": boot, "processes": []})[:-2]
+    begin = json.dumps({"instance": member.instance, "boot": member.boot, "processes": []})[:-2]
     parts: list[list[str]] = [[] for _ in own]
     left = _MOST_TEXT_BYTES - len(begin) - 4 * len(own) - 2
     for process, key, demand in sorted(_all(own), key=lambda each: (not each[2].waiting, -each[2].used)):

@@ -15,7 +15,6 @@ from proxy.admin.route import RefusedError, Route
 from proxy.admin.server import AdminServer
 from proxy.other_instances import OtherInstances
 from proxy.owners.asking import Asking
-from proxy.owners.changes import GroupChanges
 from proxy.owners.messages import Signing
 from tests.harness.ports import free_port
 
@@ -30,7 +29,8 @@ class Instance:
     def __init__(self, name: str, boot: int = 1, secret: bytes = b"secret") -> None:
         self.port = free_port()
         self.member = SimpleNamespace(
-            status=SimpleNamespace(instance=name, boot=boot),
+            instance=name,
+            boot=boot,
             member_id=f"{name}-1",
             signing=Signing(secret, "group"),
             peers={},
@@ -38,8 +38,7 @@ class Instance:
         )
         member: Any = self.member
         self.asking = Asking(member)
-        self.changes = GroupChanges(member, self.asking)
-        group: Any = SimpleNamespace(changes=self.changes)
+        group: Any = SimpleNamespace(asking=self.asking)
         self.others = OtherInstances(None)
         self.others.group = group
         self.heard: list[tuple[str, dict[str, str], str, str]] = []
@@ -47,10 +46,9 @@ class Instance:
         self.refuses: RefusedError | None = None
 
     def knows(self, other: "Instance", boot: int | None = None) -> None:
-        status = other.member.status
         at = ("127.0.0.1", other.port)
-        self.member.peers[status.instance] = (status.boot if boot is None else boot, at)
-        self.member.map.ids[status.instance] = other.member.member_id
+        self.member.peers[other.member.instance] = (other.member.boot if boot is None else boot, at)
+        self.member.map.ids[other.member.instance] = other.member.member_id
 
     async def hear(self, data: bytes) -> None:
         self.bodies.append(data)
@@ -76,14 +74,14 @@ async def two(**of_b: Any) -> AsyncIterator[tuple[Instance, Instance]]:
 async def test_change_is_heard_by_the_other_instance_with_who_and_from_where() -> None:
     async with two() as (a, b):
         for who in ("ops", "alice"):
-            assert await a.changes.tell("limit", FORM, who, "10.0.0.9") == {"b": None}
+            assert await a.asking.tell("limit", FORM, who, "10.0.0.9") == {"b": None}
         assert b.heard == [("limit", FORM, who, "10.0.0.9") for who in ("ops", "alice")]
 
 
 async def test_message_seen_on_the_way_is_not_taken_again_nor_by_another() -> None:
     async with two() as (a, b):
-        await a.changes.tell("limit", FORM, "ops", "")
-        await a.changes.tell("close", FORM, "ops", "")
+        await a.asking.tell("limit", FORM, "ops", "")
+        await a.asking.tell("close", FORM, "ops", "")
         for body in b.bodies[:2]:
             with pytest.raises(RefusedError, match="heard before"):
                 await b.hear(body)
@@ -98,13 +96,13 @@ async def test_message_seen_on_the_way_is_not_taken_again_nor_by_another() -> No
 async def test_change_of_an_instance_that_has_ended_is_refused() -> None:
     async with two() as (a, b):
         b.knows(a, boot=7)
-        said = await a.changes.tell("limit", FORM, "ops", "")
+        said = await a.asking.tell("limit", FORM, "ops", "")
         assert said == {"b": "answers with status 403: a is not the member of this group that it was then"}
 
 
 async def test_change_signed_with_another_secret_is_refused() -> None:
     async with two(secret=b"other") as (a, b):
-        said = await a.changes.tell("limit", FORM, "ops", "")
+        said = await a.asking.tell("limit", FORM, "ops", "")
         assert str(said["b"]).startswith("answers with status 403: not signed with the secret of this instance")
         assert b.heard == []
 
@@ -116,7 +114,7 @@ async def test_instances_that_did_not_make_the_change_are_named_with_the_reason(
         a.knows(gone)
         a.knows(unknown)
         a.member.peers["d"] = (1, None)
-        said = await a.changes.tell("limit", FORM, "ops", "")
+        said = await a.asking.tell("limit", FORM, "ops", "")
         assert said["b"] == "answers with status 400: 100 temporary limits are in force: end one first"
         assert "refused" in str(said["c"])
         assert "admin port is not known" in str(said["d"])
