@@ -117,7 +117,7 @@ class Snapshot(WorkerSnapshot):
     """Entities in requests to change quotas, by outcome (``proxy.control.change_log``)."""
     state_file: dict[str, int] | None = None
     """Loads and writes of ``cluster.state``, by outcome; None without it."""
-    workers: "Sequence[WorkerState]" = ()
+    workers: "Sequence[ProcessState]" = ()
     """The processes of several workers."""
     owners: "Status | None" = None
     """Membership in the group of instances; None without one."""
@@ -132,7 +132,7 @@ class Snapshot(WorkerSnapshot):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerState:
+class ProcessState:
     """The process of one of several workers."""
 
     up: bool

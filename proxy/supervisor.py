@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 
@@ -33,6 +33,7 @@ from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
 from proxy.other_instances import OtherInstances
+from proxy.owners.map import OwnersMap, fixed_map
 from proxy.page.changes import Changes
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
@@ -44,9 +45,6 @@ from proxy.worker import Worker
 from quotas.counted import CounterKey
 from quotas.policy import Policy
 from quotas.shares import Demand
-
-if TYPE_CHECKING:
-    from proxy.owners.map import OwnersMap
 
 log = structlog.get_logger("sluice")
 
@@ -82,10 +80,10 @@ class Supervisor:
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes, given=self._given)
         quotas = settings.quotas
         store = open_quotas(settings)
-        self._worker = self._hire(self._ask if store.answers_clients else None)
         kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
         self._quotas = QuotasInForce(store, self._apply, enabled=quotas.mode != "off", kind=kinds)
         self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
+        self._worker = self._hire(self._quota_admin.answer if store.answers_clients else None)
         self._usage = UsageService(settings, self._worker.usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
@@ -231,9 +229,6 @@ class Supervisor:
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
 
-    async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
-        return await self._quota_admin.answer(frame, user, client_id, peer)
-
     async def _finish(self) -> None:
         if self._others.group is None:
             await asyncio.sleep(self._delay_s)
@@ -302,8 +297,6 @@ class Supervisor:
         """Put changed addresses of listeners in force, and fixed owners."""
         owners = self._worker.in_force.owners
         if settings.owners is not None and settings.owners.fixed is not None:
-            from proxy.owners.map import fixed_map
-
             owners = fixed_map(settings.owners.fixed)
         await self._worker.put(replace(self._worker.in_force, settings=settings, owners=owners))
 
@@ -315,7 +308,7 @@ class Supervisor:
     async def _share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
         await self._worker.put(replace(self._worker.in_force, parts=tuple(parts), part_otherwise=otherwise))
 
-    def _put_owners(self, owners: "OwnersMap | None", fenced: bool) -> None:
+    def _put_owners(self, owners: OwnersMap | None, fenced: bool) -> None:
         spawn(
             self._worker.put(replace(self._worker.in_force, owners=owners, fenced=fenced)), "tell the owners of brokers"
         )

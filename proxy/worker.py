@@ -7,9 +7,9 @@ of its own (``proxy.workers``). It reads no store, serves no HTTP and ships noth
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from copy import copy
+from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 
@@ -37,6 +37,7 @@ from proxy.edge.routes import Routes
 from proxy.edge.sorter import SharedPorts
 from proxy.edge.stats import Stats
 from proxy.edge.tls import ignore_undecodable_names
+from proxy.owners.map import OwnersInForce, Placement, owners_of
 from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
@@ -64,9 +65,6 @@ from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.shares import told
-
-if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice")
 
@@ -129,8 +127,6 @@ class Worker:
         self._held_requests = HeldRequests()
         self._owners: OwnersInForce | None = None
         if settings.owners is not None or number is not None:
-            from proxy.owners.map import owners_of
-
             self._owners = owners_of(settings.owners)
         self._turned_away = TurnedAway()
         self._connections_limit = 0
@@ -140,7 +136,13 @@ class Worker:
         self._listeners: list[Listener] = []
         self._routes = Routes(settings, self._rejections.note_refused)
         self._rows = StateOfWorker(
-            self._engine, self._throttling, self._metering, self._gate, self._listeners, self._routes, self._owner_of
+            self._engine,
+            self._throttling,
+            self._metering,
+            self._gate,
+            self._listeners,
+            self._routes,
+            lambda node_id: None if self._owners is None else self._owners.owner(node_id) or None,
         )
 
     # ------------------------------------------------------------------------------------ what the supervisor calls
@@ -166,7 +168,8 @@ class Worker:
             self._engine.rejudge(now_ms())  # before any release: the hot path checks its generation
             self._gate.set_mode(in_force.mode)
             self._throttling.set_mode(in_force.mode, now_ms())
-        if starts or _of_owners(before) != _of_owners(in_force):
+        owners_before, owners_now = ((each.owners, each.fenced, each.placed) for each in (before, in_force))
+        if starts or owners_before != owners_now:
             self._put_owners(in_force)
         if starts:
             self._start()
@@ -228,8 +231,8 @@ class Worker:
         usage = await in_slices(self._engine.take(now_ms()))
         clients = await self._metering.take_traffic()
         ip_rates = await in_slices(self._gate.usage_of_addresses())
-        stats = self._stats
         return WorkerSnapshot(
+            **deepcopy({**vars(self._stats), "lag_counts": tuple(self._stats.lag_counts)}),
             usage=usage,
             gone=self._engine.take_gone(),
             clients=clients,
@@ -241,26 +244,15 @@ class Worker:
             latencies=self._latencies.snapshot(),
             proxy_latencies=self._latencies.proxy_snapshot(),
             response_errors=self._errors.snapshot(),
-            sessions=dict(stats.sessions),
-            connections=dict(stats.connections),
             accept_rates=self._gate.usage(),
-            accept_throttles={listener: copy(each) for listener, each in stats.accept_throttles.items()},
             ip_rates=ip_rates,
-            ip_throttles={listener: copy(each) for listener, each in stats.ip_throttles.items()},
-            authentications=dict(stats.authentications),
-            shared_logins=dict(stats.shared_logins),
             gssapi_unread=self._logins.unread(),
-            rejected=dict(stats.rejected),
-            certificate_expiry_s=dict(stats.certificate_expiry_s),
-            certificate_reloads=dict(stats.certificate_reloads),
             brokers=self._routes.reachable(),
             brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
             brokers_without_port={each.name: len(each.addresses.without_port) for each in self._listeners},
             gathered_bytes=self._held_requests.bytes,
             connections_limit=self._connections_limit,
             exempt_request_us=self._costs.exempt_us,
-            lag_counts=tuple(stats.lag_counts),
-            lag_sum_s=stats.lag_sum_s,
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
         )
@@ -308,11 +300,8 @@ class Worker:
         """Put the owners of brokers in force; sessions at brokers that have moved away are drained."""
         if (owners := self._owners) is None:
             return
-        placement = None
-        if self._number is not None:
-            from proxy.owners.map import Placement
-
-            placement = Placement(self._number, self._settings.workers, in_force.placed)
+        number = self._number
+        placement = None if number is None else Placement(number, self._settings.workers, in_force.placed)
         before = self._owned()
         owners.replace(in_force.owners, fenced=in_force.fenced, placement=placement)
         for listener in self._listeners:
@@ -334,9 +323,6 @@ class Worker:
         """Return the brokers that are served here, if there are owners."""
         owners = self._owners
         return {node_id for node_id in self._routes.node_ids if owners is not None and owners.owns(node_id)}
-
-    def _owner_of(self, node_id: int) -> str | None:
-        return None if self._owners is None else self._owners.owner(node_id) or None
 
     def _open_listeners(self) -> None:
         settings, state = self._settings, self._state()
@@ -422,10 +408,6 @@ class Worker:
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()
-
-
-def _of_owners(in_force: InForce) -> tuple[object, ...]:
-    return in_force.owners, in_force.fenced, in_force.placed
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:

@@ -1,23 +1,27 @@
 """The supervisor's side of one worker's process: started, kept up to date, looked at, and started again if it ends."""
 
 import asyncio
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar, TypeVarTuple
 
 import structlog
 
+from config.settings import Log
 from proxy.brokers.failures import describe
 from proxy.contract import Changed, InForce, Report, difference
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import every, spawn
-from proxy.snapshot import WorkerState
+from proxy.snapshot import ProcessState
 from proxy.worker import Worker
 from proxy.workers.channel import Answer, Channel, GoneError
 from proxy.workers.ports import Ports
 from proxy.workers.process import Last, last_of
-from proxy.workers.start import Process
 
 log = structlog.get_logger("sluice.workers")
 
@@ -34,6 +38,53 @@ _KILL_S: Final = 3.0
 _STEADY_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, and the supervisor's ends of its two sockets."""
+
+    running: asyncio.subprocess.Process
+    calls: socket.socket
+    ports: socket.socket
+
+    def kill(self) -> None:
+        """End it at once."""
+        with suppress(ProcessLookupError):
+            self.running.kill()
+
+    async def end(self, within_s: float = 0.0) -> int:
+        """Wait for its end, and kill it after that time; return its exit status."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.running.wait()
+        self.kill()
+        self.calls.close()
+        self.ports.close()
+        return await self.running.wait()
+
+
+async def new_process(log_settings: Log) -> Process:
+    """Start a new interpreter: a fork would have the loop, and the locks of threads that it has not. Raises OSError."""
+    calls, its_calls = socket.socketpair()
+    ports, its_ports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its_calls, its_ports:
+        descriptors = its_calls.fileno(), its_ports.fileno()
+        try:
+            running = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", "from proxy.workers.process import main; main()"),
+                *(str(each) for each in descriptors),
+                *(log_settings.level, log_settings.format),
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+            )
+        except BaseException:
+            calls.close()
+            ports.close()
+            raise
+    return Process(running, calls, ports)
 
 
 class Child:
@@ -80,8 +131,8 @@ class Child:
         return self.up and self.silent_s < _SILENT_S
 
     @property
-    def state(self) -> WorkerState:
-        return WorkerState(self.answers, self.restarts, self._cpu_before_s + self._cpu_s)
+    def state(self) -> ProcessState:
+        return ProcessState(self.answers, self.restarts, self._cpu_before_s + self._cpu_s)
 
     async def start(self) -> None:
         """Start the process, and from then on whenever it has ended. Raises OSError and ValueError, as ``put``."""

@@ -1,4 +1,4 @@
-"""The process of one worker. The supervisor starts it (``start``) with two sockets: one for calls, one for ports."""
+"""The process of one worker. The supervisor starts it (``child``) with two sockets: one for calls, one for ports."""
 
 import asyncio
 import gc

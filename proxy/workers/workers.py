@@ -23,11 +23,10 @@ from proxy.state.rows import BrokerRow, Page, WorkerRow
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import GoneError
-from proxy.workers.child import Child
+from proxy.workers.child import Child, Process, new_process
 from proxy.workers.merging import MERGED, Merge
 from proxy.workers.ports import Ports
 from proxy.workers.process import usage_of
-from proxy.workers.start import Process, new_process
 from proxy.workers.sums import Sums
 
 T = TypeVar("T")

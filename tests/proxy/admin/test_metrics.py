@@ -13,7 +13,7 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import SeriesLimits, divide
 from proxy.edge.stats import LAG_BUCKETS_S, Stats, ThrottleTotals
 from proxy.owners.membership import MemberState, Status
-from proxy.snapshot import Snapshot, WorkerState
+from proxy.snapshot import ProcessState, Snapshot
 from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
 from proxy.usage.meter import ClientNames, ClientState, Traffic
 from proxy.usage.shipping import Shipping
@@ -48,7 +48,7 @@ EVERYTHING = replace(
     mode="shadow",
     state_file={"loaded": 1, "written": 2},
     owners=Status("one", 1, MemberState.MEMBER, 7, {1: "one", 2: "two"}, 0.5, 2, 1, None),
-    workers=[WorkerState(up=True, restarts=0, cpu_s=1.5), WorkerState(up=False, restarts=2, cpu_s=0.5)],
+    workers=[ProcessState(up=True, restarts=0, cpu_s=1.5), ProcessState(up=False, restarts=2, cpu_s=0.5)],
     quotas_stand_in="static",
     clients=[
         ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_throttled=True),

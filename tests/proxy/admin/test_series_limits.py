@@ -14,7 +14,7 @@ from protocol.table import SPECS
 from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import divide
 from proxy.edge.stats import ThrottleTotals
-from proxy.snapshot import Snapshot, WorkerState
+from proxy.snapshot import ProcessState, Snapshot
 from proxy.usage.latencies import BOUNDS_MS, Times
 from proxy.usage.meter import ClientNames, ClientState, Traffic
 from quotas.connections import AcceptRate, IpRate
@@ -78,7 +78,7 @@ def snapshot(entities: int, brokers: int, addresses: int, apis: int = len(APIS))
         certificate_expiry_s=dict.fromkeys(LISTENERS, 1.8e9),
         brokers=dict.fromkeys(range(brokers), True),
         brokers_without_port=dict.fromkeys(LISTENERS, 0),
-        workers=[WorkerState(up=True, restarts=0, cpu_s=1.5)] * 8,
+        workers=[ProcessState(up=True, restarts=0, cpu_s=1.5)] * 8,
         unseen_users=[f"unseen-{number}" for number in range(1000)],
     )
 

@@ -111,7 +111,7 @@ def test_conflicting_owners_settings_are_refused(tmp_path: Path, section: str, s
         load_settings(written(tmp_path, section=section))
 
 
-def test_supervisor_without_owners_section_imports_no_owners_module(tmp_path: Path) -> None:
+def test_supervisor_without_owners_section_loads_only_the_map_of_owners(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from config.loader import load_settings; import proxy.supervisor as s; "
         "s.Supervisor(load_settings(Path(sys.argv[1])), Path(sys.argv[1]), 'asyncio'); "
@@ -119,4 +119,4 @@ def test_supervisor_without_owners_section_imports_no_owners_module(tmp_path: Pa
     )
     command = [sys.executable, "-c", code, str(written(tmp_path))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "['proxy.owners', 'proxy.owners.map']"
