@@ -6,7 +6,7 @@ of its own (``proxy.workers``). It reads no store, serves no HTTP and ships noth
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final
@@ -49,16 +49,14 @@ from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
-from proxy.session.worker_state import HeldRequests, WorkerState
+from proxy.session.worker_state import WorkerState
 from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
 from proxy.state.paging import Query
 from proxy.state.rows import Page
-from proxy.usage.latencies import Latencies
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
-from proxy.usage.response_errors import ResponseErrors
 from proxy.usage.throttle_events import ThrottleEvents
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
@@ -96,9 +94,6 @@ class Worker:
         self._shared_ports = shared_ports
         self._taking = asyncio.Lock()
         """Lock of usage records, so that the last ones come after those that are being taken."""
-        self._answerers = (
-            {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask, settings.quotas.admins))
-        )
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
         self._logins = Logins(self._stats)
@@ -119,22 +114,16 @@ class Worker:
         )
         exemptions = Exemptions(quotas.exempt.users, quotas.exempt.client_ids, quotas.exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
-        self._latencies = Latencies()
-        self._errors = ResponseErrors()
         rates, addresses = rates_of(settings), self._metering.addresses
         self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
-        self._costs = RequestCosts(settings.request_costs)
-        self._held_requests = HeldRequests()
-        self._owners: OwnersInForce | None = None
-        if settings.owners is not None or number is not None:
-            self._owners = owners_of(settings.owners)
+        is_alone = settings.owners is None and number is None
+        self._owners: OwnersInForce | None = None if is_alone else owners_of(settings.owners)
         self._turned_away = TurnedAway()
         self._connections_limit = 0
         self._is_closed = False
-        self._tables: list[dict[int, Served]] = []
-        self._altering: list[Served] = []
         self._listeners: list[Listener] = []
         self._routes = Routes(settings, self._rejections.note_refused)
+        self._state = self._state_of_sessions(ask)
         self._rows = StateOfWorker(
             self._engine,
             self._throttling,
@@ -162,7 +151,7 @@ class Worker:
         if before.policy is not in_force.policy:
             self._engine.apply(in_force.policy, now_ms())
             self._gate.apply(in_force.policy)
-            self._costs.on = in_force.policy.has(QuotaKind.REQUEST_PERCENTAGE)
+            self._state.costs.on = in_force.policy.has(QuotaKind.REQUEST_PERCENTAGE)
             self._throttling.reconsider()
         if before.mode != in_force.mode:
             self._engine.rejudge(now_ms())  # before any release: the hot path checks its generation
@@ -192,7 +181,9 @@ class Worker:
             demand=(told(await in_slices(self._engine.demands(now_ms()))),),
             not_ready=tuple(f"{part}: {why}" for part, why in parts if why is not None),
             wrong_brokers=tuple(f"broker {each.node_id}: {each.refused.text}" for each in brokers if each.refused),
-            alterations=sum(served.requests for served in self._altering),
+            alterations=sum(
+                each.requests for table in self._tables for each in table.values() if each.spec.api_key == ALTER
+            ),
             fenced=self.in_force.fenced,
             connections_limit=self._connections_limit,
         )
@@ -218,8 +209,7 @@ class Worker:
 
     async def stop(self) -> int:
         self._close_listeners()
-        sessions = self._sessions()
-        for session in sessions:
+        for session in (sessions := self._sessions()):
             contained("cut a session off", session.abort)
         await asyncio.sleep(0)  # so that they count their ends
         return len(sessions)
@@ -241,18 +231,18 @@ class Worker:
             fetches_answered_empty=self._throttling.answered_empty,
             requests_dropped=self._throttling.dropped,
             requests=tuple(requests_by_api(self._tables)),
-            latencies=self._latencies.snapshot(),
-            proxy_latencies=self._latencies.proxy_snapshot(),
-            response_errors=self._errors.snapshot(),
+            latencies=self._state.latencies.snapshot(),
+            proxy_latencies=self._state.latencies.proxy_snapshot(),
+            response_errors=self._state.errors.snapshot(),
             accept_rates=self._gate.usage(),
             ip_rates=ip_rates,
             gssapi_unread=self._logins.unread(),
             brokers=self._routes.reachable(),
             brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
             brokers_without_port={each.name: len(each.addresses.without_port) for each in self._listeners},
-            gathered_bytes=self._held_requests.bytes,
+            gathered_bytes=self._state.held_requests.bytes,
             connections_limit=self._connections_limit,
-            exempt_request_us=self._costs.exempt_us,
+            exempt_request_us=self._state.costs.exempt_us,
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
         )
@@ -264,9 +254,8 @@ class Worker:
         descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit, held, _ = capacity(settings, raise_limit())
-        self._gate.most_held = held
-        self._turned_away.most = turned_away_at_most(held)
+        self._connections_limit, self._gate.most_held, _ = capacity(settings, raise_limit())
+        self._turned_away.most = turned_away_at_most(self._gate.most_held)
         self._open_listeners()
         self._routes.remember(self.in_force.known)
         for listener in self._listeners:
@@ -275,12 +264,12 @@ class Worker:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
         SessionReaper(self._listeners, settings.limits, self._stats, now_ms).watch()
-        every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
         watch_lag(self._stats.observe_lag)
         self._metering.watch()
         if self._owners is not None:
             self._metering.watch_load(self._owned)
         for listener in self._listeners:
+            every(_BIND_AGAIN_S, listener.addresses.try_again, "bind ports again")
             if listener.tls is not None:
                 FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
 
@@ -308,16 +297,18 @@ class Worker:
             contained("tell the owners of brokers", listener.addresses.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}
         moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
-        if moved:
-            log.info("draining sessions at brokers that others own", sessions=len(moved), brokers=sorted(lost))
-            spawn(drain(moved, self._settings.drain.timeout_s), "drain sessions at brokers that others own")
+        self._let_go(moved, "draining sessions at brokers that others own", brokers=sorted(lost))
 
     def _readdress(self, before: Sequence[ListenerSettings], now: Sequence[ListenerSettings]) -> None:
         """Apply changed addresses of listeners: ports of brokers open and close, and clients are told the new ones."""
         for listener, old, new in zip(self._listeners, before, now, strict=True):
-            if new != old and (closed := listener.change(new)):
-                log.info("draining sessions at closed ports", listener=listener.name, sessions=len(closed))
-                spawn(drain(closed, self._settings.drain.timeout_s), "drain sessions at closed ports")
+            if new != old:
+                self._let_go(listener.change(new), "draining sessions at closed ports", listener=listener.name)
+
+    def _let_go(self, sessions: Collection[Session], what: str, **fields: object) -> None:
+        if sessions:
+            log.info(what, sessions=len(sessions), **fields)
+            spawn(drain(sessions, self._settings.drain.timeout_s), "drain sessions that are let go")
 
     def _owned(self) -> set[int]:
         """Return the brokers that are served here, if there are owners."""
@@ -325,7 +316,7 @@ class Worker:
         return {node_id for node_id in self._routes.node_ids if owners is not None and owners.owns(node_id)}
 
     def _open_listeners(self) -> None:
-        settings, state = self._settings, self._state()
+        settings = self._settings
         self._slots = slots_of(settings, self._connections_limit)
         admission = Admission(
             self._slots,
@@ -344,50 +335,44 @@ class Worker:
         for each in self.in_force.settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            listener = Listener(each, view.cluster, state, sasl, accounts, certificate_names(each.tls), admission)
+            listener = Listener(each, view.cluster, self._state, sasl, accounts, certificate_names(each.tls), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 
-    def _state(self) -> WorkerState:
-        settings = self._settings
+    def _state_of_sessions(self, ask: Ask | None) -> WorkerState:
+        settings, limits, quotas = self._settings, self._settings.limits, self._settings.quotas
         advertised = advertised_limits(
             fetch_max_version=settings.kafka.fetch_max_version,
             produce_max_version=MOST_VERSION if protected_topics(settings.usage) else None,
             share_groups=settings.kafka.share_groups,
         )
-        self._tables = [
-            serve(advertised, settings.quotas.response, authenticated=authenticated, answered=self._answerers)
-            for authenticated in (True, False)
-        ]
-        self._altering = [each for table in self._tables for each in table.values() if each.spec.api_key == ALTER]
-        partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
-        self._call_queue = CallQueue(asyncio.get_running_loop().call_soon)
+        answerers = {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask, quotas.admins))
+        served, served_before_authentication = (
+            serve(advertised, quotas.response, authenticated=each, answered=answerers) for each in (True, False)
+        )
         return WorkerState(
-            held_requests=self._held_requests,
             engine=self._engine,
             throttling=self._throttling,
-            served=self._tables[0],
-            served_before_authentication=self._tables[1],
+            served=served,
+            served_before_authentication=served_before_authentication,
             advertised=advertised,
-            request_limit=settings.limits.request_bytes,
-            unauthenticated_request_limit=settings.limits.request_before_authentication_bytes,
-            response_limit=settings.limits.response_bytes,
-            find_coordinator_limit=settings.limits.find_coordinator_bytes,
-            gathered_limit=settings.limits.gathered_bytes,
+            request_limit=limits.request_bytes,
+            unauthenticated_request_limit=limits.request_before_authentication_bytes,
+            response_limit=limits.response_bytes,
+            find_coordinator_limit=limits.find_coordinator_bytes,
+            gathered_limit=limits.gathered_bytes,
+            mutations_limit=limits.mutations_bytes,
             clock=now_ms,
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
-            later=self._call_queue.later,
-            errors=self._errors,
-            latencies=self._latencies,
-            mutations_limit=settings.limits.mutations_bytes,
-            partitions=partitions,
-            answerers=self._answerers,
-            costs=self._costs,
+            later=CallQueue(partial(later, 0.0, "a turn")).later,
+            partitions=TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms),
+            answerers=answerers,
+            costs=RequestCosts(settings.request_costs),
         )
 
-    def _bind_again(self) -> None:
-        for listener in self._listeners:
-            contained("bind ports again", listener.addresses.try_again)
+    @property
+    def _tables(self) -> tuple[dict[int, Served], ...]:
+        return self._state.served, self._state.served_before_authentication
 
     def _sessions(self) -> list[Session]:
         return [session for listener in self._listeners for session in listener.sessions]

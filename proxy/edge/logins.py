@@ -40,7 +40,7 @@ class Logins:
             self._stats.authentications[listener.name, mechanism, outcome] += 1
             log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
             if not succeeded:
-                self._failed.note(listener.name, mechanism, claimed, peer, now_ms())
+                self._failed.log(listener.name, mechanism, claimed, peer, now_ms())
 
         kerberos = listener.sasl.kerberos
         if kerberos is not None:

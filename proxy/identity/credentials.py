@@ -36,7 +36,6 @@ class Credentials:
         self._clock = clock
         self._on_shared = on_shared
         self._named: dict[str, _NamedCredential] = {}
-        self._of_address: dict[str, set[str]] = {}
 
     def user(self, mechanism: str, credential: str | None, peer: str) -> str:
         """Return the user of an authenticated client at ``peer``. Its connection has to give it back."""
@@ -59,24 +58,17 @@ class Credentials:
             named.left_ms = self._clock()
 
     def _take(self, user: str, address: str) -> _NamedCredential | None:
-        taken = self._of_address.get(address, set())
-        if len(taken) >= self._most_of_address:
-            self._drop_old(taken)
-        if len(self._named) >= MOST:
-            self._drop_old(self._named)
-        if len(self._of_address.get(address, ())) >= self._most_of_address or len(self._named) >= MOST:
-            return None
-        self._of_address.setdefault(address, set()).add(user)
+        """Name a client, if there is room for another one, at least without those that have left long ago."""
+        if not self._has_room(address):
+            since_ms = self._clock() - KEPT_MS
+            self._named = {
+                who: each for who, each in self._named.items() if each.connections or each.left_ms >= since_ms
+            }
+            if not self._has_room(address):
+                return None
         named = self._named[user] = _NamedCredential(address, 0, 0)
         return named
 
-    def _drop_old(self, users: "set[str] | dict[str, _NamedCredential]") -> None:
-        since_ms = self._clock() - KEPT_MS
-        for user in [*users]:
-            named = self._named[user]
-            if not named.connections and named.left_ms < since_ms:
-                del self._named[user]
-                of_address = self._of_address[named.address]
-                of_address.discard(user)
-                if not of_address:
-                    del self._of_address[named.address]
+    def _has_room(self, address: str) -> bool:
+        of_address = sum(each.address == address for each in self._named.values())
+        return of_address < self._most_of_address and len(self._named) < MOST

@@ -32,17 +32,13 @@ class OwnersGroup:
         if owners.instance is None or owners.group is None or owners.secret_file is None:
             raise ValueError("owners.group needs instance and secret_file")  # the loader sees to it
         membership = Membership(
+            owners,
             owners.instance,
             int(wall_s() * 1_000_000),
             owners.group,
             read_secret(owners.secret_file),
-            owners.session_s,
-            owners.heartbeat_s,
-            owners.weight,
             {each.name: EndpointMessage.of(each.endpoint) for each in settings.listeners},
             probe_address(settings) if owners.probe else None,
-            serves_alone=owners.before_first == "serve",
-            stops_cut_off=owners.when_cut_off == "stop",
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
         self.member = GroupMember(membership, coordinator, brokers, load, put_owners)

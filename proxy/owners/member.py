@@ -64,7 +64,7 @@ class GroupMember:
         load: Callable[[], Mapping[int, float]],
         put_owners: PutOwners,
     ) -> None:
-        self._me = membership
+        self._me, self._settings = membership, membership.settings
         self.instance, self.boot = membership.instance, membership.boot
         self._coordinator = coordinator
         self._brokers = brokers
@@ -74,7 +74,7 @@ class GroupMember:
         """Signs messages to the others."""
         self._turns = Turns(self.signing)
         self._turn = 0
-        self._weight = membership.weight
+        self._weight = membership.settings.weight
         self.member_id = ""
         self._generation = -1
         self._leads = False
@@ -85,7 +85,7 @@ class GroupMember:
         self._changing = asyncio.Lock()
         self._jobs: list[asyncio.Task[None]] = []
         self._gained = self._lost = 0
-        self._has_stopped = False  # cut off (Membership.stops_cut_off)
+        self._has_stopped = False  # cut off (when_cut_off: stop)
         self._retry_s = _RETRY_S
         self.map: MapMessage | None = None
         self.state = MemberState.ALONE
@@ -105,7 +105,7 @@ class GroupMember:
             return
         self._weight = 0.0
         try:
-            async with asyncio.timeout(self._me.session_s), self._changing:
+            async with asyncio.timeout(self._settings.session_s), self._changing:
                 await self._try(self._join)
         except TimeoutError:
             log.warning("no owners for the brokers of this instance in time", group=self._me.group)
@@ -146,7 +146,7 @@ class GroupMember:
     @property
     def why_not_ready(self) -> str | None:
         """Why clients should not come here; None if they may."""
-        if self.map is None and self._me.serves_alone:
+        if self.map is None and self._settings.before_first == "serve":
             return None
         if self.map is None or self._has_stopped or self.state is MemberState.FENCED:
             return f"owners: {self.error}"
@@ -158,7 +158,7 @@ class GroupMember:
     # ------------------------------------------------------------------------------------------------ step by step
 
     def _pause_s(self) -> float:
-        return self._me.heartbeat_s if self.state is MemberState.MEMBER else self._retry_s
+        return self._settings.heartbeat_s if self.state is MemberState.MEMBER else self._retry_s
 
     async def _step(self) -> None:
         async with self._changing:
@@ -172,7 +172,7 @@ class GroupMember:
             await job()
         except NoCoordinatorError as error:
             self._freeze(f"no coordinator: {error}")
-            if self._me.stops_cut_off and monotonic_s() - self._answered_s > self._me.session_s:
+            if self._settings.when_cut_off == "stop" and monotonic_s() - self._answered_s > self._settings.session_s:
                 self._stop(stops=True)
         except NotAllowedError as error:
             self._retry_s = _NOT_ALLOWED_S
@@ -245,11 +245,11 @@ class GroupMember:
         """Join, and take the map. Raises NoCoordinatorError, NotAllowedError, MessageError."""
         if self.state is MemberState.MEMBER:
             self._change(MemberState.JOINING, None)
-        wait_s = 2.5 * self._me.session_s
+        wait_s = 2.5 * self._settings.session_s
         for _ in range(_TRIES):
             self._turn += 1
             me = self._said().packed.signed(self.signing, member_label(self.member_id))
-            session_ms, of = int(self._me.session_s * 1000), {PROTOCOL: me}
+            session_ms, of = int(self._settings.session_s * 1000), {PROTOCOL: me}
             asked = join_group(
                 self._me.group, self.member_id, session_ms=session_ms, protocol_type=PROTOCOL_TYPE, protocols=of
             )
@@ -379,7 +379,7 @@ class GroupMember:
         now_s, wall = monotonic_s(), wall_s()
         slept_s = max(now_s - self._looked_s, wall - self._looked_wall_s)
         self._looked_s, self._looked_wall_s = now_s, wall
-        if slept_s <= self._me.session_s or self._generation < 0 or self.map is None:
+        if slept_s <= self._settings.session_s or self._generation < 0 or self.map is None:
             return
         log.warning("this process has slept: asking whether it still owns brokers", slept_s=round(slept_s, 1))
         answers: list[int] = []

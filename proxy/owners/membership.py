@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 
+from config.owners import Owners
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address
 from proxy.owners.messages import EndpointMessage
@@ -24,22 +25,16 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The settings of this instance in its group."""
+    """An instance in its group."""
 
+    settings: Owners
     instance: str
     boot: int
     group: str
     secret: bytes
-    session_s: float
-    heartbeat_s: float
-    weight: float
     places: dict[str, EndpointMessage]
     """Its addresses, by listener."""
     probe: Address | None
-    serves_alone: bool = False
-    """Whether all brokers are served here before a map is known."""
-    stops_cut_off: bool = False
-    """Whether nothing is owned once the coordinator has not answered for a session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,13 @@ ELSEWHERE = {
     ),
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
-    "drain sessions at closed ports": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
+    "drain sessions that are let go": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
     "close a connection of another instance's broker": (
         "edge/test_owners.py::test_held_connection_is_closed_despite_fault_in_close"
     ),
     "exchange the demand for limits of the cluster": (
-        "owners/test_exchange.py::test_fault_in_demand_exchange_is_counted_and_exchange_continues"
+        "owners/test_shared_limits.py::test_fault_in_demand_exchange_is_counted_and_exchange_continues"
     ),
-    "end the exchange of demand": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "open the bootstrap port": "edge/test_owners.py::test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners",
     "take part in the group": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
     "look at the clock": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
@@ -72,7 +71,6 @@ ELSEWHERE = {
     "have brokers owned by others": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "leave the group of instances": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "tell the owners of brokers": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
-    "drain sessions at brokers that others own": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "look after the workers": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "start a worker again": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "hand a port to a worker": "workers/test_faults.py::test_a_port_that_cannot_be_handed_over_is_asked_for_again",
@@ -173,7 +171,6 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "tell that a worker is alive",
     "hear whether the supervisor is alive",
     "exchange the demand for limits of the cluster",
-    "end the exchange of demand",
     "ask how many partitions topics have",
     "watch the quotas of the cluster",
     "look for a passing change",

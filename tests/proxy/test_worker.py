@@ -307,7 +307,7 @@ async def test_owners_that_cannot_be_told_are_told_later(tmp_path: Path, monkeyp
             program.app.on_stop_signal(signal.SIGTERM)
             assert await program.task == 0
             assert owners.has_stepped_down
-    names = ("drain sessions at brokers that others own", "tell the owners of brokers")
+    names = ("drain sessions that are let go", "tell the owners of brokers")
     ends = ("have brokers owned by others", "leave the group of instances")
     assert [counts.pop(name) for name in (*names, *ends)] == [1, 1, 1, 1]
 

@@ -7,7 +7,7 @@ from tests.proxy.playbook import Play, authenticate, authenticate_answer, frame,
 
 def note(logins: FailedLogins, user: str | None, peer: str, now_ms: int = 0) -> list[dict[str, object]]:
     with capture_logs() as logs:
-        logins.note("SASL", "PLAIN", user, peer, now_ms)
+        logins.log("SASL", "PLAIN", user, peer, now_ms)
     return [dict(line) for line in logs]
 
 

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from config.owners import Owners
 from protocol import groups
 from protocol.groups import GroupError
 from protocol.requests import Request
@@ -30,7 +32,8 @@ from tests.proxy.owners.test_assignment import member as said_by
 pytestmark = pytest.mark.asyncio
 
 SIGNING = Signing(b"secret", "group")
-ME = Membership("a", 5, "group", b"secret", 6.0, 1.0, 1.0, {}, None)
+SETTINGS = Owners(instance="a", group="group", secret_file=Path("secret"))
+ME = Membership(SETTINGS, "a", 5, "group", b"secret", {}, None)
 
 
 class FakeCoordinator:
@@ -154,7 +157,7 @@ async def test_member_owns_all_brokers_alone_and_half_with_second(seen: Seen) ->
 async def test_cut_off_member_gives_up_brokers_if_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = Seen(me=replace(ME, stops_cut_off=True))
+    seen = Seen(me=replace(ME, settings=SETTINGS.model_copy(update={"when_cut_off": "stop"})))
     await seen.member._step()
     seen.coordinator.silent = True
     await seen.member._step()
@@ -171,7 +174,7 @@ async def test_cut_off_member_gives_up_brokers_if_configured(
 
 
 async def test_member_before_first_map_is_ready_if_serving_alone() -> None:
-    seen = Seen(me=replace(ME, serves_alone=True))
+    seen = Seen(me=replace(ME, settings=SETTINGS.model_copy(update={"before_first": "serve"})))
     seen.coordinator.silent = True
     await seen.member._step()
     assert (seen.member.state, seen.maps, seen.member.why_not_ready) == (MemberState.ALONE, [], None)
