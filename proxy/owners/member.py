@@ -210,13 +210,8 @@ class GroupMember:
             case GroupError.UNKNOWN_MEMBER_ID | GroupError.ILLEGAL_GENERATION:
                 self._replaced(error)
                 await self._join()
-            case GroupError.COORDINATOR_LOAD_IN_PROGRESS:
-                raise NoCoordinatorError("it loads the group")
-            case GroupError.GROUP_AUTHORIZATION_FAILED:
-                raise self._coordinator.not_allowed()
             case _:
-                await self._coordinator.forget()
-                raise NoCoordinatorError(f"Heartbeat is answered with error {error}")
+                await self._look_at_error(error, "Heartbeat")
 
     def _stop(self, *, stops: bool) -> None:
         """Own nothing, or again what the map says."""

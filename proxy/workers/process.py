@@ -147,7 +147,7 @@ def silence_s(owners: Owners | None) -> float:
     return max(owners.session_s - owners.heartbeat_s - _MARGIN_S, owners.session_s / 2)
 
 
-def share_of_limits(settings: Settings) -> Settings:
+def limits_of_worker(settings: Settings) -> Settings:
     """Return the settings of one worker: limits of connections and accept rates are divided."""
 
     def part(limits: Any) -> Any:
@@ -161,7 +161,7 @@ def share_of_limits(settings: Settings) -> Settings:
 
 
 def _with_own_limits(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**fields, "settings": share_of_limits(fields["settings"])} if "settings" in fields else fields
+    return {**fields, "settings": limits_of_worker(fields["settings"])} if "settings" in fields else fields
 
 
 def _in_group(settings: Settings) -> bool:

@@ -11,7 +11,7 @@ from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
 from proxy.contract import InForce, Report, at_start
 from proxy.edge.listening import Bind
 from proxy.edge.quota_requests import Ask
-from proxy.owners.assignment import Drift, share_out
+from proxy.owners.assignment import Drift, place_brokers
 from proxy.owners.map import owners_of
 from proxy.runtime import faults, logs
 from proxy.runtime.clock import monotonic_s
@@ -49,8 +49,8 @@ class Workers:
         self._owners = owners_of(settings.owners)
         """The owners as the whole instance knows them."""
         self._drift = Drift()
-        self._shared_by: dict[str, float] = {}
-        """The load of each worker, by which brokers were shared out."""
+        self._placed_by: dict[str, float] = {}
+        """The load of each worker, by which brokers were placed."""
         self._sums = Sums()
         self._snapshots: dict[int, asyncio.Task[WorkerSnapshot | None]] = {}
         """Snapshots under way, by worker: late ones count in the next sum."""
@@ -238,17 +238,17 @@ class Workers:
         self._place()
 
     def _place(self) -> None:
-        """Share out the brokers of this instance, if they are others than before or have another load."""
+        """Place the brokers of this instance, if they are others than before or have another load."""
         before, owned = self.in_force.placed, {node_id for node_id in self._node_ids() if self._owners.owns(node_id)}
-        is_due = self._drift.is_due(self._shared_by, self._load_of_workers(), monotonic_s())
+        is_due = self._drift.is_due(self._placed_by, self._load_of_workers(), monotonic_s())
         if owned == before.keys() and not is_due:
             return
         weights = {str(each.number): 1.0 for each in self._children}
         claims = {node_id: str(number) for node_id, number in before.items() if node_id in owned}
         load = {node_id: self.load[node_id] for node_id in owned if node_id in self.load}
-        placed = {node_id: int(name) for node_id, name in share_out(weights, claims, load, owned).items()}
+        placed = {node_id: int(name) for node_id, name in place_brokers(weights, claims, load, owned).items()}
         self.in_force = replace(self.in_force, placed=placed)
-        self._shared_by = self._load_of_workers()
+        self._placed_by = self._load_of_workers()
 
     def _load_of_workers(self) -> dict[str, float]:
         loads = {str(each.number): 0.0 for each in self._children}

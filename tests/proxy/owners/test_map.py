@@ -4,7 +4,7 @@ from collections import Counter
 
 from config.brokers import Endpoint
 from config.owners import Owners
-from proxy.owners.assignment import share_out
+from proxy.owners.assignment import place_brokers
 from proxy.owners.map import EVERYTHING, OwnersInForce, OwnersMap, Placement, owners_of
 
 MAP = OwnersMap(
@@ -62,10 +62,10 @@ def test_without_the_section_the_instance_owns_all() -> None:
 def test_brokers_are_shared_out_by_load_the_heaviest_first_and_stay() -> None:
     workers = {"0": 1.0, "1": 1.0}
     load = {1: 10.0, 2: 9.0, 3: 8.0, 4: 7.0}
-    placed = share_out(workers, {}, load, load)
+    placed = place_brokers(workers, {}, load, load)
     assert placed == {1: "0", 2: "1", 3: "1", 4: "0"}
-    assert share_out(workers, placed, load, [*load, 5]) == {**placed, 5: "0"}
-    assert Counter(share_out(workers, {}, {}, range(5)).values()) == {"0": 3, "1": 2}
+    assert place_brokers(workers, placed, load, [*load, 5]) == {**placed, 5: "0"}
+    assert Counter(place_brokers(workers, {}, {}, range(5)).values()) == {"0": 3, "1": 2}
 
 
 def test_before_owners_are_elected_an_instance_has_no_broker_or_all() -> None:
