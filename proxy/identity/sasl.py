@@ -33,6 +33,7 @@ from protocol.sasl import (
 from protocol.table import ApiSpec
 from proxy.identity.credentials import Credentials
 from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.registry import NAMING
 from proxy.identity.principal import confirmed, token_holder
 from proxy.runtime.clock import NEVER_MS
 from quotas.entities import ANONYMOUS
@@ -49,10 +50,6 @@ _REAUTHENTICATION_MS: Final = 2000
 
 Clients re-authenticate after 85 to 95 % of the lifetime (KIP-368), with the first request that they can send. Mutes
 have to end by then, but not much earlier: until the client re-authenticates its requests are not throttled."""
-
-_ANSWERED: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
-"""Mechanisms in which every raw token is answered, and the last one is recognized. GSSAPI's last token gets no
-answer."""
 
 
 class LoginState(StrEnum):
@@ -229,7 +226,7 @@ class SaslObserver:
 
         Neither holds for other mechanisms: there, a frame that can be an ordinary request ends the exchange.
         """
-        return self.mechanism in _ANSWERED
+        return self.mechanism in NAMING
 
     def begin_without_handshake(self) -> None:
         """Read the next frames as raw GSSAPI tokens without SaslHandshake, as clients of Kafka 0.9 send them."""

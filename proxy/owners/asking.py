@@ -1,4 +1,4 @@
-"""What instances of the group ask and tell each other, at their admin ports.
+"""Questions and changes between instances of the group, at their admin ports.
 
 Questions are signed, as reading may need a token there: for the receiver, by its member id, and for what is asked.
 Whoever sees one may ask the same again until the receiver joins anew; where strangers could see it, ports need TLS.

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Final, TypeVar, TypeVarTuple
 
 from config.settings import Settings
-from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
+from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import InForce, Report, at_start
 from proxy.edge.listening import Bind
 from proxy.edge.quota_requests import Ask
@@ -259,10 +260,9 @@ class Workers:
     def _states(self, rows: Iterable[WorkerRow]) -> list[WorkerRow]:
         """Return one row for each worker, whether it has answered or not."""
         connections = {row.worker: row.connections for row in rows}
-        states = [(each.number, each.up, each.state) for each in self._children]
         return [
-            WorkerRow(number, up, state.restarts, state.cpu_s, connections.get(number, 0))
-            for number, up, state in states
+            WorkerRow(each.number, each.up, each.restarts, each.state.cpu_s, connections.get(each.number, 0))
+            for each in self._children
         ]
 
     def _brokers(self, rows: Iterable[BrokerRow]) -> list[BrokerRow]:
@@ -285,11 +285,10 @@ def _everything(query: Query) -> Query:
 
 def merged(lists: Iterable[Iterable[KnownBrokers]]) -> tuple[KnownBrokers, ...]:
     """Return the brokers of each route that are in any list; the address in a later one counts."""
-    found: dict[tuple[str, ...], dict[int, KnownBroker]] = {}
-    ids: dict[tuple[str, ...], str] = {}
-    for known in (each for some in lists for each in some):
-        found.setdefault(known.bootstrap, {}).update({each.node_id: each for each in known.brokers})
-        ids[known.bootstrap] = known.cluster_id or ids.get(known.bootstrap, "")
-    return tuple(
-        KnownBrokers(bootstrap, ids[bootstrap], tuple(sorted(brokers.values()))) for bootstrap, brokers in found.items()
-    )
+    found: dict[tuple[str, ...], KnownBrokers] = {}
+    for known in chain.from_iterable(lists):
+        before = found.get(known.bootstrap, KnownBrokers(known.bootstrap, "", ()))
+        brokers = {each.node_id: each for each in (*before.brokers, *known.brokers)}
+        cluster_id = known.cluster_id or before.cluster_id
+        found[known.bootstrap] = KnownBrokers(known.bootstrap, cluster_id, tuple(sorted(brokers.values())))
+    return tuple(found.values())

@@ -38,7 +38,7 @@ class SslPrincipalMapper:
     """Maps the subjects of certificates to users by ``ssl.principal.mapping.rules``, as Kafka's class of this name."""
 
     _rules: tuple[_Rule | None, ...]
-    """None is DEFAULT."""
+    """DEFAULT is None."""
 
     @property
     def patterns(self) -> list[JavaPattern]:

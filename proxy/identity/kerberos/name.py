@@ -53,7 +53,7 @@ class KerberosShortNamer:
     """Maps principals to users by ``sasl.kerberos.principal.to.local.rules``, as Kafka's class of this name."""
 
     _rules: tuple[_Rule | None, ...]
-    """None is DEFAULT."""
+    """DEFAULT is None."""
     _default_realm: str
 
     def user(self, principal: str) -> str:

@@ -21,7 +21,8 @@ from proxy.identity.mechanisms.plain import Plain
 from proxy.identity.mechanisms.scram import Scram
 
 NAMING: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
-"""Mechanisms that show the user, or a credential that tells clients apart."""
+"""Mechanisms that show the user, or a credential that tells clients apart. Each raw token of theirs is answered,
+and the last one is recognized; GSSAPI's last token gets no answer."""
 _GSSAPI_ANSWERS: Final = 3
 """The AP-REP, the offer of security layers, and an empty final token (RFC 4752)."""
 
