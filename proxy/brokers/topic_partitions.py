@@ -5,7 +5,7 @@ Quotas need them if a request has no number: to delete a topic, or to add partit
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -43,21 +43,21 @@ class Lookup:
     wanted: bool = True
 
 
+@dataclass(eq=False)
 class TopicPartitions:
-    """The ``Partitions``, looked up at the first of ``clusters``; without any, nothing is known."""
+    """The ``Partitions``, looked up at the first of ``_clusters``; without any, nothing is known."""
 
-    def __init__(self, clusters: Callable[[], Iterable[BrokerClient]], clock: Callable[[], int]) -> None:
-        self._clusters = clusters
-        self._clock = clock
-        self._known: dict[Topic, tuple[int, int]] = {}
-        """Topic → (number of partitions, valid until)."""
-        self._looks: dict[object, list[Lookup]] = {}
-        """Pending lookups, by counter."""
-        self._room = asyncio.Semaphore(_AT_ONCE)
-        self.default_partitions = 1
-        """Partitions of a topic created without a number, as last seen."""
-        self.error: str | None = None
-        """Why the last lookup failed; None if it succeeded."""
+    _clusters: Callable[[], Iterable[BrokerClient]]
+    _clock: Callable[[], int]
+    _known: dict[Topic, tuple[int, int]] = field(default_factory=dict)
+    """Topic → (number of partitions, valid until)."""
+    _looks: dict[object, list[Lookup]] = field(default_factory=dict)
+    """Pending lookups, by counter."""
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    default_partitions: int = 1
+    """Partitions of a topic created without a number, as last seen."""
+    error: str | None = None
+    """Why the last lookup failed; None if it succeeded."""
 
     def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
         now_ms = self._clock()

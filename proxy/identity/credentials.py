@@ -6,7 +6,7 @@ number of names per address and in all is limited. Clients beyond the limit shar
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.identity.principal import of_credential, of_mechanism
@@ -25,17 +25,15 @@ class _NamedCredential:
     left_ms: int
 
 
+@dataclass(eq=False)
 class Credentials:
-    """The named credentials of one listener.
+    """The named credentials of one listener."""
 
-    ``on_shared(mechanism, has_credential)`` is called for each login that shares its mechanism's counter.
-    """
-
-    def __init__(self, most_of_address: int, clock: Callable[[], int], on_shared: Callable[[str, bool], None]) -> None:
-        self._most_of_address = most_of_address
-        self._clock = clock
-        self._on_shared = on_shared
-        self._named: dict[str, _NamedCredential] = {}
+    _most_of_address: int
+    _clock: Callable[[], int]
+    _on_shared: Callable[[str, bool], None]
+    """(mechanism, has a credential) → None: called for each login that shares its mechanism's counter."""
+    _named: dict[str, _NamedCredential] = field(default_factory=dict)
 
     def user(self, mechanism: str, credential: str | None, peer: str) -> str:
         """Return the user of an authenticated client at ``peer``. Its connection has to give it back."""

@@ -89,54 +89,34 @@ class ObservedConnection(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SaslObserver:
-    """Observer of one connection's SASL. ``observed`` is called for each change of the user and of raw framing."""
+    """Observer of one connection's SASL. ``_observed`` is called for each change of the user and of raw framing."""
 
-    __slots__ = (
-        "_accepted",
-        "_asked",
-        "_asked_raw",
-        "_began_raw",
-        "_by_credential",
-        "_exchange",
-        "_observed",
-        "_open",
-        "_peer",
-        "_raw_tokens",
-        "_rules",
-        "deadline_ms",
-        "mechanism",
-        "raw",
-        "session_lifetime_ms",
-        "state",
-        "token_id",
-    )
-
-    def __init__(self, rules: SaslRules, peer: str, observed: ObservedConnection) -> None:
-        self._rules = rules
-        self._peer = peer
-        self._observed = observed
-        self._asked = ""
-        self._asked_raw = False
-        self._began_raw = False
-        self._open = False
-        """The broker has accepted a mechanism, and neither success nor failure has followed yet."""
-        self._accepted = False
-        """The broker has answered a token of this exchange without an error."""
-        self._exchange: Mechanism | None = None
-        self._raw_tokens = 0
-        self._by_credential: str | None = None
-        """The user from ``Credentials`` for the last success."""
-        self.state = LoginState.NONE
-        self.mechanism: str | None = None
-        """The mechanism that the broker accepted last."""
-        self.raw = False
-        """Tokens come without Kafka's headers: after SaslHandshake v0, until the exchange ends."""
-        self.token_id: str | None = None
-        """The id of the delegation token that authenticated the connection."""
-        self.session_lifetime_ms = 0
-        self.deadline_ms = NEVER_MS
-        """The time by which every mute has to end, so that the client can re-authenticate."""
+    _rules: SaslRules
+    _peer: str
+    _observed: ObservedConnection
+    _asked: str = ""
+    _asked_raw: bool = False
+    _began_raw: bool = False
+    _open: bool = False
+    """The broker has accepted a mechanism, and neither success nor failure has followed yet."""
+    _accepted: bool = False
+    """The broker has answered a token of this exchange without an error."""
+    _exchange: Mechanism | None = None
+    _raw_tokens: int = 0
+    _by_credential: str | None = None
+    """The user from ``Credentials`` for the last success."""
+    state: LoginState = LoginState.NONE
+    mechanism: str | None = None
+    """The mechanism that the broker accepted last."""
+    raw: bool = False
+    """Tokens come without Kafka's headers: after SaslHandshake v0, until the exchange ends."""
+    token_id: str | None = None
+    """The id of the delegation token that authenticated the connection."""
+    session_lifetime_ms: int = 0
+    deadline_ms: int = NEVER_MS
+    """The time by which every mute has to end, so that the client can re-authenticate."""
 
     @property
     def authenticated(self) -> bool:

@@ -12,6 +12,7 @@ import asyncio
 import hmac
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
@@ -29,18 +30,18 @@ _MOST_BYTES: Final = 64 * 1024
 _MOST_TOLD: Final = 200
 
 
+@dataclass(eq=False, repr=False)
 class Asking:
-    """Asks other instances, as ``member`` knows them, tells them changes and hears theirs."""
+    """Asks other instances, as ``_member`` knows them, tells them changes and hears theirs."""
 
-    def __init__(self, member: GroupMember, context: Callable[[], ssl.SSLContext | None] = lambda: None) -> None:
-        """``context``: of TLS to the admin ports of other instances."""
-        self._member = member
-        self._context = context
-        self._turn = 0
-        self._telling = asyncio.Lock()
-        """Turns come in their order."""
-        self._heard: dict[str, tuple[int, int]] = {}
-        """By instance: its boot, and its turn that was heard last."""
+    _member: GroupMember
+    _context: Callable[[], ssl.SSLContext | None] = lambda: None
+    """Of TLS to the admin ports of other instances."""
+    _turn: int = 0
+    _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Turns come in their order."""
+    _heard: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By instance: its boot, and its turn that was heard last."""
 
     async def get(self, name: str, at: tuple[str, int], path: str, within_s: float, most_bytes: int) -> Answer:
         """Ask an instance. Raises OSError."""

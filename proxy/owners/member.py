@@ -7,6 +7,7 @@ that the coordinator does not know any more (``FENCED``) owns nothing until it h
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -49,32 +50,25 @@ PutOwners = Callable[[OwnersMap | None, bool], None]
 """(map, fenced) → None; puts the map in force at once."""
 
 
+@dataclass(eq=False, repr=False)
 class GroupMember:
-    """Takes part in the election between ``start`` and ``leave``.
+    """Takes part in the election between ``start`` and ``leave``."""
 
-    ``brokers`` returns the known node ids, ``load`` the load of those served here; nothing is done before a broker is
-    known, when its port is open.
-    """
+    _me: Membership
+    _coordinator: Coordinator
+    _brokers: Callable[[], Awaitable[Collection[int]]]
+    """Returns the known node ids; nothing is done before a broker is known, when its port is open."""
+    _load: Callable[[], Mapping[int, float]]
+    """Returns the load of the brokers that are served here."""
+    _put_owners: PutOwners
 
-    def __init__(
-        self,
-        membership: Membership,
-        coordinator: Coordinator,
-        brokers: Callable[[], Awaitable[Collection[int]]],
-        load: Callable[[], Mapping[int, float]],
-        put_owners: PutOwners,
-    ) -> None:
-        self._me, self._settings = membership, membership.settings
-        self.instance, self.boot = membership.instance, membership.boot
-        self._coordinator = coordinator
-        self._brokers = brokers
-        self._load = load
-        self._put_owners = put_owners
-        self.signing = Signing(membership.secret, membership.group)
+    def __post_init__(self) -> None:
+        self._settings, self.instance, self.boot = self._me.settings, self._me.instance, self._me.boot
+        self.signing = Signing(self._me.secret, self._me.group)
         """Signs messages to the others."""
         self._turns = Turns(self.signing)
         self._turn = 0
-        self._weight = membership.settings.weight
+        self._weight = self._settings.weight
         self.member_id = ""
         self._generation = -1
         self._leads = False

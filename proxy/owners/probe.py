@@ -6,6 +6,7 @@ is a process that has ended; a silence is none, nor is an address that has never
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import BaseModel, ValidationError
@@ -28,17 +29,17 @@ class Said(BaseModel):
     boot: int
 
 
+@dataclass(eq=False, repr=False)
 class Probe:
     """Asks the instance behind this one, in the order of names, all around."""
 
-    def __init__(self, member: GroupMember, get: Get = get_unsigned) -> None:
-        self._member = member
-        self._get = get
-        self._whom: tuple[str, int] | None = None
-        """Instance and boot."""
-        self._has_answered = False
-        self._refusals = 0
-        self._job: asyncio.Task[None] | None = None
+    _member: GroupMember
+    _get: Get = get_unsigned
+    _whom: tuple[str, int] | None = None
+    """Instance and boot."""
+    _has_answered: bool = False
+    _refusals: int = 0
+    _job: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._job = every(EVERY_S, self._look, "look whether the next instance is alive")

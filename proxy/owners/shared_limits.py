@@ -9,7 +9,7 @@ process has more than an equal share. So no share grows because a network fails.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from secrets import token_hex
 from typing import Annotated, Final
@@ -88,33 +88,25 @@ class Peer:
         return [None] * len(self.processes or range(usual)) if self.is_unheard else self.processes or ()
 
 
+@dataclass(eq=False, repr=False)
 class SharedLimits:
-    """Keeps the shares of this instance's processes in force between ``start`` and ``stop``.
+    """Keeps the shares of this instance's processes in force between ``start`` and ``stop``."""
 
-    ``member``: of the group, None if there is none; ``get`` asks its other members. ``is_needed``: whether any limit is
-    of the whole cluster.
-    """
-
-    def __init__(
-        self,
-        demands: AskDemands,
-        share: PutShares,
-        is_needed: Callable[[], bool],
-        member: GroupMember | None = None,
-        get: Get = get_unsigned,
-    ) -> None:
-        self._ask_demands = demands
-        self._put_shares = share
-        self._is_needed = is_needed
-        self._member = member
-        self._get = get
-        self._peers: dict[str, Peer] = {}
-        self._own: Sequence[Demands] = ()
-        self._took_s = 0.0
-        self._packed: Packed | None = None
-        self._found: tuple[Sequence[Shares], float] = ((), 0.0)
-        """The shares that were found last, and the part of the counters that are not in them."""
-        self._job: asyncio.Task[None] | None = None
+    _ask_demands: AskDemands
+    _put_shares: PutShares
+    _is_needed: Callable[[], bool]
+    """Whether any limit is of the whole cluster."""
+    _member: GroupMember | None = None
+    """None without a group."""
+    _get: Get = get_unsigned
+    """Asks other members."""
+    _peers: dict[str, Peer] = field(default_factory=dict)
+    _own: Sequence[Demands] = ()
+    _took_s: float = 0.0
+    _packed: Packed | None = None
+    _found: tuple[Sequence[Shares], float] = ((), 0.0)
+    """The shares that were found last, and the part of the counters that are not in them."""
+    _job: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._job = every(self._pause_s, self._take_turn, "exchange the demand for limits of the cluster")

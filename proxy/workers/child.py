@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar, TypeVarTuple
 
 import structlog
@@ -87,38 +87,34 @@ async def new_process(log_settings: Log) -> Process:
     return Process(running, calls, ports)
 
 
+@dataclass(eq=False, repr=False)
 class Child:
-    """The process of worker ``number``. ``take`` returns a new process, ``wanted`` what has to be in force in it now.
-    ``answer`` answers its calls. ``on_end`` is called when it has ended by itself.
-    """
+    """The process of worker ``number``."""
 
-    def __init__(
-        self,
-        number: int,
-        ports: Ports,
-        take: Callable[[], Awaitable[Process]],
-        wanted: Callable[[int], InForce],
-        answer: Answer,
-        on_end: Callable[[int], None],
-    ) -> None:
-        self.number = number
-        self.restarts = 0
-        self.up = False
-        self.report: Report | None = None
-        """As of the last look."""
-        self._ports = ports
-        self._take = take
-        self._wanted = wanted
-        self._answer = answer
-        self._on_end = on_end
-        self._process: Process | None = None
-        self._in_force: InForce | None = None
-        """As its process has acknowledged; None: nothing yet."""
-        self._bringing = asyncio.Lock()
-        self._keeping: asyncio.Task[None] | None = None
-        self._pause_s = 0.0
-        self._heard_s = self._looked_s = 0.0
-        self._cpu_s = self._cpu_before_s = 0.0
+    number: int
+    _ports: Ports
+    _take: Callable[[], Awaitable[Process]]
+    """Returns a new process."""
+    _wanted: Callable[[int], InForce]
+    """Returns what has to be in force in it now."""
+    _answer: Answer
+    """Answers its calls."""
+    _on_end: Callable[[int], None]
+    """Called when it has ended by itself."""
+    restarts: int = 0
+    up: bool = False
+    report: Report | None = None
+    """As of the last look."""
+    _process: Process | None = None
+    _in_force: InForce | None = None
+    """As its process has acknowledged; None: nothing yet."""
+    _bringing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _keeping: asyncio.Task[None] | None = None
+    _pause_s: float = 0.0
+    _heard_s: float = 0.0
+    _looked_s: float = 0.0
+    _cpu_s: float = 0.0
+    _cpu_before_s: float = 0.0
 
     @property
     def silent_s(self) -> float:

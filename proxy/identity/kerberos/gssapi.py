@@ -9,6 +9,7 @@ Needs the extra ``kafka-sluice[gssapi]``, which is imported only if a keytab is 
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -73,17 +74,17 @@ class Gssapi(UnreadGssapi):
         return None if user is None else Claim(user)
 
 
+@dataclass(eq=False)
 class GssapiAcceptor:
-    """Creates the observers of one listener. ``open_token`` returns a token's principal as krb5 writes it, or raises
-    UnreadableToken; ``name_of`` maps it to the user, or raises NoMatchingRule.
-    """
+    """Creates the observers of one listener."""
 
-    def __init__(self, keytab: Path, open_token: Callable[[bytes], bytes], name_of: Callable[[str], str]) -> None:
-        self.unread: Counter[UnreadableCause] = Counter()
-        self._keytab = keytab
-        self._open_token = open_token
-        self._name_of = name_of
-        self._logged: set[str] = set()
+    _keytab: Path
+    _open_token: Callable[[bytes], bytes]
+    """Returns a token's principal as krb5 writes it, or raises UnreadableToken."""
+    _name_of: Callable[[str], str]
+    """Returns the user for a principal, or raises NoMatchingRule."""
+    unread: Counter[UnreadableCause] = field(default_factory=Counter)
+    _logged: set[str] = field(default_factory=set)
 
     def __call__(self) -> Gssapi:
         return Gssapi(self)
