@@ -1,6 +1,7 @@
 """The session's view of partition counts of topics: an interface, because a session sends no requests of its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.mutations import Topic
@@ -8,10 +9,13 @@ from protocol.mutations import Topic
 Then = Callable[[Mapping[Topic, int]], None]
 
 
-class Look(Protocol):
+@dataclass(slots=True)
+class Lookup:
     """A look-up under way. Set ``wanted`` to False to cancel its callback."""
 
-    wanted: bool
+    topics: Sequence[Topic]
+    then: Then
+    wanted: bool = True
 
 
 class Partitions(Protocol):
@@ -32,7 +36,7 @@ class Partitions(Protocol):
         """Cache a number that a controller has just confirmed: brokers' metadata lags behind it."""
         ...
 
-    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
+    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
         """Ask a broker; ``then`` is called with the known numbers, never at once, after an answer or a failure.
 
         Returns None if no broker can be asked. ``whose`` identifies the counter: it has one look-up in flight at a

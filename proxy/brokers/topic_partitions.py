@@ -16,7 +16,7 @@ from protocol.mutations import Topic
 from protocol.topic_partitions import LONGEST_NAME, read_partitions, which_partitions
 from proxy.brokers.connection import BrokerClient, BrokerConnection
 from proxy.brokers.failures import describe
-from proxy.brokers.partitions import Then
+from proxy.brokers.partitions import Lookup, Then
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt, spawn
 
@@ -32,15 +32,6 @@ PAUSE_S: Final = 0.02
 """Pause between two lookups of one counter, each of which is a connection to a broker, and a login."""
 _TOPICS_AT_ONCE: Final = 20
 """Topics in one request. Other work gets its turn between answers, each of which may have thousands of partitions."""
-
-
-@dataclass(slots=True)
-class Lookup:
-    """A pending ``Look``."""
-
-    topics: Sequence[Topic]
-    then: Then
-    wanted: bool = True
 
 
 @dataclass(eq=False)

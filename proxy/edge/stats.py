@@ -23,7 +23,7 @@ class ThrottleTotals:
 
 
 class Stats:
-    """Everything that a worker counts, by the labels of its metric."""
+    """Everything that a worker counts, by the labels of its metric. Each field is one of ``WorkerSnapshot``."""
 
     def __init__(self) -> None:
         self.sessions: Counter[str] = Counter()

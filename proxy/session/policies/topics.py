@@ -23,7 +23,7 @@ from protocol.mutation_answers import (
 from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, is_strict, reading_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
-from proxy.brokers.partitions import Look
+from proxy.brokers.partitions import Lookup
 from proxy.session.context import Admitted, SessionContext, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
@@ -53,7 +53,7 @@ class TopicsPolicy:
         self._work: Generator[int | None, None, TopicCharges | None] | None = None
         self._passed: tuple[Bound, ...] = ()
         """The counters that the request that is worked on may pass now (``Request.passed``)."""
-        self._look: Look | None = None
+        self._look: Lookup | None = None
         """A question under way: how many partitions the topics of that request have."""
         self._unsettled: tuple[TopicCharges, ...] = ()  # a list takes memory while it is empty
         """The charges of the requests in flight; oldest first."""
