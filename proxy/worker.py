@@ -58,7 +58,7 @@ from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
 from proxy.usage.response_errors import ResponseErrors
-from proxy.usage.throttle_events import ThrottleEvents
+from proxy.usage.throttle_counts import ThrottleEvents
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind

@@ -152,12 +152,12 @@ class UnlimitedAccount(Account):
 class Accounts:
     """The accounts of one listener's clients."""
 
-    __slots__ = ("_accounts", "_engine", "_listener", "_meters", "exemptions", "nobody", "refused")
+    __slots__ = ("_accounts", "_engine", "_meters", "exemptions", "listener", "nobody", "refused")
 
     def __init__(self, meters: Meters, engine: Engine, listener: str, exemptions: Exemptions = NOBODY) -> None:
         self._meters = meters
         self._engine = engine
-        self._listener = listener
+        self.listener = listener
         self.exemptions = exemptions
         self._accounts: dict[MeterKey, Account] = {}
         self.nobody: Account = UnlimitedAccount(engine, Meters(1), MeterKey(listener, -1, "", ""))
@@ -180,7 +180,7 @@ class Accounts:
 
         ``exempt``: the connection is exempt, whichever client it is.
         """
-        key = MeterKey(self._listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
+        key = MeterKey(self.listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = Account(self._engine, self._meters, key)
@@ -189,7 +189,7 @@ class Accounts:
         return account
 
     def give_back(self, account: Account) -> None:
-        """Note that a holder of ``account`` will no longer count or charge there."""
+        """Let go of ``account`` for a holder that will no longer count or charge there."""
         account.holders -= 1
         if not account.holders and account is not self.nobody:
             account.meter.holders -= 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heapq import nlargest
 from typing import Final, NamedTuple
 
-from proxy.usage.throttles import Throttles
+from proxy.usage.kind_usage import Throttles
 from quotas.entities import Default, Entity
 from quotas.folding import FOLDED
 from quotas.kinds import QuotaKind
@@ -112,7 +112,7 @@ class Addresses:
         if throttle_ms > 0:
             if address.throttles is None:
                 address.throttles = Throttles()
-            address.throttles.note(throttle_ms, now_ms)
+            address.throttles.count(throttle_ms, now_ms)
 
     def take(self, now_ms: int) -> Iterator[AddressRow | None]:
         """Yield the rows since the last call, and reset the counters; None: let other tasks have a turn.
@@ -128,7 +128,7 @@ class Addresses:
             figures = (0, 0, 0)
             if address.throttles is not None:
                 figures = address.throttles.take(now_ms)
-                if not address.throttles.over(now_ms):
+                if address.throttles.active:
                     self._hold_on(key, address)
             if key in chosen and key.ip != FOLDED:
                 rule = None if address.rule is None else address.rule.describe()

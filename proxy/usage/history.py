@@ -50,7 +50,7 @@ class _Track:
     def rank(self) -> tuple[bool, float]:
         return any(self.rings[3]), self.weight
 
-    def note(self, at: int, minute: Minute) -> None:
+    def set(self, at: int, minute: Minute) -> None:
         rates = minute.bytes_in / 60, minute.bytes_out / 60
         ratio = nan if minute.ratio is None else minute.ratio
         for ring, value in zip(self.rings, (*rates, ratio, min(minute.throttled_ms / 60_000, 1.0)), strict=True):
@@ -80,13 +80,13 @@ class History:
         found = nlargest(self._most, {**minutes, **self._tracks}, rank)
         return {names for names in found if names in minutes or self._tracks[names].weight >= 1}
 
-    def note(self, kept: Collection[ClientNames], minutes: Mapping[ClientNames, Minute], at_s: float) -> None:
+    def add(self, kept: Collection[ClientNames], minutes: Mapping[ClientNames, Minute], at_s: float) -> None:
         """Add a point, for the minute from wall time ``at_s`` on, to each client to keep, and forget the others."""
         at, idle = self._minutes % POINTS, Minute()
         self._at_s[at] = at_s
         self._tracks = {names: self._tracks.get(names) or _Track(self._minutes) for names in kept}
         for names, track in self._tracks.items():
-            track.note(at, minutes.get(names, idle))
+            track.set(at, minutes.get(names, idle))
         self._minutes += 1
 
     def __iter__(self) -> Iterator[tuple[ClientNames, float, Series]]:

@@ -1,12 +1,13 @@
 """The meters of all clients, with or without a quota; read once an interval."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from proxy.runtime.slices import SLICE
-from proxy.usage.by_kind import Further
+from proxy.usage.kind_usage import Figures, Row
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
+from quotas.entities import Entity
 from quotas.folding import FOLDED, fold
 from quotas.names import OTHER, NameBudget
 
@@ -57,22 +58,24 @@ class Meters:
     def __iter__(self) -> Iterator[MeterKey]:
         return iter(list(self._meters))
 
-    def items(self) -> list[tuple[MeterKey, Meter]]:
+    def values(self) -> list[Meter]:
         """Return the meters of now."""
-        return list(self._meters.items())
+        return list(self._meters.values())
 
     def __getitem__(self, key: MeterKey) -> Meter:
         return self._meters[key]
 
-    def take(self, meter: Meter, now_ms: int) -> tuple[tuple[object, ...], Further]:
+    def take(
+        self, meter: Meter, now_ms: int, describe: Callable[[Entity], str] = Entity.describe
+    ) -> tuple[Row, Figures]:
         """Return a meter's row, as ``Meter.take``."""
         _add(self._taken, meter)
-        return meter.take(now_ms)
+        return meter.take(now_ms, describe)
 
     async def totals(self) -> dict[int, Totals]:
         """Return what was counted by broker since the start; counts during the iteration may be missing."""
         totals = dict(self._taken)
-        for number, meter in enumerate(list(self._meters.values()), 1):
+        for number, meter in enumerate(self.values(), 1):
             _add(totals, meter)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
@@ -94,8 +97,8 @@ class Meters:
         traffic = meter.take_traffic()
         if traffic == NO_TRAFFIC:
             return
-        client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
-        client = fold(client, self._gone, MAX_GONE, ClientNames(client.listener, FOLDED, FOLDED))
+        folded = ClientNames(meter.key.listener, FOLDED, FOLDED)
+        client = fold(meter.key.client, self._gone, MAX_GONE, folded)
         self._gone[client] = self._gone.get(client, NO_TRAFFIC).plus(traffic)
 
     def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
@@ -103,9 +106,8 @@ class Meters:
 
         The iteration may pause at any point: clients that come or go meanwhile are counted exactly once.
         """
-        for meter in list(self._meters.values()):
-            client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
-            yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_throttled(now_ms))
+        for meter in self.values():
+            yield ClientState(meter.key.client, meter.take_traffic(), meter.connections, meter.is_throttled(now_ms))
         gone, self._gone = self._gone, {}
         for client, traffic in gone.items():
             yield ClientState(client, traffic)
@@ -116,10 +118,9 @@ class Meters:
         To be called now and then if there are no usage records.
         """
         for key in self:
-            if self._meters[key].active:
-                self._meters[key].take_shadows(now_ms)
-                self._meters[key].take_caps(now_ms)
-                self.take(self._meters[key], now_ms)
+            meter = self._meters[key]
+            if meter.active:
+                self.take(meter, now_ms)
             else:
                 self.drop_unused((key,))
             yield None

@@ -53,7 +53,7 @@ def test_the_quota_file_takes_it_without_a_warning(tmp_path: Path) -> None:
 def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> None:
     engine, meters = Engine(Policy()), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
-    recorder = Recorder(meters, [("PLAIN", listener)], engine)
+    recorder = Recorder(meters, [listener], engine)
     documents = Documents(Origin("demo", "edge-1", "enforce", Window()), lambda: (0, 0))
 
     def rows() -> dict[str, list[object]]:

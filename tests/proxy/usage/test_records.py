@@ -26,7 +26,7 @@ class Worker:
         self.meters = Meters(10**6)
         self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.lost = (0, 0)
-        self.recorder = Recorder(self.meters, [("PLAIN", self.listener)], self.engine)
+        self.recorder = Recorder(self.meters, [self.listener], self.engine)
         self.documents = Documents(ORIGIN, dropped=lambda: self.lost)
 
     def taken(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document]:
@@ -256,7 +256,7 @@ def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
     limits = {user: {kind: 1000.0} for user in (alice, bob, carol)}
     engine, meters = Engine(Policy(limits)), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
-    recorder = Recorder(meters, [("PLAIN", listener)], engine)
+    recorder = Recorder(meters, [listener], engine)
     clients = [listener.hold(1, name, "app").meter for name in ("alice", "bob", "carol")]
 
     def rows() -> Columns:
@@ -288,10 +288,8 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     worker.counted(1, "bob", "app").other_requests = 1
     # Muted by one cap from 100 to 400 and by the other from 300 to 750; a request waits for the first from 900 on.
     for rule, at_ms, throttle_ms in ((tenant, 100, 300), (batch, 300, 450)):
-        meter.count_throttle(PRODUCER, throttle_ms, at_ms)
-        meter.count_cap(PRODUCER, rule, throttle_ms, at_ms)
-    meter.count_wait(PRODUCER, 1, 900)
-    meter.count_cap_wait(PRODUCER, tenant, 1, 900)
+        meter.count_throttle(PRODUCER, throttle_ms, at_ms, cap=rule)
+    meter.count_wait(PRODUCER, 1, 900, cap=tenant)
     found = {row["user"]: row for [document] in [worker.take(1000)] for row in rows(document)}
     names = PRODUCER.row.cap_columns
     caps = [
@@ -306,8 +304,7 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     [waiting] = rows(worker.take(2000)[0])
     assert [waiting[name] for name in names[1:]] == ["cap user=alice", 0, 0, 1000]
     worker.engine.apply(Policy(), 2000)
-    meter.count_wait(PRODUCER, -1, 2500, 1600)
-    meter.count_cap_wait(PRODUCER, tenant, -1, 2500, 1600)
+    meter.count_wait(PRODUCER, -1, 2500, 1600, cap=tenant)
     [gone] = rows(worker.take(3000)[0])
     assert [gone[name] for name in names] == [None, "cap user=alice", 1, 1600, 500]
     assert worker.take(4000) == []

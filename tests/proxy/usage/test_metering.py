@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from proxy.usage.load import Loads
 from proxy.usage.meter import MeterKey
+from proxy.usage.metering import Loads
 from proxy.usage.meters import Meters, Totals
 
 EVERY_S = 15.0
@@ -14,10 +14,10 @@ EVERY_S = 15.0
 def noted(*each: tuple[int, int]) -> Loads:
     """Note requests and bytes of broker 1 in intervals, one after the other."""
     loads, requests, size = Loads(), 0, 0
-    loads.note({1: Totals()}, 0.0)
+    loads.update({1: Totals()}, 0.0)
     for number, (more, bytes_more) in enumerate(each, 1):
         requests, size = requests + more, size + bytes_more
-        loads.note({1: Totals(requests, size)}, number * EVERY_S)
+        loads.update({1: Totals(requests, size)}, number * EVERY_S)
     return loads
 
 
@@ -38,11 +38,11 @@ def test_an_idle_broker_has_no_load_after_a_while() -> None:
 
 def test_a_broker_that_comes_back_begins_anew() -> None:
     loads = noted((15_000, 0))
-    loads.note({}, 2 * EVERY_S)
+    loads.update({}, 2 * EVERY_S)
     assert loads.of_brokers == {}
-    loads.note({1: Totals(15_000, 0)}, 3 * EVERY_S)
+    loads.update({1: Totals(15_000, 0)}, 3 * EVERY_S)
     assert loads.of_brokers == {}
-    loads.note({1: Totals(45_000, 0)}, 4 * EVERY_S)
+    loads.update({1: Totals(45_000, 0)}, 4 * EVERY_S)
     assert loads.of_brokers == {1: pytest.approx(38.0)}
 
 
