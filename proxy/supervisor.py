@@ -34,7 +34,7 @@ from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
 from proxy.other_instances import OtherInstances
 from proxy.page.changes import Changes
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.files import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.snapshot import Snapshot, WorkerSnapshot

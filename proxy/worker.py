@@ -38,13 +38,11 @@ from proxy.edge.sorter import SharedPorts
 from proxy.edge.stats import Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.runtime import faults, logs
-from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
-from proxy.runtime.file_watch import FileWatch
-from proxy.runtime.lag import watch as watch_lag
-from proxy.runtime.slices import in_slices
-from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
+from proxy.runtime.files import FileWatch
+from proxy.runtime.loop import watch_lag
+from proxy.runtime.tasks import AFTER_FAULT_S, CallQueue, attempt, every, in_slices, later, spawn
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling

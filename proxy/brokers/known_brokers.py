@@ -9,7 +9,7 @@ from typing import Final
 from config.brokers import MAX_NODE_ID
 from config.files import read_file
 from config.units import MAX_HOST_LENGTH, MAX_PORT
-from proxy.runtime.private_file import write_private
+from proxy.runtime.files import write_private
 
 _VERSION: Final = 1
 _MAX_ID_LENGTH: Final = 255

@@ -8,7 +8,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from config.files import read_file
-from proxy.runtime.private_file import write_private
+from proxy.runtime.files import write_private
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Change, Refusal, check

@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.owners.member import GroupMember
 from proxy.owners.messages import Kind, Label
-from proxy.runtime.http_get import Answer, http_get, http_post
+from proxy.runtime.http_get import Answer, http_get
 
 _SCHEME: Final = "Sluice-Instance"
 
@@ -35,7 +35,7 @@ class Asking:
 
     async def post(self, at: tuple[str, int], path: str, body: bytes, within_s: float, most_bytes: int) -> Answer:
         """Send a message that is signed by itself. Raises OSError."""
-        return await http_post(at, path, body, within_s=within_s, most_bytes=most_bytes, context=self._context())
+        return await http_get(at, path, post=body, within_s=within_s, most_bytes=most_bytes, context=self._context())
 
     def is_signed(self, authorization: str, path: str) -> bool:
         """Whether another instance has asked this one for ``path``."""

@@ -28,7 +28,7 @@ _quiet_until_ms: Final[dict[str, int]] = {}
 _unsaid: Final[Counter[str]] = Counter()
 
 
-def note(where: str, error: BaseException) -> None:
+def report(where: str, error: BaseException) -> None:
     """Count ``error``, and log it with its traceback unless the same place was logged just now. ``where`` is a metric
     label.
     """
@@ -45,14 +45,14 @@ def note(where: str, error: BaseException) -> None:
 def contained(
     where: str, call: Callable[[*Ts], T], *args: *Ts, otherwise: Callable[[], object] | None = None
 ) -> T | None:
-    """Return the result of ``call``; None, with the fault noted, if it raises.
+    """Return the result of ``call``; None, with the fault reported, if it raises.
 
     ``otherwise`` is then called, contained too: it cuts off the one session that the call was about.
     """
     try:
         return call(*args)
     except Exception as error:  # noqa: BLE001  all errors are contained here
-        note(where, error)
+        report(where, error)
     if otherwise is not None:
         contained(where, otherwise)
     return None

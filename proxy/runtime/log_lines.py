@@ -1,13 +1,13 @@
-"""Writes log lines by a thread, so that an unread pipe blocks nothing but the log, and limits the
-rate of each event.
+"""Writes log lines by a thread, so that an unread pipe blocks nothing but the log, and limits the rate of each event,
+and of lines about the same.
 """
 
 import os
 import select
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import Condition, RLock, Thread
-from typing import Final, TextIO
+from typing import Final, Generic, TextIO, TypeVar
 
 from structlog import DropEvent
 from structlog.typing import EventDict, WrappedLogger
@@ -24,6 +24,13 @@ EVERY_MS: Final = 600
 """Rate limit of one event: BURST lines at once, then one per interval, a hundred a minute."""
 MAX_EVENTS: Final = 1000
 """Limit of distinct events; all others share one rate."""
+
+MINUTE_MS: Final = 60_000
+MAX_KEYS: Final = 1000
+"""Keys with a line of their own in a minute; all others share one."""
+OTHERS: Final = "others"
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class LogWriter:
@@ -191,3 +198,35 @@ class EventLimiter:
             for key in over:
                 del self._events[key]
         return [(*key, seen.left_out) for key, seen in over.items() if seen.left_out]
+
+
+class OnceAMinute(Generic[Key]):
+    """Admits one line per key and minute; ``say_more(key, number)`` logs the number of the rest.
+
+    ``flush`` has to be called now and then: it logs those numbers.
+    """
+
+    def __init__(self, say_more: Callable[[Key, int], None]) -> None:
+        self._say_more = say_more
+        self._suppressed: dict[Key, tuple[int, int]] = {}
+        """Lines suppressed since the one that was logged, and when its minute is over."""
+
+    def admits(self, key: Key, others: Key, now_ms: int) -> bool:
+        """Return whether a line may be logged for ``key``, or for ``others`` if there are too many keys."""
+        key = fold(key, self._suppressed, MAX_KEYS, others)
+        number, until_ms = self._suppressed.get(key, (0, now_ms))
+        if now_ms < until_ms:
+            self._suppressed[key] = number + 1, until_ms
+            return False
+        if number:
+            self._say_more(key, number)
+        self._suppressed[key] = 0, now_ms + MINUTE_MS
+        return True
+
+    def flush(self, now_ms: int) -> None:
+        """Log how many more there were, for minutes that are over."""
+        for key, (number, until_ms) in list(self._suppressed.items()):
+            if now_ms >= until_ms:
+                del self._suppressed[key]
+                if number:
+                    self._say_more(key, number)

@@ -17,7 +17,7 @@ from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
-from proxy.runtime.slices import in_slices
+from proxy.runtime.tasks import in_slices
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.state.paging import Query, first, matching

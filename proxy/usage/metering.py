@@ -7,8 +7,7 @@ from typing import Final
 
 from config.usage import Usage
 from proxy.runtime.clock import monotonic_s, now_ms, wall_s
-from proxy.runtime.slices import in_slices
-from proxy.runtime.tasks import every
+from proxy.runtime.tasks import every, in_slices
 from proxy.usage.accounts import Account, Accounts
 from proxy.usage.addresses import Addresses
 from proxy.usage.history import History, Minute

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from proxy.runtime.slices import SLICE
+from proxy.runtime.tasks import SLICE
 from proxy.usage.kind_usage import Figures, Row
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
 from quotas.entities import Entity

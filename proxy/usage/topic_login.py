@@ -16,7 +16,7 @@ from proxy.brokers.cluster import Cluster, NoAnswerError
 from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.login import read_password
 from proxy.brokers.tls import BrokerTls
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.files import FileWatch
 from proxy.usage.shipping import SinkError
 
 T = TypeVar("T")

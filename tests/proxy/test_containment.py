@@ -20,7 +20,7 @@ from proxy import worker
 from proxy.brokers import cluster
 from proxy.control import quotas
 from proxy.edge import reaper
-from proxy.runtime import file_watch as reload
+from proxy.runtime import files as reload
 from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
 from proxy.usage.documents import Document

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.runtime import faults
-from proxy.runtime.faults import INTERVAL_MS, contained, note
+from proxy.runtime.faults import INTERVAL_MS, contained, report
 
 
 class UnspeakableError(Exception):
@@ -65,7 +65,7 @@ def test_fault_in_fallback_of_a_fault_is_contained(clock: list[int]) -> None:
 
 
 def test_an_error_that_cannot_be_shown_is_counted_all_the_same(clock: list[int]) -> None:
-    note("here", UnspeakableError())
+    report("here", UnspeakableError())
     assert faults.counts == {"here": 1}
 
 

@@ -14,7 +14,7 @@ from config.cluster import Cluster as ClusterSettings
 from config.units import Address
 from proxy.brokers import tls as broker_tls
 from proxy.brokers.metadata import which_brokers
-from proxy.runtime import file_watch as reload
+from proxy.runtime import files as reload
 from proxy.usage.shipping import SinkError
 from proxy.usage.topic_login import Brokers
 
