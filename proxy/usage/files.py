@@ -12,6 +12,7 @@ from typing import BinaryIO, Final
 
 import structlog
 
+from config.usage import UsageFiles
 from proxy.runtime.tasks import later, spawn
 from proxy.usage.documents import Document
 from proxy.usage.shipping import SinkError
@@ -33,18 +34,14 @@ class FileSink:
     deleted when all of them exceed ``keep_bytes``. Disk I/O runs in a thread.
     """
 
-    def __init__(
-        self, directory: Path, instance: str, boot: str, *, rotate_bytes: int, rotate_s: float, keep_bytes: int
-    ) -> None:
-        self._directory = directory
+    def __init__(self, settings: UsageFiles, instance: str, boot: str) -> None:
+        self._settings = settings
+        self._directory = settings.directory
         self._instance = instance
         self._stem = f"{_file_name(instance)}-{boot}"
-        self._rotate_bytes = rotate_bytes
-        self._rotate_s = rotate_s
-        self._keep_bytes = keep_bytes
         self._number = 0
         self._file: FileIO | None = None
-        self._path = directory
+        self._path = settings.directory
         self._prepared = False
         self._lock = asyncio.Lock()
         self._due: asyncio.TimerHandle | None = None
@@ -60,7 +57,9 @@ class FileSink:
             if self._file is None:
                 self._forget_age()
             elif self._due is None:
-                self._due = later(self._rotate_s, "a usage file is due", self._complete, otherwise=self._forget_age)
+                self._due = later(
+                    self._settings.rotate_s, "a usage file is due", self._complete, otherwise=self._forget_age
+                )
 
     async def close(self) -> None:
         """Complete the current file."""
@@ -99,7 +98,7 @@ class FileSink:
                 self._file.seek(at)
                 self._file.truncate()
             raise
-        if at + len(line) >= self._rotate_bytes:
+        if at + len(line) >= self._settings.rotate_bytes:
             self._finish()
 
     def _prepare(self) -> None:
@@ -128,11 +127,11 @@ class FileSink:
         ]
         kept_bytes = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
-            if kept_bytes <= self._keep_bytes:
+            if kept_bytes <= self._settings.keep_bytes:
                 break
             kept_bytes -= size
             Path(path).unlink(missing_ok=True)
-            log.warning("oldest usage file removed", path=path, keep_bytes=self._keep_bytes)
+            log.warning("oldest usage file removed", path=path, keep_bytes=self._settings.keep_bytes)
 
 
 def _create(path: str, flags: int) -> int:

@@ -5,10 +5,9 @@ dropped, and counted exactly.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from copy import copy
+from dataclasses import dataclass
 from math import ceil
 from typing import Final, Protocol
 
@@ -50,24 +49,30 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class Shipping:
     """State of shipping, for metrics."""
 
-    __slots__ = ("buffered_bytes", "dropped_documents", "dropped_rows", "error", "shipped_documents", "shipped_rows")
+    shipped_documents: int = 0
+    shipped_rows: int = 0
+    dropped_documents: int = 0
+    dropped_rows: int = 0
+    buffered_bytes: int = 0
+    error: str | None = None
+    """Why the last attempt failed; None if it succeeded."""
 
-    def __init__(self) -> None:
-        self.shipped_documents = 0
-        self.shipped_rows = 0
-        self.dropped_documents = 0
-        self.dropped_rows = 0
-        self.buffered_bytes = 0
-        self.error: str | None = None
-        """Why the last attempt failed; None if it succeeded."""
+    def count(self, document: Document, *, is_shipped: bool) -> None:
+        """Count a document that is shipped, or lost."""
+        if is_shipped:
+            self.shipped_documents += 1
+            self.shipped_rows += document.rows
+        else:
+            self.dropped_documents += 1
+            self.dropped_rows += document.rows
 
-    def drop(self, document: Document) -> None:
-        """Count a lost document."""
-        self.dropped_documents += 1
-        self.dropped_rows += document.rows
+    def dropped(self) -> tuple[int, int]:
+        """Return how many documents and rows were lost so far."""
+        return self.dropped_documents, self.dropped_rows
 
 
 class Buffer:
@@ -75,50 +80,40 @@ class Buffer:
 
     def __init__(self, most_bytes: int, shipping: Shipping) -> None:
         self._most_bytes = most_bytes
-        self._documents: deque[Document] = deque()
+        self._documents: asyncio.Queue[Document] = asyncio.Queue()
         self._shipping = shipping
-        self._filled = asyncio.Event()
-        self._empty = asyncio.Event()
-        self._empty.set()
-        self._under_way: Document | None = None
 
     def put(self, document: Document) -> None:
         """Add the newest document."""
-        self._documents.append(document)
+        self._documents.put_nowait(document)
         self._shipping.buffered_bytes += len(document.value)
-        while self._shipping.buffered_bytes > self._most_bytes and len(self._documents) > 1:
-            self._shipping.drop(self._pop())
-        self._filled.set()
-        self._empty.clear()
+        while self._shipping.buffered_bytes > self._most_bytes and self._documents.qsize() > 1:
+            self._drop_oldest()
 
     async def get(self) -> Document:
         """Wait for the oldest document and remove it; ``done`` has to follow."""
-        while not self._documents:
-            self._filled.clear()
-            await self._filled.wait()
-        self._under_way = self._pop()
-        return self._under_way
+        document = await self._documents.get()
+        self._shipping.buffered_bytes -= len(document.value)
+        return document
 
     def done(self) -> None:
-        """Note that the removed document is stored, or lost and counted."""
-        self._under_way = None
-        if not self._documents:
-            self._empty.set()
+        """Take note that the removed document is stored, or lost and counted."""
+        self._documents.task_done()
 
     async def emptied(self) -> None:
         """Wait until all documents are done."""
-        await self._empty.wait()
+        await self._documents.join()
 
     def give_up(self) -> None:
-        """Drop and count the documents that are not done."""
-        left = [*self._documents] if self._under_way is None else [self._under_way, *self._documents]
-        for document in left:
-            self._shipping.drop(document)
+        """Drop and count the documents that nobody has removed."""
+        while not self._documents.empty():
+            self._drop_oldest()
 
-    def _pop(self) -> Document:
-        document = self._documents.popleft()
+    def _drop_oldest(self) -> None:
+        document = self._documents.get_nowait()
         self._shipping.buffered_bytes -= len(document.value)
-        return document
+        self._shipping.count(document, is_shipped=False)
+        self._documents.task_done()
 
 
 class Shipper:
@@ -157,12 +152,13 @@ class Shipper:
                 await asyncio.wait((collecting,))  # not cancelled: midway, taken counts are in no document yet
                 await self._buffer.emptied()
         except TimeoutError:
-            shipping, lost = self._shipping, copy(self._shipping)
+            documents, rows = self._shipping.dropped()
+            pumping.cancel()
+            await asyncio.wait((pumping,))
             self._buffer.give_up()
+            dropped_documents, dropped_rows = self._shipping.dropped()
             log.error(
-                "usage records lost at shutdown",
-                documents=shipping.dropped_documents - lost.dropped_documents,
-                rows=shipping.dropped_rows - lost.dropped_rows,
+                "usage records lost at shutdown", documents=dropped_documents - documents, rows=dropped_rows - rows
             )
         pumping.cancel()
         await self._sink.close()
@@ -191,27 +187,22 @@ class Shipper:
     async def _pump(self) -> None:
         while True:
             document = await self._buffer.get()
-            if not await attempt("ship usage records", lambda document=document: self._settle(document)):  # type: ignore[misc]
-                self._shipping.drop(document)
-            self._buffer.done()
+            is_shipped = False
+            try:
+                is_shipped = await self._ship(document)
+            finally:
+                self._shipping.count(document, is_shipped=is_shipped)
+                self._buffer.done()
 
-    async def _settle(self, document: Document) -> None:
-        try:
-            await self._ship(document)
-        except RefusedError as error:
-            self._shipping.drop(document)
-            log.error("usage record refused", error=str(error), seq=document.seq, rows=document.rows)
-        else:
-            self._shipping.shipped_documents += 1
-            self._shipping.shipped_rows += document.rows
-
-    async def _ship(self, document: Document) -> None:
+    async def _ship(self, document: Document) -> bool:
+        """Write a document, at however many attempts; return False if it is refused."""
         retry_s = _FIRST_RETRY_S
         while True:
             try:
                 await self._sink.write(document)
-            except RefusedError:
-                raise
+            except RefusedError as error:
+                log.error("usage record refused", error=str(error), seq=document.seq, rows=document.rows)
+                return False
             except SinkError as error:
                 self._failed(str(error))
             except Exception as error:  # noqa: BLE001  whatever error a client library raises, records wait
@@ -220,7 +211,7 @@ class Shipper:
                 if self._shipping.error is not None:
                     log.info("shipping usage records again", dropped_documents=self._shipping.dropped_documents)
                 self._shipping.error = None
-                return
+                return True
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, _LAST_RETRY_S)
 

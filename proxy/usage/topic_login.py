@@ -7,8 +7,8 @@ no client may be delayed by that.
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from config.cluster import Cluster as ClusterSettings
 from config.units import Address
@@ -21,10 +21,6 @@ from proxy.usage.shipping import SinkError
 
 T = TypeVar("T")
 
-_CLIENT_ID: Final = "sluice-usage"
-_REQUEST_TIMEOUT_MS: Final = 10_000
-_RETRY_MS: Final = 500
-
 
 @dataclass(frozen=True, slots=True)
 class TopicLogin:
@@ -34,28 +30,24 @@ class TopicLogin:
     tls: ssl.SSLContext | None
     mechanism: str | None = None
     username: str | None = None
-    password: str | None = None
-
-    def __repr__(self) -> str:
-        return f"TopicLogin({self.bootstrap}, {self.mechanism}, {self.username})"
+    password: str | None = field(default=None, repr=False)
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of aiokafka's clients."""
-        options: dict[str, Any] = {
+        sasl = {
+            "sasl_mechanism": self.mechanism,
+            "sasl_plain_username": self.username,
+            "sasl_plain_password": self.password,
+        }
+        return {
             "bootstrap_servers": list(self.bootstrap),
-            "client_id": _CLIENT_ID,
-            "request_timeout_ms": _REQUEST_TIMEOUT_MS,
-            "retry_backoff_ms": _RETRY_MS,
+            "client_id": "sluice-usage",
+            "request_timeout_ms": 10_000,
+            "retry_backoff_ms": 500,
             "ssl_context": self.tls,
             "security_protocol": f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
+            **(sasl if self.mechanism else {}),
         }
-        if self.mechanism:
-            options |= {
-                "sasl_mechanism": self.mechanism,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
-            }
-        return options
 
 
 class Brokers:

@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
+from config.usage import UsageFiles
 from proxy import worker
 from proxy.brokers import cluster
 from proxy.control import quotas
@@ -336,7 +337,7 @@ async def test_a_usage_file_that_fails_to_be_completed_is_completed_later(
 ) -> None:
     wheres = ("a usage file is due", "complete a usage file")
     sabotage = Sabotage(monkeypatch, *wheres)
-    sink = FileSink(tmp_path, "one", "boot", rotate_bytes=1 << 20, rotate_s=0.0, keep_bytes=1 << 30)
+    sink = FileSink(UsageFiles(directory=tmp_path).model_copy(update={"rotate_s": 0.0}), "one", "boot")
 
     async def both_met() -> bool:
         await sink.write(Document(0, 1, b"{}"))

@@ -105,5 +105,5 @@ async def test_memory_and_texts_are_bounded_and_infinity_is_json(tmp_path: Path)
     assert len(json.dumps(quotas.changes.last())) < KEPT * 400
     await quotas.alter(alteration(MIB, name, name))
     assert (len(told(quotas)), len(quotas.changes.last()[0]["who"])) == (KEPT, 128)
-    quotas.changes.note([Altered(Entity("alice"), QuotaKind.REQUEST_PERCENTAGE, None, float("inf"))], None)
+    quotas.changes.tell([Altered(Entity("alice"), QuotaKind.REQUEST_PERCENTAGE, None, float("inf"))], None)
     assert json.loads(json.dumps(quotas.changes.last()[0], allow_nan=False))["new"] == "Infinity"

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.control.kept_limits import path_beside
 from proxy.control.quotas import QuotasInForce
-from proxy.control.temporary_limits import LONGEST_MS, MOST, TemporaryLimits
+from proxy.control.temporary_limits import LONGEST_MS, MOST, TemporaryLimits, path_beside
 from proxy.runtime.clock import wall_s
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind

@@ -84,7 +84,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(int(delay_s))
         await sleep(delay_s)
 
-    monkeypatch.setattr(tasks, "asyncio", SimpleNamespace(sleep=counted))
+    monkeypatch.setattr(tasks, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": counted}))
     return found
 
 

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from proxy.usage.addresses import COLUMNS, MOST_COUNTED, Addresses
-from proxy.usage.documents import Documents, Origin
+from proxy.usage.documents import Documents
 from proxy.usage.meters import Meters
 from proxy.usage.records import MAX_ROWS, Recorder
-from quotas.engine import Engine, Window
+from quotas.engine import Engine
 from quotas.entities import Default, Entity
 from quotas.folding import FOLDED
 from quotas.policy import Policy
@@ -18,7 +18,7 @@ NAMED = Entity(ip="10.0.0.9")
 
 def taken(addresses: Addresses, now_ms: int = 1000) -> list[dict[str, Any]]:
     recorder = Recorder(Meters(10), [], Engine(Policy()), addresses)
-    documents = Documents(Origin("demo", "edge-1", "enforce", Window()), lambda: (0, 0))
+    documents = Documents({}, lambda: (0, 0))
     rows = []
     for page in recorder.take(now_ms):
         if page is not None:
@@ -101,16 +101,3 @@ def test_the_exempt_are_told_apart_and_waits_are_of_their_listener() -> None:
     assert exempt["exempt"] is True
     assert (waits["ip"], *figures(waits)) == (None, 0, None, None, 0, 0, 0, 2, 100)
     assert waits["exempt"] is False
-
-
-def test_the_window_of_token_buckets_is_said_where_it_is_not_that_of_kafka() -> None:
-    def head(origin: Origin) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(Documents(origin, lambda: (0, 0)).document({"listener": []}, 0, 1000).value)
-        return found
-
-    plain = head(Origin("demo", "edge-1", "enforce", Window()))
-    other = head(Origin("demo", "edge-1", "enforce", Window(), Window(5, 2000)))
-    assert other.keys() - plain.keys() == {"controller_samples", "controller_sample_ms"}
-    assert (other["controller_samples"], other["controller_sample_ms"]) == (5, 2000)
-    owned = head(Origin("demo", "edge-1", "enforce", Window(), owned=True))
-    assert (owned.keys() - plain.keys(), owned["owned"]) == ({"owned"}, 1)

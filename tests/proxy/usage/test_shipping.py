@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from config.usage import UsageFiles
 from proxy.usage import files as usage_files
 from proxy.usage import shipping as usage_shipping
 from proxy.usage.documents import Document
@@ -221,9 +222,9 @@ def test_no_interval_is_empty() -> None:
 # ----------------------------------------------------------------------------------------------------------- files
 
 
-def files(directory: Path, **options: float) -> FileSink:
+def files(directory: Path, boot: str = "boot", **options: float) -> FileSink:
     chosen = {"rotate_bytes": 250, "rotate_s": 1000.0, "keep_bytes": MANY, **options}
-    return FileSink(directory, "edge/1", "boot", **chosen)  # type: ignore[arg-type]  # options of FileSink
+    return FileSink(UsageFiles(directory=directory).model_copy(update=chosen), "edge/1", boot)
 
 
 def write(sink: FileSink, documents: int) -> None:
@@ -301,7 +302,7 @@ def test_unfinished_file_of_running_process_is_left_alone(tmp_path: Path) -> Non
     async def run() -> None:
         stopping = files(tmp_path, rotate_bytes=MANY)
         await stopping.write(document(0))
-        starting = FileSink(tmp_path, "edge/1", "next", rotate_bytes=1, rotate_s=1000.0, keep_bytes=MANY)
+        starting = files(tmp_path, "next", rotate_bytes=1)
         await starting.write(document(1))
         assert unfinished() == ["edge_1-boot-000000.part"]
         await stopping.close()

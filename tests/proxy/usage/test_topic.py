@@ -8,16 +8,16 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from config.units import Address
+from config.usage import UsageTopic
 from protocol.requests import Request
 from proxy.usage import topic as usage_topic
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
-from proxy.usage.topic import TopicSink
-from proxy.usage.topic_creation import Topic, ensure
+from proxy.usage.topic import TopicSink, ensure
 from proxy.usage.topic_login import TopicLogin
 from tests.harness.asked_broker import AskedBroker
 
-TOPIC = Topic("usage", 12, -1, 3_600_000)
+TOPIC = UsageTopic(name="usage", retention=3_600_000)  # type: ignore[call-arg]  # its alias
 CONTROLLER = Address("c", 1)
 OK, UNKNOWN, NOT_ALLOWED, CLUSTER_NOT_ALLOWED, EXISTS, TOO_MANY_REPLICAS, POLICY = 0, 3, 29, 31, 36, 38, 44
 
@@ -175,7 +175,7 @@ def test_a_login_is_given_to_the_producer_and_shown_to_nobody() -> None:
 # -------------------------------------------------------------------------------------------------------- the topic
 
 
-def made_by(brokers: Any, topic: Topic = TOPIC) -> list[tuple[Address | None, Request]]:
+def made_by(brokers: Any, topic: UsageTopic = TOPIC) -> list[tuple[Address | None, Request]]:
     asyncio.run(ensure(topic, brokers))
     return [(at, request) for at, request in brokers.asked if request.api_key == 19]
 
@@ -215,10 +215,12 @@ def test_a_topic_that_cannot_be_used_says_what_to_do(topic_error: int, creation_
 
 @pytest.mark.parametrize("newest", [2, 3])
 def test_brokers_older_than_2_4_are_told_how_many_replicas_or_say_which_setting_helps(newest: int) -> None:
-    [(_, request)] = made_by(FakeBrokers(UNKNOWN, newest=newest), Topic("usage", 1, 3, 1000))
+    [(_, request)] = made_by(
+        FakeBrokers(UNKNOWN, newest=newest), UsageTopic(name="usage", partitions=1, replication_factor=3)
+    )
     assert request.version == 2
     with pytest.raises(SinkError, match=r"usage\.topic.replication_factor, or make the topic yourself"):
-        made_by(FakeBrokers(UNKNOWN, newest=newest), Topic("usage", 1, -1, 1000))
+        made_by(FakeBrokers(UNKNOWN, newest=newest), UsageTopic(name="usage", partitions=1))
 
 
 def test_brokers_that_are_too_old_for_the_library_are_said_to_be() -> None:
