@@ -287,7 +287,7 @@ class Supervisor:
         async with self._reloading:
             self._reload_waits = False
             self._manager.reloading()
-            for job in (self._quotas.reload, self._load_certificates, self._file.compare):
+            for job in (self._quotas.load, self._load_certificates, self._file.compare):
                 await attempt("load files again", job)
             self._manager.reloaded()
 

@@ -128,10 +128,6 @@ class QuotasInForce:
             await self._take(self.configured)
             return old, self.policy
 
-    async def reload(self) -> None:
-        """Load the quotas again."""
-        await self.load()
-
     async def enable(self, enabled: bool) -> None:
         """Put the last loaded quotas in force, or none."""
         async with self._in_use:

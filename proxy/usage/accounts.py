@@ -15,16 +15,7 @@ from quotas.names import shared_name
 class Account:
     """A client's usage through one listener at one broker."""
 
-    __slots__ = (
-        "_bounds",
-        "_engine",
-        "_generation",
-        "_limited",
-        "_meters",
-        "holders",
-        "key",
-        "meter",
-    )
+    __slots__ = ("_bounds", "_engine", "_generation", "_limited", "_meters", "holders", "key", "meter")
 
     def __init__(self, engine: Engine, meters: Meters, key: MeterKey) -> None:
         self._engine = engine
@@ -118,35 +109,17 @@ class Account:
         """The meter to count on without holding the account, whose own meter may be gone."""
         return self.meter if self.holders else self._meters.find(self.key)
 
-    @property
-    def exempt(self) -> bool:
-        """No quota of any kind applies, and no counter is charged."""
-        return self.key.exempt
-
-    @property
-    def _counted_user(self) -> str:
-        """The user whose counters are charged. A quota for all clients of a mechanism applies also to those with a name
-        within it, all together, unless that name has a quota itself.
-        """
-        user = self.key.user
-        shared = shared_name(user)
-        return shared if shared is not None and self._engine.names(shared) and not self._engine.names(user) else user
-
     def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
         engine, key = self._engine, self.key
         if key.exempt:
             return (engine.unlimited(kind),)
-        client = (self._counted_user, key.client_id, kind, key.broker)
+        # A quota for all clients of a mechanism applies also to those with a name within it, all together, unless that
+        # name has a quota itself.
+        user, shared = key.user, shared_name(key.user)
+        if shared is not None and engine.names(shared) and not engine.names(user):
+            user = shared
+        client = (user, key.client_id, kind, key.broker)
         return (engine.resolve(*client), *(engine.resolve_caps(*client) if engine.has_caps else ()))
-
-
-class UnlimitedAccount(Account):
-    """The account of connections whose client is not known or not authenticated yet: no limit applies."""
-
-    __slots__ = ()
-
-    def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        return (self._engine.unlimited(kind),)
 
 
 class Accounts:
@@ -160,7 +133,8 @@ class Accounts:
         self.listener = listener
         self.exemptions = exemptions
         self._accounts: dict[MeterKey, Account] = {}
-        self.nobody: Account = UnlimitedAccount(engine, Meters(1), MeterKey(listener, -1, "", ""))
+        self.nobody = Account(engine, Meters(1), MeterKey(listener, -1, "", "", exempt=True))
+        """The account of connections whose client is not known or not authenticated yet: no quota applies."""
         self.nobody.holders = 1
         self.refused = 0
         """Connections refused since the last record, before their client was known."""

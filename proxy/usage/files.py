@@ -7,8 +7,9 @@ import os
 from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from io import FileIO
+from mmap import mmap
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import structlog
 
@@ -21,7 +22,6 @@ log = structlog.get_logger("sluice.usage")
 
 _UNFINISHED: Final = ".part"
 _FINISHED: Final = ".jsonl"
-_BLOCK_BYTES: Final = 64 * 1024
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
 """Usage is nobody else's business, whatever the umask."""
@@ -148,20 +148,11 @@ def _complete(left: Path) -> None:
             flock(file, LOCK_EX | LOCK_NB)
         except OSError:
             return  # a process that is still stopping has it
-        file.truncate(_whole_lines_bytes(file))
+        if os.fstat(file.fileno()).st_size:
+            with mmap(file.fileno(), 0) as content:
+                whole = content.rfind(b"\n") + 1
+            file.truncate(whole)
     left.rename(left.with_suffix(_FINISHED))
-
-
-def _whole_lines_bytes(file: BinaryIO) -> int:
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        begin = max(end - _BLOCK_BYTES, 0)
-        file.seek(begin)
-        newline = file.read(end - begin).rfind(b"\n")
-        if newline >= 0:
-            return begin + newline + 1
-        end = begin
-    return 0
 
 
 def _file_name(instance: str) -> str:

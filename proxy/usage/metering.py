@@ -88,7 +88,7 @@ class Metering:
             totals = await self._meters.totals()
             self._loads.update({broker: totals.get(broker, Totals()) for broker in served()}, monotonic_s())
 
-        every(_LOAD_EVERY_S, estimate, "estimate the load of brokers")
+        every(_LOAD_EVERY_S, estimate, "note the load of brokers")
 
     async def take_traffic(self) -> list[ClientState]:
         """Return the traffic since the last call by client; a client may occur more than once."""

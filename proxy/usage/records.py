@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final
 
+from proxy.runtime.tasks import SLICE
 from proxy.usage.accounts import Accounts
 from proxy.usage.addresses import COLUMNS as OF_ADDRESS
 from proxy.usage.addresses import NOTHING as NO_ADDRESS
-from proxy.usage.addresses import Addresses, AddressRow
+from proxy.usage.addresses import Addresses, AddressKey
 from proxy.usage.kind_usage import BY_HAND, CHARGED, NO_LIMIT, NOTHING, Figures, Limit, Row
 from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
@@ -20,8 +20,6 @@ MAX_ROWS: Final = 1000
 """Limit of rows in one document."""
 MAX_NAME_BYTES: Final = 512 * 1024
 """Limit of names in one document: it then fits into the largest batch that brokers accept by default."""
-SLICE: Final = 100
-"""Meters processed before other tasks get a turn: a tenth of a millisecond."""
 
 # in the order of Meter.take
 COLUMNS: Final = (
@@ -72,24 +70,21 @@ class Recorder:
             if address is None:
                 yield None
                 continue
-            page.add_address(address)
+            page.add_address(*address)
             if page.full:
                 yield page.columns()
                 page = _Page([])
         if self._rules_generation != self._engine.generation:
             self._rules_generation = self._engine.generation
             self._rules.clear()
-        keys = iter(self._meters)
-        while batch := list(islice(keys, SLICE)):
-            idle = []
-            for key in batch:
-                if not self._take(key, now_ms, page):
-                    idle.append(key)
-                elif page.full:
-                    yield page.columns()
-                    page = _Page([])
-            self._meters.drop_unused(idle)
-            yield None
+        for number, key in enumerate(self._meters, 1):
+            if not self._take(key, now_ms, page):
+                self._meters.drop_unused((key,))
+            elif page.full:
+                yield page.columns()
+                page = _Page([])
+            if number % SLICE == 0:
+                yield None
         if page.rows:
             yield page.columns()
 
@@ -186,11 +181,11 @@ class _Page:
             self._further.setdefault(names, {})[len(self.rows)] = figures
         self.rows.append(row)
 
-    def add_address(self, address: AddressRow) -> None:
+    def add_address(self, key: AddressKey, of_address: Row) -> None:
         """Add a row of an address."""
-        figures = (address.ip, *address.figures)
-        self.add(_of_nobody(address.listener, address.broker), {_ADDRESS: figures}, exempt=address.exempt)
-        names = (address.listener, *figures)
+        figures = (key.ip, *of_address)
+        self.add(_of_nobody(key.listener, key.broker), {_ADDRESS: figures}, exempt=key.exempt)
+        names = (key.listener, *figures)
         self.name_bytes += sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def columns(self) -> Columns:

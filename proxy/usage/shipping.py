@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Final, Protocol
 
@@ -187,12 +188,15 @@ class Shipper:
     async def _pump(self) -> None:
         while True:
             document = await self._buffer.get()
-            is_shipped = False
-            try:
-                is_shipped = await self._ship(document)
-            finally:
-                self._shipping.count(document, is_shipped=is_shipped)
-                self._buffer.done()
+            await attempt("ship usage records", partial(self._settle, document))
+            self._buffer.done()
+
+    async def _settle(self, document: Document) -> None:
+        is_shipped = False
+        try:
+            is_shipped = await self._ship(document)
+        finally:
+            self._shipping.count(document, is_shipped=is_shipped)
 
     async def _ship(self, document: Document) -> bool:
         """Write a document, at however many attempts; return False if it is refused."""

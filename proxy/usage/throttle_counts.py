@@ -15,7 +15,7 @@ from quotas.counted import CLUSTER, CounterKey
 from quotas.engine import Bound
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.simulated_counter import SimulatedCounter, Throttle
+from quotas.simulated_counter import SimulatedCounter
 
 log = structlog.get_logger("sluice.throttle")
 
@@ -102,15 +102,11 @@ class ThrottleCounts:
         for key in list(self._simulated):
             self._end(key)
 
-    def count(self, bound: Bound, throttle_ms: int) -> None:
-        """Count a throttle under ``bound``."""
+    def given(self, account: Account, bound: Bound, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
+        """Count a throttle of ``account`` that begins now, or began at ``at_ms``."""
         if bound.throttled_total == 0:
             log.info("first throttle", **_fields(bound), throttle_time_ms=throttle_ms, mode=self._mode)
         bound.count_throttle(throttle_ms)
-
-    def given(self, account: Account, bound: Bound, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
-        """Count a throttle of ``account`` that begins now, or began at ``at_ms``."""
-        self.count(bound, throttle_ms)
         if self._events is not None:
             self._events.remember(bound, throttle_ms, now_ms, (now_ms if at_ms is None else at_ms) + throttle_ms)
         cap = bound.rule if bound.is_cap else None
@@ -177,17 +173,13 @@ class ThrottleCounts:
         return simulated
 
     def _settle(self, bound: Bound, is_shadow: bool, simulated: SimulatedCounter[Account], now_ms: int) -> None:
-        begun = simulated.settle(now_ms)
-        for account, throttle_ms, at_ms in sorted(begun + simulated.take_waited(), key=_ends):
+        throttles = simulated.settle(now_ms) + simulated.take_waited()
+        for account, throttle_ms, at_ms in sorted(throttles, key=lambda each: each.at_ms + each.throttle_ms):
             if is_shadow:
                 bound.count_shadow(throttle_ms)
                 account.live_meter.count_shadow(bound.kind, throttle_ms, now_ms, at_ms)
             else:
                 self.given(account, bound, throttle_ms, now_ms, at_ms)
-
-
-def _ends(throttle: Throttle[Account]) -> int:
-    return throttle.at_ms + throttle.throttle_ms
 
 
 def _fields(bound: Bound) -> dict[str, object]:

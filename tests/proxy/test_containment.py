@@ -105,7 +105,7 @@ ELSEWHERE = {
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
-    "a turn": "runtime/test_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
+    "a turn": "runtime/test_tasks_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
     "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a quota request": "edge/test_quota_requests.py::test_failed_quota_request_closes_connection_and_is_counted",
@@ -149,7 +149,7 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
 
 
 async def test_every_contained_place_is_covered_by_a_fault_test() -> None:
-    named = places("spawn", "every", "attempt", "later", "on_readable", "on_signal", "contained", "note", "run")
+    named = places("spawn", "every", "attempt", "later", "on_readable", "on_signal", "contained", "report", "run")
     assert named == JOBS | SCENES.keys() | ENDS.keys() | ELSEWHERE.keys()
     for test in ELSEWHERE.values():
         file, _, name = test.partition("::")

@@ -48,7 +48,7 @@ async def changes(folder: Path, old: str, new: str, *, enabled: bool = True) -> 
         assert await quotas.load()
         assert [line["event"] for line in logs] == ["quotas in force"]
         path.write_text(new)
-        await quotas.reload()
+        await quotas.load()
     return [line for line in logs if line["event"].startswith(("quota changed", "quotas changed"))]
 
 

@@ -41,7 +41,7 @@ async def test_temporary_limit_overrides_quota_file_until_it_expires(path: Path)
         assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
         assert quotas.policy.limits[Entity(None, "app")] == {KIND: 1 << 20, FETCH: 5 << 20}
         write(path, OLD.replace("7MiB", "8MiB"))
-        await quotas.reload()
+        await quotas.load()
         assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
         await quotas.enable(False)
         assert quotas.policy.limits == {}

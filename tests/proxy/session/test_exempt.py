@@ -160,7 +160,7 @@ def test_exempt_client_id_longer_than_stored_name_is_exempt() -> None:
     connection = Connection(play)
     connection.session.identity._accounts.exemptions = Exemptions(client_ids=[name])
     connection.send(produce(1, 10, client_id=name.encode()))
-    assert connection.session.identity.account.exempt
+    assert connection.session.identity.account.key.exempt
 
 
 def test_invalid_address_is_in_no_exempt_network() -> None:
