@@ -102,7 +102,7 @@ def writer_thread() -> Iterator[None]:
 def flush(*, of_all: bool = False) -> None:
     """Log how many lines were left out, for events that no longer occur. To be called now and then."""
     if _current is not None:
-        for name, event, number in _current.limiter.take_left_out(of_all=of_all):
+        for (name, event), number in _current.limiter.take_left_out(of_all=of_all):
             structlog.get_logger("sluice.log").warning("lines left out", of=name, said=event, number=number)
 
 

@@ -54,7 +54,7 @@ def test_rejections_remember_bounded_number_of_hosts() -> None:
     rejections = Rejections(Stats())
     lines(rejections, *(f"host{number}:1" for number in range(MAX_KEYS)))
     assert lines(rejections, "one-more:1", "and-another:1") == [("connection closed", "one-more:1")]
-    assert len(rejections._lines._suppressed) == MAX_KEYS + 1
+    assert len(rejections._lines.seen) == MAX_KEYS + 1
     assert lines(rejections, "host5:2") == []
     with capture_logs() as logs:
         rejections.flush(MINUTE_MS)
