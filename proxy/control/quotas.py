@@ -72,8 +72,6 @@ class QuotasInForce:
         """Limits changed by ``alter`` since the last successful load, to tell them from other edits in the store."""
         self._passed = 0
         """Number of requests for changes passed on to brokers, at the last check."""
-        self.known = False
-        """The store has been read at least once."""
         self.decided = asyncio.Event()
         """Set when it has been read, or is no longer waited for."""
         self.stand_in = ""
@@ -166,6 +164,11 @@ class QuotasInForce:
             return f"temporary, until {datetime.fromtimestamp(limit.until_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
         return self._loaded.where(entity, kind) or None if entity in self._loaded.places else None
 
+    @property
+    def known(self) -> bool:
+        """The store has been read at least once."""
+        return self.loaded_at_s > 0
+
     def staleness_s(self) -> float:
         """Return for how long the quotas in force may have differed from the store; 0 if it could be read."""
         return self._store.staleness_ms(now_ms()) / 1000
@@ -196,7 +199,6 @@ class QuotasInForce:
         taken = await self._take(loaded.policy)
         self._loaded = loaded
         self.stand_in = ""
-        self.known = True
         self.decided.set()
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self.loads["ok"] += self.error is None

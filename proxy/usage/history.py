@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import nlargest
 from math import nan
 from typing import Final, NamedTuple
@@ -14,14 +15,14 @@ MOST: Final = 1000
 _FADES: Final = 0.9
 
 
+@dataclass(slots=True)
 class Minute:
     """A minute of one client."""
 
-    __slots__ = ("bytes_in", "bytes_out", "ratio", "throttled_ms")
-
-    def __init__(self) -> None:
-        self.bytes_in = self.bytes_out = self.throttled_ms = 0
-        self.ratio: float | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    throttled_ms: int = 0
+    ratio: float | None = None
 
 
 class Series(NamedTuple):

@@ -89,7 +89,7 @@ class TopicSink:
         await ensure(self._topic, self._brokers)
         login = await self._brokers.login()
         producer = AIOKafkaProducer(
-            **login.options(),
+            **login,
             acks="all",
             # Not idempotent: aiokafka would retry for ever silently. Order is kept by one document in flight at a time,
             # and a duplicate is recognized by its number.

@@ -5,9 +5,7 @@ no client may be delayed by that.
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from config.cluster import Cluster as ClusterSettings
@@ -22,34 +20,6 @@ from proxy.usage.shipping import SinkError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicLogin:
-    """Addresses, TLS and credentials for the brokers."""
-
-    bootstrap: tuple[str, ...]
-    tls: ssl.SSLContext | None
-    mechanism: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-    def options(self) -> dict[str, Any]:
-        """Return the arguments of aiokafka's clients."""
-        sasl = {
-            "sasl_mechanism": self.mechanism,
-            "sasl_plain_username": self.username,
-            "sasl_plain_password": self.password,
-        }
-        return {
-            "bootstrap_servers": list(self.bootstrap),
-            "client_id": "sluice-usage",
-            "request_timeout_ms": 10_000,
-            "retry_backoff_ms": 500,
-            "ssl_context": self.tls,
-            "security_protocol": f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
-            **(sasl if self.mechanism else {}),
-        }
-
-
 class Brokers:
     """The brokers, as the proxy's own login reaches them."""
 
@@ -58,18 +28,24 @@ class Brokers:
         self._tls: BrokerTls | None = None
         self._watch: FileWatch | None = None
 
-    async def login(self) -> TopicLogin:
-        """Return the current connection settings; renewed files take effect. Raises OSError if a
-        file cannot be read.
+    async def login(self) -> dict[str, Any]:
+        """Return the arguments of aiokafka's clients; renewed files take effect. Raises OSError if a file cannot be
+        read.
         """
-        settings = self._settings
-        tls, sasl = await self._renewed(), settings.sasl
-        context = tls.context if tls is not None else None
-        bootstrap = tuple(str(address) for address in settings.bootstrap)
-        if sasl is None:
-            return TopicLogin(bootstrap, context)
-        password = await asyncio.to_thread(read_password, sasl.password_file)
-        return TopicLogin(bootstrap, context, sasl.mechanism, sasl.username, password)
+        tls, sasl = await self._renewed(), self._settings.sasl
+        options: dict[str, Any] = {
+            "bootstrap_servers": [str(address) for address in self._settings.bootstrap],
+            "client_id": "sluice-usage",
+            "request_timeout_ms": 10_000,
+            "retry_backoff_ms": 500,
+            "ssl_context": None if tls is None else tls.context,
+            "security_protocol": f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}",
+        }
+        if sasl is not None:
+            options["sasl_mechanism"] = sasl.mechanism
+            options["sasl_plain_username"] = sasl.username
+            options["sasl_plain_password"] = await asyncio.to_thread(read_password, sasl.password_file)
+        return options
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]], at: Address | None = None) -> T:
         """Ask a usable broker, or the one at an address.
