@@ -4,7 +4,7 @@ Counting is adding to an int; derived figures are computed when a record is take
 """
 
 from collections.abc import Callable
-from operator import add
+from operator import add, sub
 from typing import Final, NamedTuple
 
 from proxy.usage.kind_usage import (
@@ -62,6 +62,9 @@ class Traffic(NamedTuple):
     def plus(self, other: "Traffic") -> "Traffic":
         return Traffic(*map(add, self, other))
 
+    def minus(self, other: "Traffic") -> "Traffic":
+        return Traffic(*map(sub, self, other))
+
 
 NO_TRAFFIC: Final = Traffic()
 
@@ -96,12 +99,11 @@ class Meter:
         "name_bytes",
         "other_bytes",
         "other_requests",
-        "past_in",
-        "past_out",
+        "past",
         "produce_bytes",
         "produce_requests",
         "request_time_ms",
-        "unshown",
+        "shown",
     )
 
     def __init__(self, key: MeterKey) -> None:
@@ -120,8 +122,10 @@ class Meter:
         self.request_time_ms = 0
         self.connections = 0
         self.connections_opened = 0
-        self.past_in = self.past_out = 0
-        """Bytes in the records taken before."""
+        self.past = NO_TRAFFIC
+        """The traffic in the records taken before."""
+        self.shown = NO_TRAFFIC
+        """The traffic that ``take_traffic`` has returned."""
         self.lately: Lately | None = None
         """Samples, from the first traffic on."""
         self.kinds: dict[QuotaKind, KindUsage] = {}
@@ -133,9 +137,6 @@ class Meter:
         self.generation = -1
         self.holders = 0
         """Accounts that may still count here."""
-        self.unshown = NO_TRAFFIC
-        """Traffic for ``take_traffic`` in addition to the current counters; negative as far as it has returned those
-        already."""
 
     def use_of(self, kind: QuotaKind) -> KindUsage:
         """Return what is counted of a kind: always the same object."""
@@ -197,31 +198,30 @@ class Meter:
 
     def take_traffic(self) -> Traffic:
         """Return the traffic since the last call, independent of when records are taken."""
-        counted = self.counted
-        grown = self.unshown.plus(counted)
-        self.unshown = Traffic(*(-each for each in counted))
-        return grown
+        before, self.shown = self.shown, self.total
+        return self.shown.minus(before)
 
     def is_throttled(self, now_ms: int) -> bool:
         """Whether it is throttled now."""
         return any(not usage.throttles.over(now_ms - NOW_MS) for usage in self.kinds.values())
 
-    def _totals(self) -> tuple[int, int]:
-        """Return the bytes in and out since the start."""
-        counted = self.counted
-        return self.past_in + counted.bytes_in, self.past_out + counted.bytes_out
+    @property
+    def total(self) -> Traffic:
+        """The traffic since the start."""
+        return self.past.plus(self.counted)
 
     def sample(self, elapsed_s: float, now_ms: int) -> None:
         """Take a sample of what was counted since the last one, if anything ever was."""
-        totals = self._totals()
-        if self.lately is None and totals != (0, 0):
+        total = self.total
+        if self.lately is None and (total.bytes_in or total.bytes_out):
             self.lately = Lately()
         if self.lately is not None:
-            self.lately.sample(*totals, elapsed_s, now_ms)
+            self.lately.sample(total.bytes_in, total.bytes_out, elapsed_s, now_ms)
 
     def rates(self, since_ms: int) -> tuple[float, float]:
         """Return bytes in and out per second over ten seconds; the last sample was ``since_ms`` ago."""
-        return (self.lately or Lately()).rates(*self._totals(), since_ms)
+        total = self.total
+        return (self.lately or Lately()).rates(total.bytes_in, total.bytes_out, since_ms)
 
     def throttled_shares(self, now_ms: int) -> Shares:
         """Return the shares of the last minutes in which it was throttled, as far as they have been counted."""
@@ -251,9 +251,7 @@ class Meter:
         row += self.fetch_bytes, self.fetch_requests, *fetch
         for each in throttles.values():
             row += each
-        self.unshown = self.unshown.plus(counted)
-        self.past_in += counted.bytes_in
-        self.past_out += counted.bytes_out
+        self.past = self.past.plus(counted)
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
         return tuple(row), {names: figures for names, figures in optional.items() if figures != NOTHING[names]}

@@ -12,8 +12,8 @@ from proxy.usage.accounts import Account, Accounts
 from proxy.usage.addresses import Addresses
 from proxy.usage.history import History, Minute
 from proxy.usage.lately import IN_A_MINUTE, SAMPLE_MS
-from proxy.usage.meter import ClientNames, ClientState, Meter, MeterKey
-from proxy.usage.meters import Meters, Totals
+from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
+from proxy.usage.meters import Meters
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
 from quotas.exemptions import NOBODY, Exemptions
@@ -86,7 +86,7 @@ class Metering:
 
         async def estimate() -> None:
             totals = await self._meters.totals()
-            self._loads.update({broker: totals.get(broker, Totals()) for broker in served()}, monotonic_s())
+            self._loads.update({broker: totals.get(broker, NO_TRAFFIC) for broker in served()}, monotonic_s())
 
         every(_LOAD_EVERY_S, estimate, "note the load of brokers")
 
@@ -141,10 +141,10 @@ class Loads:
 
     def __init__(self) -> None:
         self.of_brokers: dict[int, float] = {}
-        self._counted: Mapping[int, Totals] = {}
+        self._counted: Mapping[int, Traffic] = {}
         self._counted_s = 0.0
 
-    def update(self, counted: Mapping[int, Totals], now_s: float) -> None:
+    def update(self, counted: Mapping[int, Traffic], now_s: float) -> None:
         """Take in what was counted since the start, by broker that is served here. The load of one is known after an
         interval; of one that is served elsewhere meanwhile, it is forgotten.
         """
@@ -153,8 +153,9 @@ class Loads:
         loads = dict(self.of_brokers)
         self.of_brokers.clear()
         for broker in counted.keys() & before.keys():
-            requests, size = (now - then for now, then in zip(counted[broker], before[broker], strict=True))
-            load = max(_REQUEST_MS * requests + _BYTE_MS * size, 0.0) / (now_s - before_s)
+            traffic = counted[broker].minus(before[broker])
+            size = traffic.bytes_in + traffic.bytes_out
+            load = max(_REQUEST_MS * traffic.requests + _BYTE_MS * size, 0.0) / (now_s - before_s)
             smoothed = loads.get(broker, load)
             self.of_brokers[broker] = load + (smoothed - load) * exp((before_s - now_s) / _SMOOTHED_S)
 

@@ -1,13 +1,11 @@
 """The meters of all clients, with or without a quota; read once an interval."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from proxy.runtime.tasks import SLICE
-from proxy.usage.kind_usage import Figures, Row
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
-from quotas.entities import Entity
 from quotas.folding import FOLDED, fold
 from quotas.names import OTHER, NameBudget
 
@@ -16,14 +14,6 @@ MAX_GONE = 10_000
 
 _NAME_BYTES_EACH: Final = 512
 """Average memory for the names of one client."""
-
-
-class Totals(NamedTuple):
-    """The totals of a broker since the start."""
-
-    requests: int = 0
-    bytes: int = 0
-    """In both directions."""
 
 
 class Meters:
@@ -36,8 +26,8 @@ class Meters:
         self._names = NameBudget(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
         self._gone: dict[ClientNames, Traffic] = {}
-        self._taken: dict[int, Totals] = {}
-        """By broker, what is not in the meters any more."""
+        self._dropped: dict[int, Traffic] = {}
+        """By broker, what was counted by meters that are not here any more."""
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client, created on first use."""
@@ -65,16 +55,9 @@ class Meters:
     def __getitem__(self, key: MeterKey) -> Meter:
         return self._meters[key]
 
-    def take(
-        self, meter: Meter, now_ms: int, describe: Callable[[Entity], str] = Entity.describe
-    ) -> tuple[Row, Figures]:
-        """Return a meter's row, as ``Meter.take``."""
-        _add(self._taken, meter)
-        return meter.take(now_ms, describe)
-
-    async def totals(self) -> dict[int, Totals]:
+    async def totals(self) -> dict[int, Traffic]:
         """Return what was counted by broker since the start; counts during the iteration may be missing."""
-        totals = dict(self._taken)
+        totals = dict(self._dropped)
         for number, meter in enumerate(self.values(), 1):
             _add(totals, meter)
             if number % SLICE == 0:
@@ -93,7 +76,7 @@ class Meters:
                 self._names.give_back(key.user, key.client_id)
 
     def _let_go(self, meter: Meter) -> None:
-        _add(self._taken, meter)
+        _add(self._dropped, meter)
         traffic = meter.take_traffic()
         if traffic == NO_TRAFFIC:
             return
@@ -120,14 +103,11 @@ class Meters:
         for key in self:
             meter = self._meters[key]
             if meter.active:
-                self.take(meter, now_ms)
+                meter.take(now_ms)
             else:
                 self.drop_unused((key,))
             yield None
 
 
-def _add(totals: dict[int, Totals], meter: Meter) -> None:
-    """Add to the totals of a meter's broker what it has counted since its last row."""
-    counted, before = meter.counted, totals.get(meter.key.broker, Totals())
-    moved = counted.bytes_in + counted.bytes_out
-    totals[meter.key.broker] = Totals(before.requests + counted.requests, before.bytes + moved)
+def _add(totals: dict[int, Traffic], meter: Meter) -> None:
+    totals[meter.key.broker] = totals.get(meter.key.broker, NO_TRAFFIC).plus(meter.total)

@@ -95,7 +95,7 @@ class Recorder:
             return False
         if meter.generation != self._engine.generation:
             self._look_up_limits(meter)
-        page.add(*self._meters.take(meter, now_ms, self._rule), exempt=key.exempt)
+        page.add(*meter.take(now_ms, self._rule), exempt=key.exempt)
         page.name_bytes += meter.name_bytes
         return True
 
