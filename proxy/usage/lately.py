@@ -15,7 +15,6 @@ _SAMPLES: Final = IN_A_MINUTE * _MINUTES[-1]
 
 Shares = tuple[float, float, float]
 """The shares of the last 1, 5 and 15 minutes in which a client was throttled."""
-NO_SHARES: Final[Shares] = (0.0, 0.0, 0.0)
 
 
 class Lately:
@@ -63,7 +62,7 @@ class Lately:
     def throttled_shares(self, now_ms: int) -> Shares:
         """Return the shares of the last minutes in which it was throttled, as far as they have been counted."""
         if self.throttles is None:
-            return NO_SHARES
+            return 0.0, 0.0, 0.0
         muted_ms = self.throttles.muted_ms(now_ms)
         one, five, fifteen = [
             min((muted_ms + self._sampled_ms(minutes)) / (minutes * LAST_MINUTE_MS), 1.0) for minutes in _MINUTES

@@ -21,7 +21,7 @@ from proxy.usage.kind_usage import (
     Row,
     Throttles,
 )
-from proxy.usage.lately import NO_SHARES, NOW_MS, Lately, Shares
+from proxy.usage.lately import NOW_MS, Lately, Shares
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
@@ -225,7 +225,7 @@ class Meter:
 
     def throttled_shares(self, now_ms: int) -> Shares:
         """Return the shares of the last minutes in which it was throttled, as far as they have been counted."""
-        return NO_SHARES if self.lately is None else self.lately.throttled_shares(now_ms)
+        return (self.lately or Lately()).throttled_shares(now_ms)
 
     def take(self, now_ms: int, describe: Callable[[Entity], str] = Entity.describe) -> tuple[Row, Figures]:
         """Return a row in the order of ``proxy.usage.records.COLUMNS``, and figures of further columns; reset the
