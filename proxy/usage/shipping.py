@@ -76,45 +76,33 @@ class Shipping:
         return self.dropped_documents, self.dropped_rows
 
 
-class Buffer:
+class Buffer(asyncio.Queue[Document]):
     """Documents to be shipped, oldest first; beyond ``most_bytes`` the oldest are dropped."""
 
     def __init__(self, most_bytes: int, shipping: Shipping) -> None:
+        super().__init__()
         self._most_bytes = most_bytes
-        self._documents: asyncio.Queue[Document] = asyncio.Queue()
         self._shipping = shipping
 
-    def put(self, document: Document) -> None:
+    def add(self, document: Document) -> None:
         """Add the newest document."""
-        self._documents.put_nowait(document)
-        self._shipping.buffered_bytes += len(document.value)
-        while self._shipping.buffered_bytes > self._most_bytes and self._documents.qsize() > 1:
-            self._drop_oldest()
+        self.put_nowait(document)
+        while self._shipping.buffered_bytes > self._most_bytes and self.qsize() > 1:
+            self.drop_oldest()
 
-    async def get(self) -> Document:
-        """Wait for the oldest document and remove it; ``done`` has to follow."""
-        document = await self._documents.get()
+    def drop_oldest(self) -> None:
+        """Drop and count the oldest document."""
+        self._shipping.count(self.get_nowait(), is_shipped=False)
+        self.task_done()
+
+    def _put(self, item: Document) -> None:
+        super()._put(item)
+        self._shipping.buffered_bytes += len(item.value)
+
+    def _get(self) -> Document:
+        document = super()._get()
         self._shipping.buffered_bytes -= len(document.value)
         return document
-
-    def done(self) -> None:
-        """Take note that the removed document is stored, or lost and counted."""
-        self._documents.task_done()
-
-    async def emptied(self) -> None:
-        """Wait until all documents are done."""
-        await self._documents.join()
-
-    def give_up(self) -> None:
-        """Drop and count the documents that nobody has removed."""
-        while not self._documents.empty():
-            self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        document = self._documents.get_nowait()
-        self._shipping.buffered_bytes -= len(document.value)
-        self._shipping.count(document, is_shipped=False)
-        self._documents.task_done()
 
 
 class Shipper:
@@ -151,12 +139,13 @@ class Shipper:
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.wait((collecting,))  # not cancelled: midway, taken counts are in no document yet
-                await self._buffer.emptied()
+                await self._buffer.join()
         except TimeoutError:
             documents, rows = self._shipping.dropped()
             pumping.cancel()
             await asyncio.wait((pumping,))
-            self._buffer.give_up()
+            while not self._buffer.empty():
+                self._buffer.drop_oldest()
             dropped_documents, dropped_rows = self._shipping.dropped()
             log.error(
                 "usage records lost at shutdown", documents=dropped_documents - documents, rows=dropped_rows - rows
@@ -183,13 +172,13 @@ class Shipper:
         self._taken_ms = taken_ms
         begin_ms = round(wall_s() * 1000) - interval_ms
         async for document in self._take_documents(begin_ms, interval_ms):
-            self._buffer.put(document)
+            self._buffer.add(document)
 
     async def _pump(self) -> None:
         while True:
             document = await self._buffer.get()
             await attempt("ship usage records", partial(self._settle, document))
-            self._buffer.done()
+            self._buffer.task_done()
 
     async def _settle(self, document: Document) -> None:
         is_shipped = False

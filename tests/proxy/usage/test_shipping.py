@@ -80,7 +80,7 @@ def test_a_full_buffer_drops_the_oldest_and_counts_documents_and_rows() -> None:
     shipping = Shipping()
     buffer = Buffer(350, shipping)
     for seq in range(5):
-        buffer.put(document(seq, rows=seq + 1))
+        buffer.add(document(seq, rows=seq + 1))
     assert (shipping.dropped_documents, shipping.dropped_rows, shipping.buffered_bytes) == (2, 1 + 2, 300)
 
     async def rest() -> list[int]:
@@ -92,7 +92,7 @@ def test_a_full_buffer_drops_the_oldest_and_counts_documents_and_rows() -> None:
 def test_a_document_larger_than_the_buffer_is_still_tried() -> None:
     shipping = Shipping()
     buffer = Buffer(10, shipping)
-    buffer.put(document(0))
+    buffer.add(document(0))
     assert (asyncio.run(buffer.get()).seq, shipping.dropped_documents) == (0, 0)
 
 
