@@ -18,7 +18,7 @@ log = structlog.get_logger("sluice")
 
 KEPT: Final = 100
 _MOST_LOGGED_EDITS: Final = 20
-"""Of changes by other means, which may be all quotas at once."""
+"""Limit for changes by other means, which may be all quotas at once."""
 
 OUTCOMES: Final = ("made", "edited", "unchanged", "refused", "unauthorized", "failed")
 """Outcomes of a requested change. ``edited`` are changes made directly in the store, which cannot be refused."""

@@ -47,7 +47,7 @@ class TemporaryLimit(BaseModel):
 
     @property
     def counter(self) -> tuple[Entity, QuotaKind]:
-        """Whose limit it is. Raises ValueError."""
+        """The counter that it is for. Raises ValueError."""
         named = {"user": self.user, "client-id": self.client_id}
         checked = check(Change({part: name for part, name in named.items() if name}, ((self.kind, self.limit),)))
         if isinstance(checked, Refusal):
@@ -55,7 +55,7 @@ class TemporaryLimit(BaseModel):
         return checked[0], self.kind
 
 
-class _Kept(BaseModel):
+class _File(BaseModel):
     version: Annotated[int, Field(ge=1, le=1)] = 1
     limits: Sequence[TemporaryLimit]
 
@@ -162,7 +162,7 @@ def path_beside(state: Path) -> Path:
 def _read(path: Path) -> Mapping[tuple[Entity, QuotaKind], TemporaryLimit]:
     """Return the limits in the file; a file that is not usable is logged, and has none."""
     try:
-        return {each.counter: each for each in _Kept.model_validate_json(read_file(path)).limits}
+        return {each.counter: each for each in _File.model_validate_json(read_file(path)).limits}
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -176,7 +176,7 @@ def _read(path: Path) -> Mapping[tuple[Entity, QuotaKind], TemporaryLimit]:
 def _write(path: Path, limits: Iterable[TemporaryLimit]) -> None:
     """Write the file. A failure is logged: the limits are in force all the same."""
     try:
-        write_private(path, _Kept(limits=[*limits]).model_dump_json(indent=1) + "\n")
+        write_private(path, _File(limits=[*limits]).model_dump_json(indent=1) + "\n")
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         log.error("temporary limits not kept: a restart would end them", path=str(path), error=why)

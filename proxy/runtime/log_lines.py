@@ -138,7 +138,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
             select.select((), (descriptor,), ())
 
 
-class _Seen:
+class _Tokens:
+    """How many lines about the same are still admitted."""
+
     __slots__ = ("left_out", "since_ms", "tokens")
 
     def __init__(self, tokens: int, now_ms: int) -> None:
@@ -153,7 +155,7 @@ class LineLimit(Generic[Key]):
     def __init__(self, burst: int = 1, every_ms: int = MINUTE_MS) -> None:
         self._burst = burst
         self._every_ms = every_ms
-        self.seen: dict[Key, _Seen] = {}
+        self.seen: dict[Key, _Tokens] = {}
 
     def admit(self, key: Key, others: Key, now_ms: int) -> int | None:
         """Return how many lines were left out before this one, or None if this one is left out. ``others`` is the key
@@ -162,7 +164,7 @@ class LineLimit(Generic[Key]):
         key = fold(key, self.seen, MAX_KEYS, others)
         seen = self.seen.get(key)
         if seen is None:
-            seen = self.seen[key] = _Seen(self._burst, now_ms)
+            seen = self.seen[key] = _Tokens(self._burst, now_ms)
         due = (now_ms - seen.since_ms) // self._every_ms
         seen.tokens = min(seen.tokens + due, self._burst)
         seen.since_ms += due * self._every_ms
@@ -174,8 +176,9 @@ class LineLimit(Generic[Key]):
         return left_out
 
     def take_left_out(self, now_ms: int, *, of_all: bool = False) -> list[tuple[Key, int]]:
-        """Return (key, number) of lines left out without a later line, and forget those keys: if there was none for
-        so long that a whole burst is admitted again, or ``of_all``.
+        """Return (key, number) for lines left out without a later line, and forget those keys.
+
+        It covers keys without a line for so long that a whole burst is admitted again, or ``of_all``.
         """
         long_ms = self._burst * self._every_ms
         over = {key: seen for key, seen in self.seen.items() if of_all or now_ms - seen.since_ms >= long_ms}

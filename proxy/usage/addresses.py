@@ -30,7 +30,7 @@ NOTHING: Final = (0, None, None, 0, 0, 0, 0, 0)
 
 
 class AddressKey(NamedTuple):
-    """Whose figures a row of usage records has: connections of one address to one broker through one listener."""
+    """The connections that one row counts: of one address to one broker through one listener."""
 
     listener: str
     ip: str | None

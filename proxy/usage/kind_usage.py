@@ -1,4 +1,4 @@
-"""What a meter counts by quota kind: throttles, limits, and charges of the kinds not in BY_HAND."""
+"""A meter's counters by quota kind: throttles, limits, and charges of the kinds not in BY_HAND."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -93,7 +93,7 @@ class Throttles:
 
 
 class KindUsage:
-    """What a meter counts of one kind, and the limits in force."""
+    """A meter's counters of one kind, and the limits in force."""
 
     __slots__ = ("_by_cap", "caps", "in_caps", "in_shadow", "limit", "requests", "shadow_limit", "throttles", "used")
 

@@ -1,4 +1,4 @@
-"""What a client did lately: samples of its bytes, and of the time in which it was throttled, every ten seconds."""
+"""Samples of a client, every ten seconds: its bytes, and the time in which it was throttled."""
 
 from array import array
 from typing import Final

@@ -129,7 +129,7 @@ class Meter:
         self.lately: Lately | None = None
         """Samples, from the first traffic on."""
         self.kinds: dict[QuotaKind, KindUsage] = {}
-        """What is counted by kind, from the first throttle, charge or limit on; usually nothing."""
+        """Counters by kind, from the first throttle, charge or limit on; usually none."""
         self.limits: tuple[Limit, Limit] = (NO_LIMIT, NO_LIMIT)
         """The limits of BY_HAND as of ``generation`` of the engine."""
         self.name_bytes = 0

@@ -109,8 +109,9 @@ class Recorder:
         meter.generation = self._engine.generation
         names: list[object] = [*meter.key]
         limits = dict.fromkeys(BY_HAND, NO_LIMIT)
-        for kind in CLIENT_KINDS:
-            limit, shadow, caps = self._limit_of(meter, kind), self._shadow_of(meter, kind), self._caps_of(meter, kind)
+        for kind in () if meter.key.exempt else CLIENT_KINDS:
+            limit, caps = self._limit_of(meter, kind), self._caps_of(meter, kind)
+            shadow = self._engine.shadow_of(meter.key.user, meter.key.client_id, kind)
             names += [*limit, caps, caps]  # one of the caps may be named again
             if kind in limits:
                 limits[kind], limit = limit, NO_LIMIT
@@ -124,20 +125,15 @@ class Recorder:
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> Limit:
         """Return a meter's limit in force, its rule, and the names of its counter."""
         client = meter.key.user, meter.key.client_id, kind
-        if meter.key.exempt or kind not in METERED:
-            return NO_LIMIT
-        limit, entity = self._engine.limit_of(*client)
+        limit, entity = self._engine.limit_of(*client) if kind in METERED else (None, None)
         if entity is None:
             return NO_LIMIT
         counter = self._engine.counter_of(*client)
         return limit, self._rule(entity), counter.user or None, counter.client_id or None
 
-    def _shadow_of(self, meter: Meter, kind: QuotaKind) -> float | None:
-        return None if meter.key.exempt else self._engine.shadow_of(meter.key.user, meter.key.client_id, kind)
-
     def _caps_of(self, meter: Meter, kind: QuotaKind) -> str | None:
         """Return the caps in force as JSON."""
-        if meter.key.exempt or not self._engine.has_caps:
+        if not self._engine.has_caps:
             return None
         caps = [
             {"rule": self._rule(entity), "limit": limit, "user": of.user or None, "client_id": of.client_id or None}
