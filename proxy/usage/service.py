@@ -1,20 +1,14 @@
 """Ships usage records, if the settings have a section ``usage``."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
-from functools import partial
 
 from config.cluster import Cluster as ClusterSettings
 from config.settings import Settings
 from config.usage import Usage
-from proxy.usage.documents import Document, Documents, same_fields
+from proxy.usage.documents import Documents, same_fields
 from proxy.usage.files import FileSink
-from proxy.usage.records import Columns
-from proxy.usage.shipping import Shipper, Shipping, Sink
+from proxy.usage.shipping import Shipper, Shipping, Sink, TakeUsage
 from proxy.usage.topic_login import Brokers
-
-TakeUsage = Callable[[], AsyncIterator[tuple[Columns, int | None]]]
-"""Yields the rows since the last call (``Metering.take_usage``), and of several workers the one that counted them."""
 
 
 class UsageService:
@@ -24,7 +18,6 @@ class UsageService:
         self._settings = settings
         self._take_usage = take_usage
         self._shipper: Shipper | None = None
-        self._documents: Documents | None = None
         self.shipping = Shipping()
 
     def start(self) -> None:
@@ -34,21 +27,20 @@ class UsageService:
             return
         instance = usage.instance or socket.gethostname()
         fields = same_fields(settings, instance)
-        documents = self._documents = Documents(fields, self.shipping.dropped)
-
-        async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:
-            async for columns, worker in self._take_usage():
-                yield documents.document(columns, begin_ms, interval_ms, worker)
-
-        sink = _sink(usage, settings.cluster, instance, str(fields["boot"]))
-        interval_s, buffer_bytes = usage.interval_ms / 1000, usage.buffer_bytes
-        self._shipper = Shipper(take, sink, self.shipping, interval_s=interval_s, buffer_bytes=buffer_bytes)
+        self._shipper = Shipper(
+            self._take_usage,
+            Documents(fields, self.shipping.dropped),
+            _sink(usage, settings.cluster, instance, str(fields["boot"])),
+            self.shipping,
+            interval_s=usage.interval_ms / 1000,
+            buffer_bytes=usage.buffer_bytes,
+        )
         self._shipper.start()
 
     async def set_mode(self, mode: str) -> None:
-        """Switch the recorded mode: the current interval ends here, with the old mode."""
-        if self._shipper is not None and self._documents is not None:
-            await self._shipper.cut(partial(self._documents.set_mode, mode))
+        """Switch the recorded mode."""
+        if self._shipper is not None:
+            await self._shipper.set_mode(mode)
 
     async def stop(self, timeout_s: float) -> None:
         """Ship the last record, within ``timeout_s``."""

@@ -16,7 +16,8 @@ import structlog
 
 from proxy.runtime.clock import monotonic_s, now_ms, wall_s
 from proxy.runtime.tasks import attempt, spawn
-from proxy.usage.documents import Document
+from proxy.usage.documents import Document, Documents
+from proxy.usage.records import Columns
 
 log = structlog.get_logger("sluice.usage")
 
@@ -25,9 +26,8 @@ _LAST_RETRY_S: Final = 15.0
 _LONGEST_INTERVAL_MS: Final = 86_400_000
 """The longest interval that readers accept: a process that was suspended longer reports only the last day."""
 
-
-TakeDocuments = Callable[[int, int], AsyncIterator[Document]]
-"""(interval's begin in Unix time, duration), in ms → the documents since the last call."""
+TakeUsage = Callable[[], AsyncIterator[tuple[Columns, int | None]]]
+"""Yields the rows since the last call (``Metering.take_usage``), and of several workers the one that counted them."""
 
 
 class SinkError(Exception):
@@ -106,12 +106,20 @@ class Buffer(asyncio.Queue[Document]):
 
 
 class Shipper:
-    """Takes a record every ``interval_s`` and ships it."""
+    """Takes the usage of every ``interval_s`` and ships it as ``documents``."""
 
     def __init__(
-        self, take: TakeDocuments, sink: Sink, shipping: Shipping, *, interval_s: float, buffer_bytes: int
+        self,
+        take_usage: TakeUsage,
+        documents: Documents,
+        sink: Sink,
+        shipping: Shipping,
+        *,
+        interval_s: float,
+        buffer_bytes: int,
     ) -> None:
-        self._take_documents = take
+        self._take_usage = take_usage
+        self._documents = documents
         self._sink = sink
         self._shipping = shipping
         self._interval_s = interval_s
@@ -126,11 +134,11 @@ class Shipper:
         self._taken_ms = now_ms()
         self._tasks = [spawn(self._collect(), "take usage records"), spawn(self._pump(), "ship usage records")]
 
-    async def cut(self, then: Callable[[], None]) -> None:
-        """End the current interval, and call ``then`` before the next one begins."""
+    async def set_mode(self, mode: str) -> None:
+        """Switch the recorded mode: the current interval ends here, with the old mode."""
         async with self._taking:
             await attempt("take usage records", self._take)
-            then()
+            self._documents.set_mode(mode)
 
     async def stop(self, timeout_s: float) -> None:
         """Take the last record and ship everything within ``timeout_s``; the rest is lost and counted."""
@@ -171,8 +179,8 @@ class Shipper:
         interval_ms = min(max(taken_ms - self._taken_ms, 1), _LONGEST_INTERVAL_MS)
         self._taken_ms = taken_ms
         begin_ms = round(wall_s() * 1000) - interval_ms
-        async for document in self._take_documents(begin_ms, interval_ms):
-            self._buffer.add(document)
+        async for columns, worker in self._take_usage():
+            self._buffer.add(self._documents.document(columns, begin_ms, interval_ms, worker))
 
     async def _pump(self) -> None:
         while True:

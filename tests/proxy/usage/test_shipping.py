@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from proxy.usage import files as usage_files
 from proxy.usage import shipping as usage_shipping
 from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
+from proxy.usage.records import Columns
 from proxy.usage.shipping import Buffer, RefusedError, Shipper, Shipping, SinkError
 from tests.harness.polling import until
 
@@ -53,11 +55,14 @@ class FakeRecorder:
         self.seq = 0
         self.intervals_ms: list[int] = []
 
-    def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
-        self.intervals_ms.append(interval_ms)
+    def take(self) -> Iterator[Columns | None]:
         yield None
-        yield document(self.seq, rows=3)
+        yield {"listener": ["PLAIN"] * 3}
+
+    def document(self, columns: Columns, begin_ms: int, interval_ms: int, worker: int | None = None) -> Document:
+        self.intervals_ms.append(interval_ms)
         self.seq += 1
+        return document(self.seq - 1, rows=len(columns["listener"]))
 
 
 @pytest.fixture(autouse=True)
@@ -67,13 +72,14 @@ def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shipper(recorder: FakeRecorder, sink: FakeSink, shipping: Shipping, buffer_bytes: int = MANY) -> Shipper:
-    async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:
-        for taken in recorder.take(0, begin_ms, interval_ms):
+    async def take() -> AsyncIterator[tuple[Columns, int | None]]:
+        for taken in recorder.take():
             if taken is not None:
-                yield taken
+                yield taken, None
             await asyncio.sleep(0)
 
-    return Shipper(take, sink, shipping, interval_s=0.005, buffer_bytes=buffer_bytes)
+    documents: Any = recorder
+    return Shipper(take, documents, sink, shipping, interval_s=0.005, buffer_bytes=buffer_bytes)
 
 
 def test_a_full_buffer_drops_the_oldest_and_counts_documents_and_rows() -> None:
@@ -159,11 +165,11 @@ def test_a_stop_does_not_wait_for_a_sink_for_ever_and_counts_what_is_lost() -> N
 
 def test_a_stop_in_the_middle_of_an_interval_loses_nothing_of_it() -> None:
     class Slow(FakeRecorder):
-        def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
+        def take(self) -> Iterator[Columns | None]:
             for _ in range(200):
                 self.half_way = True
                 yield None
-            yield from super().take(now_ms, begin_ms, interval_ms)
+            yield from super().take()
 
         half_way = False
 
