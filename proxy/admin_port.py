@@ -23,7 +23,7 @@ from proxy.other_instances import OtherInstances
 from proxy.page.actions import Controls
 from proxy.page.changes import Changes
 from proxy.page.pages import Pages
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.files import FileWatch
 from proxy.snapshot import Snapshot
 from proxy.state.answers import State
 

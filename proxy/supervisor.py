@@ -23,19 +23,19 @@ from proxy.admin_port import AdminPort, Program
 from proxy.brokers.failures import describe
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import Processes, Report
-from proxy.control.kept_limits import path_beside
 from proxy.control.mode import ModeSwitch
 from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
 from proxy.control.state_file import StateFile
-from proxy.control.stores import open_quotas, outage_of
+from proxy.control.stores import open_quotas, open_static
+from proxy.control.temporary_limits import path_beside
 from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
 from proxy.other_instances import OtherInstances
 from proxy.owners.map import OwnersMap, fixed_map
 from proxy.page.changes import Changes
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.files import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.snapshot import Snapshot, WorkerSnapshot
@@ -133,7 +133,8 @@ class Supervisor:
         self._starting = asyncio.current_task()
         try:
             await self._quotas.temporary.restore()
-            if not await self._quotas.start(outage_of(self._settings.quotas)):
+            quotas = self._settings.quotas
+            if not await self._quotas.start(quotas.when_unavailable, open_static(quotas)):
                 return EXIT_CONFIG
         except asyncio.CancelledError:
             if not self._stopping.is_set():
@@ -280,7 +281,7 @@ class Supervisor:
         async with self._reloading:
             self._reload_waits = False
             self._manager.reloading()
-            for job in (self._quotas.reload, self._load_certificates, self._file.compare):
+            for job in (self._quotas.load, self._load_certificates, self._file.compare):
                 await attempt("load files again", job)
             self._manager.reloaded()
 

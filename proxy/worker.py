@@ -39,13 +39,11 @@ from proxy.edge.stats import Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.owners.map import OwnersInForce, Placement, owners_of
 from proxy.runtime import faults, logs
-from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
-from proxy.runtime.file_watch import FileWatch
-from proxy.runtime.lag import watch as watch_lag
-from proxy.runtime.slices import in_slices
-from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
+from proxy.runtime.files import FileWatch
+from proxy.runtime.loop import watch_lag
+from proxy.runtime.tasks import AFTER_FAULT_S, CallQueue, attempt, every, in_slices, later, spawn
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
@@ -57,7 +55,7 @@ from proxy.state.rows import Page
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
-from proxy.usage.throttle_events import ThrottleEvents
+from proxy.usage.throttle_counts import ThrottleEvents
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind

@@ -18,7 +18,7 @@ from proxy.admin.route import RefusedError, Route, text
 from proxy.admin.tls import AdminTls
 from proxy.admin.work import Work
 from proxy.edge.listening import bind as listen_at
-from proxy.runtime.faults import note
+from proxy.runtime.faults import report
 from quotas.networks import network_of
 
 PROBES: Final = ("/livez", "/readyz")
@@ -134,7 +134,7 @@ class AdminServer:
                 return text(303, "log in first", Location="/login")
             return _refused(request, refused.status, str(refused), **refused.headers)
         except Exception as error:  # noqa: BLE001  one broken page must not affect the others
-            note(f"admin {request.path}", error)
+            report(f"admin {request.path}", error)
             return text(500, "internal error: see the log")
 
 

@@ -20,8 +20,8 @@ from proxy.brokers.names import NAMES
 from proxy.brokers.tls import BrokerTls
 from proxy.brokers.verification import ERRORS, Verification
 from proxy.runtime.clock import monotonic_s
-from proxy.runtime.faults import note
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.faults import report
+from proxy.runtime.files import FileWatch
 from proxy.runtime.tasks import every, spawn
 
 T = TypeVar("T")
@@ -319,7 +319,7 @@ class Cluster(BrokerMap):
                 if not isinstance(error, _OtherClusterError):
                     self._record(broker, error)
             except Exception as error:  # noqa: BLE001  a broken answer of one broker must not keep the others from being asked
-                note("ask a broker", error)
+                report("ask a broker", error)
                 failures.append(f"{broker}: internal error: {describe(error)}")
         raise NoAnswerError("; ".join(sorted(failures)), refused=False)
 

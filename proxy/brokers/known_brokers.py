@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from config.brokers import MAX_NODE_ID
 from config.files import read_file
 from config.units import MAX_HOST_LENGTH, MAX_PORT
-from proxy.runtime.private_file import write_private
+from proxy.runtime.files import write_private
 
 
 class NotUsableError(ValueError):

@@ -141,7 +141,7 @@ class ConnectionGate:
     ) -> None:
         if self._addresses is not None:
             limit, entity = (None, None) if exempt else self._rates.limit_of(ip)
-            self._addresses.note(
+            self._addresses.count(
                 listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
             )
 
@@ -187,4 +187,4 @@ class ConnectionGate:
             log.info("first wait of accepting: connection_rate", listener=listener, wait_ms=wait_ms, mode=self._mode)
         throttles.note(wait_ms)
         if self._addresses is not None:
-            self._addresses.note_wait(listener, wait_ms)
+            self._addresses.count_wait(listener, wait_ms)

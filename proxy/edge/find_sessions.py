@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from config.units import without_brackets
 from proxy.edge.listeners import Listener
-from proxy.runtime.slices import SLICE
+from proxy.runtime.tasks import SLICE
 from proxy.session.session import Session
 
 

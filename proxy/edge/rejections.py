@@ -4,7 +4,7 @@ import structlog
 
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.stats import Stats
-from proxy.runtime.once_a_minute import OTHERS, OnceAMinute
+from proxy.runtime.log_lines import OTHERS, OnceAMinute
 from proxy.session.flow import BROKER
 
 log = structlog.get_logger("sluice.rejected")

@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 from protocol.errors import ProtocolError
 from proxy.edge.kernel import LOST, SocketOptions, TcpState, bound_receive_buffer, keep_alive, look_at
 from proxy.runtime.clock import now_ms
-from proxy.runtime.faults import contained, note
+from proxy.runtime.faults import contained, report
 from proxy.runtime.tasks import later
 from proxy.session.flow import BROKER, CLIENT
 
@@ -187,7 +187,7 @@ class AsyncioWire:
 
     def failed(self, where: str, error: Exception) -> None:
         """Record an internal error: it ends this session and no other."""
-        note(where, error)
+        report(where, error)
         if self._session is not None:
             contained(where, self._session.abort)
         self._transport.abort()

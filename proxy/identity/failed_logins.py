@@ -2,8 +2,8 @@
 
 import structlog
 
+from proxy.runtime.log_lines import OTHERS, OnceAMinute
 from proxy.runtime.names import label
-from proxy.runtime.once_a_minute import OTHERS, OnceAMinute
 
 log = structlog.get_logger("sluice.logins")
 

@@ -20,7 +20,7 @@ from config.units import Address
 from proxy.brokers.failures import describe
 from proxy.owners.member import GroupMember
 from proxy.owners.messages import ChangeMessage, Kind, Label, MessageError
-from proxy.runtime.http_get import Answer, http_get, http_post
+from proxy.runtime.http_get import Answer, http_get
 
 PATH: Final = "/owners/change"
 """Where changes are told."""
@@ -83,8 +83,8 @@ class Asking:
             return "its admin port is not known, or not reachable from here (admin.bind)"
         signed = message.packed.signed(self._member.signing, Label(Kind.CHANGE, name, known.ids[name]))
         try:
-            answer = await http_post(
-                at, PATH, signed, within_s=_ANSWER_S, most_bytes=_MOST_BYTES, context=self._context()
+            answer = await http_get(
+                at, PATH, post=signed, within_s=_ANSWER_S, most_bytes=_MOST_BYTES, context=self._context()
             )
         except TimeoutError as error:
             return str(error)

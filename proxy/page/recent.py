@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Final
 
 from proxy.runtime.clock import monotonic_s
-from proxy.runtime.shared_work import SharedWork
+from proxy.runtime.tasks import SharedWork
 
 _MOST: Final = 64
 

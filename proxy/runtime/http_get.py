@@ -8,7 +8,7 @@ body in chunks is not asked for, nor taken.
 import asyncio
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 _HEAD_BYTES: Final = 16 * 1024
@@ -21,24 +21,6 @@ class Answer(NamedTuple):
 
     status: int
     body: bytes
-
-
-class _Request(NamedTuple):
-    at: tuple[str, int]
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    """Those that are empty are left out."""
-    body: bytes = b""
-
-    def head(self) -> bytes:
-        """Return its first lines. Raises BadAnswerError."""
-        if not _PRINTABLE.fullmatch(self.path) or not _PRINTABLE.fullmatch(self.headers["Host"]):
-            raise BadAnswerError(f"cannot be asked for {self.path[:64]!a}")
-        if not all(value.isprintable() for value in self.headers.values()):
-            raise BadAnswerError("cannot be asked with a token that has other than printable characters")
-        lines = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items() if value)
-        return f"{self.method} {self.path} HTTP/1.0\r\n{lines}\r\n".encode()
 
 
 class BadAnswerError(ConnectionError):
@@ -63,44 +45,24 @@ async def http_get(
     most_bytes: int,
     host: str = "localhost",
     authorization: str = "",
+    post: bytes | None = None,
     context: ssl.SSLContext | None = None,
 ) -> Answer:
     """Ask, over TLS with ``context``; ``host`` is the Host header, by default a name that every admin port accepts.
-    Raises OSError.
+    ``post``: a message that is sent, in place of a question. Raises OSError.
     """
-    request = _Request(at, "GET", path, {"Host": host, "Authorization": authorization})
-    return await _ask(request, within_s, most_bytes, context)
-
-
-async def http_post(
-    at: tuple[str, int],
-    path: str,
-    body: bytes,
-    *,
-    within_s: float,
-    most_bytes: int,
-    context: ssl.SSLContext | None = None,
-) -> Answer:
-    """Send ``body``, under a name that every admin port accepts. Raises OSError."""
-    request = _Request(at, "POST", path, {"Host": "localhost", "Content-Length": str(len(body))}, body)
-    return await _ask(request, within_s, most_bytes, context)
-
-
-async def _ask(asked: _Request, within_s: float, most_bytes: int, context: ssl.SSLContext | None) -> Answer:
-    head_of_request = asked.head()
+    length = "" if post is None else str(len(post))
+    head = _head("GET" if post is None else "POST", path, host, authorization, length)
     try:
         async with asyncio.timeout(within_s):
-            name = None if context is None else asked.at[0]
-            reader, writer = await asyncio.open_connection(
-                *asked.at, limit=_HEAD_BYTES, ssl=context, server_hostname=name
-            )
+            name = None if context is None else at[0]
+            reader, writer = await asyncio.open_connection(*at, limit=_HEAD_BYTES, ssl=context, server_hostname=name)
             try:
-                writer.write(head_of_request + asked.body)
-                head = await reader.readuntil(b"\r\n\r\n")
-                status, length = _read_head(head)
-                if length is not None and length > most_bytes:
+                writer.write(head + (post or b""))
+                status, left = _read_head(await reader.readuntil(b"\r\n\r\n"))
+                if left is not None and left > most_bytes:
                     raise BadAnswerError(f"answers with more than {most_bytes} bytes")
-                return Answer(status, await _read_body(reader, length, most_bytes))
+                return Answer(status, await _read_body(reader, left, most_bytes))
             finally:
                 writer.transport.abort()
     except TimeoutError:
@@ -110,6 +72,17 @@ async def _ask(asked: _Request, within_s: float, most_bytes: int, context: ssl.S
         raise BadAnswerError(f"TLS: {said}") from None
     except (ValueError, EOFError, asyncio.LimitOverrunError):
         raise BadAnswerError("does not answer as an admin port does") from None
+
+
+def _head(method: str, path: str, host: str, authorization: str, length: str) -> bytes:
+    """Return the first lines of a request. Raises BadAnswerError."""
+    if not _PRINTABLE.fullmatch(path) or not _PRINTABLE.fullmatch(host):
+        raise BadAnswerError(f"cannot be asked for {path[:64]!a}")
+    if not authorization.isprintable():
+        raise BadAnswerError("cannot be asked with a token that has other than printable characters")
+    headers = {"Host": host, "Authorization": authorization, "Content-Length": length}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value)
+    return f"{method} {path} HTTP/1.0\r\n{lines}\r\n".encode()
 
 
 def _read_head(head: bytes) -> tuple[int, int | None]:

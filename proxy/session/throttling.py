@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.runtime.faults import contained
-from proxy.usage.throttle_counts import ThrottleCounts
-from proxy.usage.throttle_events import ThrottleEvents
+from proxy.usage.throttle_counts import ThrottleCounts, ThrottleEvents
 from quotas.admission_queue import AdmissionQueue
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound

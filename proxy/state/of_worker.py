@@ -17,7 +17,7 @@ from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
-from proxy.runtime.slices import in_slices
+from proxy.runtime.tasks import in_slices
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.state.paging import Query, first, matching
@@ -34,7 +34,7 @@ from proxy.state.rows import (
     WorkerRow,
 )
 from proxy.usage.lately import NOW_MS
-from proxy.usage.meter import ClientNames, Meter, MeterKey
+from proxy.usage.meter import ClientNames, Meter
 from proxy.usage.metering import Metering
 from quotas.connections import KIND as CONNECTIONS
 from quotas.counted import CLUSTER
@@ -274,21 +274,20 @@ class StateOfWorker:
         clients: dict[ClientNames, _Client] = {}
 
         def add_all() -> Iterator[None]:
-            for key, meter in self._metering.clients:
-                names = ClientNames(key.listener, key.user, key.client_id)
-                if accepts(names):
-                    self._add(clients.setdefault(names, _Client()), key, meter, now)
+            for meter in self._metering.clients:
+                if accepts(meter.key.client):
+                    self._add(clients.setdefault(meter.key.client, _Client()), meter, now)
                 yield
 
         await in_slices(add_all())
         return await in_slices(each.row(names) for names, each in clients.items())
 
-    def _add(self, client: _Client, key: MeterKey, meter: Meter, now: int) -> None:
+    def _add(self, client: _Client, meter: Meter, now: int) -> None:
         client.connections += meter.connections
         client.is_throttled = client.is_throttled or meter.is_throttled(now)
         client.rates = tuple(map(add, client.rates, self._metering.rates(meter, now)))
         client.shares = tuple(map(max, client.shares, meter.throttled_shares(now)))
-        account = self._metering.account(key)
+        account = self._metering.account(meter.key)
         nearest = None if account is None else account.nearest(now)
         if nearest is not None and (client.nearest is None or (nearest.ratio or 0) > (client.nearest.ratio or 0)):
             client.nearest = nearest

@@ -15,16 +15,7 @@ from quotas.names import shared_name
 class Account:
     """A client's usage through one listener at one broker."""
 
-    __slots__ = (
-        "_bounds",
-        "_engine",
-        "_generation",
-        "_limited",
-        "_meters",
-        "holders",
-        "key",
-        "meter",
-    )
+    __slots__ = ("_bounds", "_engine", "_generation", "_limited", "_meters", "holders", "key", "meter")
 
     def __init__(self, engine: Engine, meters: Meters, key: MeterKey) -> None:
         self._engine = engine
@@ -118,58 +109,38 @@ class Account:
         """The meter to count on without holding the account, whose own meter may be gone."""
         return self.meter if self.holders else self._meters.find(self.key)
 
-    @property
-    def exempt(self) -> bool:
-        """No quota of any kind applies, and no counter is charged."""
-        return self.key.exempt
-
-    @property
-    def _counted_user(self) -> str:
-        """The user whose counters are charged. A quota for all clients of a mechanism applies also to those with a name
-        within it, all together, unless that name has a quota itself.
-        """
-        user = self.key.user
-        shared = shared_name(user)
-        return shared if shared is not None and self._engine.names(shared) and not self._engine.names(user) else user
-
     def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
         engine, key = self._engine, self.key
         if key.exempt:
             return (engine.unlimited(kind),)
-        client = (self._counted_user, key.client_id, kind, key.broker)
+        # A quota for all clients of a mechanism applies also to those with a name within it, all together, unless that
+        # name has a quota itself.
+        user, shared = key.user, shared_name(key.user)
+        if shared is not None and engine.names(shared) and not engine.names(user):
+            user = shared
+        client = (user, key.client_id, kind, key.broker)
         return (engine.resolve(*client), *(engine.resolve_caps(*client) if engine.has_caps else ()))
-
-
-class UnlimitedAccount(Account):
-    """The account of connections whose client is not known or not authenticated yet: no limit applies."""
-
-    __slots__ = ()
-
-    def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        return (self._engine.unlimited(kind),)
 
 
 class Accounts:
     """The accounts of one listener's clients."""
 
-    __slots__ = ("_accounts", "_engine", "_listener", "_meters", "exemptions", "nobody", "refused")
+    __slots__ = ("_accounts", "_engine", "_meters", "exemptions", "listener", "nobody", "refused")
 
     def __init__(self, meters: Meters, engine: Engine, listener: str, exemptions: Exemptions = NOBODY) -> None:
         self._meters = meters
         self._engine = engine
-        self._listener = listener
+        self.listener = listener
         self.exemptions = exemptions
         self._accounts: dict[MeterKey, Account] = {}
-        self.nobody: Account = UnlimitedAccount(engine, Meters(1), MeterKey(listener, -1, "", ""))
+        self.nobody = Account(engine, Meters(1), MeterKey(listener, -1, "", "", exempt=True))
+        """The account of connections whose client is not known or not authenticated yet: no quota applies."""
         self.nobody.holders = 1
         self.refused = 0
         """Connections refused since the last record, before their client was known."""
 
     def __len__(self) -> int:
         return len(self._accounts)
-
-    def __bool__(self) -> bool:
-        return bool(self._accounts)
 
     def find(self, key: MeterKey) -> Account | None:
         """Return the account of a client, if it has one now."""
@@ -180,7 +151,7 @@ class Accounts:
 
         ``exempt``: the connection is exempt, whichever client it is.
         """
-        key = MeterKey(self._listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
+        key = MeterKey(self.listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = Account(self._engine, self._meters, key)
@@ -189,7 +160,7 @@ class Accounts:
         return account
 
     def give_back(self, account: Account) -> None:
-        """Note that a holder of ``account`` will no longer count or charge there."""
+        """Let go of ``account`` for a holder that will no longer count or charge there."""
         account.holders -= 1
         if not account.holders and account is not self.nobody:
             account.meter.holders -= 1

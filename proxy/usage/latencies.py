@@ -23,6 +23,17 @@ _BUCKET_OF: Final = bytes(sum(bound <= ms for bound in BOUNDS_MS) for ms in rang
 """[ms below _SHORT_MS] the bucket. 1 ms means less than 2: both ends of the time are rounded down."""
 
 
+class Times(NamedTuple):
+    """A copy of one histogram."""
+
+    counts: tuple[int, ...]
+    """By bucket, not cumulative; the last one has no upper bound."""
+    sum_ms: int
+
+    def plus(self, other: "Times") -> "Times":
+        return Times(tuple(map(add, self.counts, other.counts)), self.sum_ms + other.sum_ms)
+
+
 class Histogram:
     """Counts of times by bucket, and their sum."""
 
@@ -40,18 +51,18 @@ class Histogram:
         else:
             self.counts[sum(bound <= ms for bound in BOUNDS_MS)] += 1
 
+    def times(self) -> Times:
+        return Times(tuple(self.counts), self.sum_ms)
+
 
 class Parts:
     """The times of one API at one broker: the broker's, and the proxy's own."""
 
-    __slots__ = ("broker", "held", "unheld")
+    __slots__ = ("broker", "proxy")
 
     def __init__(self) -> None:
         self.broker = Histogram()
-        self.held = Histogram()
-        """Requests that the proxy held for at least a millisecond."""
-        self.unheld = 0
-        """The number of all others."""
+        self.proxy = Histogram()
 
 
 class OfBroker:
@@ -69,9 +80,9 @@ class OfBroker:
         parts = self._by_api.get(api_key) or self._make(api_key)
         parts.broker.count(took_ms)
         if held_ms:
-            parts.held.count(held_ms)
+            parts.proxy.count(held_ms)
         else:
-            parts.unheld += 1
+            parts.proxy.counts[0] += 1
 
     def came(self, api_key: int, took_ms: int) -> None:
         """Count the broker's time of an answer that the proxy may hold."""
@@ -81,24 +92,13 @@ class OfBroker:
         """Count the proxy's time of an answer that is passed on now: how long it and its request were held."""
         parts = self._by_api.get(api_key) or self._make(api_key)
         if held_ms:
-            parts.held.count(held_ms)
+            parts.proxy.count(held_ms)
         else:
-            parts.unheld += 1
+            parts.proxy.counts[0] += 1
 
     def _make(self, api_key: int) -> Parts:
         parts = self._by_api[api_key] = self._all.make(api_key, self._node_id)
         return parts
-
-
-class Times(NamedTuple):
-    """A copy of one histogram."""
-
-    counts: tuple[int, ...]
-    """By bucket, not cumulative; the last one has no upper bound."""
-    sum_ms: int
-
-    def plus(self, other: "Times") -> "Times":
-        return Times(tuple(map(add, self.counts, other.counts)), self.sum_ms + other.sum_ms)
 
 
 class Latencies:
@@ -124,11 +124,8 @@ class Latencies:
 
     def snapshot(self) -> Mapping[tuple[int, int], Times]:
         """Return the brokers' times, by api key and node id."""
-        return {key: Times(tuple(parts.broker.counts), parts.broker.sum_ms) for key, parts in self._all.items()}
+        return {key: parts.broker.times() for key, parts in self._all.items()}
 
     def proxy_snapshot(self) -> Mapping[tuple[int, int], Times]:
         """Return the proxy's times, by api key and node id."""
-        return {
-            key: Times((parts.held.counts[0] + parts.unheld, *parts.held.counts[1:]), parts.held.sum_ms)
-            for key, parts in self._all.items()
-        }
+        return {key: parts.proxy.times() for key, parts in self._all.items()}

@@ -11,11 +11,11 @@ from config.problems import ConfigError
 from proxy.admin.metrics import Renderer
 from proxy.admin.series_limits import divide
 from proxy.usage.accounts import Accounts
-from proxy.usage.documents import Documents, Origin
+from proxy.usage.documents import Documents
 from proxy.usage.meters import Meters
 from proxy.usage.records import COLUMNS, Recorder
 from quotas import kinds
-from quotas.engine import Engine, Window
+from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
@@ -53,8 +53,8 @@ def test_the_quota_file_takes_it_without_a_warning(tmp_path: Path) -> None:
 def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> None:
     engine, meters = Engine(Policy()), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
-    recorder = Recorder(meters, [("PLAIN", listener)], engine)
-    documents = Documents(Origin("demo", "edge-1", "enforce", Window()), lambda: (0, 0))
+    recorder = Recorder(meters, [listener], engine)
+    documents = Documents({}, lambda: (0, 0))
 
     def rows() -> dict[str, list[object]]:
         [columns] = [each for each in recorder.take(1000) if each is not None]

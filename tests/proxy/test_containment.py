@@ -16,11 +16,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
+from config.usage import UsageFiles
 from proxy import worker
 from proxy.brokers import cluster
 from proxy.control import quotas
 from proxy.edge import reaper
-from proxy.runtime import file_watch as reload
+from proxy.runtime import files as reload
 from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
 from proxy.usage.documents import Document
@@ -102,7 +103,7 @@ ELSEWHERE = {
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
-    "a turn": "runtime/test_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
+    "a turn": "runtime/test_tasks_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
     "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a quota request": "edge/test_quota_requests.py::test_failed_quota_request_closes_connection_and_is_counted",
@@ -146,7 +147,7 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
 
 
 async def test_every_contained_place_is_covered_by_a_fault_test() -> None:
-    named = places("spawn", "every", "attempt", "later", "on_readable", "on_signal", "contained", "note", "run")
+    named = places("spawn", "every", "attempt", "later", "on_readable", "on_signal", "contained", "report", "run")
     assert named == JOBS | SCENES.keys() | ENDS.keys() | ELSEWHERE.keys()
     for test in ELSEWHERE.values():
         file, _, name = test.partition("::")
@@ -333,7 +334,7 @@ async def test_a_usage_file_that_fails_to_be_completed_is_completed_later(
 ) -> None:
     wheres = ("a usage file is due", "complete a usage file")
     sabotage = Sabotage(monkeypatch, *wheres)
-    sink = FileSink(tmp_path, "one", "boot", rotate_bytes=1 << 20, rotate_s=0.0, keep_bytes=1 << 30)
+    sink = FileSink(UsageFiles(directory=tmp_path).model_copy(update={"rotate_s": 0.0}), "one", "boot")
 
     async def both_met() -> bool:
         await sink.write(Document(0, 1, b"{}"))

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.control.kept_limits import path_beside
 from proxy.control.quotas import QuotasInForce
-from proxy.control.temporary_limits import LONGEST_MS, MOST, TemporaryLimits
+from proxy.control.temporary_limits import LONGEST_MS, MOST, TemporaryLimits, path_beside
 from proxy.runtime.clock import wall_s
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -42,7 +41,7 @@ async def test_temporary_limit_overrides_quota_file_until_it_expires(path: Path)
         assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
         assert quotas.policy.limits[Entity(None, "app")] == {KIND: 1 << 20, FETCH: 5 << 20}
         write(path, OLD.replace("7MiB", "8MiB"))
-        await quotas.reload()
+        await quotas.load()
         assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
         await quotas.enable(False)
         assert quotas.policy.limits == {}

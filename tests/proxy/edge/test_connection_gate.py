@@ -411,7 +411,7 @@ async def test_usage_records_have_who_came_and_who_was_refused_in_every_mode(mod
         with connected(proxy.port_1, BURST + 2), connected(proxy.port_1, 1, "127.0.0.2"):
             await until(lambda: sum(each.attempts for each in addresses._addresses.values()), equals=BURST + 3)
         rows = [row for row in addresses.take(proxy.play.loop.now_ms) if row is not None]
-        assert {(row.ip, row.exempt, row.figures[0], row.figures[3]) for row in rows} == {
+        assert {(key.ip, key.exempt, figures[0], figures[3]) for key, figures in rows} == {
             ("127.0.0.1", False, BURST + 2, refused_),
             ("127.0.0.2", True, 1, 0),
         }

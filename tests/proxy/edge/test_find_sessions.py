@@ -6,7 +6,7 @@ import pytest
 
 from proxy.edge.find_sessions import find
 from proxy.edge.listeners import Listener
-from proxy.runtime.slices import SLICE
+from proxy.runtime.tasks import SLICE
 
 pytestmark = pytest.mark.asyncio
 

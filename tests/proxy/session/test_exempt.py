@@ -142,7 +142,7 @@ def test_traffic_of_exempt_client_is_metered_separately() -> None:
         connection = Connection(play, "alice", host)
         connection.send(produce(1, KIB))
         connection.answer(produce_answer(1))
-    recorder = Recorder(play.meters, [("PLAIN", play.listener)], play.engine)
+    recorder = Recorder(play.meters, [play.listener], play.engine)
     traffic = [each.traffic for each in play.meters.take_traffic(play.loop.now_ms) if each.traffic.requests]
     size = len(produce(1, KIB))
     assert Traffic().plus(traffic[0]).plus(traffic[1])[:5] == (*(2 * size, 2 * len(produce_answer(1)), 2, 2, size),)
@@ -160,7 +160,7 @@ def test_exempt_client_id_longer_than_stored_name_is_exempt() -> None:
     connection = Connection(play)
     connection.session.identity._accounts.exemptions = Exemptions(client_ids=[name])
     connection.send(produce(1, 10, client_id=name.encode()))
-    assert connection.session.identity.account.exempt
+    assert connection.session.identity.account.key.exempt
 
 
 def test_invalid_address_is_in_no_exempt_network() -> None:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.runtime import slices
+from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
-from proxy.runtime.slices import SLICE
+from proxy.runtime.tasks import SLICE
 from proxy.session.throttling import Throttling
 from proxy.state.of_worker import MOST_PEERS, StateOfWorker
 from proxy.state.paging import Query
@@ -84,7 +84,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(int(delay_s))
         await sleep(delay_s)
 
-    monkeypatch.setattr(slices, "asyncio", SimpleNamespace(sleep=counted))
+    monkeypatch.setattr(tasks, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": counted}))
     return found
 
 

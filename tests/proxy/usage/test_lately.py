@@ -48,7 +48,8 @@ def test_throttled_share_covers_last_1_5_and_15_minutes() -> None:
     now_ms = pass_samples(throttled, 79, now_ms)
     assert throttled.throttled_shares(now_ms)[1:] == pytest.approx((0, 20 / 900))
     pass_samples(throttled, 2, now_ms)
-    assert throttled.throttles is None
+    assert throttled.lately is not None
+    assert throttled.lately.throttles is None
 
 
 def test_mutes_of_several_kinds_at_once_count_once() -> None:

@@ -2,22 +2,37 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
 
+from config.loader import load_settings
 from proxy.usage.accounts import Accounts
-from proxy.usage.documents import Document, Documents, Origin
+from proxy.usage.documents import Document, Documents, same_fields
 from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
 from proxy.usage.records import COLUMNS, MAX_ROWS, Columns, Recorder
-from quotas.engine import Engine, Window
+from quotas.engine import Engine
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 
 PRODUCER, CONSUMER = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
-ORIGIN = Origin("demo", "edge-1", "enforce", Window())
+SETTINGS = """\
+cluster: {name: demo, bootstrap: ["127.0.0.1:1"]}
+listeners: [{name: PLAIN, bind: "127.0.0.1:2", advertise: a.test, brokers: {"1": "3"}}]
+"""
+QUOTAS = "quotas: {store: {type: cluster}}\n"
+
+
+def fields(more: str = QUOTAS) -> dict[str, object]:
+    """Return what all documents of a proxy have that is configured so."""
+    with NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(SETTINGS + more)
+        file.flush()
+        return same_fields(load_settings(Path(file.name)), "edge-1")
 
 
 class Worker:
@@ -26,8 +41,8 @@ class Worker:
         self.meters = Meters(10**6)
         self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.lost = (0, 0)
-        self.recorder = Recorder(self.meters, [("PLAIN", self.listener)], self.engine)
-        self.documents = Documents(ORIGIN, dropped=lambda: self.lost)
+        self.recorder = Recorder(self.meters, [self.listener], self.engine)
+        self.documents = Documents(fields(), dropped=lambda: self.lost)
 
     def taken(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document]:
         for page in self.recorder.take(now_ms):
@@ -246,7 +261,7 @@ def test_the_wall_clock_may_be_set_back() -> None:
 
 
 def test_two_runs_have_two_boots() -> None:
-    assert Worker().documents.boot != Worker().documents.boot
+    assert fields()["boot"] != fields()["boot"]
 
 
 def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
@@ -256,7 +271,7 @@ def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
     limits = {user: {kind: 1000.0} for user in (alice, bob, carol)}
     engine, meters = Engine(Policy(limits)), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
-    recorder = Recorder(meters, [("PLAIN", listener)], engine)
+    recorder = Recorder(meters, [listener], engine)
     clients = [listener.hold(1, name, "app").meter for name in ("alice", "bob", "carol")]
 
     def rows() -> Columns:
@@ -288,10 +303,8 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     worker.counted(1, "bob", "app").other_requests = 1
     # Muted by one cap from 100 to 400 and by the other from 300 to 750; a request waits for the first from 900 on.
     for rule, at_ms, throttle_ms in ((tenant, 100, 300), (batch, 300, 450)):
-        meter.count_throttle(PRODUCER, throttle_ms, at_ms)
-        meter.count_cap(PRODUCER, rule, throttle_ms, at_ms)
-    meter.count_wait(PRODUCER, 1, 900)
-    meter.count_cap_wait(PRODUCER, tenant, 1, 900)
+        meter.count_throttle(PRODUCER, throttle_ms, at_ms, cap=rule)
+    meter.count_wait(PRODUCER, 1, 900, cap=tenant)
     found = {row["user"]: row for [document] in [worker.take(1000)] for row in rows(document)}
     names = PRODUCER.row.cap_columns
     caps = [
@@ -306,8 +319,7 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     [waiting] = rows(worker.take(2000)[0])
     assert [waiting[name] for name in names[1:]] == ["cap user=alice", 0, 0, 1000]
     worker.engine.apply(Policy(), 2000)
-    meter.count_wait(PRODUCER, -1, 2500, 1600)
-    meter.count_cap_wait(PRODUCER, tenant, -1, 2500, 1600)
+    meter.count_wait(PRODUCER, -1, 2500, 1600, cap=tenant)
     [gone] = rows(worker.take(3000)[0])
     assert [gone[name] for name in names] == [None, "cap user=alice", 1, 1600, 500]
     assert worker.take(4000) == []
@@ -325,3 +337,12 @@ def test_a_prefix_says_whether_its_clients_share_a_counter() -> None:
         "tmp-1": ("client-id-prefix=tmp-, shared=false", "tmp-1"),
         "team-1": ("client-id-prefix=team-", "team-*"),
     }
+
+
+def test_the_window_of_token_buckets_and_owners_are_said_where_they_are_not_those_of_kafka() -> None:
+    plain = fields()
+    other = fields("quotas: {store: {type: cluster}, controller_window: {samples: 5, size: 2s}}\n")
+    assert other.keys() - plain.keys() == {"controller_samples", "controller_sample_ms"}
+    assert (other["controller_samples"], other["controller_sample_ms"]) == (5, 2000)
+    owned = fields(QUOTAS + 'owners: {instance: a, fixed: {a: "0-2", b: {brokers: "3-5", advertise: {PLAIN: b.test}}}}')
+    assert (owned.keys() - plain.keys(), owned["owned"]) == ({"owned"}, 1)

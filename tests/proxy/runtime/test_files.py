@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime import file_watch as reload
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime import files as reload
+from proxy.runtime.files import FileWatch
 
 pytestmark = pytest.mark.asyncio
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from proxy.usage.load import Loads
-from proxy.usage.meter import MeterKey
-from proxy.usage.meters import Meters, Totals
+from proxy.usage.meter import MeterKey, Traffic
+from proxy.usage.metering import Loads
+from proxy.usage.meters import Meters
 
 EVERY_S = 15.0
 
@@ -14,10 +14,10 @@ EVERY_S = 15.0
 def noted(*each: tuple[int, int]) -> Loads:
     """Note requests and bytes of broker 1 in intervals, one after the other."""
     loads, requests, size = Loads(), 0, 0
-    loads.note({1: Totals()}, 0.0)
+    loads.update({1: Traffic()}, 0.0)
     for number, (more, bytes_more) in enumerate(each, 1):
         requests, size = requests + more, size + bytes_more
-        loads.note({1: Totals(requests, size)}, number * EVERY_S)
+        loads.update({1: Traffic(size, requests=requests)}, number * EVERY_S)
     return loads
 
 
@@ -38,11 +38,11 @@ def test_an_idle_broker_has_no_load_after_a_while() -> None:
 
 def test_a_broker_that_comes_back_begins_anew() -> None:
     loads = noted((15_000, 0))
-    loads.note({}, 2 * EVERY_S)
+    loads.update({}, 2 * EVERY_S)
     assert loads.of_brokers == {}
-    loads.note({1: Totals(15_000, 0)}, 3 * EVERY_S)
+    loads.update({1: Traffic(requests=15_000)}, 3 * EVERY_S)
     assert loads.of_brokers == {}
-    loads.note({1: Totals(45_000, 0)}, 4 * EVERY_S)
+    loads.update({1: Traffic(requests=45_000)}, 4 * EVERY_S)
     assert loads.of_brokers == {1: pytest.approx(38.0)}
 
 
@@ -51,19 +51,20 @@ def test_counts_of_meters_stay_when_rows_are_taken_and_clients_have_gone() -> No
     one, two = (meters.find(MeterKey("PLAIN", 1, "user", client)) for client in ("one", "two"))
     other = meters.find(MeterKey("PLAIN", 2, "user", "one"))
 
-    def totals() -> dict[int, Totals]:
-        return asyncio.run(meters.totals())
+    def totals() -> dict[int, tuple[int, int]]:
+        found = asyncio.run(meters.totals())
+        return {broker: (each.requests, each.bytes_in + each.bytes_out) for broker, each in found.items()}
 
     for meter in (one, two, other):
         meter.produce_requests, meter.produce_bytes, meter.bytes_out = 2, 100, 30
-    assert totals() == {1: Totals(4, 276), 2: Totals(2, 138)}
-    meters.take(one, 0)
-    meters.take(two, 0)
+    assert totals() == {1: (4, 276), 2: (2, 138)}
+    one.take(0)
+    two.take(0)
     meters.drop_unused((one.key,))
     other.other_requests += 1
-    assert totals() == {1: Totals(4, 276), 2: Totals(3, 138)}
+    assert totals() == {1: (4, 276), 2: (3, 138)}
     for _ in range(2):
         list(meters.sweep(0))
     list(meters.take_traffic(0))
     assert len(meters) == 0
-    assert totals() == {1: Totals(4, 276), 2: Totals(3, 138)}
+    assert totals() == {1: (4, 276), 2: (3, 138)}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.runtime.shared_work import SharedWork
+from proxy.runtime.tasks import SharedWork
 
 pytestmark = pytest.mark.asyncio
 

@@ -3,12 +3,12 @@ import asyncio
 import pytest
 
 from proxy.runtime import clock
-from proxy.runtime.lag import watch
+from proxy.runtime.loop import watch_lag
 from tests.harness.clock import Clock
 
 
 async def observed(monkeypatch: pytest.MonkeyPatch, slept_s: list[float], every_s: float) -> list[float]:
-    """Let ``watch`` sleep for so many seconds each time, and return what it observed."""
+    """Let ``watch_lag`` sleep for so many seconds each time, and return what it observed."""
     times = Clock()
     lags: list[float] = []
     done = asyncio.Event()
@@ -24,7 +24,7 @@ async def observed(monkeypatch: pytest.MonkeyPatch, slept_s: list[float], every_
 
     monkeypatch.setattr(clock, "monotonic_s", times)
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    task = watch(lags.append, every_s)
+    task = watch_lag(lags.append, every_s)
     await done.wait()
     task.cancel()
     return lags

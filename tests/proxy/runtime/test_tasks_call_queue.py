@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
-from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.faults import counts
+from proxy.runtime.tasks import CallQueue
 
 
 class Loop:

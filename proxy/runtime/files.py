@@ -1,16 +1,21 @@
-"""Detects changed files: written in place, renamed over, or behind a swapped symlink (Kubernetes).
+"""Files that change: written in place, renamed over, or behind a swapped symlink (Kubernetes); and this program's own.
 
-It polls the file's identity four times a second, which follows symlinks and works on any file system;
+``FileWatch`` polls a file's identity four times a second, which follows symlinks and works on any file system;
 docs/decisions/0005 explains why not inotify.
 """
 
 import asyncio
+import os
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from proxy.runtime.tasks import every
 
 POLL_S = 0.25
+_DIRECTORY_MODE: Final = 0o700
 
 _Identity = tuple[int, int, int, int, int] | None
 
@@ -47,3 +52,19 @@ def _identity(path: Path) -> _Identity:
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file atomically, readable by this user alone, and its folder if it is not there. Raises OSError."""
+    path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
