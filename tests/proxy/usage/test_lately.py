@@ -73,3 +73,11 @@ def test_a_client_without_traffic_has_no_samples() -> None:
     idle = meter()
     pass_samples(idle, 3, 0)
     assert idle.lately is None
+
+
+def test_client_is_throttled_now_for_two_seconds_also_when_a_record_is_taken() -> None:
+    throttled = meter()
+    throttled.count_throttle(PRODUCE, 100, 0)
+    throttled.take(500)
+    assert throttled.is_throttled(2099)
+    assert not throttled.is_throttled(2100)
