@@ -16,7 +16,6 @@ from config.problems import InvalidValue, explained
 from config.units import (
     Address,
     AdvertisedAddress,
-    IpNumbers,
     Network,
     parse_address,
     parse_advertised,
@@ -117,9 +116,35 @@ Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
 CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
 WorkerCount = Annotated[int, Written("a number of workers", parse_workers, positive=True)]
 Number = Annotated[float, Written("a number", parse_number)]
-NumbersByIp = Annotated[IpNumbers, Written("IP addresses and numbers", parse_ip_numbers, takes=Mapping)]
+NumbersByIp = Annotated[dict[str, int], Written("IP addresses and numbers", parse_ip_numbers, takes=Mapping)]
 Flag = Annotated[bool, Written("true or false", parse_flag)]
 FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside_the_configuration)]
+
+
+_Value = TypeVar("_Value")
+
+
+def not_empty(fix: str) -> AfterValidator:
+    """Return a validator that refuses an empty list."""
+
+    def check(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
+        if not values:
+            raise InvalidValue("is empty", fix)
+        return values
+
+    return AfterValidator(check)
+
+
+def within(least: float, most: float, message: str, fix: str) -> AfterValidator:
+    """Return a validator that refuses a number outside a range; ``message`` may quote it as ``{}``."""
+
+    def check(value: float) -> float:
+        if not least <= value <= most:
+            raise InvalidValue(message.format(value), fix)
+        return value
+
+    return AfterValidator(check)
+
 
 _Section = TypeVar("_Section", bound="Section")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -23,9 +23,10 @@ from config.forms import (
     Name,
     Section,
     Text,
+    not_empty,
 )
 from config.problems import InvalidValue
-from config.units import Address, AdvertisedAddress, Network
+from config.units import Address, AdvertisedAddress
 
 _DEFAULT_RULES: Final = "DEFAULT"
 
@@ -92,17 +93,12 @@ class Kerberos(Section):
         description="Keys of the service principals that clients request: `kafka/` and the advertised hosts."
     )
     default_realm: Name = Field(description="The realm that the rule `DEFAULT` strips from principals.")
-    principal_to_local_rules: tuple[Text, ...] = Field(
+    principal_to_local_rules: Annotated[
+        tuple[Text, ...], not_empty(f"no client would have a name: write [{_DEFAULT_RULES}], or leave it out")
+    ] = Field(
         (_DEFAULT_RULES,),
         description="Rules that map a Kerberos principal to the user: `sasl.kerberos.principal.to.local.rules`.",
     )
-
-    @field_validator("principal_to_local_rules")
-    @classmethod
-    def _at_least_one(cls, rules: tuple[str, ...]) -> tuple[str, ...]:
-        if not rules:
-            raise InvalidValue("is empty: no client would have a name", f"write [{_DEFAULT_RULES}], or leave it out")
-        return rules
 
 
 class OAuth(Section):
@@ -156,17 +152,10 @@ class ListenerSasl(Section):
 class ProxyProtocol(Section):
     """Load balancers that send the client's address: PROXY protocol v1 or v2, before TLS. Elsewhere it is refused."""
 
-    networks: tuple[IpNetwork, ...] = Field(
+    networks: Annotated[tuple[IpNetwork, ...], not_empty("write at least one network, as in 10.0.0.0/8")] = Field(
         description="The networks of these load balancers. The header is required from there and refused from "
         "elsewhere.",
     )
-
-    @field_validator("networks")
-    @classmethod
-    def _at_least_one(cls, networks: tuple[Network, ...]) -> tuple[Network, ...]:
-        if not networks:
-            raise InvalidValue("is empty", "write at least one network, as in 10.0.0.0/8")
-        return networks
 
 
 class ListenerLimits(Section):

@@ -27,10 +27,8 @@ from config.forms import (
 from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.owners import Owners
 from config.problems import InvalidValue, InvalidValues
-from config.quotas import Exempt, Mode, Quotas, Window
-from config.request_costs import RequestCosts
+from config.quotas import Exempt, Mode, Quotas, RequestCosts, Window
 from config.stores import ClusterStore, FileStore, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
-from config.units import IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
 __all__ = [
@@ -119,7 +117,7 @@ class Limits(Section):
         "any case one address, or IPv6 /64, has at most half of `limits.connections`.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
-        IpNumbers(),
+        {},
         description='IP addresses with a different limit, as in `{"10.0.0.5": 100}`: '
         "`max.connections.per.ip.overrides`. Host names are not resolved.",
     )

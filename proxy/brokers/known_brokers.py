@@ -9,7 +9,7 @@ from typing import Final
 from config.brokers import MAX_NODE_ID
 from config.files import read_file
 from config.units import MAX_HOST_LENGTH, MAX_PORT
-from proxy.runtime.private_file import write_private
+from proxy.runtime.private_file import write_atomically
 
 _VERSION: Final = 1
 _MAX_ID_LENGTH: Final = 255
@@ -68,7 +68,7 @@ def write(path: Path, known: Sequence[KnownBrokers]) -> None:
         for each in known
     ]
     text = json.dumps({"version": _VERSION, "routes": routes}, indent=1) + "\n"
-    write_private(path, text)
+    write_atomically(path, text)
 
 
 def _route(data: dict[str, object]) -> KnownBrokers:

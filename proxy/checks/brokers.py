@@ -1,6 +1,7 @@
 """Asks the bootstrap brokers which cluster they belong to, for ``sluice check --brokers``."""
 
 import asyncio
+import ssl
 from typing import Final
 
 from config.cluster import Route
@@ -11,11 +12,11 @@ from config.units import Address
 from proxy.brokers.connection import connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import BrokerLogin
-from proxy.brokers.metadata import is_kraft, which_brokers
+from proxy.brokers.metadata import Metadata, is_kraft, which_brokers
 from proxy.brokers.tls import broker_context
 from proxy.brokers.verification import ERRORS
 
-_TIMEOUT_S: Final = 5.0
+TIMEOUT_S: Final = 5.0
 
 
 def look_at_brokers(settings: Settings, document: Document) -> tuple[list[Problem], list[Problem]]:
@@ -52,17 +53,25 @@ def look_at_brokers(settings: Settings, document: Document) -> tuple[list[Proble
 
 
 async def _ask_all(asked: list[tuple[Address, Route]]) -> list[str | Exception]:
-    return await asyncio.gather(*(_ask(address, route) for address, route in asked))
+    return await asyncio.gather(*(_cluster_id(address, route) for address, route in asked))
 
 
-async def _ask(address: Address, route: Route) -> str | Exception:
+async def _cluster_id(address: Address, route: Route) -> str | Exception:
     """Return the cluster id that a broker says, or why it does not."""
     try:
         context = broker_context(route.tls) if route.tls is not None else None
-        async with asyncio.timeout(_TIMEOUT_S), connect(address.host, address.port, context) as connection:
-            if route.sasl is not None:
-                await BrokerLogin(route.sasl).perform(connection)
-            await is_kraft(connection)
-            return (await which_brokers(connection)).cluster_id
+        login = BrokerLogin(route.sasl) if route.sasl is not None else None
+        return (await ask_broker(address, context, login)).cluster_id
     except ERRORS as error:
         return error
+
+
+async def ask_broker(
+    address: Address, context: ssl.SSLContext | None, login: BrokerLogin | None, *, blind: bool = False
+) -> Metadata:
+    """Return the brokers of the cluster, as one of them says; ``blind``: only ask whether it answers. Raises ERRORS."""
+    async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:
+        if login is not None:
+            await login.perform(connection)
+        await is_kraft(connection)
+        return Metadata("", ()) if blind else await which_brokers(connection)

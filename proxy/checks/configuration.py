@@ -7,15 +7,14 @@ from typing import Final
 import structlog
 
 from config.document import Document
+from config.files import read_secret
 from config.nodes import Mapping, Node, Sequence
 from config.owners import FixedOwners, Owners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
-from config.secrets import read_secret
 from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
 from proxy.brokers import known_brokers
 from proxy.brokers.login import LoginError, read_password
-from proxy.checks.addresses import looks_unfinished, reads_as_port
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.mapping import look_for_doubled_in_kerberos
 from proxy.identity.kerberos import keytab
@@ -28,6 +27,7 @@ from quotas.stores import likely_mistakes
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 
 _SHORTEST_SESSION_S: Final = 6
+_SHORTEST_PORT: Final = 3
 
 log = structlog.get_logger("sluice")
 
@@ -126,10 +126,10 @@ def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:
-    if (with_port := reads_as_port(listener)) is not None:
+    if (with_port := _reads_as_port(listener)) is not None:
         message = f"{listener.advertise.host} is an IPv6 address without a port"
         found.add(Severity.WARNING, (*at, "advertise"), message, f"if its end is meant as the port, write {with_port}")
-    if (odd := looks_unfinished(listener)) is not None:
+    if (odd := _looks_unfinished(listener)) is not None:
         found.add(Severity.WARNING, (*at, "advertise"), odd, "write the whole address, or a host name")
     if listener.tls is not None:
         from proxy.checks.tls import look_at_client_tls  # imports 9 MB of cryptography
@@ -147,6 +147,22 @@ def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: C
         own = "cluster" if listener.cluster is None else "the cluster of this listener"
         fix = f"add sasl to {own}, or set cluster.state: a file that keeps the brokers for the next start"
         found.add(Severity.WARNING, (*at, "authentication"), message, fix)
+
+
+def _reads_as_port(listener: Listener) -> str | None:
+    """Return the probable spelling if an unbracketed IPv6 address may have been meant to end in a port."""
+    host, _, last = listener.advertise.host.rpartition(":")
+    if listener.advertise.port is not None or not host or not last.isdecimal() or len(last) < _SHORTEST_PORT:
+        return None
+    return f"[{host}]:{last}"
+
+
+def _looks_unfinished(listener: Listener) -> str | None:
+    """Return what is odd about an advertised IPv6 address that no client can reach."""
+    host = listener.advertise.host
+    if "%" in host:
+        return f"{host} has a zone, which is this machine's own: no other machine can use it"
+    return f"{host} ends in ::, as a network does" if host.endswith("::") else None
 
 
 def _look_at_route(found: Findings, at: Steps, route: Route) -> None:

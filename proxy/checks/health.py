@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from config.admin import Admin
+from config.files import read_secret
 from config.listener import ClientTls
 from config.problems import InvalidValue, without_secrets
-from config.secrets import read_secret
 from config.settings import BrokerTls
 from config.units import EVERY_INTERFACE, Address
 from proxy.brokers.tls import broker_context

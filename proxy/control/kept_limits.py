@@ -8,7 +8,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from config.files import read_file
-from proxy.runtime.private_file import write_private
+from proxy.runtime.private_file import write_atomically
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Change, Refusal, check
@@ -67,7 +67,7 @@ def read_limits(path: Path) -> Mapping[tuple[Entity, QuotaKind], KeptLimit]:
 def write_limits(path: Path, limits: Sequence[KeptLimit]) -> None:
     """Write the file. A failure is logged: the limits are in force all the same."""
     try:
-        write_private(path, _Kept(limits=limits).model_dump_json(indent=1) + "\n")
+        write_atomically(path, _Kept(limits=limits).model_dump_json(indent=1) + "\n")
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         log.error("temporary limits not kept: a restart would end them", path=str(path), error=why)

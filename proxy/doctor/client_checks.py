@@ -16,8 +16,10 @@ from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import LoginError, log_in
 from proxy.brokers.metadata import host_of, which_brokers
+from proxy.brokers.verification import ERRORS
+from proxy.checks.brokers import TIMEOUT_S
 from proxy.checks.health import AdminLogin
-from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
+from proxy.doctor.broker_checks import BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, ClientLogin
 from proxy.doctor.findings import DoctorFindings

@@ -11,14 +11,11 @@ from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.health import context_of_others, login_of, scheme_of
 from proxy.checks.report import check
-from proxy.doctor.broker_checks import BrokerState, check_brokers
-from proxy.doctor.client import ClientLogin, client_for, load_client
+from proxy.doctor.broker_checks import BrokerState, check_brokers, look_at_mechanisms, look_at_quotas
+from proxy.doctor.client import ClientConfigError, ClientLogin, client_for, load_client
 from proxy.doctor.client_checks import BEHIND_TLS, ClientChecks
-from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
-from proxy.doctor.mechanisms import look_at_mechanisms
 from proxy.doctor.owners import look_at_owners
-from proxy.doctor.quotas import look_at_quotas
 from proxy.owners.map import owners_of
 from proxy.runtime.clock import wall_s
 

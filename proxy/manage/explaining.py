@@ -1,10 +1,28 @@
-"""An explanation of a client's limits in text: each limit, the levels that led to it, and who shares its counter."""
+"""``sluice explain``: a client's limits, the levels that led to each, and who shares its counter."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
+
+import click
 
 from config.settings import Quotas
-from proxy.checks.explain import Explanation, KindVerdict, Level, Rule, amount, scope, written
+from proxy.checks.explain import (
+    ExplainedClient,
+    Explainer,
+    Explanation,
+    KindVerdict,
+    Level,
+    Rule,
+    amount,
+    scope,
+    written,
+)
+from proxy.live.options import admin_option
+from proxy.manage.target import StoreCommand, load_target, settings_of, target_options
+from quotas.entities import ANONYMOUS
 from quotas.kinds import QuotaKind
+from quotas.stores.alteration import canonical_ip
 
 _NOTHING = "-"
 
@@ -77,3 +95,63 @@ def _table(levels: tuple[Level, ...]) -> Iterator[str]:
 
 def _at(said: str, where: str) -> str:
     return f"{said} ({where})" if where else said
+
+
+@click.command("explain", cls=StoreCommand, short_help="Show which limits apply to a client, and why.")
+@target_options
+@click.option("--user", metavar="NAME", help=f"The client's user. Default: {ANONYMOUS}.")
+@click.option("--client-id", "--client", metavar="NAME", help="The client's client-id. Default: none.")
+@click.option("--ip", metavar="ADDRESS", help="The client's IP address.")
+@click.option("--live", is_flag=True, help="Ask a running proxy, and show what the client uses now.")
+@admin_option
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def explain(
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    output: str,
+    *,
+    live: bool,
+    admin: str | None,
+    **target: Any,
+) -> None:
+    """Print which limits apply to a client, and why.
+
+    For each kind of quota: every level of precedence in order, its limit and where that is defined,
+    which one wins, and who shares its counter. A proxy with these quotas decides by the same code.
+
+    \b
+    sluice quotas explain -c sluice.yaml --user alice --client-id web --ip 10.0.0.1
+    sluice explain --live --user alice --client-id web
+
+    Exit status: 0, or 1 if the quotas cannot be read, 2 for a wrong command line.
+    """  # noqa: D301  \b is click's
+    if user is None and client_id is None and ip is None:
+        raise click.UsageError("name a client: --user, --client-id, --ip, or several of them")
+    if user == "":
+        raise click.UsageError(f"--user is empty: leave it out for {ANONYMOUS}")
+    if live:
+        config_path = target.pop("config_path")
+        if ip is not None or any(target.values()):
+            raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
+        from proxy.live import explaining
+
+        explaining.show(config_path, admin, user or ANONYMOUS, client_id or "", output)
+        return
+    if admin is not None:
+        raise click.UsageError("--admin is for --live")
+    if ip is not None:
+        try:
+            ip = canonical_ip(ip)
+        except ValueError:
+            raise click.UsageError(f"--ip: {ip!r} is not an IP address; host names are not resolved") from None
+    loaded, settings = load_target(**target), settings_of(target)
+    for unread in loaded.unread:
+        click.echo(f"warning: {unread.problem}", err=True)
+    explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
+    explanation = explainer.explain(ExplainedClient(user or ANONYMOUS, client_id or "", ip or ""))
+    if output == "json":
+        data = explanation.as_data() | {"mode": settings and settings.mode}
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(pages(explanation, settings)))

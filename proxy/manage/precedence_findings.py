@@ -47,14 +47,17 @@ class Witnesses:
             return [self.client_id, ""]
         return [name] if isinstance(name, str) else [self.client_id]
 
-    def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
-        """Return the rule that wins for a client."""
-        return self.explainer.winner(user, client_id, kind)
-
     def rules(self, kind: QuotaKind) -> Iterator[tuple[Key, Entity, float]]:
         """Yield the quotas of a kind."""
         for key, limit in self.policy.book(kind).limits.items():
             yield key, self.policy.client(key), limit
+
+
+def look(policy: Policy, explainer: Explainer) -> Iterator[Said]:
+    """Yield all findings about precedence."""
+    of = Witnesses(policy, explainer)
+    for find in (never_matching, before_client_ids, empty_client_ids, multiplied, members, shadows, idle_caps):
+        yield from find(of)
 
 
 def never_matching(of: Witnesses) -> Iterator[Said]:
@@ -63,7 +66,7 @@ def never_matching(of: Witnesses) -> Iterator[Said]:
         for (user, client_id), entity, _ in of.rules(kind):
             first: Rule | None = None
             for witness in ((name, each) for name in of.users(user) for each in of.client_ids(client_id)):
-                winner = of.winner(*witness, kind)
+                winner = of.explainer.winner(*witness, kind)
                 if winner is not None and winner.entity == entity:
                     break
                 first = first or winner
@@ -91,13 +94,13 @@ def before_client_ids(of: Witnesses) -> Iterator[Said]:
             if user not in {None, DEFAULT} or client_id in {None, DEFAULT}:
                 continue
             (witness,) = of.client_ids(client_id)
-            anybody = of.winner(of.user, witness, kind)
+            anybody = of.explainer.winner(of.user, witness, kind)
             if anybody is None or anybody.entity != entity:
                 continue  # reported by ``never_matching``
             larger = [each for each in own[:_MOST_USERS] if each[0] > limit]
             found = []
             for _, (name, _), of_user in larger:
-                winner = of.winner(of.users(name)[0], witness, kind)
+                winner = of.explainer.winner(of.users(name)[0], witness, kind)
                 if winner is not None and winner.entity == of_user:
                     found.append(winner)
             if found:
@@ -155,7 +158,7 @@ def members(of: Witnesses) -> Iterator[Said]:
                 continue
             own = []
             for name in of.users(user):
-                winner = of.winner(name, of.client_id, kind)
+                winner = of.explainer.winner(name, of.client_id, kind)
                 if winner is not None and winner.entity.user == name:
                     own.append(winner)
             if own:
@@ -200,7 +203,7 @@ def idle_caps(of: Witnesses) -> Iterator[Said]:
             terms = of.policy.book(kind, cap=True).terms.get((user, None), PLAIN)
             together: dict[str, float] = {}
             for name in of.users(user):
-                winner = of.winner(name, of.client_id, kind)
+                winner = of.explainer.winner(name, of.client_id, kind)
                 group = of.policy.group_of.get(name, "")
                 if (
                     winner is None

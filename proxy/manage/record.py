@@ -7,14 +7,13 @@ names its target.
 import json
 import os
 import re
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from config.document import read_text
 from proxy.manage import quota_file
+from proxy.runtime.private_file import write_atomically
 from quotas.policy import Policy
 from quotas.stores.base import StoreError
 from quotas.stores.file import parse
@@ -81,18 +80,8 @@ def write(record: Record, source: str, policy: Policy) -> bool:
     head = (
         f"# What sluice quotas apply has made of {_quoted(source, record.path)}. It writes this file; do not edit it.\n"
     )
-    folder = record.path.absolute().parent
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{record.path.name}.", dir=folder)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(head + text)
-                os.fchmod(descriptor, 0o644)
-            Path(name).replace(record.path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_atomically(record.path, head + text, mode=0o644)
     except OSError as error:
         reason = str(error.strerror or error).lower()
         raise RecordError(f"{record.path}: the record was not written: {reason}; apply again") from None

@@ -40,6 +40,16 @@ def names(entity: Entity) -> dict[str, Name]:
     return {kind: name for kind, name in of_entity.items() if name is not None}
 
 
+def beyond_kafka(entity: Entity) -> str:
+    """Return the parts of an entity that Kafka does not have; "" for one of Kafka's."""
+    parts = {
+        "a cap": entity.cap,
+        "a group of users": isinstance(entity.user, Group),
+        "a prefix of client-ids": isinstance(entity.client_id, Prefix),
+    }
+    return ", ".join(part for part, is_there in parts.items() if is_there)
+
+
 def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
     """Return the line of kafka-configs --describe, or one of Sluice's own."""
     order = _ALL if len(limits) == len(_ALL) else _FEW
