@@ -124,12 +124,12 @@ FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside
 _Value = TypeVar("_Value")
 
 
-def not_empty(fix: str) -> AfterValidator:
+def not_empty(fix: str, message: str = "is empty") -> AfterValidator:
     """Return a validator that refuses an empty list."""
 
     def check(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
         if not values:
-            raise InvalidValue("is empty", fix)
+            raise InvalidValue(message, fix)
         return values
 
     return AfterValidator(check)

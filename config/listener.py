@@ -94,7 +94,8 @@ class Kerberos(Section):
     )
     default_realm: Name = Field(description="The realm that the rule `DEFAULT` strips from principals.")
     principal_to_local_rules: Annotated[
-        tuple[Text, ...], not_empty(f"no client would have a name: write [{_DEFAULT_RULES}], or leave it out")
+        tuple[Text, ...],
+        not_empty(f"write [{_DEFAULT_RULES}], or leave it out", "is empty: no client would have a name"),
     ] = Field(
         (_DEFAULT_RULES,),
         description="Rules that map a Kerberos principal to the user: `sasl.kerberos.principal.to.local.rules`.",

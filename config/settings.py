@@ -24,12 +24,12 @@ from config.forms import (
     Section,
     WorkerCount,
 )
-from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
+from config.listener import ClientTls, Kerberos, Listener, ProxyProtocol
 from config.owners import Owners
 from config.problems import InvalidValue, InvalidValues
 from config.quotas import Exempt, Mode, Quotas, RequestCosts, Window
-from config.stores import ClusterStore, FileStore, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
-from config.usage import Usage, UsageFiles, UsageTopic
+from config.stores import FileStore
+from config.usage import Usage, UsageFiles
 
 __all__ = [
     "Admin",
@@ -38,32 +38,18 @@ __all__ = [
     "BrokerTls",
     "ClientTls",
     "Cluster",
-    "ClusterStore",
-    "Drain",
     "Exempt",
     "FileStore",
-    "KafkaCompat",
     "Kerberos",
-    "Limits",
     "Listener",
-    "ListenerLimits",
-    "ListenerSasl",
-    "Log",
-    "Metrics",
     "Mode",
-    "Owners",
     "ProxyProtocol",
     "Quotas",
     "RequestCosts",
     "Route",
     "Settings",
-    "Usage",
     "UsageFiles",
-    "UsageTopic",
     "Window",
-    "ZooKeeperSasl",
-    "ZooKeeperStore",
-    "ZooKeeperTls",
 ]
 
 

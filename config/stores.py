@@ -58,7 +58,7 @@ class ClusterStore(Section):
     """The quotas of the cluster behind the proxy, read from its brokers with TLS and login as in `cluster`."""
 
     type: Literal["cluster"] = Field("cluster", description="The kind of store.")
-    poll_ms: Annotated[Milliseconds, within(100, 3_600_000, "is too short or too long", "write 100ms to 1h")] = Field(
+    poll_ms: Annotated[Milliseconds, within(100, 3_600_000, "is too short or too long", "100ms to 1h")] = Field(
         5_000,
         alias="poll",
         description="How often the brokers are polled. A change made through the proxy is noticed at once.",

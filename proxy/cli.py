@@ -1,38 +1,29 @@
 """The command line. Commands import what they need when they run: ``sluice health`` runs every few seconds."""
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from proxy import __version__, version
 from proxy.live import commands as live
+from proxy.live.options import file_option
 
 if TYPE_CHECKING:
     from config.document import Document
     from config.settings import Settings
-
-_Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
 
 HELP: Final = ["-h", "--help"]
 EXIT_UNHEALTHY: Final = 1
 EXIT_CONFIG: Final = 2  # also click's own, for a wrong command line
 
 
-def _config_option(*, required: bool = True) -> Callable[[_Command], _Command]:
-    return click.option(
-        "-c",
-        "--config",
-        "config_path",
-        required=required,
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="The configuration file (sluice.yaml).",
-    )
+_CONFIG: Final = "The configuration file (sluice.yaml)."
+_config_option = file_option("-c", "--config", "config_path", help_text=_CONFIG, required=True)
+_optional_config_option = file_option("-c", "--config", "config_path", help_text=_CONFIG)
 
 
 class Commands(click.Group):
@@ -73,6 +64,7 @@ def _without_spark(arguments: tuple[str, ...]) -> None:  # noqa: ARG001  click's
 
 
 @click.group(
+    "sluice",
     cls=Commands,
     context_settings={"help_option_names": HELP},
     epilog="First `sluice check -c sluice.yaml`, then `sluice run -c sluice.yaml`; "
@@ -84,7 +76,7 @@ def cli() -> None:
 
 
 @cli.command(short_help="Run the proxy until it is told to stop.")
-@_config_option()
+@_config_option
 def run(config_path: Path) -> None:
     """Run the proxy until SIGTERM; SIGHUP reloads quotas and certificates."""
     settings, document = _loaded(config_path)
@@ -105,7 +97,7 @@ def run(config_path: Path) -> None:
 
 
 @cli.command(short_help="Print what is wrong with a configuration or a quota file.")
-@_config_option(required=False)
+@_optional_config_option
 @click.argument("quota_file", metavar="[QUOTAS]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--name",
@@ -151,7 +143,7 @@ def check(
 
 
 @cli.command(short_help="Check whether a running proxy is healthy.")
-@_config_option(required=False)
+@_optional_config_option
 @click.option("--url", metavar="URL", help="Ask this admin port, as in http://127.0.0.1:9404, without a configuration.")
 @click.option("--live", is_flag=True, help="Check whether it is running (/livez), not whether it is ready (/readyz).")
 def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
@@ -173,13 +165,11 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
 
 
 @cli.command(short_help="Connect as a client would, and print what works.")
-@_config_option()
+@_config_option
 @click.option("--listener", metavar="NAME", help="The listener to connect to, if there are several.")
-@click.option(
+@file_option(
     "--command-config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Client properties, as for Kafka's own tools: security.protocol, sasl.jaas.config ...",
+    help_text="Client properties, as for Kafka's own tools: security.protocol, sasl.jaas.config ...",
 )
 @click.option("--bootstrap", metavar="HOST:PORT", help="Connect to this address instead of the listener's.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -203,12 +193,10 @@ def doctor(
 
 
 @cli.command(short_help="Measure the cost of requests at a broker, for request_costs.scale.")
-@_config_option()
-@click.option(
+@_config_option
+@file_option(
     "--command-config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Client properties, as for Kafka's own tools. Default: the cluster section of the configuration.",
+    help_text="Client properties, as for Kafka's own tools. Default: the cluster section of the configuration.",
 )
 @click.option("--broker", type=int, metavar="NODE_ID", help="The broker to measure. Default: the lowest node id.")
 def calibrate(config_path: Path, command_config: Path | None, broker: int | None) -> None:

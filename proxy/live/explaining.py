@@ -7,11 +7,9 @@ from typing import Any
 
 import click
 
-from proxy.checks.explain import amount, written
+from proxy.checks.explain import ExplainedRow, LevelRow, RuleRow
 from proxy.live.api import open_api
 from proxy.live.tables import CLIENTS, THROTTLED
-from quotas.kinds import QuotaKind
-from quotas.texts import aligned, shown
 
 
 def show(config_path: Path | None, admin: str | None, user: str, client_id: str, output: str) -> None:
@@ -32,22 +30,6 @@ def _lines(answers: dict[str, Any]) -> Iterator[str]:
         yield from table.lines(items, for_people=True) if items else [none]
         yield ""
     for each in answers["limits"]:
-        kind = QuotaKind(each["kind"])
-        if each["rule"] is None:
-            yield f"{kind}: no quota"
-        else:
-            yield f"{kind}: {_limit(kind, each)}"
-            yield f"  why: {each['why']}"
-            yield from aligned([_level(level) for level in each["levels"]])
-        yield from (f"  also: {_limit(kind, cap)}" for cap in each["caps"])
-
-
-def _limit(kind: QuotaKind, rule: dict[str, Any]) -> str:
-    where = f" ({shown(rule['source'])})" if rule["source"] else ""
-    limit = "no limit" if rule["limit"] is None else amount(kind, rule["limit"])
-    return f"{limit}, of {shown(rule['rule'])}{where}"
-
-
-def _level(level: dict[str, Any]) -> tuple[str, str, str]:
-    limit = level["limit"]
-    return f"    {shown(level['rule'])}", "-" if limit is None else written(limit), "wins" if level["wins"] else ""
+        levels = tuple(LevelRow(**level) for level in each["levels"])
+        caps = tuple(RuleRow(**cap) for cap in each["caps"])
+        yield from ExplainedRow(**each | {"levels": levels, "caps": caps}).lines()

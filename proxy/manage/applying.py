@@ -10,17 +10,15 @@ from typing import Any, Final
 import click
 
 from proxy.checks.explain import finite, written
+from proxy.live.options import Command, file_option, with_options
 from proxy.manage import record
 from proxy.manage.changing import EntityChange, make, problems_of
 from proxy.manage.record import Record
 from proxy.manage.target import (
     AnsweringCommand,
-    Command,
-    file_option,
     load_target,
     opened,
     target_options,
-    with_options,
 )
 from proxy.manage.threeway import Action, Difference, Plan, compare, now_applied
 from quotas.entities import Entity

@@ -11,20 +11,13 @@ from proxy.checks.explain import (
     ExplainedClient,
     Explainer,
     Explanation,
-    KindVerdict,
-    Level,
-    Rule,
-    amount,
-    scope,
-    written,
 )
+from proxy.live import explaining as live_explaining
 from proxy.live.options import admin_option
 from proxy.manage.target import StoreCommand, load_target, settings_of, target_options
+from proxy.state.answers import as_json
 from quotas.entities import ANONYMOUS
-from quotas.kinds import QuotaKind
 from quotas.stores.alteration import canonical_ip
-
-_NOTHING = "-"
 
 
 def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
@@ -39,62 +32,9 @@ def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
         yield f"exempt by its {explanation.exempt} (quotas.exempt): none of the limits below applies"
     if not client.client_id:
         yield "without a client-id only the levels of users apply: not those of pairs or of the default client-id"
-    for verdict in explanation.verdicts:
+    for row in explanation.rows:
         yield ""
-        yield from _verdict(verdict)
-
-
-def _verdict(verdict: KindVerdict) -> Iterator[str]:
-    kind, winner = verdict.kind, verdict.winner
-    if winner is None:
-        yield f"{kind}: no quota ({verdict.why})"
-    else:
-        yield f"{kind}: {_limit(winner)}"
-        yield f"  why: {verdict.why}"
-        yield f"  counter: one for {winner.counted}"
-        yield from _terms(kind, winner)
-    if any(each.limit is not None for each in verdict.levels):
-        yield from _table(verdict.levels)
-    for cap in verdict.caps:
-        yield f"  also: {_limit(cap)}"
-        yield f"    counter: one for {cap.counted}"
-        yield from (f"  {line}" for line in _terms(kind, cap))
-
-
-def _limit(rule: Rule) -> str:
-    at = _at(rule.entity.describe(), rule.where)
-    return f"{amount(rule.kind, rule.limit)} {scope(rule.kind, rule.terms)}, of {at}"
-
-
-def _terms(kind: QuotaKind, rule: Rule) -> Iterator[str]:
-    terms = rule.terms
-    if terms.shadow:
-        yield "  mode: shadow: measured, not enforced"
-    if terms.proposed is not None:
-        yield f"  proposed: {amount(kind, terms.proposed)}: measured beside it, not enforced"
-    if terms.burst_ms is not None:
-        yield f"  burst: {terms.burst_ms} ms' worth at once"
-    if terms.max_delay_ms is not None:
-        yield f"  max_delay: no throttle is longer than {terms.max_delay_ms} ms"
-
-
-def _table(levels: tuple[Level, ...]) -> Iterator[str]:
-    """Yield a line for each level: its entity, its limit and where that is defined."""
-    names = [level.entity.describe() for level in levels]
-    limits = [_NOTHING if level.limit is None else written(level.limit) for level in levels]
-    name_width, limit_width = max(map(len, names)), max(map(len, limits))
-    won = False
-    for level, name, limit in zip(levels, names, limits, strict=True):
-        remark = ""
-        if level.limit is not None:
-            remark = "not reached" if not level.reached else "" if won else "wins"
-            won = True
-        line = f"    {name:<{name_width}}  {limit:>{limit_width}}  {remark:<11}  {level.where}"
-        yield line.rstrip()
-
-
-def _at(said: str, where: str) -> str:
-    return f"{said} ({where})" if where else said
+        yield from row.lines()
 
 
 @click.command("explain", cls=StoreCommand, short_help="Show which limits apply to a client, and why.")
@@ -134,9 +74,7 @@ def explain(
         config_path = target.pop("config_path")
         if ip is not None or any(target.values()):
             raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
-        from proxy.live import explaining
-
-        explaining.show(config_path, admin, user or ANONYMOUS, client_id or "", output)
+        live_explaining.show(config_path, admin, user or ANONYMOUS, client_id or "", output)
         return
     if admin is not None:
         raise click.UsageError("--admin is for --live")
@@ -151,7 +89,16 @@ def explain(
     explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
     explanation = explainer.explain(ExplainedClient(user or ANONYMOUS, client_id or "", ip or ""))
     if output == "json":
-        data = explanation.as_data() | {"mode": settings and settings.mode}
+        client = explanation.client
+        data = {
+            "user": client.user,
+            "client_id": client.client_id,
+            "ip": client.ip or None,
+            "group": explanation.group,
+            "exempt": explanation.exempt or None,
+            "mode": settings and settings.mode,
+            "items": as_json(explanation.rows),
+        }
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(pages(explanation, settings)))

@@ -16,7 +16,8 @@ import click
 
 from config.problems import InvalidValue, suggestion, without_secrets
 from config.units import parse_bytes, parse_number, parse_whole
-from proxy.manage.target import Command, StoreCommand, with_options
+from proxy.live.options import Command, with_options
+from proxy.manage.target import StoreCommand
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind, Written
 from quotas.stores.alteration import canonical_ip

@@ -12,8 +12,9 @@ import click
 from config.document import read_text
 from config.files import MAX_FILE_BYTES
 from config.problems import ConfigError, Problem
+from proxy.live.options import file_option
 from proxy.manage.changing import EntityChange, make, refusals, report
-from proxy.manage.target import EXIT_FAILED, StoreCommand, file_option, open_source, opened, target_options
+from proxy.manage.target import EXIT_FAILED, StoreCommand, open_source, opened, target_options
 from proxy.manage.wording import beyond_kafka, names, terms_written
 from proxy.runtime.clock import now_ms
 from quotas.entities import Default, Entity, Group

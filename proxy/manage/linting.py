@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.problems import InvalidValue
 from config.settings import FileStore, Quotas
 from proxy.checks.double_enforcement import of_same_quotas
-from proxy.checks.explain import Explainer, written
+from proxy.checks.explain import written
 from proxy.checks.health import get
 from proxy.manage import precedence_findings
 from proxy.manage.precedence_findings import Said
@@ -103,7 +103,7 @@ def look(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) ->
     said = chain(
         _names(policy),
         _limits(policy),
-        precedence_findings.look(policy, Explainer(policy, where=loaded.where)),
+        precedence_findings.look(policy, loaded.where),
         _exempt(policy, settings),
         _hidden(loaded),
         _never_seen(policy, {*unseen}),

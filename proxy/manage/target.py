@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -18,6 +18,7 @@ from proxy.brokers.persistent_connection import Access, access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
 from proxy.doctor.client import OF_CLIENT, ClientConfigError, ClientLogin, load_client
+from proxy.live.options import Command, file_option, with_options
 from proxy.manage.zookeeper_client import open_zookeeper
 from proxy.runtime.clock import now_ms, wall_s
 from quotas.stores.base import Loaded, QuotaStore, StoreError
@@ -25,8 +26,6 @@ from quotas.stores.base import Loaded, QuotaStore, StoreError
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 _POLL_MS: Final = 5_000
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class StoreCommand(click.Command):
@@ -47,22 +46,6 @@ class AnsweringCommand(StoreCommand):
     """A StoreCommand whose exit status 1 is an answer."""
 
     store_status = EXIT_CONFIG
-
-
-def file_option(*names: str, help_text: str) -> Callable[[Command], Command]:
-    """Return an option that takes the path of a file."""
-    return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), help=help_text)
-
-
-def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that adds options to a command, shown in this order."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 target_options: Callable[[Command], Command] = with_options(
