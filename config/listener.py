@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.brokers import BrokerPorts, Endpoint, PortClaim, node_id_of
+from config.brokers import BrokerPorts, BrokerRange, Endpoint, PortClaim, node_id_of
 from config.cluster import Route
 from config.forms import (
     Advertise,
@@ -263,6 +263,11 @@ class Listener(Section):
         """The advertised addresses of all brokers."""
         return Endpoint(self.broker_host or self.advertise.host, self.bootstrap.port, self.brokers)
 
+    @property
+    def ranges(self) -> tuple[BrokerRange, ...]:
+        """The ports of brokers; none if each has a host name."""
+        return () if self.brokers is None else self.brokers.ranges
+
     def advertised(self, node_id: int) -> Address | None:
         """Return the advertised address of a broker; None if it has no port."""
         return self.endpoint.advertised(node_id)
@@ -277,7 +282,7 @@ class Listener(Section):
     def port_claims(self, index: int) -> Iterator[PortClaim]:
         """Yield every port that this listener binds; ``index`` is its place in the file."""
         yield PortClaim.of(self.bind, f"the bootstrap port of listener {self.name}", index, "bind")
-        for each in self.brokers.ranges if self.brokers is not None else ():
+        for each in self.ranges:
             yield PortClaim(self.bind.host, each.bound, f"the brokers of listener {self.name}", (index, "brokers"))
 
 

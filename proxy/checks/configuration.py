@@ -1,6 +1,7 @@
 """Checks the files and other objects that a configuration names."""
 
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -104,9 +105,7 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
     files += [(("admin", "access", index, "token_file"), each.token_file) for index, each in enumerate(admin.access)]
     for at, file in files:
         if file is not None:
-            with found.at(*at):
-                read_secret(file)
-                found.secret(at, file)
+            found.secret(at, file, read_secret)
 
 
 def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
@@ -205,18 +204,17 @@ def _look_at_login(found: Findings, at: Steps, sasl: BrokerSasl, *, encrypted: b
 
 
 def _look_at_password(found: Findings, at: Steps, file: Path) -> None:
-    with found.at(*at):
+    def read(file: Path) -> None:
         try:
             read_password(file)
         except LoginError as error:
             raise InvalidValue(str(error).removeprefix("password_file ")) from None
-        found.secret(at, file)
+
+    found.secret(at, file, read)
 
 
 def _look_at_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
-    with found.at(*at, "keytab"):
-        keytab.principals(kerberos.keytab)
-        found.secret((*at, "keytab"), kerberos.keytab)
+    found.secret((*at, "keytab"), kerberos.keytab, keytab.principals)
     with found.at(*at, "principal_to_local_rules"):
         parse_rules(kerberos.principal_to_local_rules, kerberos.default_realm)
     look_for_doubled_in_kerberos(found, at, kerberos)
@@ -258,9 +256,7 @@ def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: N
     if owners.fixed is not None:
         _look_for_unowned(found, owners.fixed, settings.listeners)
     if owners.secret_file is not None:
-        with found.at("owners", "secret_file"):
-            read_secret(owners.secret_file)
-            found.secret(("owners", "secret_file"), owners.secret_file)
+        found.secret(("owners", "secret_file"), owners.secret_file, read_secret)
     if owners.group is not None and owners.probe and probe_address(settings) is None:
         message = (
             f"the other instances do not reach {settings.admin.bind}: one that dies is replaced only after session"
@@ -280,18 +276,10 @@ def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: N
 
 def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[Listener, ...]) -> None:
     """Warn of brokers that have a port, and no owner."""
-    ports = [
-        each.node_ids for listener in listeners if listener.brokers is not None for each in listener.brokers.ranges
-    ]
-    owned = [ids for each in fixed.instances.values() for ids in each.brokers]
-    for node_ids in ports:
-        first = node_ids.start
-        while first in node_ids and (ids := next((ids for ids in owned if first in ids), None)) is not None:
-            first = ids.stop
-        if first in node_ids:
-            message = f"broker {first} has a port, and no owner: an instance is chosen by a hash of its id"
-            found.add(Severity.WARNING, ("owners", "fixed"), message, "give it to an instance")
-            return
+    ids = chain.from_iterable(each.node_ids for listener in listeners for each in listener.ranges)
+    if (unowned := next((node_id for node_id in ids if fixed.owner_of(node_id) is None), None)) is not None:
+        message = f"broker {unowned} has a port, and no owner: an instance is chosen by a hash of its id"
+        found.add(Severity.WARNING, ("owners", "fixed"), message, "give it to an instance")
 
 
 def _told(listener: Listener) -> list[tuple[str, range]]:
@@ -299,7 +287,7 @@ def _told(listener: Listener) -> list[tuple[str, range]]:
     bootstrap = listener.bootstrap
     hosts = [bootstrap.host, *([listener.broker_host] if listener.broker_host is not None else [])]
     ports = [range(bootstrap.port, bootstrap.port + 1)]
-    ports += [each.advertised for each in listener.brokers.ranges] if listener.brokers is not None else []
+    ports += [each.advertised for each in listener.ranges]
     return [(host.lower(), each) for host in hosts for each in ports]
 
 

@@ -223,11 +223,6 @@ def written(limit: float) -> str:
     return "no limit" if isinf(limit) else number(limit) or f"{limit:.17g}"
 
 
-def finite(limit: float | None) -> float | str | None:
-    """Return a limit for JSON, which has no infinity."""
-    return "Infinity" if limit is not None and isinf(limit) else limit
-
-
 def amount(kind: QuotaKind, limit: float | None) -> str:
     """Return a limit with its unit, and in a larger unit if it is long. None: infinity, which JSON does not have."""
     if limit is None or isinf(limit):

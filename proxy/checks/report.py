@@ -1,6 +1,6 @@
 """The report of ``sluice check``: on the configuration, everything that it names, and the quotas."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -192,13 +192,10 @@ def _read_quotas(
         quotas, caps = _number(loaded.policy)
         report.quotas, report.caps = report.quotas + quotas, report.caps + caps
     report.warnings += loaded.warnings
-    report.warnings += _small_limits(quota_file, loaded)
+    for line, message, fix in _doubts(loaded, settings):
+        report.warnings.append(Problem(str(quota_file), line, 1, "quotas", message, fix))
     if settings is not None:
         report.shared = _sharing_default(settings.listeners, loaded.policy)
-    if settings is not None and _counts_apart(settings):
-        report.warnings += _scopes_apart(quota_file, loaded)
-    if settings is not None and not any(map(_knows_users, settings.listeners)):
-        report.warnings += _quotas_of_nobody(quota_file, loaded)
 
 
 def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:
@@ -218,40 +215,29 @@ def _counts_apart(settings: Settings) -> bool:
     return owners.group is None or not owners.probe or probe_address(settings) is None
 
 
-def _scopes_apart(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning for all limits of the whole cluster, where the instances do not count together."""
-    lines = [loaded.lines[entity] for entity, terms in loaded.policy.terms.items() if terms.of_cluster]
-    if not lines:
-        return []
-    message = "scope: cluster, but the instances cannot ask each other for their use: each may count separately"
-    fix = "use owners.group with probe, and an admin.bind that the others reach"
-    return [Problem(str(quota_file), min(lines), 1, "quotas", message, fix)]
-
-
 def _knows_users(listener: Listener) -> bool:
     certificates = listener.tls is not None and listener.tls.client_authentication != "none"
     return certificates or listener.authentication == "sasl"
 
 
-def _small_limits(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning for all byte rates below one batch per second."""
-    found = likely_mistakes.of_small_limits(loaded.policy.limits)
-    if found is None:
-        return []
-    entity, number, mistake = found
-    more = f" ({number} times in this file)" if number > 1 else ""
-    return [Problem(str(quota_file), loaded.lines[entity], 1, "quotas", mistake.message + more, mistake.hint)]
-
-
-def _quotas_of_nobody(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning, at the first of all quotas of users, if no listener can know a user."""
-    lines = [line for entity, line in loaded.lines.items() if isinstance(entity.user, str) and entity.user != ANONYMOUS]
-    if not lines:
-        return []
-    more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-    message = f"a quota of a user{more}, but no listener authenticates: clients that do not log in are {ANONYMOUS}"
-    fix = "write authentication: sasl where the brokers demand SASL, or tls with client_authentication: required"
-    return [Problem(str(quota_file), min(lines), 1, "quotas", message, fix)]
+def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[int, str, str]]:
+    """Yield warnings about a quota file, each once for all limits that it concerns: the first line, message and fix."""
+    if (small := likely_mistakes.of_small_limits(loaded.policy.limits)) is not None:
+        entity, number, mistake = small
+        more = f" ({number} times in this file)" if number > 1 else ""
+        yield loaded.lines[entity], mistake.message + more, mistake.hint
+    if settings is None:
+        return
+    scopes = [loaded.lines[entity] for entity, terms in loaded.policy.terms.items() if terms.of_cluster]
+    if scopes and _counts_apart(settings):
+        message = "scope: cluster, but the instances cannot ask each other for their use: each may count separately"
+        yield min(scopes), message, "use owners.group with probe, and an admin.bind that the others reach"
+    users = [at for entity, at in loaded.lines.items() if isinstance(entity.user, str) and entity.user != ANONYMOUS]
+    if users and not any(map(_knows_users, settings.listeners)):
+        more = f", and {len(users) - 1} more" if len(users) > 1 else ""
+        message = f"a quota of a user{more}, but no listener authenticates: clients that do not log in are {ANONYMOUS}"
+        fix = "write authentication: sasl where the brokers demand SASL, or tls with client_authentication: required"
+        yield min(users), message, fix
 
 
 def _told_and_bound(listener: Listener) -> list[str]:
@@ -260,7 +246,7 @@ def _told_and_bound(listener: Listener) -> list[str]:
     if listener.broker_host is not None:
         every = Address(listener.broker_host, listener.bootstrap.port)
         found.append(("every broker", _one(every), _one(listener.bind)))
-    for each in listener.brokers.ranges if listener.brokers is not None else ():
+    for each in listener.ranges:
         brokers = f"broker{'s' if len(each.node_ids) > 1 else ''} {_span(each.node_ids)}"
         found.append((brokers, (listener.advertise.host, each.advertised), (listener.bind.host, each.bound)))
     return [

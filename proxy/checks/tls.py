@@ -4,7 +4,6 @@ import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509 import Certificate, ObjectIdentifier
 
 from config.problems import InvalidValue, Steps
@@ -62,11 +61,14 @@ def look_at_zookeeper_tls(found: Findings, at: Steps, tls: ZooKeeperTls) -> None
     _authorities(found, (*at, "ca"), tls.ca)
     if tls.certificate is not None and tls.key is not None:
         _own_certificate(found, at, tls.certificate, tls.key, certificates.CLIENT)
-    elif tls.certificate is not None:  # with its key in one file
-        with found.at(*at, "certificate"):
-            _chain(found, (*at, "certificate"), certificates.read_certificates(tls.certificate), certificates.CLIENT)
-            certificates.read_key(tls.certificate)
-            found.secret((*at, "certificate"), tls.certificate)
+    elif tls.certificate is not None:
+
+        def read(path: Path) -> None:
+            """Read a chain and its key from one file."""
+            _chain(found, (*at, "certificate"), certificates.read_certificates(path), certificates.CLIENT)
+            certificates.read_key(path)
+
+        found.secret((*at, "certificate"), tls.certificate, read)
 
 
 def _own_certificate(
@@ -74,17 +76,17 @@ def _own_certificate(
 ) -> Certificate | None:
     """Check a chain and its key; return the first certificate."""
     chain: list[Certificate] = []
-    private: PrivateKeyTypes | None = None
     with found.at(*at, "certificate"):
         chain = certificates.read_certificates(certificate)
-    with found.at(*at, "key"):
-        private = certificates.read_key(key)
-        found.secret((*at, "key"), key)
+
+    def read(path: Path) -> None:
+        private = certificates.read_key(path)
+        if chain:
+            certificates.require_match(chain[0], private)
+
+    found.secret((*at, "key"), key, read)
     if not chain:
         return None
-    if private is not None:
-        with found.at(*at, "key"):
-            certificates.require_match(chain[0], private)
     _chain(found, (*at, "certificate"), chain, purpose)
     return chain[0]
 

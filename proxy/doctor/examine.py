@@ -11,9 +11,9 @@ from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.health import context_of_others, login_of, scheme_of
 from proxy.checks.report import check
-from proxy.doctor.broker_checks import BrokerState, check_brokers, look_at_mechanisms, look_at_quotas
+from proxy.doctor.broker_checks import check_brokers, look_at_mechanisms, look_at_quotas
 from proxy.doctor.client import ClientConfigError, ClientLogin, client_for, load_client
-from proxy.doctor.client_checks import BEHIND_TLS, ClientChecks
+from proxy.doctor.client_checks import STEPS, ClientChecks
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.owners import look_at_owners
 from proxy.owners.map import owners_of
@@ -48,26 +48,21 @@ def examine(wanted: Examination) -> DoctorFindings:
 async def _connect(
     found: DoctorFindings, settings: Settings, listener: Listener, client: ClientLogin | None, place: Address | None
 ) -> None:
-    async def look() -> BrokerState:
-        route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
-        state = await check_brokers(found, route, demands_sasl=demands_sasl)
-        if state.reached and demands_sasl:
-            await look_at_mechanisms(found, listener, route)
-        if state.reached:
-            await look_at_quotas(found, settings, route)
-        return state
-
+    route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
+    brokers = await check_brokers(found, route, demands_sasl=demands_sasl)
+    if brokers.reached and demands_sasl:
+        await look_at_mechanisms(found, listener, route)
+    if brokers.reached:
+        await look_at_quotas(found, settings, route)
     if client is None or place is None:
-        found.not_tried("client", "tcp", "tls")
-        await look()
-        found.not_tried("client", *BEHIND_TLS)
+        found.not_tried("client", "tcp", *STEPS)
         return
     bind = settings.admin.bind
     # An admin port on every interface is reachable at the clients' address too.
     admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
     owners = None if settings.owners is None else owners_of(settings.owners)
     login = login_of(settings.admin)
-    await ClientChecks(found, listener, place, admin, client, wall_s(), owners, login).examine(look)
+    await ClientChecks(found, listener, place, admin, client, brokers, wall_s(), owners, login).examine()
     if settings.owners is not None and settings.owners.group is not None:
         await look_at_owners(found, f"{scheme_of(settings.admin)}://{admin}", login, context_of_others(settings.admin))
 

@@ -52,4 +52,4 @@ list_options: Callable[[Command], Command] = with_options(
     ),
     click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
 )
-"""Those, and what to list of clients."""
+"""The options of ``open_api``, and which rows to list."""

@@ -9,18 +9,14 @@ from typing import Any, Final
 
 import click
 
-from proxy.checks.explain import finite, written
+from proxy.checks.explain import written
 from proxy.live.options import Command, file_option, with_options
 from proxy.manage import record
 from proxy.manage.changing import EntityChange, make, problems_of
 from proxy.manage.record import Record
-from proxy.manage.target import (
-    AnsweringCommand,
-    load_target,
-    opened,
-    target_options,
-)
+from proxy.manage.target import AnsweringCommand, load_target, opened, target_options, warn
 from proxy.manage.threeway import Action, Difference, Plan, compare, now_applied
+from proxy.manage.wording import number_in_json
 from quotas.entities import Entity
 from quotas.policy import Policy
 from quotas.stores.base import Loaded, QuotaStore, StoreError
@@ -60,20 +56,20 @@ class Comparison:
 
     def _line(self, each: Difference) -> str:
         said = f"{_MARKS[each.action]} {each.entity.describe()} {each.kind}"
-        live, desired = _limit(each.live), _limit(each.desired)
+        live, change = _limit(each.live), f"{_limit(each.live)} → {_limit(each.desired)}{self._at(each.entity)}"
         match each.action:
             case Action.ADD:
-                return f"{said} {desired}{self._at(each.entity)}"
+                return f"{said} {_limit(each.desired)}{self._at(each.entity)}"
             case Action.REMOVE:
                 return f"{said} {live}"
             case Action.FOREIGN:
                 return f"{said} {live}: not managed by this file, unchanged"
             case Action.CHANGE:
-                return f"{said} {live} → {desired}{self._at(each.entity)}"
+                return f"{said} {change}"
             case Action.CONFLICT:
                 was = "never applied" if each.applied is None else f"applied as {_limit(each.applied)}"
                 became = "removed" if each.live is None else f"changed to {live}"
-                return f"{said} {live} → {desired}{self._at(each.entity)}: {was}, since {became} by someone else"
+                return f"{said} {change}: {was}, since {became} by someone else"
 
     def _at(self, entity: Entity) -> str:
         return f" ({self.places[entity]})" if entity in self.places else ""
@@ -103,7 +99,7 @@ class Comparison:
                 "change": each.action.value,
                 "entity": each.entity.describe(),
                 "kind": each.kind.value,
-                "live": finite(each.live),
+                "live": None if each.live is None else number_in_json(each.live),
                 "desired": each.desired,
                 "applied": each.applied,
                 "where": self.places.get(each.entity),
@@ -135,8 +131,7 @@ def read_sides(desired_path: Path, last_path: Path | None, live: Loaded) -> Comp
         raise click.UsageError(f"--last-applied: {path} is the file of desired quotas, not a record")
     loaded = load(desired_path)
     desired = loaded.policy
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    warn(loaded.warnings)
     places = {entity: f"{desired_path}:{line}" for entity, line in loaded.lines.items()}
     last = record.read(path, live.source)
     ours = {*desired.limits, *(last.policy.limits if last.policy is not None else ())}

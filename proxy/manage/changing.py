@@ -10,14 +10,7 @@ from typing import Any, Final
 import click
 
 from config.problems import Problem
-from proxy.manage.grammar import (
-    Named,
-    QuotaArguments,
-    QuotaCommand,
-    adding_option,
-    entity_options,
-    removing_option,
-)
+from proxy.manage.grammar import Named, QuotaArguments, QuotaCommand, adding_option, entity_options, removing_option
 from proxy.manage.target import EXIT_FAILED, opened, target_options
 from proxy.manage.wording import altered, completed, names
 from quotas.entities import Default, Entity

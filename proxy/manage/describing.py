@@ -9,14 +9,12 @@ from typing import Any, Final
 import click
 
 from proxy.manage.grammar import Named, QuotaArguments, QuotaCommand, entity_options
-from proxy.manage.target import EXIT_FAILED, load_target, target_options
-from proxy.manage.wording import described, names, plain, terms_described, terms_written
+from proxy.manage.target import EXIT_FAILED, load_target, target_options, warn
+from proxy.manage.wording import described, names, number_in_json, plain, terms_described, terms_written
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
-from quotas.numbers import java_double
 from quotas.policy import Policy, Terms
 from quotas.stores.base import Loaded, UnreadableEntry
-from quotas.stores.edit import number
 from quotas.stores.filters import Filter, FilterError, Specified, is_of_kafka
 from quotas.stores.unlimited import as_described
 from quotas.texts import aligned, shown
@@ -142,17 +140,9 @@ def as_data(loaded: Loaded, listed: Sequence[ListedRule]) -> dict[str, Any]:
 
 
 def _datum(each: ListedRule) -> dict[str, Any]:
-    limits = {str(kind): _number(as_described(kind, limit)) for kind, limit in each.limits.items()}
+    limits = {str(kind): number_in_json(as_described(kind, limit)) for kind, limit in each.limits.items()}
     datum = {"entity": each.entity.as_data(), "limits": limits, **terms_written(each.terms)}
     return {**datum, "where": each.where} if each.where else datum
-
-
-def _number(limit: float) -> int | float | str:
-    if limit in (float("inf"), float("-inf")):  # JSON has no such number
-        return java_double(limit)
-    if limit.is_integer():
-        return int(number(limit) or limit)
-    return limit
 
 
 @click.command("describe", cls=QuotaCommand, short_help="Show quotas.")
@@ -177,8 +167,7 @@ def describe(arguments: QuotaArguments, output: str, *, strict: bool, **target: 
     if arguments.added or arguments.removed:
         raise click.UsageError("limits are for alter; name users, client-ids or addresses")
     loaded = load_target(**target)
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    warn(loaded.warnings)
     try:
         listed, unread = select(loaded, arguments), unread_among(loaded, arguments)
     except FilterError as error:

@@ -1,20 +1,18 @@
 """``sluice explain``: a client's limits, the levels that led to each, and who shares its counter."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from config.settings import Quotas
-from proxy.checks.explain import (
-    ExplainedClient,
-    Explainer,
-    Explanation,
-)
-from proxy.live import explaining as live_explaining
+from proxy.checks.explain import ExplainedClient, ExplainedRow, Explainer, Explanation, LevelRow, RuleRow
+from proxy.live.api import ApiError, open_api
 from proxy.live.options import admin_option
-from proxy.manage.target import StoreCommand, load_target, settings_of, target_options
+from proxy.live.tables import CLIENTS, THROTTLED
+from proxy.manage.target import StoreCommand, load_target, settings_of, target_options, warn
 from proxy.state.answers import as_json
 from quotas.entities import ANONYMOUS
 from quotas.stores.alteration import canonical_ip
@@ -35,6 +33,32 @@ def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
     for row in explanation.rows:
         yield ""
         yield from row.lines()
+
+
+def _show_live(config_path: Path | None, admin: str | None, client: Mapping[str, str], output: str) -> None:
+    """Print a running proxy's answers about a client: whether it is throttled, its use, and its limits."""
+    api = open_api(config_path=config_path, admin=admin, all_instances=False)
+    answers = {
+        "throttled": api.list("throttled", **client)["items"],
+        "clients": api.list("clients", **client)["items"],
+        "limits": api.get("explain", **client)["items"],
+    }
+    try:
+        lines = _lines_of(answers) if output == "text" else [json.dumps(answers, indent=2)]
+        click.echo("\n".join(lines))
+    except (LookupError, TypeError):
+        raise ApiError(f"{api.url} answers with other fields: is it a Sluice of this version?") from None
+
+
+def _lines_of(answers: Mapping[str, Any]) -> Iterator[str]:
+    for table, none in ((THROTTLED, "not throttled now"), (CLIENTS, "not seen lately")):
+        items = answers[table.name]
+        yield from table.lines(items, for_people=True) if items else [none]
+        yield ""
+    for each in answers["limits"]:
+        levels = tuple(LevelRow(**level) for level in each["levels"])
+        caps = tuple(RuleRow(**cap) for cap in each["caps"])
+        yield from ExplainedRow(**{**each, "levels": levels, "caps": caps}).lines()
 
 
 @click.command("explain", cls=StoreCommand, short_help="Show which limits apply to a client, and why.")
@@ -74,7 +98,7 @@ def explain(
         config_path = target.pop("config_path")
         if ip is not None or any(target.values()):
             raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
-        live_explaining.show(config_path, admin, user or ANONYMOUS, client_id or "", output)
+        _show_live(config_path, admin, {"user": user or ANONYMOUS, "client_id": client_id or ""}, output)
         return
     if admin is not None:
         raise click.UsageError("--admin is for --live")
@@ -84,8 +108,7 @@ def explain(
         except ValueError:
             raise click.UsageError(f"--ip: {ip!r} is not an IP address; host names are not resolved") from None
     loaded, settings = load_target(**target), settings_of(target)
-    for unread in loaded.unread:
-        click.echo(f"warning: {unread.problem}", err=True)
+    warn(unread.problem for unread in loaded.unread)
     explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
     explanation = explainer.explain(ExplainedClient(user or ANONYMOUS, client_id or "", ip or ""))
     if output == "json":

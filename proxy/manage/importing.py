@@ -1,7 +1,7 @@
 """``sluice quotas import``: takes over quotas from a quota file, a cluster or a ZooKeeper into a store."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import click
 
-from config.document import read_text
+from config.document import read_text, text_of
 from config.files import MAX_FILE_BYTES
 from config.problems import ConfigError, Problem
 from proxy.live.options import file_option
 from proxy.manage.changing import EntityChange, make, refusals, report
-from proxy.manage.target import EXIT_FAILED, StoreCommand, open_source, opened, target_options
+from proxy.manage.target import EXIT_FAILED, StoreCommand, open_source, opened, target_options, warn
 from proxy.manage.wording import beyond_kafka, names, terms_written
 from proxy.runtime.clock import now_ms
 from quotas.entities import Default, Entity, Group
@@ -194,17 +194,12 @@ def _coming(source: str | None, options: dict[str, Any]) -> tuple[Policy, Sequen
             raise click.UsageError("--from-address and --from-command-config are for --from cluster | zookeeper")
         file = str(source) if source != _STDIN else "stdin"
         given = parse(file, _stdin() if source == _STDIN else read_text(Path(source), pipes=True))
-        _warn(given.warnings)
+        warn(given.warnings)
         return given.policy, ()
     with closing(open_source(kind, address, config, of=options["config_path"])) as store:
         held = store.load(now_ms())
-    _warn(held.warnings)
+    warn(held.warnings)
     return held.policy, held.unread
-
-
-def _warn(warnings: Iterable[Problem]) -> None:
-    for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
 
 
 def _stdin() -> str:
@@ -212,10 +207,7 @@ def _stdin() -> str:
     if len(raw) > MAX_FILE_BYTES:
         fix = "is it the right file?"
         raise ConfigError([Problem("stdin", 0, 0, "", f"is larger than {MAX_FILE_BYTES // 1024**2} MiB", fix)])
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise ConfigError([Problem("stdin", 0, 0, "", "is not UTF-8", "save it as UTF-8")]) from None
+    return text_of("stdin", raw)
 
 
 def _agreed(source: str | None, entities: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from proxy.manage.target import EXIT_FAILED, StoreCommand, load_target, target_options
+from proxy.manage.target import EXIT_FAILED, StoreCommand, load_target, target_options, warn
 from proxy.manage.wording import names, terms_written
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
@@ -80,8 +80,7 @@ def export(*, strict: bool, **target: Any) -> None:
     Exit status: 0; with --strict 1 if anything was left out.
     """  # noqa: D301  \b is click's
     loaded = load_target(**target)
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    warn(loaded.warnings)
     text, left_out = write(loaded.policy)
     for line in left_out:
         click.echo(f"left out: {line}", err=True)

@@ -1,7 +1,7 @@
 """The target of a command: the quotas of a configuration, a file, a ZooKeeper, or a running cluster or proxy."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from config.loader import load_settings
-from config.problems import ConfigError, InvalidValue
+from config.problems import ConfigError, InvalidValue, Problem
 from config.settings import FileStore, Quotas
 from config.units import parse_reachable
 from proxy.brokers.connection import BrokerConnection
@@ -137,6 +137,12 @@ def load_target(**target: Any) -> Loaded:
     """Return the quotas in a target's store. Raises as ``opened``."""
     with opened(**target) as (_, loaded):
         return loaded
+
+
+def warn(problems: Iterable[Problem]) -> None:
+    """Print problems that do not keep a command from going on."""
+    for problem in problems:
+        click.echo(f"warning: {problem}", err=True)
 
 
 def settings_of(target: Mapping[str, Any]) -> Quotas | None:

@@ -1,6 +1,7 @@
 """Quotas in the words of kafka-configs (ConfigCommand); lines about features of Sluice begin with "Sluice"."""
 
 from collections.abc import Mapping
+from math import isinf
 from typing import Final
 
 from config.units import BYTE_UNITS
@@ -130,6 +131,13 @@ def plain(kind: QuotaKind, limit: float | None) -> str:
             if limit and limit < 2**63 and limit % size == 0:
                 return f"{limit / size:.0f}{unit}"
     return _written(kind, limit)
+
+
+def number_in_json(limit: float) -> int | float | str:
+    """Return a limit for JSON, which has no infinity."""
+    if isinf(limit):
+        return java_double(limit)
+    return int(number(limit) or limit) if limit.is_integer() else limit
 
 
 def _written(kind: QuotaKind, limit: float) -> str:
