@@ -177,10 +177,10 @@ def doctor(
     config_path: Path, listener: str | None, command_config: Path | None, bootstrap: str | None, *, as_json: bool
 ) -> None:
     """Connect as a client would, and print what works and what to do about the rest: exit 1 if anything fails."""
-    from proxy.doctor.examine import Examination, examine
+    from proxy.doctor.examine import examine
 
     try:
-        found = examine(Examination(config_path, listener, command_config, bootstrap))
+        found = examine(config_path, listener, command_config, bootstrap)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:

@@ -42,7 +42,7 @@ class ExplainedClient(NamedTuple):
 
 
 class RuleRow(NamedTuple):
-    """A limit, as it is answered and printed; None: it does not apply."""
+    """A limit, as it is answered and printed; ``rule`` is None where there is none."""
 
     rule: str | None = None
     limit: float | None = None

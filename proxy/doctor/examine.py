@@ -1,7 +1,7 @@
 """Runs all checks: the configuration, the steps of a client, and the brokers."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from config.listener import Listener
@@ -20,27 +20,21 @@ from proxy.owners.map import owners_of
 from proxy.runtime.clock import wall_s
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """The arguments of the command line."""
+def examine(
+    config_path: Path, listener_name: str | None, command_config: Path | None, bootstrap: str | None
+) -> DoctorFindings:
+    """Run all checks; without a name at the only listener. ``bootstrap``: ``host:port`` instead of the address in the
+    configuration or the client's file.
 
-    config_path: Path
-    listener: str | None = None
-    """A listener's name; None: the only listener."""
-    command_config: Path | None = None
-    bootstrap: str | None = None
-    """``host:port`` instead of the address in the configuration or the client's file."""
-
-
-def examine(wanted: Examination) -> DoctorFindings:
-    """Run all checks. Raises ValueError if the arguments do not match the configuration."""
+    Raises ValueError if the arguments do not match the configuration.
+    """
     found = DoctorFindings()
-    settings = _configuration(found, wanted.config_path)
+    settings = _configuration(found, config_path)
     if settings is None:
         return found
-    listener = _choose(settings.listeners, wanted.listener)
-    client = _client(found, listener, wanted.command_config)
-    place = _bootstrap(found, listener, wanted.bootstrap, client)
+    listener = _choose(settings.listeners, listener_name)
+    client = _client(found, listener, command_config)
+    place = _bootstrap(found, listener, bootstrap, client)
     asyncio.run(_connect(found, settings, listener, client, place))
     return found
 

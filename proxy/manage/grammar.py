@@ -81,23 +81,16 @@ def _entity(target: Mapping[str, Named]) -> Entity:
 
 def read(flags: Sequence[tuple[str, str]], words: Sequence[str] = ()) -> QuotaArguments:
     """Parse flags (parameter names with values, in order) and words. Raises UsageError."""
-    collector = _ArgumentCollector()
-    styles = {_style(name) for name, _ in flags} - {None}
-    if len(styles) > 1:
+    typed = [(name, value) for name, value in flags if name.startswith("entity_")]
+    if typed and any(name in _FLAGS or name in _DEFAULTS for name, _ in flags):
         raise click.UsageError("--entity-type and --user, --client, --ip are two styles: use one of them")
-    if "types" in styles:
-        collector.read_types([(name, value) for name, value in flags if _style(name) == "types"])
+    collector = _ArgumentCollector()
+    collector.read_types(typed)
     for name, value in flags:
         collector.read_flag(name, value)
     for word in words:
         collector.read_word(word)
     return QuotaArguments(collector.targets(), collector.added, tuple(collector.removed))
-
-
-def _style(name: str) -> str | None:
-    if name in _FLAGS or name in _DEFAULTS:
-        return "flags"
-    return "types" if name.startswith("entity_") else None
 
 
 class _ArgumentCollector:
