@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from config.brokers import BrokerPorts, parse_broker_ports
 from config.claims import checked_claim
-from config.nodes import Mapping, Scalar
+from config.nodes import Mapping, Scalar, Sequence
 from config.problems import InvalidValue, explained
 from config.units import (
     Address,
@@ -74,7 +74,7 @@ class Written:
     def _validate(self, value: object) -> object:
         if value is None:
             raise InvalidValue("has no value", f"write {self.kind}, or leave the key out")
-        if not isinstance(value, Scalar | list | dict):
+        if not isinstance(value, Scalar | Sequence | Mapping):
             return value
         if not isinstance(value, self.takes):
             example = _EXAMPLES.get(self.kind)

@@ -2,11 +2,12 @@
 
 import asyncio
 import ssl
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from config.cluster import Route
 from config.document import Document
-from config.problems import InvalidValue, Problem, Steps
+from config.problems import InvalidValue, Steps
 from config.settings import Settings
 from config.units import Address
 from proxy.brokers.connection import connect
@@ -15,12 +16,13 @@ from proxy.brokers.login import BrokerLogin
 from proxy.brokers.metadata import Metadata, is_kraft, which_brokers
 from proxy.brokers.tls import broker_context
 from proxy.brokers.verification import ERRORS
+from proxy.checks.findings import Finding, Severity
 
 TIMEOUT_S: Final = 5.0
 
 
-def look_at_brokers(settings: Settings, document: Document) -> tuple[list[Problem], list[Problem]]:
-    """Return problems, and warnings of brokers that do not answer: all addresses must lead to one cluster."""
+def look_at_brokers(settings: Settings, document: Document) -> Iterator[Finding]:
+    """Yield the brokers that do not answer, and those of another cluster: all addresses must lead to one."""
     routes: list[tuple[Steps, Route, bool]] = [(("cluster",), settings.cluster, False)]
     for index, listener in enumerate(settings.listeners):
         demands_sasl = listener.authentication == "sasl"
@@ -34,25 +36,23 @@ def look_at_brokers(settings: Settings, document: Document) -> tuple[list[Proble
         if route.sasl or not demands
         for address in route.bootstrap
     ]
-    answers = asyncio.run(_ask_all([(address, route) for _, address, route in asked]))
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
+    answers = asyncio.run(_ask_all((address, route) for _, address, route in asked))
     first: tuple[Address, str] | None = None
     for (steps, address, _), answer in zip(asked, answers, strict=True):
         at = (*steps, "bootstrap")
         if isinstance(answer, Exception):
-            is_wrong = "KRaft controller" in str(answer)
+            severity = Severity.UNUSABLE if "KRaft controller" in str(answer) else Severity.WARNING
             said = InvalidValue(f"{address}: {describe(answer)}", "is it up, and reached from here?")
-            (problems if is_wrong else warnings).append(document.problem(at, said))
+            yield Finding(severity, document.problem(at, said))
         elif first is None:
             first = address, answer
         elif answer != first[1]:
             text = f"{address} belongs to cluster {answer}, and {first[0]} to {first[1]}"
-            problems.append(document.problem(at, InvalidValue(text, "name the brokers of one cluster")))
-    return problems, warnings
+            said = InvalidValue(text, "name the brokers of one cluster")
+            yield Finding(Severity.UNUSABLE, document.problem(at, said))
 
 
-async def _ask_all(asked: list[tuple[Address, Route]]) -> list[str | Exception]:
+async def _ask_all(asked: Iterable[tuple[Address, Route]]) -> list[str | Exception]:
     return await asyncio.gather(*(_cluster_id(address, route) for address, route in asked))
 
 

@@ -161,13 +161,10 @@ def _check_configuration(report: Report, config_path: Path, now_s: float, *, ask
         return None
     report.listeners = len(settings.listeners)
     report.addresses = [line for listener in settings.listeners for line in _told_and_bound(listener)]
-    for finding in look(settings, document, now_s):
+    of_brokers = look_at_brokers(settings, document) if asks_brokers else ()
+    for finding in (*look(settings, document, now_s), *of_brokers):
         bearable = finding.severity is Severity.WARNING
         (report.warnings if bearable else report.problems).append(finding.problem)
-    if asks_brokers:
-        problems, warnings = look_at_brokers(settings, document)
-        report.problems += problems
-        report.warnings += warnings
     return settings
 
 

@@ -23,10 +23,6 @@ _FIRST_LINE: Final = re.compile(
 )
 
 
-class RecordError(StoreError):
-    """A record is unusable; the text says why and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record file; without a policy if there is no file."""
@@ -51,13 +47,13 @@ def _target(text: str) -> object:
 
 
 def read(path: Path, source: str) -> Record:
-    """Return the record at ``path`` of quotas applied to ``source``. Raises ConfigError, RecordError."""
+    """Return the record at ``path`` of quotas applied to ``source``. Raises ConfigError, StoreError."""
     if not path.exists():
         return Record(path, None, is_ours=True)
     text = read_text(path)
     found = _FIRST_LINE.match(text)
     if found is not None and _target(found[1]) != _named(source, path):
-        raise RecordError(
+        raise StoreError(
             f"{path}:1: records what was applied to {found[1]}, not to {_quoted(source, path)}; "
             "keep a record for each target (--last-applied)"
         )
@@ -65,15 +61,13 @@ def read(path: Path, source: str) -> Record:
 
 
 def require_writable(record: Record) -> None:
-    """Check before an apply that the record can be written afterwards. Raises RecordError."""
+    """Check before an apply that the record can be written afterwards. Raises StoreError."""
     if record.is_ours and not os.access(record.path.absolute().parent, os.W_OK):
-        raise RecordError(
-            f"{record.path}: cannot be written: let this user write to the folder, or give --last-applied"
-        )
+        raise StoreError(f"{record.path}: cannot be written: let this user write to the folder, or give --last-applied")
 
 
 def write(record: Record, source: str, policy: Policy) -> bool:
-    """Write the applied quotas atomically; return whether they differ from the record. Raises RecordError."""
+    """Write the applied quotas atomically; return whether they differ from the record. Raises StoreError."""
     if record.policy is not None and record.policy.limits == policy.limits:
         return False
     text, _ = quota_file.write(policy)
@@ -84,7 +78,7 @@ def write(record: Record, source: str, policy: Policy) -> bool:
         write_atomically(record.path, head + text, mode=0o644)
     except OSError as error:
         reason = str(error.strerror or error).lower()
-        raise RecordError(f"{record.path}: the record was not written: {reason}; apply again") from None
+        raise StoreError(f"{record.path}: the record was not written: {reason}; apply again") from None
     return True
 
 
