@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.forms import BindAddress, FilePath, Given, Host, Name, Section, Text
+from config.forms import BindAddress, FilePath, Given, Host, Name, Section, Text, not_empty
 from config.listener import ClientTls
 from config.problems import InvalidValue, InvalidValues
 from config.units import Address
@@ -29,7 +29,7 @@ class AdminAccess(Section):
         validate_default=True,
         description="Instead of a token: the name in a client's certificate, by `admin.tls.principal_mapping_rules`.",
     )
-    may: tuple[May, ...] = Field(
+    may: Annotated[tuple[May, ...], not_empty("write [read], or [read, change]")] = Field(
         ("read", "change"),
         description="`change` allows to read, too. Once an entry has `read`, everything but `/livez` and `/readyz` "
         "needs a token.",
@@ -42,13 +42,6 @@ class AdminAccess(Section):
             said = "is missing" if subject is None else "cannot be combined with token_file"
             raise InvalidValue(said, "write either token_file, or subject: the name in a certificate")
         return subject
-
-    @field_validator("may")
-    @classmethod
-    def _anything(cls, may: tuple[May, ...]) -> tuple[May, ...]:
-        if not may:
-            raise InvalidValue("is empty", "write [read], or [read, change]")
-        return may
 
 
 class Admin(Section):

@@ -24,14 +24,12 @@ from config.forms import (
     Section,
     WorkerCount,
 )
-from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
+from config.listener import ClientTls, Kerberos, Listener, ProxyProtocol
 from config.owners import Owners
 from config.problems import InvalidValue, InvalidValues
-from config.quotas import Exempt, Mode, Quotas, Window
-from config.request_costs import RequestCosts
-from config.stores import ClusterStore, FileStore, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
-from config.units import IpNumbers
-from config.usage import Usage, UsageFiles, UsageTopic
+from config.quotas import Exempt, Mode, Quotas, RequestCosts, Window
+from config.stores import FileStore
+from config.usage import Usage, UsageFiles
 
 __all__ = [
     "Admin",
@@ -40,32 +38,18 @@ __all__ = [
     "BrokerTls",
     "ClientTls",
     "Cluster",
-    "ClusterStore",
-    "Drain",
     "Exempt",
     "FileStore",
-    "KafkaCompat",
     "Kerberos",
-    "Limits",
     "Listener",
-    "ListenerLimits",
-    "ListenerSasl",
-    "Log",
-    "Metrics",
     "Mode",
-    "Owners",
     "ProxyProtocol",
     "Quotas",
     "RequestCosts",
     "Route",
     "Settings",
-    "Usage",
     "UsageFiles",
-    "UsageTopic",
     "Window",
-    "ZooKeeperSasl",
-    "ZooKeeperStore",
-    "ZooKeeperTls",
 ]
 
 
@@ -119,7 +103,7 @@ class Limits(Section):
         "any case one address, or IPv6 /64, has at most half of `limits.connections`.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
-        IpNumbers(),
+        {},
         description='IP addresses with a different limit, as in `{"10.0.0.5": 100}`: '
         "`max.connections.per.ip.overrides`. Host names are not resolved.",
     )

@@ -14,8 +14,8 @@ import structlog
 from aiohttp import web
 
 from config.admin import OF_TOKEN_FILE, Admin, May
+from config.files import read_secret
 from config.problems import InvalidValue
-from config.secrets import read_secret
 from proxy.admin.guesses import Guesses
 from proxy.admin.logins import Logins
 from proxy.admin.route import RefusedError

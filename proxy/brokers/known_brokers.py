@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from config.brokers import MAX_NODE_ID
 from config.files import read_file
 from config.units import MAX_HOST_LENGTH, MAX_PORT
-from proxy.runtime.files import write_private
+from proxy.runtime.files import write_atomically
 
 
 class NotUsableError(ValueError):
@@ -67,4 +67,4 @@ def read(path: Path) -> Sequence[KnownBrokers]:
 
 def write(path: Path, known: Sequence[KnownBrokers]) -> None:
     """Write a state file atomically. Raises OSError."""
-    write_private(path, _File(routes=tuple(known)).model_dump_json(indent=1) + "\n")
+    write_atomically(path, _File(routes=tuple(known)).model_dump_json(indent=1) + "\n")

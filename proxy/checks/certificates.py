@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -27,11 +27,15 @@ from cryptography.x509 import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from config.brokers import node_id_of
 from config.files import read_file as read_regular_file
+from config.listener import Listener
 from config.problems import InvalidValue
 
 SERVER: Final = ExtendedKeyUsageOID.SERVER_AUTH
 CLIENT: Final = ExtendedKeyUsageOID.CLIENT_AUTH
+OUT_OF_ORDER_FIX: Final = "write the certificate first, then the one that issued it, and so on"
+SOON_DAYS: Final = 30
 
 _NO_EXTENSION: Final = (ExtensionNotFound, DuplicateExtension, ValueError)  # ValueError: it is broken
 _PURPOSES: Final = {SERVER: "servers", CLIENT: "clients"}
@@ -108,9 +112,33 @@ def refuses_purpose(leaf: Certificate, purpose: ObjectIdentifier) -> str | None:
     return f"{name_of(leaf)} is not for {_PURPOSES[purpose]}: its extended key usage leaves that out"
 
 
-def days_left(certificate: Certificate, now: datetime) -> int:
-    """Return whole days until a certificate expires, below 0 once it has."""
-    return (certificate.not_valid_after_utc - now).days
+class Lapse(NamedTuple):
+    """Why a certificate is not valid, or will not be soon."""
+
+    is_valid: bool
+    message: str
+    fix: str
+
+
+def lapse(certificate: Certificate, now: datetime) -> Lapse | None:
+    """Return why a certificate is not valid for the next SOON_DAYS; None if it is."""
+    days = (certificate.not_valid_after_utc - now).days
+    if certificate.not_valid_before_utc > now:
+        since = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        return Lapse(False, f"is not valid before {since}", "compare the clocks")
+    until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+    if days < 0:
+        return Lapse(False, f"expired on {until}", "renew it")
+    return Lapse(True, f"expires on {until}, in {days} days", "renew it") if days < SOON_DAYS else None
+
+
+def hosts_of(listener: Listener, names: Sequence[str]) -> list[str]:
+    """Return the hosts of a listener that a certificate for ``names`` has to cover, as clients are told them."""
+    template = listener.broker_host
+    # The node ids are unknown here: one that is covered counts for all.
+    if template is None or any(node_id_of(name, template) is not None for name in names):
+        return [listener.advertise.host]
+    return [listener.advertise.host, template.replace("{node_id}", "0")]
 
 
 def covers(leaf: Certificate, host: str) -> bool:

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from config.admin import Admin
+from config.files import read_secret
 from config.listener import ClientTls
 from config.problems import InvalidValue, without_secrets
-from config.secrets import read_secret
 from config.settings import BrokerTls
 from config.units import EVERY_INTERFACE, Address
 from proxy.brokers.tls import broker_context
@@ -30,10 +30,10 @@ def admin_url(admin: Admin) -> str:
 
 
 class AdminLogin(NamedTuple):
-    """What is proved at the admin port."""
+    """A login at the admin port."""
 
     token: str = ""
-    """Of one who may read; "" where anybody may."""
+    """The token of an entry that may read; "" where anybody may."""
     context: ssl.SSLContext | None = None
     """Verifies the port, where that has TLS; None: by the authorities of the system."""
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from config.files import read_file
 from proxy.runtime.clock import now_ms, wall_s
-from proxy.runtime.files import write_private
+from proxy.runtime.files import write_atomically
 from proxy.runtime.tasks import every
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -176,7 +176,7 @@ def _read(path: Path) -> Mapping[tuple[Entity, QuotaKind], TemporaryLimit]:
 def _write(path: Path, limits: Iterable[TemporaryLimit]) -> None:
     """Write the file. A failure is logged: the limits are in force all the same."""
     try:
-        write_private(path, _File(limits=[*limits]).model_dump_json(indent=1) + "\n")
+        write_atomically(path, _File(limits=[*limits]).model_dump_json(indent=1) + "\n")
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         log.error("temporary limits not kept: a restart would end them", path=str(path), error=why)

@@ -330,7 +330,7 @@ def slots_of(settings: Settings, most: int) -> ConnectionSlots:
     return ConnectionSlots(
         most=most,
         most_of_ip=limits.connections_per_ip,
-        overrides=dict(limits.connections_per_ip_overrides.pairs),
+        overrides=limits.connections_per_ip_overrides,
         most_before_request=limits.connections_before_request,
         most_of={
             each.name: each.limits.connections for each in settings.listeners if each.limits.connections is not None

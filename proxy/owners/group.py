@@ -3,8 +3,8 @@
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from config.files import read_secret
 from config.owners import Owners
-from config.secrets import read_secret
 from config.settings import Settings
 from proxy.brokers.persistent_connection import access_by
 from proxy.owners.asking import Asking

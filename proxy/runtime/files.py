@@ -54,14 +54,15 @@ def _identity(path: Path) -> _Identity:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file atomically, readable by this user alone, and its folder if it is not there. Raises OSError."""
+def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file atomically, and its folder if it is not there. Raises OSError."""
     path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
+            os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         Path(name).replace(path)
     except BaseException:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from config.settings import Exempt, Settings
 from config.units import Address
 from proxy import __version__, build
-from proxy.checks.explain import ExplainedClient, Explainer, Rule
+from proxy.checks.explain import ExplainedClient, ExplainedRow, Explainer
 from proxy.runtime.clock import wall_s
 from proxy.runtime.http_get import Get, get_unsigned
 from proxy.runtime.names import label
 from proxy.state.instances import Others, ask_all
 from proxy.state.paging import NotFoundError, Query, cut, first, parse
 from proxy.state.resources import RESOURCES
-from proxy.state.rows import Cap, ChangeRow, ExplainedRow, InstanceRow, Level, Moment, OwnersRow, Page, Point, QuotaRow
+from proxy.state.rows import ChangeRow, InstanceRow, Moment, OwnersRow, Page, Point, QuotaRow
 from proxy.usage.history import Series
 from quotas.entities import ANONYMOUS, Entity
 from quotas.kinds import QuotaKind
@@ -220,24 +220,11 @@ class State:
     def _explained(self, client: ExplainedClient, policy: Policy) -> list[ExplainedRow]:
         if self._explainer is None or self._explainer[0] is not policy:
             self._explainer = policy, Explainer(policy, self._exempt, lambda *each: self._quotas.where(*each) or "")
-        rows = []
-        for each in self._explainer[1].explain(client).verdicts:
-            winner = each.winner
-            levels = tuple(
-                Level(level.entity.describe(), level.limit, winner is not None and level.entity == winner.entity)
-                for level in each.levels
-            )
-            caps = tuple(Cap(*_said(cap)) for cap in each.caps)
-            rows.append(ExplainedRow(each.kind.value, *_said(winner), each.why, levels, caps))
-        return rows
+        return list(self._explainer[1].explain(client).rows)
 
     @property
     def _exempt(self) -> Exempt:
         return self._settings.quotas.exempt
-
-
-def _said(rule: Rule | None) -> tuple[Any, float | None, str | None]:
-    return (None, None, None) if rule is None else (rule.entity.describe(), rule.limit, rule.where or None)
 
 
 def _name(name: object) -> str | None:

@@ -170,34 +170,6 @@ class WorkerRow(NamedTuple):
     instance: str | None = None
 
 
-class Level(NamedTuple):
-    """A level of precedence."""
-
-    rule: str
-    limit: float | None
-    wins: bool
-
-
-class Cap(NamedTuple):
-    """A cap that applies too."""
-
-    rule: str
-    limit: float | None
-    source: str | None
-
-
-class ExplainedRow(NamedTuple):
-    """The limit of one kind, and the walk that led to it."""
-
-    kind: str
-    rule: str | None
-    limit: float | None
-    source: str | None
-    why: str
-    levels: tuple[Level, ...]
-    caps: tuple[Cap, ...]
-
-
 class InstanceRow(NamedTuple):
     """The instance that answers."""
 

@@ -90,7 +90,7 @@ class Front:
         self.slots = ConnectionSlots(
             most=limit,
             most_of_ip=self.limits.connections_per_ip or limit + 1,
-            overrides=dict(self.limits.connections_per_ip_overrides.pairs),
+            overrides=self.limits.connections_per_ip_overrides,
             most_before_request=self.limits.connections_before_request,
             most_of={} if listener_most is None else {"PLAIN": listener_most},
         )

@@ -29,7 +29,7 @@ from proxy.checks.certificates import (
     CLIENT,
     SERVER,
     covers,
-    days_left,
+    lapse,
     name_of,
     names_in,
     out_of_order,
@@ -180,11 +180,17 @@ def test_the_common_name_covers_nothing() -> None:
     assert names_in(named("a", "::1", "b")) == ["a", "b", "::1"]
 
 
-def test_days_left_are_whole_days() -> None:
+def test_lapse_counts_whole_days() -> None:
     one = certificate()
-    assert days_left(one, NOW) == 10
-    assert days_left(one, NOW + timedelta(days=9, hours=1)) == 0
-    assert days_left(one, NOW + timedelta(days=10, seconds=1)) == -1
+    assert lapse(one, NOW) == (True, f"expires on {NOW + timedelta(days=10):%Y-%m-%d}, in 10 days", "renew it")
+    [ends_today, expired] = [
+        lapse(one, NOW + timedelta(days=9, hours=1)),
+        lapse(one, NOW + timedelta(days=10, seconds=1)),
+    ]
+    assert ends_today is not None
+    assert ends_today.message.endswith("in 0 days")
+    assert expired is not None
+    assert not expired.is_valid
 
 
 def test_a_name_stays_one_line() -> None:

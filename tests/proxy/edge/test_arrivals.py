@@ -10,7 +10,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
-from config.units import IpNumbers
 from proxy.edge.drain import drain
 from proxy.edge.first_bytes import Pacer
 from proxy.edge.proxy_protocol import V2_SIGNATURE
@@ -196,7 +195,7 @@ async def test_connections_per_ip_limit_closes_the_next_connection(pki: Pki, enc
 
 
 async def test_behind_a_load_balancer_an_address_is_the_one_that_it_names() -> None:
-    limits = {"connections_per_ip": 2, "connections_per_ip_overrides": IpNumbers((("192.0.2.7", 1),))}
+    limits = {"connections_per_ip": 2, "connections_per_ip_overrides": {"192.0.2.7": 1}}
     async with fake_broker() as one, AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(front(one, proxy_protocol=TRUSTED, limits=limits))
         seven = await stack.enter_async_context(client(proxy.bootstrap_port, first=V1))

@@ -120,12 +120,14 @@ def test_explain_live_shows_the_limits_in_force_and_the_present_use(admin: FakeA
         "%",
     ]
     assert limits.splitlines() == [
-        "producer_byte_rate: 1048576 bytes/s (1 MiB/s), of user=alice (quotas.yaml:3)",
+        "producer_byte_rate: 1048576 bytes/s (1 MiB/s) at each broker, of user=alice (quotas.yaml:3)",
         "  why: user is the first level with a limit",
-        "    user=alice, client-id=web  -",
-        "    user=alice                 1048576  wins",
-        "  also: 52428800 bytes/s (50 MiB/s), of cap user-group=tenant",
-        "consumer_byte_rate: no quota",
+        "  counter: one for user=alice, whatever the client-id",
+        "    user=alice, client-id=web        -",
+        "    user=alice                 1048576  wins         quotas.yaml:3",
+        "  also: 52428800 bytes/s (50 MiB/s) at each broker, of cap user-group=tenant",
+        "    counter: one for user-group=tenant",
+        "consumer_byte_rate: no quota (no level has a limit)",
     ]
     assert {name for name, _ in admin.asked} == {"throttled", "clients", "explain"}
     assert all(query == {"user": "alice", "client_id": "web"} for _, query in admin.asked)

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from proxy.checks.explain import ExplainedRow, LevelRow, RuleRow
+from proxy.state.answers import as_json
+
 AS_OF = "2026-03-01T12:00:05Z"
 SCRIPT = "<script>document.title='hacked'</script>"
 LONG = "long-" + "x" * 200
@@ -143,20 +146,19 @@ class FakeState:
             ],
             "usage": [usage("greedy"), usage("alice")],
         }
-        self.explained: list[dict[str, Any]] = [
-            {"kind": "producer_byte_rate", "rule": "user=greedy", "limit": 1048576.0, "source": "quotas.yaml:3"}
-            | {
-                "why": "the most specific",
-                "caps": [{"rule": "cap user=greedy", "limit": 9e6, "source": "quotas.yaml:9"}],
-                "levels": [
-                    {"rule": "user=greedy, client-id=app", "limit": None, "wins": False},
-                    {"rule": "user=greedy", "limit": 1048576.0, "wins": True},
-                    {"rule": "user=<default>", "limit": 5242880.0, "wins": False},
-                ],
-            },
-            {"kind": "consumer_byte_rate", "rule": None, "limit": None, "source": None, "levels": []}
-            | {"why": "", "caps": []},
-        ]
+        rule = RuleRow("user=greedy", 1048576.0, "quotas.yaml:3", "enforce", scope="broker", counter="user=greedy")
+        levels = (
+            LevelRow("user=greedy, client-id=app", None, None, wins=False, is_reached=True),
+            LevelRow("user=greedy", 1048576.0, "quotas.yaml:3", wins=True, is_reached=True),
+            LevelRow("user=<default>", 5242880.0, "quotas.yaml:4", wins=False, is_reached=False),
+        )
+        cap = rule._replace(rule="cap user=greedy", limit=9e6, source="quotas.yaml:9")
+        self.explained: list[dict[str, Any]] = as_json(
+            [
+                ExplainedRow("producer_byte_rate", *rule, "the most specific", levels, (cap,)),
+                ExplainedRow("consumer_byte_rate", *RuleRow(scope="broker"), "", (), ()),
+            ]
+        )
 
     async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         self.asked.append((resource, dict(parameters)))

@@ -94,7 +94,13 @@ async def test_throttled_producer_is_listed_with_rule_limit_and_waiting(tmp_path
             )
             assert produced["source"].endswith("quotas.yaml:2")
             (won,) = [level for level in produced["levels"] if level["wins"]]
-            assert won == {"rule": "client-id=app", "limit": 1024.0, "wins": True}
+            assert won == {
+                "rule": "client-id=app",
+                "limit": 1024.0,
+                "source": produced["source"],
+                "wins": True,
+                "is_reached": True,
+            }
             assert len(produced["levels"]) == 8
 
             said = [each["rule"] for each in (await ask(program, "explain", client_id="app"))["items"]]

@@ -1,16 +1,17 @@
-"""Changes that commands make in a store: checked, applied in batches where the store needs them, and reported."""
+"""Changes in a store, checked, made in batches where the store needs that, and reported: ``alter``, ``delete``."""
 
 import getpass
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from config.problems import Problem
-from proxy.manage.grammar import Named
+from proxy.manage.grammar import Named, QuotaArguments, QuotaCommand, adding_option, entity_options, removing_option
+from proxy.manage.target import EXIT_FAILED, opened, target_options
 from proxy.manage.wording import altered, completed, names
 from quotas.entities import Default, Entity
 from quotas.stores.alteration import Alteration, Change, Outcome
@@ -52,7 +53,7 @@ def problems_of(loaded: Loaded, entities: Collection[Entity]) -> list[Problem]:
     return [each.problem for each in loaded.unread if each.entity in entities]
 
 
-def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, dry_run: bool) -> list[Outcome]:
+def make(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, dry_run: bool) -> list[Outcome]:
     """Make the changes, or only validate them, and return their outcomes in order.
 
     If the store has changed since ``loaded``, it stays as it is. A file is changed at once; other stores in batches,
@@ -81,7 +82,7 @@ def carry_out(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange],
     for each in wanted:
         require_of_kafka(each.entity)
         require_set(loaded, each)
-    return report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
+    return report(wanted, make(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
 
 
 def report(wanted: Sequence[EntityChange], outcomes: Sequence[Outcome], *, dry_run: bool) -> bool:
@@ -126,3 +127,63 @@ def _who() -> str:
     except (KeyError, OSError):  # no such user id, as in many containers
         user = "somebody"
     return f"{user} by sluice quotas"
+
+
+@click.command("alter", cls=QuotaCommand, short_help="Set limits, and remove them.")
+@target_options
+@entity_options
+@adding_option
+@removing_option
+@click.option("--dry-run", is_flag=True, help="Change nothing; print each limit, old → new.")
+def alter(arguments: QuotaArguments, *, dry_run: bool, **store_options: Any) -> None:
+    """Set the limits of users, client-ids and addresses, and remove some.
+
+    \b
+    sluice quotas alter --file quotas.yaml user=alice producer_byte_rate=10MiB
+    sluice quotas alter -c sluice.yaml --user alice --client-defaults --add-config request_percentage=50
+    sluice quotas alter -c sluice.yaml --user alice --delete-config producer_byte_rate
+
+    Exit status: 0 if all changes were made, 1 if any was refused, 2 for a wrong command line.
+    """  # noqa: D301  \b is click's
+    entities = arguments.entities()
+    ops: dict[str, float | None] = {**dict.fromkeys(arguments.removed), **arguments.added}
+    if not ops:
+        raise click.UsageError("no limits given: add some, as in --add-config producer_byte_rate=1MiB")
+    if both := arguments.added.keys() & set(arguments.removed):
+        raise click.UsageError(f"{min(both)} is both set and removed; leave one of them out")
+    wanted = [EntityChange(entity, ops, target) for entity, target in zip(entities, arguments.targets, strict=True)]
+    with opened(**store_options) as (store, loaded):
+        made = carry_out(store, loaded, wanted, dry_run=dry_run)
+    if not made:
+        sys.exit(EXIT_FAILED)
+
+
+@click.command("delete", cls=QuotaCommand, short_help="Remove limits.")
+@target_options
+@entity_options
+@removing_option
+@click.option("--dry-run", is_flag=True, help="Change nothing; print the limits that would go.")
+def delete(arguments: QuotaArguments, *, dry_run: bool, **target: Any) -> None:
+    """Remove limits of users, client-ids and addresses: the named ones, or all of an entity's.
+
+    \b
+    sluice quotas delete --file quotas.yaml user=alice
+    sluice quotas delete -c sluice.yaml user=alice producer_byte_rate
+
+    Exit status: 0 if all was removed, 1 if anything was refused or not there, 2 for a wrong command line.
+    """  # noqa: D301  \b is click's
+    if arguments.added:
+        raise click.UsageError(f"delete takes names of limits without values: {', '.join(arguments.added)}")
+    entities = arguments.entities()
+    with opened(**target) as (store, loaded):
+        wanted = []
+        for entity, named in zip(entities, arguments.targets, strict=True):
+            require_of_kafka(entity)
+            there = loaded.policy.limits.get(entity)
+            if not there:
+                unread = [f"; {problem}" for problem in problems_of(loaded, [entity])]
+                raise StoreError(f"{entity.describe()} has no quota{''.join(unread)}")
+            wanted.append(EntityChange(entity, dict.fromkeys(arguments.removed or map(str, there)), named))
+        made = carry_out(store, loaded, wanted, dry_run=dry_run)
+    if not made:
+        sys.exit(EXIT_FAILED)

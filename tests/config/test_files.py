@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from config.files import read_secret
 from config.problems import InvalidValue
-from config.secrets import read_secret
 
 
 def test_secret_is_read_without_the_spaces_around_it(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import pytest
 from config.quotas import Window
 from config.settings import RequestCosts as Prices
 from protocol.probes import all_metadata, fetch_nothing
-from proxy.calibrate.calibration import Calibration, Kind, table_us
-from proxy.calibrate.inversion import BURST_SHARE, LEAST, MOST, cost_us, factor
+from proxy.calibrate.calibration import BURST_SHARE, LEAST, MOST, Calibration, Kind, cost_us, factor, table_us
 from quotas.rate import Rate
 from quotas.rate import Window as Samples
 

@@ -1,18 +1,21 @@
-"""Selects configured quotas, and renders them as text, as a table or as data."""
+"""``sluice quotas describe``: selects configured quotas, and prints them as text, as a table or as data."""
 
+import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from proxy.manage.grammar import Named, QuotaArguments
-from proxy.manage.wording import described, names, plain, terms_described, terms_written
+import click
+
+from proxy.manage.grammar import Named, QuotaArguments, QuotaCommand, entity_options
+from proxy.manage.target import EXIT_FAILED, load_target, target_options, warn
+from proxy.manage.wording import described, names, number_in_json, plain, terms_described, terms_written
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
-from quotas.numbers import java_double
 from quotas.policy import Policy, Terms
 from quotas.stores.base import Loaded, UnreadableEntry
-from quotas.stores.edit import number
-from quotas.stores.filters import Filter, Specified, is_of_kafka
+from quotas.stores.filters import Filter, FilterError, Specified, is_of_kafka
 from quotas.stores.unlimited import as_described
 from quotas.texts import aligned, shown
 
@@ -137,14 +140,43 @@ def as_data(loaded: Loaded, listed: Sequence[ListedRule]) -> dict[str, Any]:
 
 
 def _datum(each: ListedRule) -> dict[str, Any]:
-    limits = {str(kind): _number(as_described(kind, limit)) for kind, limit in each.limits.items()}
+    limits = {str(kind): number_in_json(as_described(kind, limit)) for kind, limit in each.limits.items()}
     datum = {"entity": each.entity.as_data(), "limits": limits, **terms_written(each.terms)}
     return {**datum, "where": each.where} if each.where else datum
 
 
-def _number(limit: float) -> int | float | str:
-    if limit in (float("inf"), float("-inf")):  # JSON has no such number
-        return java_double(limit)
-    if limit.is_integer():
-        return int(number(limit) or limit)
-    return limit
+@click.command("describe", cls=QuotaCommand, short_help="Show quotas.")
+@target_options
+@entity_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "table", "json"]),
+    default="text",
+    help="text: as kafka-configs. The others also show where each quota is defined.",
+)
+@click.option("--strict", is_flag=True, help=f"Exit {EXIT_FAILED} if a requested quota could not be read.")
+def describe(arguments: QuotaArguments, output: str, *, strict: bool, **target: Any) -> None:
+    """Show the quotas that are configured: all, or exactly those of the named entities.
+
+    \b
+    sluice quotas describe --file quotas.yaml -o table
+    sluice quotas describe -c sluice.yaml --user alice
+    sluice quotas describe -c sluice.yaml user client-id     (all pairs)
+    """  # noqa: D301  \b is click's
+    if arguments.added or arguments.removed:
+        raise click.UsageError("limits are for alter; name users, client-ids or addresses")
+    loaded = load_target(**target)
+    warn(loaded.warnings)
+    try:
+        listed, unread = select(loaded, arguments), unread_among(loaded, arguments)
+    except FilterError as error:
+        raise click.UsageError(str(error)) from None
+    if output == "json":
+        click.echo(json.dumps(as_data(loaded, listed), indent=2))
+    else:
+        for line in as_table(listed) if output == "table" else as_text(listed):
+            click.echo(line)
+    if strict and unread:
+        click.echo(f"error: not all quotas could be read ({len(unread)} skipped)", err=True)
+        sys.exit(EXIT_FAILED)
