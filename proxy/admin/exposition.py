@@ -18,6 +18,10 @@ def number(name: str, documentation: str, value: float) -> Metric:
     return GaugeMetricFamily(name, documentation, value=value)
 
 
+def total(name: str, documentation: str, value: float) -> Metric:
+    return CounterMetricFamily(name, documentation, value=value)
+
+
 def gauge(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
     family = GaugeMetricFamily(name, documentation, labels=labels)
     for values, value in rows:

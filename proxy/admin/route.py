@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
+GET: Final[tuple[str, ...]] = ("GET", "HEAD")
+POST: Final[tuple[str, ...]] = ("POST",)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -14,7 +15,7 @@ class Route(NamedTuple):
     """Who answers a path, and the methods that are allowed."""
 
     handler: Handler
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[str, ...] = GET
     is_bounded: bool = True
     """Whether it is one of the requests that few are worked on at once (``proxy.admin.work``)."""
     is_open: bool = False

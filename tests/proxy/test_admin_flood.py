@@ -13,7 +13,7 @@ from config.loader import load_settings
 from config.settings import Admin
 from proxy.admin import connections
 from proxy.admin.access import Access
-from proxy.admin.scrapes import Scrapes
+from proxy.admin.endpoints import Scrapes
 from proxy.admin_port import admin_server
 from proxy.runtime.tasks import spawn
 from tests.harness.ports import free_port

@@ -17,8 +17,7 @@ from config.settings import Admin, AdminAccess
 from proxy.admin import connections
 from proxy.admin.access import Access
 from proxy.admin.metrics import Renderer
-from proxy.admin.server import PROBES, AdminServer
-from proxy.admin.work import MOST_OF_A_NETWORK
+from proxy.admin.server import MOST_OF_A_NETWORK, PROBES, AdminServer
 from proxy.admin_port import Program, admin_server
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
