@@ -3,7 +3,6 @@ other instances of the group ask.
 """
 
 import asyncio
-import gc
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from aiohttp import web
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
 from proxy.admin.openapi import document
 from proxy.admin.route import POST, RefusedError, Route, read_body, text
+from proxy.runtime.collector import COLLECTOR
 from proxy.runtime.tasks import spawn
 from proxy.snapshot import Snapshot
 from proxy.state.answers import State
@@ -81,15 +81,10 @@ class Scrapes:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _render(self) -> bytes:
-        # A flood of clients makes a snapshot of many objects, which live until it is rendered: garbage collections in
-        # between would stop the loop several times and free nothing.
-        gc.disable()
-        try:
+        with COLLECTOR.pause():
             snapshot = await self._snapshot()
             await asyncio.to_thread(self._renderer.take, snapshot)  # whoever waits: it was counted, and is no more
             return await asyncio.to_thread(self._renderer.text, snapshot) if self._waiting else b""
-        finally:
-            gc.enable()
 
 
 def api(state: State) -> dict[str, Route]:

@@ -2,21 +2,19 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
 from proxy.checks.explain import amount, written
-from proxy.live.api import open_api
+from proxy.live.api import Api
 from proxy.live.tables import CLIENTS, THROTTLED
 from quotas.kinds import QuotaKind
 from quotas.texts import aligned, shown
 
 
-def show(config_path: Path | None, admin: str | None, user: str, client_id: str, output: str) -> None:
+def show(api: Api, user: str, client_id: str, output: str) -> None:
     """Print the answers about a client."""
-    api = open_api(config_path=config_path, admin=admin, all_instances=False)
     client = {"user": user, "client_id": client_id}
     answers = {
         "throttled": api.list("throttled", **client)["items"],

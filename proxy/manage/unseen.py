@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from proxy.checks.health import get
+from proxy.checks.health import AdminLogin, get
 from proxy.manage.precedence_findings import Said
 from quotas.policy import Policy
 
@@ -22,20 +22,20 @@ class NoAnswerError(Exception):
     """The admin port does not answer the question; the message says why."""
 
 
-def ask(url: str) -> list[str]:
+def ask(url: str, login: AdminLogin = AdminLogin()) -> list[str]:  # noqa: B008  immutable
     """Return those users, at most a hundred. Raises NoAnswerError."""
     page = f"{url.rstrip('/')}/metrics"
     try:
-        answer = get(page)
+        answer = get(page, login=login)
     except OSError as error:
-        raise NoAnswerError(f"{page} does not answer: {error}") from None
+        raise NoAnswerError(f"--admin: {page} does not answer: {error}") from None
     except ValueError as error:
-        raise NoAnswerError(str(error)) from None
+        raise NoAnswerError(f"--admin: {error}") from None
     if answer.status != 200:
-        raise NoAnswerError(f"{page} does not answer: status {answer.status}")
+        raise NoAnswerError(f"--admin: {page} does not answer: status {answer.status}")
     lines = [line.decode("utf-8", "replace") for line in answer.body.splitlines() if line.startswith(_LINES)]
     if not any(line.startswith("sluice_quota_users_unseen ") for line in lines):
-        raise NoAnswerError(f"{page} lacks sluice_quota_users_unseen: is it this version of Sluice?")
+        raise NoAnswerError(f"--admin: {page} lacks sluice_quota_users_unseen: is it this version of Sluice?")
     return [_unescaped(match["user"]) for line in lines if (match := _LINE.fullmatch(line)) is not None]
 
 

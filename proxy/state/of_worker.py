@@ -4,7 +4,6 @@ They are read in slices, and put in order by a thread: 100,000 clients never hol
 """
 
 import asyncio
-import gc
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
+from proxy.runtime.collector import COLLECTOR
 from proxy.runtime.slices import in_slices
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
@@ -172,12 +172,9 @@ class StateOfWorker:
     async def page(self, resource: str, query: Query) -> Page:
         """Return the first rows of a resource that match, up to the end of the page."""
         async with self._lock:
-            gc.disable()  # rows are many objects that all live to the end: a collection would stop the loop for nothing
-            try:
+            with COLLECTOR.pause():
                 rows = await self._rows[resource](query)
                 return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
-            finally:
-                gc.enable()
 
     def _sessions(self) -> Iterator[tuple[Listener, Session]]:
         for listener in self._listeners:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from proxy.checks.explain import ExplainedClient, Explainer
-from proxy.live.options import admin_option
+from proxy.live.options import admin_options
 from proxy.manage.explaining import pages
 from proxy.manage.target import target_options
 from proxy.manage.target_store import load_target, settings_of
@@ -20,7 +20,7 @@ from quotas.stores.alteration import canonical_ip
 @click.option("--client-id", "--client", metavar="NAME", help="The client's client-id. Default: none.")
 @click.option("--ip", metavar="ADDRESS", help="The client's IP address.")
 @click.option("--live", is_flag=True, help="Ask a running proxy, and show what the client uses now.")
-@admin_option
+@admin_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     user: str | None,
@@ -29,7 +29,6 @@ def command(
     output: str,
     *,
     live: bool,
-    admin: str | None,
     **target: Any,
 ) -> None:
     """Print which limits apply to a client, and why.
@@ -43,6 +42,7 @@ def command(
 
     Exit status: 0, or 1 if the quotas cannot be read, 2 for a wrong command line.
     """  # noqa: D301  \b is click's
+    asking = {name: target.pop(name) for name in ("admin", "token_file", "ca")}
     if user is None and client_id is None and ip is None:
         raise click.UsageError("name a client: --user, --client-id, --ip, or several of them")
     if user == "":
@@ -52,11 +52,14 @@ def command(
         if ip is not None or any(target.values()):
             raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
         from proxy.live import explaining
+        from proxy.live.api import open_api
 
-        explaining.show(config_path, admin, user or ANONYMOUS, client_id or "", output)
+        api = open_api(config_path, **asking, all_instances=False)
+        explaining.show(api, user or ANONYMOUS, client_id or "", output)
         return
-    if admin is not None:
-        raise click.UsageError("--admin is for --live")
+    for option, value in asking.items():
+        if value is not None:
+            raise click.UsageError(f"--{option.replace('_', '-')} is for --live")
     if ip is not None:
         try:
             ip = canonical_ip(ip)

@@ -3,10 +3,15 @@
 import json
 import sys
 from collections import Counter
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from config.problems import InvalidValue
+from proxy.checks.health import AdminLogin
+from proxy.live.options import admin_options
 from proxy.manage.linting import NAMES, LintFinding, lint
 from proxy.manage.target import target_options
 from proxy.manage.target_store import failing_with, load_target, settings_of
@@ -28,13 +33,21 @@ _MOST_SHOWN: Final = 20
     type=click.Choice([*NAMES]),
     help="Leave out findings of this name; may be given several times.",
 )
-@click.option(
-    "--admin",
-    metavar="URL",
-    help="Also ask this admin port, as in http://127.0.0.1:9404, which users with quotas no client has ever been.",
+@partial(
+    admin_options,
+    said="Also ask this admin port, as in http://127.0.0.1:9404, which users with quotas no client has ever been.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: bool, **target: Any) -> None:
+def command(
+    ignore: tuple[str, ...],
+    output: str,
+    admin: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+    *,
+    strict: bool,
+    **target: Any,
+) -> None:
     """Print quotas that are probably mistakes: rules without clients, limits below one batch, surprising precedence.
 
     Each finding has a name (docs/managing-quotas.md lists them), a place and a fix.
@@ -48,9 +61,9 @@ def command(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: 
     with failing_with(EXIT_FAILED):
         loaded, settings = load_target(**target), settings_of(target)
     try:
-        unseen = ask(admin) if admin is not None else []
-    except NoAnswerError as error:
-        click.echo(f"error: --admin: {error}", err=True)
+        unseen = ask(admin, AdminLogin().given(token_file, ca)) if admin is not None else []
+    except (NoAnswerError, InvalidValue) as error:
+        click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_FAILED)
     found = [finding for finding in lint(loaded, settings, unseen) if finding.name not in ignore]
     if output == "json":
