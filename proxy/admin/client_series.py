@@ -51,7 +51,8 @@ class ClientSeries:
         self._series.assign({names: each.traffic.bytes_in + each.traffic.bytes_out for names, each in states.items()})
         for names, each in states.items():
             shown = self._series[names]
-            shown.traffic = shown.traffic.plus(each.traffic)
+            if any(each.traffic):
+                shown.traffic = shown.traffic.plus(each.traffic)
             shown.connections += each.connections
             shown.muted += each.is_throttled
 

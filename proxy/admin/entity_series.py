@@ -114,8 +114,9 @@ class EntitySeries:
         self._series.assign(demand, ranks)
         for key, _, counted, state in counters:
             series = self._series[key]
-            series.totals = series.totals.plus(counted)
-            series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
+            if any(counted):  # most of many are idle; a new object for each would be work for the collector
+                series.totals = series.totals.plus(counted)
+                series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
             if state is not None:
                 series.show(state)
 
