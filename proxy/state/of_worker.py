@@ -17,6 +17,7 @@ from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.collector import COLLECTOR
+from proxy.runtime.shared_work import SharedWork
 from proxy.runtime.slices import in_slices
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
@@ -160,6 +161,8 @@ class StateOfWorker:
         self._routes = routes
         self._owner_of = owner_of
         self._lock = asyncio.Lock()
+        self._under_way: dict[tuple[object, ...], SharedWork[Sequence[object]]] = {}
+        """Rows that are read now, by what they are of: the page asks for the same in two orders at once."""
         self._rows: Mapping[str, Callable[[Query], Awaitable[Sequence[object]]]] = {
             "throttled": self._throttled,
             "clients": self._clients,
@@ -171,10 +174,21 @@ class StateOfWorker:
 
     async def page(self, resource: str, query: Query) -> Page:
         """Return the first rows of a resource that match, up to the end of the page."""
+        wanted = resource, query.q, *query.filters.items()
+        work = self._under_way.get(wanted)
+        if work is None:
+            work = self._under_way[wanted] = SharedWork(self._made(resource, query))
+        with COLLECTOR.pause():
+            try:
+                rows = await work.result()
+            finally:
+                if self._under_way.get(wanted) is work:
+                    del self._under_way[wanted]
+            return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+
+    async def _made(self, resource: str, query: Query) -> Sequence[object]:
         async with self._lock:
-            with COLLECTOR.pause():
-                rows = await self._rows[resource](query)
-                return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+            return await self._rows[resource](query)
 
     def _sessions(self) -> Iterator[tuple[Listener, Session]]:
         for listener in self._listeners:
