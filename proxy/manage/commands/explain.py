@@ -51,11 +51,11 @@ def command(
         config_path = target.pop("config_path")
         if ip is not None or any(target.values()):
             raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
-        from proxy.live import explaining
+        from proxy.live import listing
         from proxy.live.api import open_api
 
         api = open_api(config_path, **asking, all_instances=False)
-        explaining.show(api, user or ANONYMOUS, client_id or "", output)
+        listing.explain(api, user or ANONYMOUS, client_id or "", output)
         return
     for option, value in asking.items():
         if value is not None:

@@ -163,9 +163,14 @@ async def test_requests_are_answered_one_at_a_time() -> None:
 
 
 async def test_rows_that_several_ask_for_at_once_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    many, read = Many(300), []
+    many, read = Many(300), list[object]()
     add = many.state._add
-    monkeypatch.setattr(many.state, "_add", lambda *each: (read.append(1), add(*each)))
+
+    def counted(*each: Any) -> None:
+        read.append(each)
+        add(*each)
+
+    monkeypatch.setattr(many.state, "_add", counted)
     orders = (Query("user", limit=1), Query("bytes_in_per_s", limit=2), Query("user", q="c29"))
     found = await asyncio.gather(*(many.state.page("clients", each) for each in orders))
     assert [(page.total, len(page.rows)) for page in found] == [(300, 1), (300, 2), (11, 11)]
