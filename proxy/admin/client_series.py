@@ -1,26 +1,25 @@
 """Metrics of clients, with or without a quota: all of their traffic, taken from their meters."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from prometheus_client.core import Metric
 
 from proxy.admin.exposition import Row, counter, gauge, number
 from proxy.admin.series import NamedSeries
 from proxy.runtime.names import label
-from proxy.usage.meter import ClientNames, ClientState, Traffic
+from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Traffic
 from quotas.folding import FOLDED
 
 
+@dataclass(slots=True)
 class ShownClient:
     """Series of one client at one listener, or of all clients there that share ``other``."""
 
-    __slots__ = ("connections", "muted", "traffic")
-
-    def __init__(self) -> None:
-        self.traffic = Traffic()
-        self.connections = 0
-        self.muted = 0
-        """Muted clients: 0 or 1 for a single client."""
+    traffic: Traffic = NO_TRAFFIC
+    connections: int = 0
+    muted: int = 0
+    """Muted clients: 0 or 1 for a single client."""
 
 
 class ClientSeries:
@@ -41,7 +40,7 @@ class ClientSeries:
         states: dict[ClientNames, ClientState] = {}
         for client, traffic, connections, is_throttled in taken:
             names = ClientNames(*map(label, client))
-            before = states.get(names, ClientState(names, Traffic()))
+            before = states.get(names, ClientState(names, NO_TRAFFIC))
             states[names] = ClientState(
                 names,
                 before.traffic.plus(traffic),

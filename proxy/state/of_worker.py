@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import add
 from typing import Final
@@ -47,24 +48,22 @@ _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
 
+@dataclass(slots=True)
 class _ThrottledCounter:
     """A counter that holds clients now, or in shadow would."""
 
-    __slots__ = ("bound", "is_shadow_limit", "listeners", "mode", "others", "peers", "share", "until_ms", "waiting")
-
-    def __init__(self, bound: Bound, until_ms: int, mode: str, waiting: int, *, is_shadow_limit: bool = False) -> None:
-        self.bound = bound
-        self.until_ms = until_ms
-        self.mode = mode
-        self.waiting = waiting
-        self.is_shadow_limit = is_shadow_limit
-        self.listeners: set[str] = set()
-        self.peers: list[str] = []
-        """Connections that are muted, or wait."""
-        self.others: list[str] = []
-        """Other connections of its clients."""
-        self.share = 0.0
-        """The largest part of the last minute that one of them was throttled."""
+    bound: Bound
+    until_ms: int
+    mode: str
+    waiting: int
+    is_shadow_limit: bool = False
+    listeners: set[str] = field(default_factory=set)
+    peers: list[str] = field(default_factory=list)
+    """Connections that are muted, or wait."""
+    others: list[str] = field(default_factory=list)
+    """Other connections of its clients."""
+    share: float = 0.0
+    """The largest part of the last minute that one of them was throttled."""
 
     def row(self, now_ms: int) -> ThrottledRow | None:
         """Return its row; None if its limit is gone."""
@@ -104,18 +103,16 @@ class _ThrottledCounter:
         return max(rate + waits, rate / (1 - min(self.share, _MOST_SHARE)))
 
 
+@dataclass(slots=True)
 class _Client:
     """A client's meters at one listener, added up over brokers."""
 
-    __slots__ = ("connections", "is_throttled", "nearest", "rates", "shares")
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.is_throttled = False
-        self.rates: tuple[float, ...] = (0.0, 0.0)
-        self.shares: tuple[float, ...] = (0.0, 0.0, 0.0)
-        self.nearest: CounterState | None = None
-        """The state of its counter nearest to the limit."""
+    connections: int = 0
+    is_throttled: bool = False
+    rates: tuple[float, ...] = (0.0, 0.0)
+    shares: tuple[float, ...] = (0.0, 0.0, 0.0)
+    nearest: CounterState | None = None
+    """The state of its counter nearest to the limit."""
 
     def row(self, names: ClientNames) -> ClientRow:
         of = self.nearest
