@@ -6,7 +6,7 @@ and its snapshot. ``docs/metrics.md`` describes each family.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from itertools import accumulate, chain
+from itertools import accumulate, chain, product
 from typing import Final
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -21,7 +21,7 @@ from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries, client_families
 from proxy.admin.connection_series import connection_rates
 from proxy.admin.entity_series import EntitySeries, entity_families
-from proxy.admin.exposition import SUMMED, Row, broker_label, counter, gauge, number, total
+from proxy.admin.exposition import SUMMED, Row, broker_label, by_label, counter, gauge, number, total
 from proxy.admin.series import SeriesLimits
 from proxy.edge.stats import LAG_BUCKETS_S
 from proxy.runtime.names import label
@@ -107,14 +107,13 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield gauge("sluice_quota_stand_in", said, ("mode",), stand_in)
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
-    changed = (((outcome,), number) for outcome, number in snapshot.quota_changes.items())
     said = "Entities in requests to change quotas, by outcome."
-    yield counter("sluice_quota_changes", said, ("outcome",), changed)
+    yield counter("sluice_quota_changes", said, ("outcome",), by_label(snapshot.quota_changes))
     error = snapshot.reload_error
     why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
     yield gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
-    muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
-    yield gauge("sluice_delay_queue_size", "Connections that are muted or wait now.", ("kind",), muted)
+    said = "Connections that are muted or wait now."
+    yield gauge("sluice_delay_queue_size", said, ("kind",), by_label(snapshot.delay_queue))
     exempt = snapshot.exempt_request_us * PERCENT.per_used
     yield total("sluice_exempt_request_percent_seconds", "Thread time of exempt requests.", exempt)
     said = "Fetches answered with nothing after max_hold."
@@ -123,11 +122,9 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _traffic(snapshot: Snapshot, limits: SeriesLimits) -> Iterator[Metric]:
-    sessions = (((listener,), number) for listener, number in snapshot.sessions.items())
-    yield gauge("sluice_sessions", "Client connections open now.", ("listener",), sessions)
-    yield counter(
-        "sluice_connections", "Client connections, by outcome.", ("listener", "outcome"), snapshot.connections.items()
-    )
+    yield gauge("sluice_sessions", "Client connections open now.", ("listener",), by_label(snapshot.sessions))
+    connections = snapshot.connections.items()
+    yield counter("sluice_connections", "Client connections, by outcome.", ("listener", "outcome"), connections)
     said = "Bytes of incomplete client requests in memory, beyond 16 KiB each."
     yield number("sluice_gathered_bytes", said, snapshot.gathered_bytes)
     yield number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
@@ -141,52 +138,28 @@ def _traffic(snapshot: Snapshot, limits: SeriesLimits) -> Iterator[Metric]:
     yield _latencies("sluice_request_broker_seconds", said, _fit(snapshot.latencies, limits.latencies))
     said = "Time that forwarded requests and their answers spent in the proxy."
     yield _latencies("sluice_request_proxy_seconds", said, _fit(snapshot.proxy_latencies, limits.latencies))
-    yield counter(
-        "sluice_authentications",
-        "SASL authentications that ended.",
-        ("listener", "mechanism", "outcome"),
-        snapshot.authentications.items(),
-    )
-    yield counter(
-        "sluice_shared_logins",
-        "Authentications of clients that share one counter with all others of their mechanism.",
-        ("listener", "mechanism", "cause"),
-        snapshot.shared_logins.items(),
-    )
-    yield counter(
-        "sluice_gssapi_unread",
-        "GSSAPI first tokens that yielded no user.",
-        ("listener", "cause"),
-        snapshot.gssapi_unread.items(),
-    )
-    rejected = (((side, cause), snapshot.rejected.get((side, cause), 0)) for side in _SIDES for cause in Cause)
+    labels = ("listener", "mechanism", "outcome")
+    ended = snapshot.authentications.items()
+    yield counter("sluice_authentications", "SASL authentications that ended.", labels, ended)
+    said = "Authentications of clients that share one counter with all others of their mechanism."
+    yield counter("sluice_shared_logins", said, ("listener", "mechanism", "cause"), snapshot.shared_logins.items())
+    said = "GSSAPI first tokens that yielded no user."
+    yield counter("sluice_gssapi_unread", said, ("listener", "cause"), snapshot.gssapi_unread.items())
+    rejected = ((each, snapshot.rejected.get(each, 0)) for each in product(_SIDES, Cause))
     yield counter("sluice_frames_rejected", "Rejected frames, each with its connection.", ("side", "cause"), rejected)
-    yield gauge(
-        "sluice_certificate_expiry_timestamp_seconds",
-        "Unix time at which the first certificate of a listener's chain expires.",
-        ("listener",),
-        (((listener,), at_s) for listener, at_s in snapshot.certificate_expiry_s.items()),
-    )
-    yield counter(
-        "sluice_certificate_reloads",
-        "Loads of a listener's TLS files after the first.",
-        ("listener", "outcome"),
-        (
-            ((listener, outcome), snapshot.certificate_reloads.get((listener, outcome), 0))
-            for listener in snapshot.certificate_expiry_s
-            for outcome in _OUTCOMES
-        ),
-    )
+    expiry_s = snapshot.certificate_expiry_s
+    said = "Unix time at which the first certificate of a listener's chain expires."
+    yield gauge("sluice_certificate_expiry_timestamp_seconds", said, ("listener",), by_label(expiry_s))
+    loads = product(expiry_s, _OUTCOMES)
+    reloads = ((each, snapshot.certificate_reloads.get(each, 0)) for each in loads)
+    said = "Loads of a listener's TLS files after the first."
+    yield counter("sluice_certificate_reloads", said, ("listener", "outcome"), reloads)
     # If they do not all fit, the unreachable brokers are shown first.
     shown = nsmallest(limits.brokers, snapshot.brokers.items(), key=lambda each: (each[1], each[0]))
     reachable = (((broker_label(node_id),), up) for node_id, up in sorted(shown))
     yield gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
-    yield gauge(
-        "sluice_brokers_without_port",
-        "Brokers without a port at a listener, whose clients cannot reach them.",
-        ("listener",),
-        (((listener,), number) for listener, number in snapshot.brokers_without_port.items()),
-    )
+    said = "Brokers without a port at a listener, whose clients cannot reach them."
+    yield gauge("sluice_brokers_without_port", said, ("listener",), by_label(snapshot.brokers_without_port))
     said = "Times that a response named a broker beyond the limit of 2,000."
     yield total("sluice_brokers_ignored", said, snapshot.brokers_ignored)
 
@@ -205,10 +178,9 @@ def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _state_file(snapshot: Snapshot) -> Iterator[Metric]:
-    counts = snapshot.state_file
-    if counts is not None:
-        outcomes = (((outcome,), number) for outcome, number in counts.items())
-        yield counter("sluice_state_file_operations", "Loads and writes of cluster.state.", ("outcome",), outcomes)
+    if snapshot.state_file is not None:
+        said, outcomes = "Loads and writes of cluster.state.", by_label(snapshot.state_file)
+        yield counter("sluice_state_file_operations", said, ("outcome",), outcomes)
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Metric]:
@@ -240,16 +212,16 @@ def _workers(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield number("sluice_ready", "1 if clients can be served, as in /readyz.", snapshot.ready)
-    tokens = (((outcome,), number) for outcome, number in snapshot.admin_tokens.items())
-    yield counter("sluice_admin_tokens", "Tokens given to the admin port, by outcome.", ("outcome",), tokens)
+    said = "Tokens given to the admin port, by outcome."
+    yield counter("sluice_admin_tokens", said, ("outcome",), by_label(snapshot.admin_tokens))
     errors = (((label(where),), number) for where, number in snapshot.internal_errors.items())
     yield counter("sluice_internal_errors", "Internal errors, contained.", ("where",), errors)
     bounds = (*map(str, LAG_BUCKETS_S), "+Inf")
     lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "Lateness of event loop callbacks.")
     lag.add_metric((), list(zip(bounds, accumulate(snapshot.lag_counts), strict=True)), snapshot.lag_sum_s)
     yield lag
-    lost = (((cause,), number) for cause, number in snapshot.log_dropped.items())
-    yield counter("sluice_log_dropped", "Lines of the log that were not written.", ("cause",), lost)
+    said = "Lines of the log that were not written."
+    yield counter("sluice_log_dropped", said, ("cause",), by_label(snapshot.log_dropped))
     info = snapshot.info
     yield gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 
