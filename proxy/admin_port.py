@@ -26,7 +26,7 @@ from proxy.state.answers import State
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the admin port shows of a program, and changes."""
+    """The parts of a program that the admin port shows, and changes."""
 
     state: State
     mode: ModeSwitch
@@ -35,7 +35,7 @@ class Program:
     snapshot: Callable[[], Awaitable[Snapshot]]
     not_ready: Callable[[], Awaitable[list[str]]]
     remarks: Callable[[], Awaitable[list[str]]]
-    """What is wrong while it is ready."""
+    """Returns faults that do not keep it from being ready."""
 
 
 class AdminPort:

@@ -1,4 +1,4 @@
-"""What is remembered of who gave a token: the logins of browsers (a restart ends them all), and wrong tokens."""
+"""The logins of browsers, which a restart ends, and the networks that gave wrong tokens."""
 
 from collections.abc import Callable
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""What the admin port answers: a handler for each path."""
+"""Routes of the admin port: a handler for each path; and how requests are refused."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Route(NamedTuple):
-    """Who answers a path, and the methods that are allowed."""
+    """The handler of a path, and the methods that are allowed."""
 
     handler: Handler
     methods: tuple[str, ...] = GET

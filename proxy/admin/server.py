@@ -28,7 +28,7 @@ PROBES: Final = ("/livez", "/readyz")
 _API: Final = "/api/"
 MOST_AT_ONCE: Final = 16
 MOST_OF_A_NETWORK: Final = 8
-"""Of these, so that others are answered too."""
+"""So that others are answered too."""
 
 # A scrape has a few short headers, the state API a line with names; only changes have a body, which is short.
 _MAX_LINE_BYTES: Final = 8190

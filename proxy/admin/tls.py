@@ -21,7 +21,7 @@ NAME: Final = "admin port"
 
 
 class AdminTls:
-    """By ``settings``, those of ``admin``. Raises OSError if files cannot be loaded; later, the old ones stay in force."""
+    """TLS by the ``settings`` of ``admin``. Raises OSError if files cannot be loaded; later, the old ones stay."""
 
     def __init__(self, admin: Admin, settings: ClientTls) -> None:
         self._admin = admin

@@ -30,10 +30,10 @@ def admin_url(admin: Admin) -> str:
 
 
 class AdminLogin(NamedTuple):
-    """What is proved at the admin port."""
+    """The proof that is given at the admin port, and asked of it."""
 
     token: str = ""
-    """Of one who may read; "" where anybody may."""
+    """The token of one who may read; "" where anybody may."""
     context: ssl.SSLContext | None = None
     """Verifies the port, where that has TLS; None: by the authorities of the system."""
 

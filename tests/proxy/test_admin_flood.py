@@ -97,7 +97,7 @@ STATES: Final[dict[Callable[[Peer], Awaitable[None]], Callable[[_Connection], bo
     many_requests: is_answering,
     half_a_handshake: is_shaking_hands,
 }
-"""What attackers do, and how their connections look from within."""
+"""The attacks, and how their connections look from within."""
 LEAST: Final = 4
 """Connections in that state at once: some are only for a few (8 streams), and each may be cut off for another."""
 

@@ -18,7 +18,7 @@ from proxy.admin.access import Access
 from proxy.admin.server import AdminServer
 from proxy.admin.tls import AdminTls, tls_of
 from proxy.admin_port import admin_server
-from proxy.checks.health import AdminLogin, ask, get, login_of
+from proxy.checks.health import AdminLogin, ask, context_of_others, get, login_of
 from proxy.owners.asking import Asking
 from proxy.owners.messages import Signing
 from proxy.runtime.http_get import BadAnswerError
@@ -135,9 +135,9 @@ async def test_instances_ask_each_other_over_tls_and_verify_it(tmp_path: Path) -
         answer = await asking.get("b", ("127.0.0.1", served.port), "/api/v1/owners", 5.0, 10_000)
         assert answer.status == 200
         (tmp_path / "other").mkdir()
-        stranger = AdminTls(served.admin.tls, Pki(tmp_path / "other").ca_file)  # type: ignore[arg-type]
+        of_stranger = context_of_others(served.admin.model_copy(update={"ca": Pki(tmp_path / "other").ca_file}))
         with pytest.raises(BadAnswerError, match="TLS: self-signed certificate in certificate chain"):
-            await Asking(member, lambda: stranger.of_others).get("b", ("127.0.0.1", served.port), "/livez", 5.0, 100)
+            await Asking(member, lambda: of_stranger).get("b", ("127.0.0.1", served.port), "/livez", 5.0, 100)
 
 
 async def test_health_of_a_configuration_trusts_its_own_certificate_alone(tmp_path: Path) -> None:
