@@ -17,7 +17,7 @@ class Route(NamedTuple):
     handler: Handler
     methods: tuple[str, ...] = GET
     is_bounded: bool = True
-    """Whether it is one of the requests that few are worked on at once (``proxy.admin.work``)."""
+    """Whether it is one of the requests that few are worked on at once (``proxy.admin.server``)."""
     is_open: bool = False
     """Whether it checks by itself who asks, or tells nothing of clients."""
 
