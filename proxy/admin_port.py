@@ -8,17 +8,13 @@ from aiohttp import web
 
 from config.settings import Settings
 from proxy.admin.access import Access
-from proxy.admin.api import Api
-from proxy.admin.health import Health
-from proxy.admin.hosts import Hosts
-from proxy.admin.instances import InstancePages
+from proxy.admin.endpoints import Scrapes, api, health, of_instances
 from proxy.admin.metrics import Renderer
-from proxy.admin.mode import ModePage, Switch
-from proxy.admin.scrapes import Scrapes
-from proxy.admin.series_limits import divide
-from proxy.admin.server import AdminServer
+from proxy.admin.series import divide
+from proxy.admin.server import AdminServer, Hosts
 from proxy.admin.tls import NAME as CERTIFICATE
 from proxy.admin.tls import AdminTls, tls_of
+from proxy.control.mode import ModeSwitch
 from proxy.other_instances import OtherInstances
 from proxy.page.actions import Controls
 from proxy.page.changes import Changes
@@ -30,16 +26,16 @@ from proxy.state.answers import State
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the admin port shows of a program, and changes."""
+    """The parts of a program that the admin port shows, and changes."""
 
     state: State
-    mode: Switch
+    mode: ModeSwitch
     changes: Changes
     others: OtherInstances
     snapshot: Callable[[], Awaitable[Snapshot]]
     not_ready: Callable[[], Awaitable[list[str]]]
     remarks: Callable[[], Awaitable[list[str]]]
-    """What is wrong while it is ready."""
+    """Returns faults that do not keep it from being ready."""
 
 
 class AdminPort:
@@ -92,12 +88,12 @@ class AdminPort:
 def admin_server(settings: Settings, program: Program, access: Access, tls: AdminTls | None = None) -> AdminServer:
     """Return the server of the admin port."""
     metrics, others = settings.metrics, program.others
-    controls = Controls(access, ModePage(program.mode, access), program.changes)
+    controls = Controls(access, program.mode, program.changes)
     routes = {
-        **Health(program.not_ready, program.remarks).routes(),
+        **health(program.not_ready, program.remarks),
         **Scrapes(program.snapshot, Renderer(divide(metrics.max_series))).routes(),
-        **InstancePages(others.demand, program.changes.hear).routes(),
-        **Api(program.state).routes(),
+        **of_instances(others.demand, program.changes.hear),
+        **api(program.state),
         **Pages(program.state.ask, controls).routes(),
     }
 

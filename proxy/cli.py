@@ -145,9 +145,11 @@ def check(
 @cli.command(short_help="Check whether a running proxy is healthy.")
 @_optional_config_option
 @click.option("--url", metavar="URL", help="Ask this admin port, as in http://127.0.0.1:9404, without a configuration.")
+@file_option("--ca", help_text="Authorities to verify an https URL by (PEM).")
 @click.option("--live", is_flag=True, help="Check whether it is running (/livez), not whether it is ready (/readyz).")
-def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
+def health(config_path: Path | None, url: str | None, ca: Path | None, *, live: bool) -> None:
     """Check whether a running proxy is healthy: exit 0 if it is, else print why and exit 1."""
+    from config.problems import InvalidValue
     from proxy.checks.health import AdminLogin, admin_url, ask, login_of
 
     if (config_path is None) == (url is None):
@@ -157,7 +159,9 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
         of_file = _settings(config_path, EXIT_UNHEALTHY).admin
         url, login = admin_url(of_file), login_of(of_file)
     try:
-        well, answer = ask(str(url), "/livez" if live else "/readyz", login)
+        well, answer = ask(str(url), "/livez" if live else "/readyz", login.given(None, ca))
+    except InvalidValue as error:
+        raise click.UsageError(error.message) from None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None
     click.echo(answer)

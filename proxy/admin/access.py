@@ -16,8 +16,7 @@ from aiohttp import web
 from config.admin import OF_TOKEN_FILE, Admin, May
 from config.files import read_secret
 from config.problems import InvalidValue
-from proxy.admin.guesses import Guesses
-from proxy.admin.logins import Logins
+from proxy.admin.logins import Guesses, Logins
 from proxy.admin.route import RefusedError
 from proxy.admin.tls import AdminTls
 from proxy.runtime.tasks import spawn

@@ -47,9 +47,8 @@ class AdminConnections:
         self._server = server
         self._tls = tls
         self._acceptor = Acceptor("admin", self._take, lambda: None)
-        self._open: dict[_Connection, None] = {}
+        self._open: dict[web.RequestHandler, _Connection] = {}
         """By when they began to wait for a request, or to answer one; the longest first."""
-        self._by_transport: dict[asyncio.BaseTransport | None, _Connection] = {}
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
         """Accept from listening sockets, and own them."""
@@ -62,7 +61,7 @@ class AdminConnections:
     @contextmanager
     def answering(self, request: web.BaseRequest) -> Iterator[None]:
         """Count the request as in progress until its answer is sent."""
-        connection = self._by_transport.get(request.transport)
+        connection = self._open.get(request.protocol)
         if connection is None:  # it has been closed
             yield
             return
@@ -73,14 +72,9 @@ class AdminConnections:
             self._move(connection, IDLE_S, is_answering=False)
             connection.is_idle = True
 
-    def made(self, connection: "_Connection", transport: asyncio.Transport) -> None:
-        """Register the transport of a connection."""
-        self._by_transport[transport] = connection
-
     def lost(self, connection: "_Connection") -> None:
         """Remove a connection."""
-        self._by_transport.pop(connection.transport, None)
-        self._open.pop(connection, None)
+        self._open.pop(connection.behind, None)
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:  # noqa: ARG002  the Acceptor's signature
         network = network_of(peer.host)
@@ -91,7 +85,7 @@ class AdminConnections:
                 return
             gives_way.abort()
         connection = _Connection(self, self._server(), network)
-        self._open[connection] = None
+        self._open[connection.behind] = connection
         connection.expect_within(REQUEST_S)
         connection.receive(client, None if self._tls is None else self._tls.context)
 
@@ -101,17 +95,16 @@ class AdminConnections:
         Of those without a request the one that has waited longest, else the one that has been answered longest. The
         young are safe, unless their network takes more places than are left to this one.
         """
-        sizes = Counter(each.network for each in self._open)
+        sizes = Counter(each.network for each in self._open.values())
         largest = max(sizes, key=lambda each: (sizes[each], each == network))
-        of_largest = [each for each in self._open if each.network == largest]
+        of_largest = [each for each in self._open.values() if each.network == largest]
         if sizes[network] + 1 >= sizes[largest]:
             of_largest = [each for each in of_largest if monotonic_s() - each.since_s > YOUNG_S]
         return min(of_largest, key=lambda each: each.is_answering, default=None)
 
     def _move(self, connection: "_Connection", within_s: float, *, is_answering: bool) -> None:
-        if connection in self._open:
-            del self._open[connection]
-            self._open[connection] = None
+        if self._open.pop(connection.behind, None) is not None:
+            self._open[connection.behind] = connection
             connection.is_answering = is_answering
             connection.expect_within(within_s)
 
@@ -119,9 +112,9 @@ class AdminConnections:
 class _Connection(asyncio.Protocol):
     """Forwards events to aiohttp's protocol, and aborts a connection that takes too long."""
 
-    def __init__(self, among: AdminConnections, behind: asyncio.Protocol, network: str) -> None:
+    def __init__(self, among: AdminConnections, behind: web.RequestHandler, network: str) -> None:
         self._among = among
-        self._behind = behind
+        self.behind = behind
         self.network = network
         self.since_s = monotonic_s()
         self.is_answering = False
@@ -156,30 +149,29 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit it
-        self._among.made(self, self.transport)
-        self._behind.connection_made(transport)
+        self.behind.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
         self._among.lost(self)
         if self.transport is not None:
-            self._behind.connection_lost(exc)
+            self.behind.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.is_idle:
             self.is_idle = False
             self.expect_within(REQUEST_S)
-        self._behind.data_received(data)
+        self.behind.data_received(data)
 
-    def eof_received(self) -> bool | None:
-        return self._behind.eof_received()
+    def eof_received(self) -> None:
+        self.behind.eof_received()
 
     def pause_writing(self) -> None:
-        self._behind.pause_writing()
+        self.behind.pause_writing()
 
     def resume_writing(self) -> None:
-        self._behind.resume_writing()
+        self.behind.resume_writing()
 
     def expect_within(self, within_s: float) -> None:
         """Abort the connection unless the next event comes in time."""

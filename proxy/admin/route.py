@@ -1,22 +1,23 @@
-"""What the admin port answers: a handler for each path."""
+"""Routes of the admin port: a handler for each path; and how requests are refused."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from aiohttp import web
 
-METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
+GET: Final[tuple[str, ...]] = ("GET", "HEAD")
+POST: Final[tuple[str, ...]] = ("POST",)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Route(NamedTuple):
-    """Who answers a path, and the methods that are allowed."""
+    """The handler of a path, and the methods that are allowed."""
 
     handler: Handler
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[str, ...] = GET
     is_bounded: bool = True
-    """Whether it is one of the requests that few are worked on at once (``proxy.admin.work``)."""
+    """Whether it is one of the requests that few are worked on at once (``proxy.admin.server``)."""
     is_open: bool = False
     """Whether it checks by itself who asks, or tells nothing of clients."""
 

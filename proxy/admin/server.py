@@ -1,11 +1,14 @@
 """The admin port: HTTP, over TLS if there is any, for Prometheus, orchestrators and operators."""
 
 import asyncio
+import ipaddress
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from aiohttp import web
@@ -13,17 +16,19 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from config.units import Address
 from proxy.admin.connections import AdminConnections
-from proxy.admin.hosts import Hosts
 from proxy.admin.route import RefusedError, Route, text
 from proxy.admin.tls import AdminTls
-from proxy.admin.work import Work
 from proxy.edge.listening import bind as listen_at
+from proxy.runtime.collector import COLLECTOR
 from proxy.runtime.faults import report
 from quotas.networks import network_of
 
 PROBES: Final = ("/livez", "/readyz")
 """Answered under any name in Host: they tell nothing of clients, and whoever probes may use any name."""
 _API: Final = "/api/"
+MOST_AT_ONCE: Final = 16
+MOST_OF_A_NETWORK: Final = 8
+"""So that others are answered too."""
 
 # A scrape has a few short headers, the state API a line with names; only changes have a body, which is short.
 _MAX_LINE_BYTES: Final = 8190
@@ -42,6 +47,52 @@ def _without_requests(record: logging.LogRecord) -> bool:
 
 _log: Final = logging.getLogger("sluice.admin")
 _log.addFilter(_without_requests)
+
+
+class Hosts:
+    """The names of the admin port that are accepted in Host: ``hosts``, besides addresses, localhost and the machine's
+    own name. By DNS rebinding a foreign web page makes a browser send requests here under the page's own host name.
+
+    Those that clients are told are the operator's own, and nobody else's page is found under them.
+    """
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        self._hosts = frozenset(_bare(host) for host in (*hosts, "localhost", socket.gethostname()))
+
+    def why_not(self, host: str) -> str | None:
+        """Return why a value of Host is refused; None if it is not."""
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+        name = _bare(name.removeprefix("[").removesuffix("]"))
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            if name not in self._hosts:
+                return f"asked for as {host!a}: use an address, or add the name to admin.hosts, and restart"
+        return None
+
+
+def _bare(host: str) -> str:
+    return host.casefold().removesuffix(".")
+
+
+class Work:
+    """The requests that are worked on at once, by the network of who asks: the work for one connection may be much."""
+
+    def __init__(self) -> None:
+        self._by_network: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, network: str) -> Iterator[bool]:
+        """Take a place for as long as the work lasts; False if there is none."""
+        if self._by_network.total() >= MOST_AT_ONCE or self._by_network[network] >= MOST_OF_A_NETWORK:
+            yield False
+            return
+        self._by_network[network] += 1
+        try:
+            yield True
+        finally:
+            self._by_network[network] -= 1
+            self._by_network += Counter()  # without zeros
 
 
 async def anybody(_: web.BaseRequest) -> None:
@@ -119,7 +170,7 @@ class AdminServer:
         route = self._routes[request.path]
         if request.path in PROBES or not route.is_bounded:
             return await self._handled(route, request)
-        with self._work.place(network_of(request.remote or "")) as has_place:
+        with COLLECTOR.pause(), self._work.place(network_of(request.remote or "")) as has_place:
             if has_place:
                 return await self._handled(route, request)
             return _refused(request, 503, "too many requests at once: ask again", **{"Retry-After": "1"})

@@ -2,16 +2,14 @@
 
 import asyncio
 import ssl
-from pathlib import Path
 from typing import Final
 
 import structlog
 
 from config.admin import Admin
 from config.listener import ClientTls
-from config.settings import BrokerTls
 from protocol.errors import ProtocolError
-from proxy.brokers.tls import broker_context
+from proxy.checks.health import context_of_others
 from proxy.edge.logins import certificate_names
 from proxy.edge.tls import ListenerTls
 from quotas.entities import ANONYMOUS
@@ -23,16 +21,14 @@ NAME: Final = "admin port"
 
 
 class AdminTls:
-    """``ca``: of the other instances, to which this one shows its own certificate, if they ask for it. Raises OSError
-    if the files cannot be loaded; later that leaves the old ones in force.
-    """
+    """TLS by the ``settings`` of ``admin``. Raises OSError if files cannot be loaded; later, the old ones stay."""
 
-    def __init__(self, settings: ClientTls, ca: Path | None) -> None:
+    def __init__(self, admin: Admin, settings: ClientTls) -> None:
+        self._admin = admin
         self._server = ListenerTls(settings, certificate_names(settings), None)
-        self._of_others = BrokerTls(ca=ca, certificate=settings.certificate, key=settings.key)
-        self.of_others = broker_context(self._of_others)
+        self.of_others = context_of_others(admin)
         """Verifies other instances."""
-        self.files = (*self._server.files, *([] if ca is None else [ca]))
+        self.files = (*self._server.files, *([] if admin.ca is None else [admin.ca]))
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -47,7 +43,7 @@ class AdminTls:
         """Load the files again."""
         try:
             await self._server.load()
-            self.of_others = await asyncio.to_thread(broker_context, self._of_others)
+            self.of_others = await asyncio.to_thread(context_of_others, self._admin)
         except OSError as error:
             log.error("certificate of the admin port not loaded, the old one stays in force", error=str(error))
         else:
@@ -72,4 +68,4 @@ def is_over_tls(transport: asyncio.BaseTransport | None) -> bool:
 
 def tls_of(admin: Admin) -> AdminTls | None:
     """Return the TLS of the admin port, if it has any. Raises OSError."""
-    return None if admin.tls is None else AdminTls(admin.tls, admin.ca)
+    return None if admin.tls is None else AdminTls(admin, admin.tls)

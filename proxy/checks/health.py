@@ -37,10 +37,24 @@ class AdminLogin(NamedTuple):
     context: ssl.SSLContext | None = None
     """Verifies the port, where that has TLS; None: by the authorities of the system."""
 
+    def given(self, token_file: Path | None, ca: Path | None) -> "AdminLogin":
+        """Return it with the token, and verified by the authorities, that options name. Raises InvalidValue."""
+        login = self
+        if token_file is not None:
+            try:
+                login = login._replace(token=_token(token_file))
+            except InvalidValue as error:
+                raise InvalidValue(f"--token-file: {error.message}") from None
+        if ca is not None:
+            try:
+                login = login._replace(context=ssl.create_default_context(cafile=ca))
+            except OSError as error:  # also if there is no certificate in it
+                raise InvalidValue(f"--ca {ca}: {error.strerror or error}") from None
+        return login
 
-def login_by(token_file: Path) -> AdminLogin:
-    """Return the login with the token in a file. Raises InvalidValue."""
-    return AdminLogin(read_secret(token_file).decode(errors="replace"))
+
+def _token(token_file: Path) -> str:
+    return read_secret(token_file).decode(errors="replace")
 
 
 def own_context(tls: ClientTls) -> ssl.SSLContext:
@@ -74,7 +88,7 @@ def login_of(admin: Admin) -> AdminLogin:
     for entry in admin.entries if admin.is_closed else ():
         if entry.token_file is not None:
             with suppress(InvalidValue):
-                return login_by(entry.token_file)._replace(context=context)
+                return AdminLogin(_token(entry.token_file), context)
     return AdminLogin(context=context)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import click
 
 from config.problems import ConfigError, InvalidValue, without_secrets
-from proxy.checks.health import AdminLogin, admin_url, get, login_by, login_of
+from proxy.checks.health import AdminLogin, admin_url, get, login_of
 from proxy.live.options import DEFAULT_URL
 
 Item = Mapping[str, Any]
@@ -66,7 +66,7 @@ def instance_errors(answer: Item) -> Iterator[str]:
 
 
 def open_api(
-    *, config_path: Path | None, admin: str | None, all_instances: bool, token_file: Path | None = None
+    config_path: Path | None, admin: str | None, token_file: Path | None, ca: Path | None, *, all_instances: bool
 ) -> Api:
     """Return the API at ``admin``, else of the configuration's admin port, else at DEFAULT_URL."""
     login = AdminLogin()
@@ -76,13 +76,13 @@ def open_api(
 
             of_file = load_settings(config_path).admin
             admin, login = admin or admin_url(of_file), login_of(of_file)
-        if token_file is not None:
-            login = login._replace(token=login_by(token_file).token)
     except OSError as error:
         raise ApiError(f"admin.tls: {error}") from None
     except ConfigError as error:
         click.echo(error, err=True)
         sys.exit(_EXIT_CONFIG)
+    try:
+        login = login.given(token_file, ca)
     except InvalidValue as error:
-        raise ApiError(f"--token-file: {error.message}") from None
+        raise ApiError(error.message) from None
     return Api(admin or DEFAULT_URL, all_instances=all_instances, login=login)

@@ -1,7 +1,7 @@
 """The tables of a running proxy: their columns, and how values are shown to people and to programs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.live.api import Item
 from quotas import texts
@@ -22,56 +22,34 @@ def plain(value: object) -> str:
     return shown(str(value))
 
 
-def _text(value: object, _: Item) -> str:
-    return plain(value)
-
-
-def _number(value: float | str, _: Item) -> str:
+def _number(value: float | str) -> str:
     return plain(value) if isinstance(value, str) else f"{value:.6g}"
 
 
-def _amount(value: float | str, item: Item) -> str:
-    return texts.amount(value, item["kind"])
-
-
-def _bytes(value: float, _: Item) -> str:
-    return texts.rate(value)
-
-
-def _kind(value: str, _: Item) -> str:
-    return texts.kind_word(value)
-
-
-def _share(value: float, _: Item) -> str:
-    return texts.share(value)
-
-
-def _duration(ms: float, _: Item) -> str:
-    return texts.duration_of_ms(ms)
-
-
-def _time(value: str, _: Item) -> str:
+def _time(value: str) -> str:
     """The time of day, to the second, in UTC."""
     return value[11:19]
 
 
 class Column(NamedTuple):
-    """A column: its title, its field in the answers, and how a value is shown to people."""
+    """A column: its title, its field in the answers, and how a value is shown to people: an amount by its kind."""
 
     title: str
     field: str
-    show: Callable[[Any, Item], str] = _text
+    show: Callable[..., str] = plain
     width: int = 0
     """In ``sluice top``; 0: a name, which takes what the others leave."""
 
     @property
     def is_right(self) -> bool:
-        return self.show in {_number, _bytes, _amount, _share, _duration}
+        return self.show in {_number, texts.rate, texts.amount, texts.share, texts.duration_of_ms}
 
     def text(self, item: Item) -> str:
         """Return the value of a row, for people."""
         value = item.get(self.field)
-        return plain(value) if value is None else self.show(value, item)
+        if value is None:
+            return plain(value)
+        return self.show(value, item["kind"]) if self.show is texts.amount else self.show(value)
 
 
 class Table(NamedTuple):
@@ -122,18 +100,18 @@ _COLUMNS: Final = {
         Column("up", "is_up", width=3),
         Column("reachable", "is_reachable", width=9),
         Column("throttled", "is_throttled", width=9),
-        Column("kind", "kind", _kind, 8),
+        Column("kind", "kind", texts.kind_word, 8),
         Column("until", "until", _time, 8),
-        Column("used", "used", _amount, 10),
-        Column("limit", "limit", _amount, 10),
-        Column("wanted", "wanted", _amount, 10),
-        Column("in", "bytes_in_per_s", _bytes, 10),
-        Column("out", "bytes_out_per_s", _bytes, 10),
-        Column("ratio", "ratio", _share, 6),
-        Column("1m", "throttled_share_1m", _share, 6),
-        Column("5m", "throttled_share_5m", _share, 6),
-        Column("15m", "throttled_share_15m", _share, 6),
-        Column("owed", "owed_ms", _duration, 11),
+        Column("used", "used", texts.amount, 10),
+        Column("limit", "limit", texts.amount, 10),
+        Column("wanted", "wanted", texts.amount, 10),
+        Column("in", "bytes_in_per_s", texts.rate, 10),
+        Column("out", "bytes_out_per_s", texts.rate, 10),
+        Column("ratio", "ratio", texts.share, 6),
+        Column("1m", "throttled_share_1m", texts.share, 6),
+        Column("5m", "throttled_share_5m", texts.share, 6),
+        Column("15m", "throttled_share_15m", texts.share, 6),
+        Column("owed", "owed_ms", texts.duration_of_ms, 11),
         Column("waiting", "waiting", _number, 7),
         Column("broker", "broker", _number, 6),
         Column("broker", "node_id", _number, 6),

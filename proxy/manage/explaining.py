@@ -2,15 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from config.settings import Quotas
 from proxy.checks.explain import ExplainedClient, ExplainedRow, Explainer, Explanation, LevelRow, RuleRow
-from proxy.live.api import ApiError, open_api
-from proxy.live.options import admin_option
+from proxy.live.api import Api, ApiError, open_api
+from proxy.live.options import admin_options
 from proxy.live.tables import CLIENTS, THROTTLED
 from proxy.manage.target import StoreCommand, load_target, settings_of, target_options, warn
 from proxy.state.answers import as_json
@@ -35,9 +34,8 @@ def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
         yield from row.lines()
 
 
-def _show_live(config_path: Path | None, admin: str | None, client: Mapping[str, str], output: str) -> None:
+def _show_live(api: Api, client: Mapping[str, str], output: str) -> None:
     """Print a running proxy's answers about a client: whether it is throttled, its use, and its limits."""
-    api = open_api(config_path=config_path, admin=admin, all_instances=False)
     answers = {
         "throttled": api.list("throttled", **client)["items"],
         "clients": api.list("clients", **client)["items"],
@@ -67,7 +65,7 @@ def _lines_of(answers: Mapping[str, Any]) -> Iterator[str]:
 @click.option("--client-id", "--client", metavar="NAME", help="The client's client-id. Default: none.")
 @click.option("--ip", metavar="ADDRESS", help="The client's IP address.")
 @click.option("--live", is_flag=True, help="Ask a running proxy, and show what the client uses now.")
-@admin_option
+@admin_options()
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(
     user: str | None,
@@ -76,7 +74,6 @@ def explain(
     output: str,
     *,
     live: bool,
-    admin: str | None,
     **target: Any,
 ) -> None:
     """Print which limits apply to a client, and why.
@@ -90,6 +87,7 @@ def explain(
 
     Exit status: 0, or 1 if the quotas cannot be read, 2 for a wrong command line.
     """  # noqa: D301  \b is click's
+    asking = {name: target.pop(name) for name in ("admin", "token_file", "ca")}
     if user is None and client_id is None and ip is None:
         raise click.UsageError("name a client: --user, --client-id, --ip, or several of them")
     if user == "":
@@ -98,10 +96,12 @@ def explain(
         config_path = target.pop("config_path")
         if ip is not None or any(target.values()):
             raise click.UsageError("--live takes --user, --client-id, and --admin or --config for the proxy to ask")
-        _show_live(config_path, admin, {"user": user or ANONYMOUS, "client_id": client_id or ""}, output)
+        api = open_api(config_path, **asking, all_instances=False)
+        _show_live(api, {"user": user or ANONYMOUS, "client_id": client_id or ""}, output)
         return
-    if admin is not None:
-        raise click.UsageError("--admin is for --live")
+    for option, value in asking.items():
+        if value is not None:
+            raise click.UsageError(f"--{option.replace('_', '-')} is for --live")
     if ip is not None:
         try:
             ip = canonical_ip(ip)

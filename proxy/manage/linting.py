@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -20,7 +21,8 @@ from config.problems import InvalidValue
 from config.settings import FileStore, Quotas
 from proxy.checks.double_enforcement import of_same_quotas
 from proxy.checks.explain import written
-from proxy.checks.health import get
+from proxy.checks.health import AdminLogin, get
+from proxy.live.options import admin_options
 from proxy.manage import precedence_findings
 from proxy.manage.precedence_findings import Said
 from proxy.manage.target import AnsweringCommand, load_target, settings_of, target_options
@@ -217,14 +219,14 @@ def _never_seen(policy: Policy, unseen: set[str]) -> Iterator[Said]:
                 yield name, None, None, f"in the group {group}: no client has used the name {user}", fix
 
 
-def users_unseen(url: str) -> list[str]:
+def users_unseen(url: str, login: AdminLogin = AdminLogin()) -> list[str]:  # noqa: B008  immutable
     """Return the users with quotas that no client has used, at most a hundred, from the metrics of a running proxy.
 
     Raises StoreError.
     """
     page = f"{url.rstrip('/')}/metrics"
     try:
-        answer = get(page)
+        answer = get(page, login=login)
     except OSError as error:
         raise StoreError(f"--admin: {page} does not answer: {error}") from None
     except ValueError as error:
@@ -249,13 +251,20 @@ def users_unseen(url: str) -> list[str]:
     type=click.Choice([*NAMES]),
     help="Leave out findings of this name; may be given several times.",
 )
-@click.option(
-    "--admin",
-    metavar="URL",
-    help="Also ask this admin port, as in http://127.0.0.1:9404, which users with quotas no client has ever been.",
+@admin_options(
+    "Also ask this admin port, as in http://127.0.0.1:9404, which users with quotas no client has ever been."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def lint(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: bool, **target: Any) -> None:
+def lint(
+    ignore: tuple[str, ...],
+    output: str,
+    admin: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+    *,
+    strict: bool,
+    **target: Any,
+) -> None:
     """Print quotas that are probably mistakes: rules without clients, limits below one batch, surprising precedence.
 
     Each finding has a name (docs/managing-quotas.md lists them), a place and a fix.
@@ -267,7 +276,10 @@ def lint(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: boo
     Exit status: 0, with --strict 1 if anything is found; 2 if the quotas cannot be read.
     """  # noqa: D301  \b is click's
     loaded, settings = load_target(**target), settings_of(target)
-    unseen = [] if admin is None else users_unseen(admin)
+    try:
+        unseen = [] if admin is None else users_unseen(admin, AdminLogin().given(token_file, ca))
+    except InvalidValue as error:
+        raise StoreError(error.message) from None
     found = [finding for finding in look(loaded, settings, unseen) if finding.name not in ignore]
     if output == "json":
         click.echo(json.dumps({"findings": [each.as_data() for each in found]}, indent=2, ensure_ascii=False))

@@ -4,23 +4,24 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import parse_qsl
 
 import structlog
 from aiohttp import web
 
+from config.settings import Mode
 from proxy.admin.access import COOKIE, Access
 from proxy.admin.logins import LOGIN_S
-from proxy.admin.mode import ModePage
-from proxy.admin.route import RefusedError, Route, read_body
+from proxy.admin.route import GET, POST, RefusedError, Route, read_body
 from proxy.admin.tls import is_over_tls
+from proxy.control.mode import ModeSwitch
 from proxy.page.changes import Changes, shown
 from proxy.page.html import HEADERS
 
 log = structlog.get_logger("sluice.admin")
 
-POST: Final = ("POST",)
+_MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _MOST_BYTES: Final = 8192
 _MOST_FIELDS: Final = 16
 
@@ -33,7 +34,7 @@ class Controls:
     """The changes that the admin port allows, and to whom."""
 
     access: Access
-    mode: ModePage
+    mode: ModeSwitch
     changes: Changes
 
 
@@ -48,9 +49,9 @@ class Actions:
     def routes(self) -> dict[str, Route]:
         """Return who answers each path."""
         return {
-            "/limits": Route(partial(self._for_browser, self._limits), ModePage.METHODS),
+            "/limits": Route(partial(self._for_browser, self._limits), GET + POST),
             "/connections/close": Route(partial(self._for_browser, self._close), POST),
-            "/mode": Route(partial(self._for_browser, self._controls.mode.answer), ModePage.METHODS),
+            "/mode": Route(partial(self._for_browser, self._mode), GET + POST),
             "/logout": Route(self._log_out, POST, is_open=True),
         }
 
@@ -95,6 +96,20 @@ class Actions:
         if request.method != "POST":
             return _json({"limits": shown(self._controls.changes.temporary)})
         return await self._access.change(request, "limit", partial(self._change, "limit"))
+
+    async def _mode(self, request: web.BaseRequest) -> web.Response:
+        if request.method != "POST":
+            return _json({"mode": self._controls.mode.mode, "configured": self._controls.mode.configured})
+        return await self._access.change(request, "mode", self._turn)
+
+    async def _turn(self, request: web.BaseRequest, who: str) -> web.Response:
+        body = await read_body(request, _MOST_BYTES)
+        word = body.strip().decode(errors="replace").removeprefix("mode=")  # as the page's form writes it
+        for mode in _MODES:
+            if word == mode:
+                before = await self._controls.mode.turn(mode, who=who, source=str(request.remote))
+                return _json({"mode": mode, "before": before, "configured": self._controls.mode.configured})
+        raise RefusedError(400, f"{word[:64]!a} is not a mode: write one word as the body: {', '.join(_MODES)}")
 
     async def _close(self, request: web.BaseRequest) -> web.Response:
         return await self._access.change(request, "connections", partial(self._change, "close"))

@@ -1,22 +1,20 @@
 """The pages: what each asks the state API for, and shows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
-from markupsafe import Markup
 
-from proxy.admin.mode import ModePage
-from proxy.admin.route import Route
-from proxy.page import draw, html
+from proxy.admin.route import GET, POST, Route
+from proxy.page import html
 from proxy.page.actions import Actions, Controls
 from proxy.page.changes import shown
-from proxy.page.recent import RecentAnswers
-from proxy.page.stream import Streams
+from proxy.page.open_pages import RecentAnswers, Streams
 from proxy.runtime.clock import wall_s
+from proxy.runtime.collector import COLLECTOR
 from quotas.kinds import QuotaKind, Whose
 
 _MOST_THROTTLED: Final = 50
@@ -77,7 +75,7 @@ class Pages:
             "/": self._route("overview"),
             "/client": self._route("client"),
             "/quotas": self._route("quotas"),
-            "/login": Route(self._login, ModePage.METHODS, is_open=True),
+            "/login": Route(self._login, GET + POST, is_open=True),
             "/events": Route(self._events, ("GET",), is_bounded=False),  # has a bound of its own
             "/page.css": Route(partial(_static, "page.css", "text/css"), is_open=True),
             "/page.js": Route(partial(_static, "page.js", "text/javascript"), is_open=True),
@@ -99,8 +97,9 @@ class Pages:
             return _text(404, f"page is one of {', '.join(self._data)}")
 
         async def make() -> str:
-            data = await self._shown(request, asked, await self._data[name](asked))
-            return await asyncio.to_thread(html.fragment, name, data)
+            with COLLECTOR.pause():
+                data = await self._shown(request, asked, await self._data[name](asked))
+                return await asyncio.to_thread(html.fragment, name, data)
 
         key = name, *asked.items(), await self._controls.access.may_change(request)
         return await self._streams.answer(request, lambda: self._recent.get(key, _KEEP_S, make))
@@ -127,7 +126,6 @@ class Pages:
             "all": asked.get("all"),
             "q": asked.get("q", ""),
             "asked": asked,
-            "plot": _plot,
             "temporary": shown(self._controls.changes.temporary) if may_see else [],
             "can_log_in": access.is_possible,
             "may_change": await access.may_change(request),
@@ -165,7 +163,6 @@ class Pages:
             "brokers": _by_owners(brokers) if all_ else brokers,
             "workers": workers,
             "points_of": lambda client: points.get(_whose(client)),
-            "by": partial(_sorted_by, asked),
         }
 
     async def _client(self, asked: Mapping[str, Any]) -> _Data:
@@ -226,19 +223,3 @@ async def _static(name: str, content_type: str, _: web.BaseRequest) -> web.Strea
 
 def _whose(item: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(item.get(name) for name in ("instance", "worker", "listener", "user", "client_id"))
-
-
-def _plot(points: Sequence[Mapping[str, Any]]) -> Markup:
-    """Draw the last hour: used of the limit, or without a limit the bytes."""
-    ratios = [each["ratio"] for each in points]
-    throttled = [each["throttled_share"] for each in points]
-    if any(ratio is not None for ratio in ratios):
-        return draw.hour(ratios, throttled, limit=1.0)
-    return draw.hour([(each["bytes_in_per_s"] or 0) + (each["bytes_out_per_s"] or 0) for each in points], throttled)
-
-
-def _sorted_by(asked: Mapping[str, Any], field: str, heading: str) -> Markup:
-    """Return the heading of a column as a link that sorts by it, from the highest down."""
-    link = "/" + html.query(q=asked.get("q"), sort=f"-{field}", all=asked.get("all"))
-    current = ' aria-current="true"' if asked.get("sort", "-ratio") == f"-{field}" else ""
-    return Markup('<a href="{}"{}>{}</a>').format(link, Markup(current), heading)  # noqa: S704  our own words

@@ -4,10 +4,10 @@ They are read in slices, and put in order by a thread: 100,000 clients never hol
 """
 
 import asyncio
-import gc
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import add
 from typing import Final
@@ -17,7 +17,8 @@ from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
-from proxy.runtime.tasks import in_slices
+from proxy.runtime.collector import COLLECTOR
+from proxy.runtime.tasks import SharedWork, in_slices
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.state.paging import Query, first, matching
@@ -46,24 +47,22 @@ _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
 
+@dataclass(slots=True)
 class _ThrottledCounter:
     """A counter that holds clients now, or in shadow would."""
 
-    __slots__ = ("bound", "is_shadow_limit", "listeners", "mode", "others", "peers", "share", "until_ms", "waiting")
-
-    def __init__(self, bound: Bound, until_ms: int, mode: str, waiting: int, *, is_shadow_limit: bool = False) -> None:
-        self.bound = bound
-        self.until_ms = until_ms
-        self.mode = mode
-        self.waiting = waiting
-        self.is_shadow_limit = is_shadow_limit
-        self.listeners: set[str] = set()
-        self.peers: list[str] = []
-        """Connections that are muted, or wait."""
-        self.others: list[str] = []
-        """Other connections of its clients."""
-        self.share = 0.0
-        """The largest part of the last minute that one of them was throttled."""
+    bound: Bound
+    until_ms: int
+    mode: str
+    waiting: int
+    is_shadow_limit: bool = False
+    listeners: set[str] = field(default_factory=set)
+    peers: list[str] = field(default_factory=list)
+    """Connections that are muted, or wait."""
+    others: list[str] = field(default_factory=list)
+    """Other connections of its clients."""
+    share: float = 0.0
+    """The largest part of the last minute that one of them was throttled."""
 
     def row(self, now_ms: int) -> ThrottledRow | None:
         """Return its row; None if its limit is gone."""
@@ -103,18 +102,16 @@ class _ThrottledCounter:
         return max(rate + waits, rate / (1 - min(self.share, _MOST_SHARE)))
 
 
+@dataclass(slots=True)
 class _Client:
     """A client's meters at one listener, added up over brokers."""
 
-    __slots__ = ("connections", "is_throttled", "nearest", "rates", "shares")
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.is_throttled = False
-        self.rates: tuple[float, ...] = (0.0, 0.0)
-        self.shares: tuple[float, ...] = (0.0, 0.0, 0.0)
-        self.nearest: CounterState | None = None
-        """The state of its counter nearest to the limit."""
+    connections: int = 0
+    is_throttled: bool = False
+    rates: tuple[float, ...] = (0.0, 0.0)
+    shares: tuple[float, ...] = (0.0, 0.0, 0.0)
+    nearest: CounterState | None = None
+    """The state of its counter nearest to the limit."""
 
     def row(self, names: ClientNames) -> ClientRow:
         of = self.nearest
@@ -160,6 +157,8 @@ class StateOfWorker:
         self._routes = routes
         self._owner_of = owner_of
         self._lock = asyncio.Lock()
+        self._under_way: dict[tuple[object, ...], SharedWork[Sequence[object]]] = {}
+        """Rows that are read now, by what they are of: the page asks for the same in two orders at once."""
         self._rows: Mapping[str, Callable[[Query], Awaitable[Sequence[object]]]] = {
             "throttled": self._throttled,
             "clients": self._clients,
@@ -171,13 +170,21 @@ class StateOfWorker:
 
     async def page(self, resource: str, query: Query) -> Page:
         """Return the first rows of a resource that match, up to the end of the page."""
-        async with self._lock:
-            gc.disable()  # rows are many objects that all live to the end: a collection would stop the loop for nothing
+        wanted = resource, query.q, *query.filters.items()
+        work = self._under_way.get(wanted)
+        if work is None:
+            work = self._under_way[wanted] = SharedWork(self._made(resource, query))
+        with COLLECTOR.pause():
             try:
-                rows = await self._rows[resource](query)
-                return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+                rows = await work.result()
             finally:
-                gc.enable()
+                if self._under_way.get(wanted) is work:
+                    del self._under_way[wanted]
+            return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+
+    async def _made(self, resource: str, query: Query) -> Sequence[object]:
+        async with self._lock:
+            return await self._rows[resource](query)
 
     def _sessions(self) -> Iterator[tuple[Listener, Session]]:
         for listener in self._listeners:

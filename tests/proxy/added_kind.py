@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.problems import ConfigError
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import divide
+from proxy.admin.series import divide
 from proxy.usage.accounts import Accounts
 from proxy.usage.documents import Documents
 from proxy.usage.meters import Meters

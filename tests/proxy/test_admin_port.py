@@ -17,8 +17,7 @@ from config.settings import Admin, AdminAccess
 from proxy.admin import connections
 from proxy.admin.access import Access
 from proxy.admin.metrics import Renderer
-from proxy.admin.server import PROBES, AdminServer
-from proxy.admin.work import MOST_OF_A_NETWORK
+from proxy.admin.server import MOST_OF_A_NETWORK, PROBES, AdminServer
 from proxy.admin_port import Program, admin_server
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
@@ -91,11 +90,13 @@ async def serving(
 
 async def test_every_path_but_the_probes_refuses_a_page_whose_name_was_rebound_to_this_address(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, client):
-        for path in (*server._routes, "/no/such/path"):
-            async with client.get(path, headers={"Host": "rebound.example:9404"}) as answer:
+        routes = {path: route.methods for path, route in server._routes.items()} | {"/no/such/path": ("GET", "POST")}
+        assert {"/metrics", "/login", "/mode", "/owners/change", "/api/v1/owners", *PROBES} <= routes.keys()
+        for path, method in ((path, method) for path, methods in routes.items() for method in methods):
+            async with client.request(method, path, headers={"Host": "rebound.example:9404"}) as answer:
                 said = await answer.text()
-            assert (answer.status == 403) is (path not in PROBES), path
-            assert ("admin.hosts" in said) is (path not in PROBES), path
+            assert (answer.status == 403) is (path not in PROBES), (method, path)
+            assert ("admin.hosts" in said) is (path not in PROBES and method != "HEAD"), (method, path)
             assert answer.content_type == ("application/json" if path.startswith("/api/") else "text/plain")
 
 

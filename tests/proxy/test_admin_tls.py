@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
@@ -18,7 +19,8 @@ from proxy.admin.access import Access
 from proxy.admin.server import AdminServer
 from proxy.admin.tls import AdminTls, tls_of
 from proxy.admin_port import admin_server
-from proxy.checks.health import AdminLogin, ask, get, login_of
+from proxy.checks.health import AdminLogin, ask, context_of_others, get, login_of
+from proxy.cli import cli
 from proxy.owners.asking import Asking
 from proxy.owners.messages import Signing
 from proxy.runtime.http_get import BadAnswerError
@@ -136,9 +138,9 @@ async def test_instances_ask_each_other_over_tls_and_verify_it(tmp_path: Path) -
         answer = await asking.get("b", ("127.0.0.1", served.port), "/api/v1/owners", 5.0, 10_000)
         assert answer.status == 200
         (tmp_path / "other").mkdir()
-        stranger = AdminTls(served.admin.tls, Pki(tmp_path / "other").ca_file)  # type: ignore[arg-type]
+        of_stranger = context_of_others(served.admin.model_copy(update={"ca": Pki(tmp_path / "other").ca_file}))
         with pytest.raises(BadAnswerError, match="TLS: self-signed certificate in certificate chain"):
-            await Asking(member, lambda: stranger.of_others).get("b", ("127.0.0.1", served.port), "/livez", 5.0, 100)
+            await Asking(member, lambda: of_stranger).get("b", ("127.0.0.1", served.port), "/livez", 5.0, 100)
 
 
 async def test_health_of_a_configuration_trusts_its_own_certificate_alone(tmp_path: Path) -> None:
@@ -148,6 +150,34 @@ async def test_health_of_a_configuration_trusts_its_own_certificate_alone(tmp_pa
         well, said = await asyncio.to_thread(ask, url, "/readyz", AdminLogin())
         assert not well
         assert "TLS: " in said
+
+
+async def test_commands_verify_a_url_by_the_authorities_of_an_option(tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").touch()
+    async with serving(tmp_path) as served:
+        url = f"https://127.0.0.1:{served.port}"
+
+        async def run(*arguments: str) -> tuple[int, str]:
+            done = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+            return done.exit_code, done.output
+
+        ca = ("--ca", str(served.pki.ca_file))
+        assert await run("health", "--url", url, *ca) == (0, "ready\n")
+        asking = ("top", "--once", "--admin", url)
+        assert (await run(*asking, *ca))[0] == 0
+        for given, said in (
+            ((), "TLS: "),
+            (("--ca", str(tmp_path / "empty.pem")), f"--ca {tmp_path}/empty.pem: "),
+            (("--ca", "no.pem"), "--ca no.pem: No such file or directory"),
+            (("--token-file", "no.token"), "--token-file: "),
+        ):
+            status, output = await run(*asking, *given)
+            assert status == 1
+            assert said in output
+        (tmp_path / "quotas.yaml").write_text("quotas: []\n")
+        lint = ("quotas", "lint", "--file", str(tmp_path / "quotas.yaml"), "--admin", url)
+        assert (await run(*lint, *ca))[0] == 0
+        assert "TLS: " in (await run(*lint))[1]
 
 
 async def test_silent_handshakes_of_another_address_leave_probes_answered(tmp_path: Path) -> None:

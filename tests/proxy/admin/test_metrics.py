@@ -10,7 +10,7 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import SeriesLimits, divide
+from proxy.admin.series import SeriesLimits, divide
 from proxy.edge.stats import LAG_BUCKETS_S, Stats, ThrottleTotals
 from proxy.owners.membership import MemberState, Status
 from proxy.snapshot import ProcessState, Snapshot

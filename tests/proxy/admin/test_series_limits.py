@@ -12,7 +12,7 @@ from protocol.error_codes import ERROR_NAMES
 from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import divide
+from proxy.admin.series import divide
 from proxy.edge.stats import ThrottleTotals
 from proxy.snapshot import ProcessState, Snapshot
 from proxy.usage.latencies import BOUNDS_MS, Times

@@ -9,12 +9,10 @@ import aiohttp
 import pytest
 
 from config.units import Address
-from proxy.admin.health import Health
-from proxy.admin.hosts import Hosts
+from proxy.admin.endpoints import Scrapes, health
 from proxy.admin.metrics import Renderer
-from proxy.admin.scrapes import Scrapes
-from proxy.admin.series_limits import divide
-from proxy.admin.server import AdminServer
+from proxy.admin.series import divide
+from proxy.admin.server import AdminServer, Hosts
 from proxy.snapshot import Snapshot
 from tests.harness.ports import free_port
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
@@ -30,7 +28,7 @@ class Served:
         self.reasons: list[str] = []
         self.snapshots = 0
         self.scrapes = Scrapes(self.snapshot, Renderer(divide(20_000)))
-        routes = {**Health(self.not_ready, nothing).routes(), **self.scrapes.routes()}
+        routes = {**health(self.not_ready, nothing), **self.scrapes.routes()}
         self.server = AdminServer(Address("127.0.0.1", port), routes, Hosts())
 
     async def not_ready(self) -> list[str]:
@@ -138,7 +136,7 @@ async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.
         assert go_on.wait(10)
         return b"rendered"
 
-    monkeypatch.setattr("proxy.admin.scrapes.Renderer.text", render)
+    monkeypatch.setattr("proxy.admin.endpoints.Renderer.text", render)
     async with serving() as (served, client):
         waiting = [asyncio.create_task(_read(client)) for _ in range(5)]
         await asyncio.to_thread(begun.wait, 10)

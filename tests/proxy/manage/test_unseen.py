@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import divide
+from proxy.admin.series import divide
 from proxy.manage.linting import users_unseen
 from proxy.snapshot import Snapshot
 from quotas.engine import Engine, Window

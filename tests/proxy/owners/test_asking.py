@@ -9,10 +9,9 @@ import pytest
 from aiohttp import web
 
 from config.units import Address
-from proxy.admin.hosts import Hosts
-from proxy.admin.instances import InstancePages
+from proxy.admin.endpoints import of_instances
 from proxy.admin.route import RefusedError, Route
-from proxy.admin.server import AdminServer
+from proxy.admin.server import AdminServer, Hosts
 from proxy.other_instances import OtherInstances
 from proxy.owners.asking import Asking
 from proxy.owners.messages import Signing
@@ -63,7 +62,7 @@ async def two(**of_b: Any) -> AsyncIterator[tuple[Instance, Instance]]:
     a, b = Instance("a"), Instance("b", **of_b)
     a.knows(b)
     b.knows(a)
-    server = AdminServer(Address("127.0.0.1", b.port), InstancePages(lambda _: None, b.hear).routes(), Hosts())
+    server = AdminServer(Address("127.0.0.1", b.port), of_instances(lambda _: None, b.hear), Hosts())
     await server.start()
     try:
         yield a, b

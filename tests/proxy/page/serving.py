@@ -12,19 +12,17 @@ import aiohttp
 from config.settings import Admin, Mode
 from config.units import Address
 from proxy.admin.access import Access
-from proxy.admin.hosts import Hosts
+from proxy.admin.endpoints import Scrapes
 from proxy.admin.metrics import Renderer
-from proxy.admin.mode import ModePage
-from proxy.admin.scrapes import Scrapes
-from proxy.admin.series_limits import divide
-from proxy.admin.server import AdminServer
+from proxy.admin.series import divide
+from proxy.admin.server import AdminServer, Hosts
 from proxy.control.mode import ModeSwitch
 from proxy.control.temporary_limits import TemporaryLimits
 from proxy.owners.messages import ChangeMessage
 from proxy.page.actions import Controls
 from proxy.page.changes import Changes
+from proxy.page.open_pages import Streams
 from proxy.page.pages import Pages
-from proxy.page.stream import Streams
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered
 from tests.harness.ports import free_port
@@ -68,7 +66,7 @@ class Served:
         self.access = access = Access(Admin(token_file=token_file))
         self.group = FakeGroup()
         changes = Changes(self.temporary, self._close, self.group)
-        controls = Controls(access, ModePage(self.switch, access), changes)
+        controls = Controls(access, self.switch, changes)
         routes = {
             **Scrapes(empty, Renderer(divide(20_000))).routes(),
             **Pages(self.state.ask, controls, streams).routes(),

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
-from proxy.admin.named_series import OTHER, Names
+from proxy.admin.series import OTHER, Names
 from proxy.usage.accounts import Account, Accounts
 from proxy.usage.lately import NOW_MS
 from proxy.usage.meter import ClientNames, ClientState, MeterKey, Traffic

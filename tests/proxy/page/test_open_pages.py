@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from proxy.page.recent import RecentAnswers
+from proxy.page.open_pages import RecentAnswers
 
 pytestmark = pytest.mark.asyncio
 

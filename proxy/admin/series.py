@@ -1,21 +1,56 @@
-"""Selects the entities that have series by name; all others are summed up as ``other``, and no series ever decreases.
+"""Which entities have series by name, within ``metrics.max_series``; all others are summed up as ``other``, and no
+series ever decreases.
 
 First come, first shown; among simultaneous newcomers the one with the highest demand. A named entity keeps its series
 until it is gone *and* a newcomer needs the slot, or until a newcomer of a higher rank does.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
+from heapq import nlargest
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from proxy.usage.latencies import BOUNDS_MS
 from quotas.folding import FOLDED
 
 HIGHEST: Final = 2
 """The highest rank."""
 
+_FIXED: Final = 2000
+"""All other series: of the program, its listeners, APIs and errors, and those of ``other``."""
+_PER_COUNTER: Final = 10
+"""Limit, limit in shadow, usage, ratio, tokens, two for throttles, two for those in shadow, charges."""
+_PER_CLIENT: Final = 8
+_PER_LATENCY: Final = 2 * (len(BOUNDS_MS) + 3)
+"""The broker's and the proxy's histogram: buckets, +Inf, sum and count."""
+_PER_ADDRESS: Final = 2
+
 SeriesT = TypeVar("SeriesT")
 NamesT = TypeVar("NamesT", bound=tuple[object, ...])
+
+
+class SeriesLimits(NamedTuple):
+    """How many of each have series of their own."""
+
+    counters: int
+    """For quotas: by entity, kind and broker."""
+    clients: int
+    latencies: int
+    """By API and broker."""
+    addresses: int
+    brokers: int
+
+
+def divide(max_series: int) -> SeriesLimits:
+    """Return limits with which a page has at most ``max_series`` series, in the worst case of each family."""
+    series = max(max_series - _FIXED, 0)
+    return SeriesLimits(
+        counters=series * 54 // 100 // _PER_COUNTER,
+        clients=series * 20 // 100 // _PER_CLIENT,
+        latencies=series * 20 // 100 // _PER_LATENCY,
+        addresses=series * 4 // 100 // _PER_ADDRESS,
+        brokers=series * 2 // 100,
+    )
 
 
 class Names(NamedTuple):
@@ -47,33 +82,26 @@ class NamedSeries(Generic[NamesT, SeriesT]):
     def assign(self, demand: Mapping[NamesT, Any], ranks: Mapping[NamesT, int] = MappingProxyType({})) -> None:
         """Assign slots to the current entities, as far as available: by rank (0 to HIGHEST), then by demand."""
         self._updates += 1
-        newcomers = [names for names in demand if names not in self._named and names != self._other_of(names)]
-        newcomers.sort(key=lambda names: (ranks.get(names, 0), demand[names]), reverse=True)
         for names in self._named.keys() & demand.keys():
             self._seen[names] = (ranks.get(names, 0), self._updates)
-        for names in newcomers[: self._free([ranks.get(names, 0) for names in newcomers])]:
-            self._named[names] = self._make()
-            self._seen[names] = (ranks.get(names, 0), self._updates)
-        self.folded = len(demand.keys() - self._named.keys())
-
-    def _free(self, newcomers: Sequence[int]) -> int:
-        """Free slots for newcomers of these ranks: of entities that are gone, longest gone first, then of those of a
-        lower rank, latest first; return the number of free slots. The highest rank gives way only to itself.
-        """
-        gone = sorted((*seen, names) for names, seen in self._seen.items() if seen[1] != self._updates)
-        self._clear(self._missing(len(newcomers)), (names for rank, _, names in gone if rank < HIGHEST))
-        for rank in range(1, HIGHEST + 1):
-            lower = [names for names in reversed(self._named) if self._seen[names][0] < rank]
-            self._clear(self._missing(sum(each >= rank for each in newcomers)), lower)
-        self._clear(self._missing(newcomers.count(HIGHEST)), (names for rank, _, names in gone if rank == HIGHEST))
-        return self._most - len(self._named)
-
-    def _missing(self, wanted: int) -> int:
-        return max(wanted - self._most + len(self._named), 0)
-
-    def _clear(self, number: int, entities: Iterable[NamesT]) -> None:
-        for names in islice(entities, number):
+        strengths = dict[NamesT, tuple[int, int, Any]]()
+        for number, names in enumerate(self._named):
+            rank, seen = self._seen[names]
+            if seen == self._updates:
+                strengths[names] = (rank, 2, -number)
+            else:  # it is gone, and gives way to all, those of the highest rank to their equals; the longest gone first
+                strengths[names] = (rank if rank == HIGHEST else -1, 0, (rank, seen))
+        for names in demand:
+            if names not in self._named and names != self._other_of(names):
+                strengths[names] = (ranks.get(names, 0), 1, demand[names])
+        strongest = nlargest(self._most, strengths, key=strengths.__getitem__)
+        for names in self._named.keys() - strongest:
             del self._named[names], self._seen[names]
+        for names in strongest:
+            if names not in self._named:
+                self._named[names] = self._make()
+                self._seen[names] = (ranks.get(names, 0), self._updates)
+        self.folded = len(demand.keys() - self._named.keys())
 
     def __getitem__(self, names: NamesT) -> SeriesT:
         """Return an entity's series, its own or its ``other``."""

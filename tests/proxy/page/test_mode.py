@@ -1,44 +1,17 @@
 """Who may change the mode over the admin port, and who may not."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from config.settings import Admin, Mode
-from config.units import Address
-from proxy.admin.access import Access
-from proxy.admin.hosts import Hosts
-from proxy.admin.mode import ModePage
-from proxy.admin.route import Route
-from proxy.admin.server import AdminServer
-from proxy.control.mode import ModeSwitch
-from tests.harness.ports import free_port
+from tests.proxy.page.serving import serving
 
 pytestmark = pytest.mark.asyncio
 
 TOKEN = {"Authorization": "Bearer 0123456789abcdef"}
-
-
-@asynccontextmanager
-async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, aiohttp.ClientSession]]:
-    async def change(_: Mode) -> None:
-        pass
-
-    switch, port = ModeSwitch("enforce", change), free_port()
-    page = ModePage(switch, Access(Admin(token_file=token_file)))
-    routes = {"/mode": Route(page.answer, ModePage.METHODS)}
-    server = AdminServer(Address("127.0.0.1", port), routes, Hosts(("admin.example",)))
-    await server.start()
-    try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-            yield switch, client
-    finally:
-        await server.stop()
 
 
 @pytest.fixture
@@ -61,7 +34,7 @@ async def test_the_mode_is_told_to_everybody(token_file: Path) -> None:
 
 
 async def test_mode_request_with_token_changes_mode_and_is_logged(token_file: Path) -> None:
-    async with serving(token_file) as (switch, client):
+    async with serving(token_file) as (served, client):
         with capture_logs() as logs:
             async with client.post("/mode", data="shadow\n", headers=TOKEN) as answer:
                 assert answer.status == 200
@@ -70,7 +43,7 @@ async def test_mode_request_with_token_changes_mode_and_is_logged(token_file: Pa
         (line,) = logs
         assert (line["old"], line["new"], line["who"]) == ("enforce", "shadow", "admin token")
         assert line["source"] == "127.0.0.1"
-        assert switch.mode == "shadow"
+        assert served.switch.mode == "shadow"
 
 
 @pytest.mark.parametrize(
@@ -89,36 +62,36 @@ async def test_mode_request_with_token_changes_mode_and_is_logged(token_file: Pa
 async def test_mode_request_without_valid_token_or_host_is_refused(
     token_file: Path, headers: dict[str, str], body: str, status: int, said: str
 ) -> None:
-    async with serving(token_file) as (switch, client):
+    async with serving(token_file) as (served, client):
         async with client.post("/mode", data=body, headers=headers) as answer:
             assert answer.status == status
             assert said in await answer.text()
-        assert switch.mode == "enforce"
+        assert served.switch.mode == "enforce"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]:9404", "localhost", "ADMIN.example:80"])
 async def test_mode_request_to_configured_host_name_is_accepted(token_file: Path, host: str) -> None:
-    async with serving(token_file) as (switch, client):
+    async with serving(token_file) as (served, client):
         async with client.post("/mode", data="off", headers={**TOKEN, "Host": host}) as answer:
             assert answer.status == 200
-        assert switch.mode == "off"
+        assert served.switch.mode == "off"
 
 
 async def test_mode_request_without_configured_token_names_the_setting() -> None:
-    async with serving(None) as (switch, client):
+    async with serving(None) as (served, client):
         async with client.post("/mode", data="off", headers=TOKEN) as answer:
             assert answer.status == 403
             assert "set admin.token_file" in await answer.text()
-        assert switch.mode == "enforce"
+        assert served.switch.mode == "enforce"
 
 
 async def test_replaced_or_removed_admin_token_is_refused_at_once(token_file: Path) -> None:
-    async with serving(token_file) as (switch, client):
+    async with serving(token_file) as (served, client):
         for text, status in (("another token of 24 bytes", 401), ("0123456789abcde", 503), ("", 503), (None, 503)):
             replace(token_file, text)
             async with client.post("/mode", data="off", headers=TOKEN) as answer:
                 assert answer.status == status
-        assert switch.mode == "enforce"
+        assert served.switch.mode == "enforce"
 
 
 async def test_put_to_mode_returns_405_with_allowed_methods(token_file: Path) -> None:
@@ -138,7 +111,7 @@ async def test_short_token_is_refused_with_the_fix(token_file: Path) -> None:
 
 
 async def test_wrong_tokens_slow_their_address_and_no_other(token_file: Path) -> None:
-    async with serving(token_file) as (switch, client):
+    async with serving(token_file) as (served, client):
         for status in (*[401] * 5, 429, 429):
             async with client.post("/mode", data="off", headers={"Authorization": "Bearer wrong"}) as answer:
                 assert answer.status == status
@@ -151,4 +124,4 @@ async def test_wrong_tokens_slow_their_address_and_no_other(token_file: Path) ->
             other.post("/mode", data="off", headers=TOKEN) as answer,
         ):
             assert answer.status == 200
-        assert switch.mode == "off"
+        assert served.switch.mode == "off"

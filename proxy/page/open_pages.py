@@ -1,13 +1,16 @@
-"""Server-sent events: the live part of a page, every two seconds."""
+"""Pages that are open: their live part is sent every two seconds (server-sent events), and made once for all who see
+the same.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any, Final
 
 from aiohttp import web
 
 from proxy.page.html import HEADERS, encoded
-from proxy.runtime.clock import wall_s
+from proxy.runtime.clock import monotonic_s, wall_s
+from proxy.runtime.tasks import SharedWork
 
 MOST_STREAMS: Final = 8
 """The other connections of the admin port (``proxy.admin.connections``) are left to Prometheus and operators."""
@@ -17,6 +20,27 @@ _EVENTS: Final = 25
 _RETRY_MS: Final = 500
 _LATE_S: Final = 0.02
 """A timer may fire a little early; without this, it would fire again for the same second."""
+_MOST_ANSWERS: Final = 64
+
+
+class RecentAnswers:
+    """Answers by key, kept for a moment."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic_s) -> None:
+        self._clock = clock
+        self._kept: dict[Hashable, tuple[float, SharedWork[Any]]] = {}
+
+    async def get(self, key: Hashable, keep_s: float, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Return what ``make`` returned for this key, if that is recent, else call it. Raises as ``make``."""
+        now_s = self._clock()
+        until_s, work = self._kept.get(key, (now_s, None))
+        if work is None or work.is_given_up or now_s >= until_s:
+            self._kept = {each: kept for each, kept in self._kept.items() if now_s < kept[0]}
+            if len(self._kept) >= _MOST_ANSWERS:
+                self._kept.clear()
+            work = SharedWork(make())
+            self._kept[key] = now_s + keep_s, work
+        return await work.result()
 
 
 class Streams:
