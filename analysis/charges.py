@@ -28,7 +28,7 @@ from quotas.kinds import METERED, Law, QuotaKind, Whose
 
 Present = tuple[QuotaKind, str]
 """A kind and a role."""
-KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
+KINDS: Final = tuple(QuotaKind)
 """The kinds with columns in usage records."""
 
 _SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt, owned"

@@ -17,7 +17,7 @@ from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
 from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
 from quotas.policy import PLAIN, Key, KindTerms, Policy
-from quotas.precedence import Counter, Walk, counter_of, level_name, levels
+from quotas.precedence import Counter, Walk, counter_under, level_name, levels
 from quotas.rate import Window
 from quotas.stores.edit import number
 from quotas.texts import rate
@@ -183,8 +183,8 @@ class Explainer:
         looked += [self._looked(kind, key, policy.book(kind).limits.get(key), reached=False) for key in behind]
         caps = []
         for key, limit in walk.caps:
-            terms = policy.book(kind, cap=True).terms.get(key, PLAIN)
-            caps.append(self._rule(kind, key, limit, counter_of(key, user, client_id, terms), cap=True))
+            terms = policy.book(kind, cap=True).terms_of(key)
+            caps.append(self._rule(kind, key, limit, counter_under(key, user, client_id, terms), cap=True))
         return KindVerdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
 
     def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
@@ -199,12 +199,12 @@ class Explainer:
     def _looked(self, kind: QuotaKind, key: Key, limit: float | None, *, reached: bool = True) -> Level:
         if limit is None:
             return Level(Entity(*key), reached=reached)
-        entity = self._policy.client(key)
+        entity = self._policy.book(kind).entities[key]
         return Level(entity, limit, self._where(entity, kind), reached)
 
     def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool) -> Rule:
-        entity = self._policy.client(key, cap=cap)
-        terms = self._policy.book(kind, cap=cap).terms.get(key, PLAIN)
+        book = self._policy.book(kind, cap=cap)
+        entity, terms = book.entities[key], book.terms_of(key)
         return Rule(kind, entity, limit or 0.0, self._where(entity, kind), terms, _counted(counter))
 
     def _of_address(self, ip: str) -> KindVerdict:

@@ -53,8 +53,9 @@ class Witnesses:
 
     def rules(self, kind: QuotaKind) -> Iterator[tuple[Key, Entity, float]]:
         """Yield the quotas of a kind."""
-        for key, limit in self.policy.book(kind).limits.items():
-            yield key, self.policy.client(key), limit
+        book = self.policy.book(kind)
+        for key, limit in book.limits.items():
+            yield key, book.entities[key], limit
 
 
 def never_matching(of: Witnesses) -> Iterator[Said]:
@@ -215,7 +216,7 @@ def idle_caps(of: Witnesses) -> Iterator[Said]:
             else:
                 total = sum(together.values())
                 if together and total <= limit:
-                    entity = of.policy.client((user, client_id), cap=True)
+                    entity = of.policy.book(kind, cap=True).entities[user, client_id]
                     message = f"it has no effect: quotas allow {written(total)} all together"
                     yield "cap-never-holds", entity, kind, message, "lower it, or remove it"
 

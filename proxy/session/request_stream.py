@@ -8,14 +8,30 @@ The ``policies`` decide about single requests.
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.context import Ended, SessionContext, dropped
+from proxy.session.admission import Ended
 from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Splice, pass_on
 from proxy.session.fast_path import walk_requests
-from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
+from proxy.session.flow import (
+    ANSWERING,
+    AT_BORDER,
+    CROWDED,
+    HELD_UP,
+    LOCAL,
+    MIDWAY,
+    RAW_TOKENS,
+    TURN,
+    WITHIN,
+    Flow,
+    dropped,
+)
 from proxy.session.policies.requests import Policies
 from proxy.session.worker_state import FREE_BYTES
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
@@ -35,7 +51,7 @@ class RequestStream(Flow):
         "write",
     )
 
-    def __init__(self, session: SessionContext, policies: Policies) -> None:
+    def __init__(self, session: "Session", policies: Policies) -> None:
         super().__init__()
         self.session = session
         self.policies = policies

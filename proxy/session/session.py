@@ -10,10 +10,9 @@ from typing import Final
 from protocol.errors import Cause, ProtocolError
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
-from proxy.session.admission import Ticket
+from proxy.session.admission import Ended, Ticket, Waiting
 from proxy.session.client_identity import ClientIdentity
-from proxy.session.context import ClientWire, Ended, SessionContext, Waiting, Wire, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT
+from proxy.session.exchange import MAX_IN_FLIGHT, InFlight
 from proxy.session.flow import (
     ANSWERING,
     BACKPRESSURE,
@@ -32,6 +31,9 @@ from proxy.session.flow import (
     OVERSIZED,
     THROTTLED,
     UNTAKEN,
+    ClientWire,
+    Wire,
+    dropped,
 )
 from proxy.session.policies.login import Vouch
 from proxy.session.policies.requests import Policies
@@ -50,20 +52,29 @@ _RESUMED: Final = {Waiting.BODY: MIDWAY, Waiting.ANSWER: OVERSIZED}
 """The reason that ends when a wait does, where that is not IN_LINE."""
 
 
-class Session(SessionContext):
+class Session:
     """The life of one client's connection: connecting, forwarding, finishing."""
 
-    __deletable__ = ("answers", "policies", "requests")  # for mypyc
+    __deletable__ = ("answers", "policies", "requests", "sasl", "ticket")  # for mypyc
     __slots__ = (
         "_is_over",
         "_mute",
         "_muted_by",
         "_on_closed",
+        "abandoned",
         "answers",
         "broker",
+        "client",
+        "closed",
         "connected_ms",
+        "identity",
+        "in_flight",
+        "peer",
         "policies",
         "requests",
+        "sasl",
+        "ticket",
+        "worker",
     )
 
     def __init__(
@@ -81,7 +92,16 @@ class Session(SessionContext):
         exempt: bool = False,
         names_one_controller: Callable[[], bool] | None = None,
     ) -> None:
-        super().__init__(worker, client, peer)
+        self.worker = worker
+        self.client = client
+        self.peer = peer
+        self.closed = False
+        self.abandoned = False
+        """Its client had closed by the time that a request's wait for a quota ended: from then on only those go that
+        expect no answer (a Produce with acks=0).
+        """
+        in_flight: InFlight = []
+        self.in_flight = in_flight
         self._on_closed = on_closed
         self.broker: Wire | None = None
         self._is_over = False
@@ -94,7 +114,7 @@ class Session(SessionContext):
         self.connected_ms = worker.clock()
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
-        self.requests = self.client_flow = RequestStream(self, policies)
+        self.requests = RequestStream(self, policies)
         self.answers = ResponseStream(self, policies, Responses(self, policies, advertise, names_one_controller))
         if not authenticated:
             policies.restrict()
@@ -196,7 +216,7 @@ class Session(SessionContext):
         """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
         if self.closed and not self._is_over:
             self._is_over = True
-            del self.requests, self.client_flow, self.answers, self.policies, self.sasl, self.ticket
+            del self.requests, self.answers, self.policies, self.sasl, self.ticket
 
     def abort(self) -> None:
         self.close()
@@ -266,6 +286,7 @@ class Session(SessionContext):
         self.go_on(THROTTLED | (self.answers.reasons & HELD_BACK), now_ms)
 
     def resume(self, waiting: Waiting, ended: Ended, now_ms: int) -> None:
+        """Go on with the request, its body or the answer that waited in a counter's queue, as its wait has ended."""
         # Kafka's clients never close one side alone: such a client reads no answer, and is not charged for it.
         has_gone = bool(self.requests.reasons & FINISHED) or self.client.has_finished()
         if has_gone and waiting is Waiting.ANSWER and not self.requests.splitter.held_bytes:
@@ -273,10 +294,14 @@ class Session(SessionContext):
             self.close()
             return
         if has_gone and waiting not in _RESUMED:
-            self.policies.drops = True
+            self.abandoned = True
         self.go_on(_RESUMED.get(waiting, IN_LINE), now_ms, ended)
 
     def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
+        """Send the answer of the proxy's own that was still to come, and go on behind it; a second one is dropped.
+
+        ProtocolError: the request was broken, the connection is closed; None: there is no answer, it is cut off.
+        """
         if self.closed or not self.requests.reasons & LOCAL:
             return
         if answer is None:
@@ -290,6 +315,7 @@ class Session(SessionContext):
         self.go_on(LOCAL, self.worker.clock())
 
     def answered(self, now_ms: int) -> None:
+        """See whether what waited for the answers in flight may go on: a mute, a drain, a half-close."""
         requests = self.requests
         if self.closed or self.unread:
             return
@@ -309,6 +335,7 @@ class Session(SessionContext):
             self.close()
 
     def next_turn(self, reason: int) -> None:
+        """Go on after a reason that gave others their turn."""
         contained("a session's turn", self.go_on, reason, self.worker.clock(), otherwise=self.abort)
 
     def ask_broker(self, question: bytes) -> None:

@@ -204,8 +204,6 @@ class _Reader:
             try:
                 kind = _kind(key, of_ip=of_ip)
                 limits[kind] = _limit(kind, value)
-                if not kind.row.enforced:
-                    self.mistakes.note((*steps, key), InvalidValue(f"{kind} is not enforced by this version"))
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, key), invalid))
         if not limits and quota.keys() <= _NO_LIMITS:

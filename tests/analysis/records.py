@@ -10,7 +10,7 @@ from analysis.kernel.units import read_rule
 from analysis.schema import COLUMNS, FILE, ROWS
 from quotas.kinds import METERED
 from quotas.policy import PLAIN
-from quotas.precedence import counter_of
+from quotas.precedence import counter_under
 
 BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)
@@ -45,7 +45,7 @@ def counter_names(row: Row, rule: str) -> tuple[str | None, str | None]:
     """The user and client-id of a counter of a row; None: they play no role."""
     entity, shared = read_rule(rule)
     terms = PLAIN._replace(shared=shared)
-    names = counter_of((entity.user, entity.client_id), row["user"], row["client_id"], terms)
+    names = counter_under((entity.user, entity.client_id), row["user"], row["client_id"], terms)
     return names.user or None, names.client_id or None
 
 
