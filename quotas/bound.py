@@ -28,6 +28,7 @@ class Bound(Debt):
         "_is_idle",
         "_turn_ms",
         "holders",
+        "in_budget",
         "key",
         "max_delay_ms",
         "queue",
@@ -68,6 +69,8 @@ class Bound(Debt):
         """Accounts and simulations that may still charge it."""
         self._is_idle = False
         """It was idle when the engine last looked."""
+        self.in_budget = True
+        """Its names count in the engine's ``NameBudget``; not while it rests."""
 
     @property
     def kind(self) -> QuotaKind:

@@ -165,19 +165,27 @@ class Counters:
             for bound in self._watched.pop(number):
                 if not bound.rests:
                     if needed_ms := bound.needed_ms(now_ms):
+                        self._budget(bound, counts=True)
                         self._watch(now_ms + needed_ms, bound)
                         continue
                     self._keep_totals(bound)
                     bound.rest()
+                self._budget(bound, counts=False)  # whoever holds it has these names in memory already
                 if bound.holders:
                     resting.append(bound)
                     continue
                 del self.bounds[bound.key]
                 self._of_cluster.pop(bound.key, None)
-                self._names.give_back(bound.user, bound.client_id)
                 dropped += 1
         self._watch(now_ms + self._window.keep_ms, *resting)
         return dropped
+
+    def _budget(self, bound: Bound, *, counts: bool) -> None:
+        """Let the names of a counter count or not: those of idle connected clients shut nobody out of a counter."""
+        if bound.in_budget is not counts:
+            bound.in_budget = counts
+            change = self._names.take if counts else self._names.give_back
+            change(bound.key.user, bound.key.client_id)
 
     def _watch(self, idle_ms: int, *bounds: Bound) -> None:
         """Check ``bounds`` again in the first window that begins at or after ``idle_ms``."""

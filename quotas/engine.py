@@ -19,7 +19,7 @@ __all__ = ["CLIENT_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "En
 CLIENT_KINDS: Final = METERED
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
-"""Memory for the names of all counters: 150,000 counters, or 15,000 with the longest names."""
+"""Memory for the names of all counters that do not rest: 150,000 counters, or 15,000 with the longest names."""
 
 
 class Engine:

@@ -268,6 +268,30 @@ class TestRoom:
         bound = engine.resolve("u", "greedy", PRODUCE, 1)
         assert (bound.client_id, bound.limit) == ("greedy", 5)
 
+    def test_idle_connected_clients_shut_nobody_out_of_a_counter(self) -> None:
+        engine = Engine(produce({EVERYBODY: 1000}), max_names_bytes=10_000)
+        idle = [engine.resolve("u", name, PRODUCE, 1) for name in self.LONG[:40]]
+        for bound in idle:
+            bound.hold()
+            bound.charge(10, 0)
+        assert engine.resolve("u", "late", PRODUCE, 1).client_id == OTHER
+        generation = engine.generation
+        for now_ms in range(0, 3 * KEEP_MS, 1000):
+            engine.expire(now_ms)
+        assert engine.generation > generation, "who shares a counter asks again"
+        assert engine.resolve("u", "late", PRODUCE, 1).client_id == "late"
+        for bound in idle:  # all are in use again: their names count
+            bound.charge(10, 3 * KEEP_MS)
+        for now_ms in range(3 * KEEP_MS, 4 * KEEP_MS - 1000, 1000):
+            engine.expire(now_ms)
+        assert engine.resolve("u", "latest", PRODUCE, 1).client_id == OTHER
+        for bound in set(idle):
+            bound.holders = 0
+        for now_ms in range(4 * KEEP_MS, 7 * KEEP_MS, 1000):
+            engine.expire(now_ms)
+        names = engine._names
+        assert names._left == 10_000, "all of it is given back, once"
+
     def test_expired_counters_raise_the_generation_and_free_room(self) -> None:
         engine = self.crowded({EVERYBODY: 1000})
         shared = engine.resolve("u", "late", PRODUCE, 1)
