@@ -47,6 +47,8 @@ class ResponseStream(Flow):
 
     def feed(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take a chunk from the broker. Raises ProtocolError where the broker broke the protocol."""
+        if self.session.closed:
+            return  # TLS still hands over what it had read
         splitter = self.splitter
         remaining = splitter.remaining
         if remaining and splitter.is_within(len(data)):  # inside a body: opaque
