@@ -221,11 +221,6 @@ class Bound(Debt):
         self.shadow_throttled_total += 1
         self.shadow_throttle_ms_total += throttle_ms
 
-    def count_wait(self, waited_ms: int) -> None:
-        """Count the time that a request waited in the queue as a throttle (the client is not told of it)."""
-        if waited_ms:
-            self.count_throttle(waited_ms)
-
     def usage(self, now_ms: int) -> CounterState | None:
         """Return the counter's state; None if it rests, or has neither an enforced nor a shadow limit."""
         if self.rule is None or self.rests:

@@ -7,7 +7,7 @@ from quotas.bound import Bound
 from quotas.counted import Counted, CounterKey, CounterState, Gone
 from quotas.counters import Counters
 from quotas.entities import Entity
-from quotas.kinds import METERED, Law, QuotaKind
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 from quotas.names import NameBudget
 from quotas.policy import BOOKS, Policy
 from quotas.precedence import Counter, Level, Walk, caps_of, counter_of, walk, winner_of
@@ -15,8 +15,6 @@ from quotas.rate import Window
 from quotas.shares import Demand
 
 __all__ = ["CLIENT_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
-
-CLIENT_KINDS: Final = METERED
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
 """Memory for the names of all counters that do not rest: 150,000 counters, or 15,000 with the longest names."""

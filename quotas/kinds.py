@@ -185,5 +185,7 @@ class QuotaKind(StrEnum):
     )
 
 
-METERED: Final = tuple(kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
+KINDS_OF: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
+"""By whose limits they are, and by name."""
+CLIENT_KINDS: Final = tuple(KINDS_OF[Whose.CLIENT].values())
 """The kinds for users and client-ids: the engine, metrics, usage records and the analysis cover these."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from quotas.entities import Entity, Group, Name, Prefix
-from quotas.kinds import QuotaKind, Whose
+from quotas.kinds import QuotaKind
 from quotas.names import configured_as
 
 MOST_CAPS: Final = 4
@@ -20,8 +20,6 @@ LEAST_LIMIT: Final = 1e-9
 """The least limit above 0; lower ones are raised to it. A quota file accepts none lower; ZooKeeper holds doubles, and
 division by the smallest ones overflows.
 """
-
-_OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.IP)
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Policy:
             if isinstance(entity.user, Group) and entity.user.name not in self.groups:
                 raise ValueError(f"no group is called {entity.user.name!r}")
             for kind, limit in limits.items():
-                if (kind in _OF_IP) != (entity.ip is not None):
+                if kind not in entity.kinds:
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
                 book = books[kind, entity.cap]
                 book.limits[key] = max(float(limit), LEAST_LIMIT) if limit else 0.0

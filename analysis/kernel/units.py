@@ -16,11 +16,11 @@ import numpy as np
 from analysis.kernel.arrays import Floats, Indices
 from quotas.counted import CAP
 from quotas.entities import EACH, Default, Entity, Group, Name, Prefix
-from quotas.kinds import METERED, Law, QuotaKind
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 from quotas.policy import PLAIN, Key, Policy, Terms
 from quotas.precedence import caps_of, counter_of, counter_under, level_of, winner_of
 
-REPLAYED: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
+REPLAYED: Final = tuple(kind for kind in CLIENT_KINDS if kind.row.law is Law.SAMPLED_RATE)
 """The kinds that the kernel can replay: sampled rates on one broker that delay requests."""
 _REPLAYED_TERMS: Final = frozenset(("shadow", "proposed", "shared"))
 """Limits in shadow and proposed ones are not enforced in the replay either."""

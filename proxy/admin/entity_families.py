@@ -9,12 +9,12 @@ from proxy.admin.entity_series import EntitySeries
 from proxy.admin.exposition import broker_label, counter, gauge, number
 from proxy.admin.named_series import OTHER
 from proxy.runtime.names import label
-from quotas.kinds import METERED, QuotaKind, Unit
+from quotas.kinds import CLIENT_KINDS, QuotaKind, Unit
 
 _ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
 
 # Kinds of the same unit share families.
-_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
+_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in CLIENT_KINDS))
 
 
 def entity_families(entities: EntitySeries) -> Iterator[Metric]:
@@ -131,4 +131,4 @@ def _charged(entities: EntitySeries, unit: Unit) -> Metric:
 
 
 def _kinds_of(unit: Unit) -> frozenset[QuotaKind]:
-    return frozenset(kind for kind in METERED if kind.row.unit is unit)
+    return frozenset(kind for kind in CLIENT_KINDS if kind.row.unit is unit)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.admission import Ended
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Splice, pass_on
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, pass_on
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import (
     ANSWERING,
@@ -155,17 +155,17 @@ class RequestStream(Flow):
                 break
             decision = self.policies.before(chunk, position, head, now_ms, wait)
             wait = None
-            if isinstance(decision, (Park, Need)):
-                splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
-                if isinstance(decision, Park):
-                    self.stop(decision.reason)
-                stop = position
-                break
             end: int = position + 4 + head[0]
             if isinstance(decision, Forward):
                 self.take(decision, held_ms=held_ms)
                 if decision.edit is not None:
                     edits.append(decision.edit)
+            elif not isinstance(decision, Reply):
+                splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
+                if isinstance(decision, Park):
+                    self.stop(decision.reason)
+                stop = position
+                break
             else:
                 edits.append(Splice(position, end, b""))
                 if decision.answer is None:
@@ -215,11 +215,10 @@ class RequestStream(Flow):
 
     def leave(self) -> None:
         """Give back what the connection, which is over, has taken; nothing is charged that never came."""
+        self.session.worker.held_requests.forget(self.session)
         if self.body is not None:
             self.body.leave()
             self.body = None
-        self.session.worker.held_requests.forget(self.session)
-        self.policies.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on
 

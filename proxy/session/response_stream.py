@@ -119,12 +119,12 @@ class ResponseStream(Flow):
                 held_ms = now_ms - exchange.answer_held_since_ms  # as long as it, what came behind it was held
             if exchange.actions:
                 change = self.responses.process(exchange, chunk, position, size, now_ms, wait)
-                if isinstance(change, (Need, Park)):
+                if isinstance(change, Splice):
+                    splices.append(change)
+                elif change is not None:
                     self._hold(exchange, change, chunk, position, now_ms)
                     pass_on(self.write, chunk, position, splices)
                     return
-                if change is not None:
-                    splices.append(change)
             self.latencies.went(exchange.api.spec.api_key, exchange.held_ms + held_ms)
             position += 4 + size
             wait = None

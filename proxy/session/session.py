@@ -5,6 +5,7 @@ transports have no ``if`` about Kafka.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
@@ -59,7 +60,6 @@ class Session:
     __slots__ = (
         "_is_over",
         "_mute",
-        "_muted_by",
         "_on_closed",
         "abandoned",
         "answers",
@@ -107,10 +107,8 @@ class Session:
         self._is_over = False
         self.identity = ClientIdentity(accounts, self.in_flight, peer, user, exempt)
         self.sasl = SaslObserver(sasl, peer, self)
-        self._mute: Alarm | None = None
-        """The end of the throttle: of several, the one that ends last."""
-        self._muted_by: Bound | None = None
-        """The counter that it is for, or was."""
+        self._mute: tuple[Alarm, Bound] | None = None
+        """The end of the throttle, of several the one that ends last, and the counter that it is for."""
         self.connected_ms = worker.clock()
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
@@ -200,14 +198,12 @@ class Session:
             return
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
-        contained("Session.close", self._unmute)
         now_ms = self.worker.clock()
-        contained("Session.close", self.ticket.leave, now_ms)
-        contained("Session.close", self.policies.fetches.leave, now_ms)
-        contained("Session.close", self.requests.leave)
-        contained("Session.close", self.sasl.leave)
+        queues = partial(self.ticket.leave, now_ms), partial(self.policies.fetches.leave, now_ms)
+        parts = self.requests.leave, self.policies.leave, self.sasl.leave, self.client.close
+        for leave in (self._unmute, *queues, *parts):
+            contained("Session.close", leave)
         self.requests.write = self.answers.write = dropped
-        contained("Session.close", self.client.close)
         if self.broker is not None:
             contained("Session.close", self.broker.close)
         self._on_closed(self)
@@ -267,17 +263,16 @@ class Session:
         told_ms = min(throttling.allow(throttle_ms + waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.identity.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
-            if self._mute is None or end_ms > self._mute.end_ms:
+            if self._mute is None or end_ms > self._mute[0].end_ms:
                 self._unmute()
-                self._mute = throttling.mute(kind, self._throttle_over, self.abort, end_ms)
-                self._muted_by = counter
+                self._mute = throttling.mute(kind, self._throttle_over, self.abort, end_ms), counter
                 self.client.bound_receive_buffer()
                 self.requests.stop(THROTTLED | ANSWERING)
         return told_ms
 
     def _unmute(self) -> None:
         if self._mute is not None:
-            self._mute.cancel()
+            self._mute[0].cancel()
             self._mute = None
 
     def _throttle_over(self, now_ms: int) -> None:
@@ -338,9 +333,6 @@ class Session:
         """Go on after a reason that gave others their turn."""
         contained("a session's turn", self.go_on, reason, self.worker.clock(), otherwise=self.abort)
 
-    def ask_broker(self, question: bytes) -> None:
-        self.requests.write(question)
-
     def go_on(self, ended: int, now_ms: int, wait: Ended | None = None) -> None:
         """Go on after reasons of either side have ended; that may be all that a drain or a half-close waited for.
 
@@ -375,9 +367,7 @@ class Session:
         bound = self.ticket.bound
         if bound is not None:
             return bound, now_ms + bound.owed_ms(now_ms)
-        if self._mute is not None and self._muted_by is not None:
-            return self._muted_by, self._mute.end_ms
-        return None
+        return None if self._mute is None else (self._mute[1], self._mute[0].end_ms)
 
     @property
     def unread(self) -> bool:

@@ -12,9 +12,9 @@ from proxy.usage.addresses import Addresses, AddressRow
 from proxy.usage.by_kind import BY_HAND, NO_CAP, NO_SHADOW, NOTHING, Caps, Further, Shadows
 from proxy.usage.meter import NO_LIMIT, Limit, Meter, MeterKey
 from proxy.usage.meters import Meters
-from quotas.engine import CLIENT_KINDS, Engine
+from quotas.engine import Engine
 from quotas.entities import Entity
-from quotas.kinds import METERED, QuotaKind
+from quotas.kinds import CLIENT_KINDS, QuotaKind
 
 MAX_ROWS: Final = 1000
 """Limit of rows in one document."""
@@ -34,7 +34,7 @@ COLUMNS: Final = (
 _REFUSED: Final = COLUMNS.index("connections_refused")
 _NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in kind.row.columns[2:6]]
 """Columns that are null in a row without a client."""
-_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in CLIENT_KINDS and kind not in BY_HAND)
+_FURTHER_LIMITS: Final = tuple(kind for kind in CLIENT_KINDS if kind not in BY_HAND)
 
 Row = Sequence[object]
 NamedCaps = Mapping[QuotaKind, Row]

@@ -19,7 +19,7 @@ from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, explained, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Name, Prefix
-from quotas.kinds import QuotaKind, Whose, Written
+from quotas.kinds import KINDS_OF, QuotaKind, Whose, Written
 from quotas.policy import MOST_CAPS, Policy, Terms
 from quotas.precedence import caps_at_once
 from quotas.stores import likely_mistakes, terms
@@ -67,8 +67,7 @@ _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
     Written.NUMBER: parse_number,
     Written.WHOLE: parse_whole,
 }
-_OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.IP}
-_OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
+_OF_IP, _OF_CLIENT = KINDS_OF[Whose.IP], KINDS_OF[Whose.CLIENT]
 _ROOT: Final = ("quotas", "groups", "caps")
 _NO_LIMITS: Final = frozenset(("entity", *terms.KEYS))
 _DIMENSIONS: Final = ("user", "client-id", "ip", "user-group")

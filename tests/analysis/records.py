@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from analysis.kernel.units import read_rule
 from analysis.schema import COLUMNS, FILE, ROWS
-from quotas.kinds import METERED
+from quotas.kinds import CLIENT_KINDS
 from quotas.policy import PLAIN
 from quotas.precedence import counter_under
 
@@ -35,7 +35,7 @@ def row(user: str | None = "alice", client_id: str | None = "app", **columns: An
 def with_counters(row: Row) -> dict[str, Any]:
     """The row with the names of its counters, which follow from its rules."""
     found = dict(row)
-    for columns in (kind.row.columns for kind in METERED):
+    for columns in (kind.row.columns for kind in CLIENT_KINDS):
         if (rule := row.get(columns.rule)) is not None:
             found[columns.counter_user], found[columns.counter_client_id] = counter_names(row, rule)
     return found

@@ -56,7 +56,7 @@ class LoginPolicy:
 
     def ask(self, now_ms: int) -> None:
         """Ask the broker whether it serves the client, which tells how a login has ended, and who the broker is."""
-        self._session.ask_broker(_QUESTION)
+        self._session.requests.write(_QUESTION)
         self._session.in_flight.append(Exchange(_QUESTION_ID, _ASKED, self._session.identity.account, now_ms))
 
     def answered(self, answer: bytes) -> bool:

@@ -30,7 +30,7 @@ from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, TopicCharges
 from proxy.session.serving import SETTLE
 from quotas.engine import Bound
-from quotas.mutations import Buckets, TokenBound
+from quotas.mutations import TokenBound
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
@@ -160,7 +160,8 @@ class TopicsPolicy:
         """
         topics = list(dict.fromkeys(entry.topic for entry in entries.topics))
         if not all_go:
-            tokens = Buckets(bounds).tokens(self._session.worker.clock())
+            now_ms = self._session.worker.clock()
+            tokens = min([bound.tokens(now_ms) for bound in bounds])  # of the emptiest
             topics = topics[: max(int(min(tokens + 1, len(topics))), 0)]
         partitions = self._session.worker.partitions
         present.update(partitions.known(topic for topic in topics if topic not in present))
