@@ -63,7 +63,7 @@ class Book:
     limits: dict[Key, float] = field(default_factory=dict)
     entities: dict[Key, Entity] = field(default_factory=dict)
     terms: dict[Key, KindTerms] = field(default_factory=dict)
-    """Of the limits that have any."""
+    """The terms of limits that have any."""
     lengths: tuple[int, ...] = ()
     """The lengths of the prefixes that have limits, in characters, the longest first."""
     group_of: Mapping[str, str] = field(default_factory=dict)

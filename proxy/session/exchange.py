@@ -115,6 +115,10 @@ def pass_on(write: Callable[[bytes], None], chunk: bytes, stop: int, splices: Se
         write(data)
 
 
+def dropped(data: bytes) -> None:
+    """Take bytes for a connection that is gone."""
+
+
 class Forward:
     """The request goes to the broker, with an edit or as it came.
 

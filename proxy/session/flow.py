@@ -87,10 +87,6 @@ class ClientWire(Wire, Protocol):
         ...
 
 
-def dropped(data: bytes) -> None:
-    """Take bytes for a connection that is gone."""
-
-
 class Flow:
     """One direction of a session: why its end is not read."""
 

@@ -12,21 +12,9 @@ from typing import TYPE_CHECKING
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.admission import Ended
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, pass_on
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, dropped, pass_on
 from proxy.session.fast_path import walk_requests
-from proxy.session.flow import (
-    ANSWERING,
-    AT_BORDER,
-    CROWDED,
-    HELD_UP,
-    LOCAL,
-    MIDWAY,
-    RAW_TOKENS,
-    TURN,
-    WITHIN,
-    Flow,
-    dropped,
-)
+from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
 from proxy.session.policies.requests import Policies
 from proxy.session.worker_state import FREE_BYTES
 

@@ -13,7 +13,7 @@ from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.admission import Ended, Ticket, Waiting
 from proxy.session.client_identity import ClientIdentity
-from proxy.session.exchange import MAX_IN_FLIGHT, InFlight
+from proxy.session.exchange import MAX_IN_FLIGHT, InFlight, dropped
 from proxy.session.flow import (
     ANSWERING,
     BACKPRESSURE,
@@ -34,7 +34,6 @@ from proxy.session.flow import (
     UNTAKEN,
     ClientWire,
     Wire,
-    dropped,
 )
 from proxy.session.policies.login import Vouch
 from proxy.session.policies.requests import Policies

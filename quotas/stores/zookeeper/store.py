@@ -46,7 +46,7 @@ class _CachedNode:
     unread: bool = False
     """The node cannot be read; ``limits`` are its previous ones."""
     digest: int = field(init=False)
-    """Of path and limits, 0 for none: a store's version is the sum of all, so that one change updates one of them."""
+    """A hash of path and limits, 0 for none: a store's version is the sum of all, so that one change updates one."""
 
     def __post_init__(self) -> None:
         said = hashlib.sha256(f"{self.path}={sorted(self.limits.items())}".encode()).digest()
