@@ -143,8 +143,7 @@ class _Reader:
         limits = self._read_limits(steps, quota)
         found = _PLAIN if quota.keys().isdisjoint(terms.KEYS) else self._read_terms(steps, quota, limits)
         for kind, limit in limits.items():
-            if (mistake := likely_mistakes.of_limit(kind, limit, quota[kind], found.burst_ms)) is not None:
-                self.mistakes.note((*steps, kind), mistake)
+            self.mistakes.add((*steps, kind), likely_mistakes.of_limit(kind, limit, quota[kind], found.burst_ms))
         if entity is None:
             return
         if self.limits.setdefault(entity, limits) is not limits:
@@ -154,7 +153,7 @@ class _Reader:
             return
         twin = self.folded.setdefault(likely_mistakes.folded(entity), entity)
         if twin is not entity:
-            self.mistakes.note(
+            self.mistakes.add(
                 (*steps, "entity"), likely_mistakes.of_case(f"{twin.describe()} on line {self.lines[twin]}")
             )
         if found != _PLAIN:
@@ -169,8 +168,8 @@ class _Reader:
         for dimension, name in written.items():
             try:
                 names[dimension] = found = self._name(dimension, name)
-                if isinstance(found, str) and (mistake := likely_mistakes.of_name(dimension, found)) is not None:
-                    self.mistakes.note((*steps, "entity", dimension), mistake)
+                if isinstance(found, str):
+                    self.mistakes.add((*steps, "entity", dimension), likely_mistakes.of_name(dimension, found))
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, "entity", dimension), invalid))
         if len(names) < len(written):
@@ -223,7 +222,7 @@ class _Reader:
     def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
         kind = _kind(key, of_ip=False)
         limit = _limit(kind, value)
-        self.mistakes.note(steps, likely_mistakes.of_limit(kind, limit, value))
+        self.mistakes.add(steps, likely_mistakes.of_limit(kind, limit, value))
         return kind, limit
 
     def _warnings(self) -> Iterator[Problem]:
