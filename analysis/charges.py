@@ -24,11 +24,11 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from quotas import kinds
-from quotas.kinds import METERED, Law, QuotaKind, Whose
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind, Whose
 
 Present = tuple[QuotaKind, str]
 """A kind and a role."""
-KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
+KINDS: Final = tuple(QuotaKind)
 """The kinds with columns in usage records."""
 
 _SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt, owned"
@@ -62,8 +62,8 @@ def charges(spark: SparkSession, usage: str, present: Iterable[Present]) -> Data
 def present_in(columns: Collection[str]) -> list[Present]:
     """Return the kinds and roles that files with these columns may have; an optional column has a value in its file."""
     quotas = [(kind, "quota", _figures(kind)) for kind in KINDS]
-    shadows = [(kind, "shadow", kind.row.shadow_columns[:1]) for kind in METERED]
-    caps = [(kind, "cap", kind.row.cap_columns[:1]) for kind in METERED]
+    shadows = [(kind, "shadow", kind.row.shadow_columns[:1]) for kind in CLIENT_KINDS]
+    caps = [(kind, "cap", kind.row.cap_columns[:1]) for kind in CLIENT_KINDS]
     return [(kind, role) for kind, role, names in (*quotas, *shadows, *caps) if not set(names).isdisjoint(columns)]
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from quotas.kinds import BYTES, METERED, QuotaKind
+from quotas.kinds import BYTES, CLIENT_KINDS, QuotaKind
 
 VERSION: Final = 1
 """The supported ``v`` of documents: it changes when the meaning of a field changes."""
@@ -106,9 +106,9 @@ def _of_caps(kind: QuotaKind) -> tuple[Column, ...]:
 _OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 
 OPTIONAL: Final = (
-    *(column for kind in METERED if kind.row.unit is not BYTES for column in _of(kind)),
-    *(column for kind in METERED for column in _in_shadow(kind)),
-    *(column for kind in METERED for column in _of_caps(kind)),
+    *(column for kind in CLIENT_KINDS if kind.row.unit is not BYTES for column in _of(kind)),
+    *(column for kind in CLIENT_KINDS for column in _in_shadow(kind)),
+    *(column for kind in CLIENT_KINDS for column in _of_caps(kind)),
     Column("exempt", FLAG, missing=False, least=None),
     Column("ip", TEXT, missing=None, least=None),
     *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _text(_OF_CONNECTIONS.rule)),
@@ -126,7 +126,7 @@ COLUMNS: Final = (
     Column("request_time_ms", COUNT, most=_MOST_TIMES_MS),
     Column("connections", COUNT, most=10**8),
     *(_times("connections_opened"), _times("connections_refused")),
-    *(column for kind in METERED if kind.row.unit is BYTES for column in _of(kind)),
+    *(column for kind in CLIENT_KINDS if kind.row.unit is BYTES for column in _of(kind)),
     *OPTIONAL,
 )
 """The columns of ``rows`` in a document."""

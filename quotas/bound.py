@@ -28,6 +28,7 @@ class Bound(Debt):
         "_is_idle",
         "_turn_ms",
         "holders",
+        "in_budget",
         "key",
         "max_delay_ms",
         "queue",
@@ -68,6 +69,8 @@ class Bound(Debt):
         """Accounts and simulations that may still charge it."""
         self._is_idle = False
         """It was idle when the engine last looked."""
+        self.in_budget = True
+        """Its names count in the engine's ``NameBudget``; not while it rests."""
 
     @property
     def kind(self) -> QuotaKind:
@@ -217,11 +220,6 @@ class Bound(Debt):
         self._is_idle = False
         self.shadow_throttled_total += 1
         self.shadow_throttle_ms_total += throttle_ms
-
-    def count_wait(self, waited_ms: int) -> None:
-        """Count the time that a request waited in the queue as a throttle (the client is not told of it)."""
-        if waited_ms:
-            self.count_throttle(waited_ms)
 
     def usage(self, now_ms: int) -> CounterState | None:
         """Return the counter's state; None if it rests, or has neither an enforced nor a shadow limit."""

@@ -1,9 +1,11 @@
 """Quota entities: users, client-ids, ips, their defaults, prefixes and groups."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from quotas.kinds import KINDS_OF, QuotaKind, Whose
 from quotas.names import configured_as
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -78,6 +80,11 @@ class Entity:
             object.__setattr__(self, "user", name)
         if isinstance(client_id, str) and (name := configured_as(client_id)) is not client_id:
             object.__setattr__(self, "client_id", name)
+
+    @property
+    def kinds(self) -> Mapping[str, QuotaKind]:
+        """The quota kinds that Kafka knows for it, by name."""
+        return KINDS_OF[Whose.CLIENT if self.ip is None else Whose.IP]
 
     def describe(self, *, shared: bool = True) -> str:
         """Return e.g. ``user=alice, client-id=<default>``, or ``cap user-group=tenant``; names that could be mistaken

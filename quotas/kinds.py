@@ -113,8 +113,6 @@ class Row:
     """No throttle is longer than one sample of the window (QuotaUtils)."""
     of_cluster: bool = False
     """Counted once for all brokers, as the controller does (ControllerMutationQuotaManager)."""
-    enforced: bool = False
-    """Enforced by this version; kinds that are not are accepted in a quota file with a warning."""
 
     @property
     def columns(self) -> Columns:
@@ -153,15 +151,15 @@ class QuotaKind(StrEnum):
 
     PRODUCER_BYTE_RATE = (
         "producer_byte_rate",
-        Row(word="produce", doing="producing", unit=BYTES, written=Written.BYTES, enforced=True),
+        Row(word="produce", doing="producing", unit=BYTES, written=Written.BYTES),
     )
     CONSUMER_BYTE_RATE = (
         "consumer_byte_rate",
-        Row(word="fetch", doing="consuming", unit=BYTES, written=Written.BYTES, enforced=True),
+        Row(word="fetch", doing="consuming", unit=BYTES, written=Written.BYTES),
     )
     REQUEST_PERCENTAGE = (
         "request_percentage",
-        Row(word="request", doing="sending requests", unit=PERCENT, written=Written.NUMBER, capped=True, enforced=True),
+        Row(word="request", doing="sending requests", unit=PERCENT, written=Written.NUMBER, capped=True),
     )
     CONTROLLER_MUTATION_RATE = (
         "controller_mutation_rate",
@@ -172,7 +170,6 @@ class QuotaKind(StrEnum):
             written=Written.NUMBER,
             law=Law.TOKEN_BUCKET,
             of_cluster=True,
-            enforced=True,
         ),
     )
     CONNECTION_CREATION_RATE = (
@@ -184,10 +181,11 @@ class QuotaKind(StrEnum):
             written=Written.WHOLE,
             whose=Whose.IP,
             capped=True,
-            enforced=True,
         ),
     )
 
 
-METERED: Final = tuple(kind for kind in QuotaKind if kind.row.enforced and kind.row.whose is Whose.CLIENT)
-"""The enforced kinds for clients: those that metrics, usage records and the analysis cover."""
+KINDS_OF: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
+"""By whose limits they are, and by name."""
+CLIENT_KINDS: Final = tuple(KINDS_OF[Whose.CLIENT].values())
+"""The kinds for users and client-ids: the engine, metrics, usage records and the analysis cover these."""

@@ -19,38 +19,17 @@ class Tokens(Protocol):
     def throttle_ms(self, now_ms: int) -> int: ...
 
 
-class Buckets:
-    """Several buckets charged together: the emptiest one refuses, and then none is charged."""
-
-    __slots__ = ("_all",)
-
-    def __init__(self, buckets: Sequence[Tokens]) -> None:
-        self._all = buckets
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Take ``value`` from each."""
-        for bucket in self._all:
-            bucket.record(value, now_ms)
-
-    def tokens(self, now_ms: int) -> float:
-        """Return the tokens of the emptiest bucket; infinite if there is none."""
-        return min([bucket.tokens(now_ms) for bucket in self._all], default=inf)
-
-    def throttle_ms(self, now_ms: int) -> int:
-        """Return the time until no bucket is overdrawn."""
-        return max([bucket.throttle_ms(now_ms) for bucket in self._all], default=0)
-
-
 class Ruling:
     """Accepts or refuses the topics of one request (StrictControllerMutationQuota and its permissive sibling).
 
-    ``strict``: the client understands that topics may be refused.
+    Several buckets are charged together: the emptiest one refuses, and then none is charged. ``strict``: the client
+    understands that topics may be refused.
     """
 
-    __slots__ = ("_bucket", "_strict", "_throttle_ms", "_violated_ms")
+    __slots__ = ("_buckets", "_strict", "_throttle_ms", "_violated_ms")
 
-    def __init__(self, bucket: Tokens, *, strict: bool) -> None:
-        self._bucket = bucket
+    def __init__(self, buckets: Sequence[Tokens], *, strict: bool) -> None:
+        self._buckets = buckets
         self._strict = strict
         self._throttle_ms = 0
         self._violated_ms = 0
@@ -63,7 +42,8 @@ class Ruling:
         """
         if self._strict and self._violates(now_ms):
             return False
-        self._bucket.record(mutations, now_ms)
+        for bucket in self._buckets:
+            bucket.record(mutations, now_ms)
         if not self._strict:
             self._violates(now_ms)
         return True
@@ -73,9 +53,9 @@ class Ruling:
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
     def _violates(self, now_ms: int) -> bool:
-        violates = self._bucket.tokens(now_ms) < 0
+        violates = min([bucket.tokens(now_ms) for bucket in self._buckets], default=0.0) < 0
         if violates:
-            self._throttle_ms = self._bucket.throttle_ms(now_ms)
+            self._throttle_ms = max([bucket.throttle_ms(now_ms) for bucket in self._buckets])
             self._violated_ms = now_ms
         return violates
 

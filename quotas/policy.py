@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from quotas.entities import Entity, Group, Name, Prefix
-from quotas.kinds import QuotaKind, Whose
+from quotas.kinds import QuotaKind
 from quotas.names import configured_as
 
 MOST_CAPS: Final = 4
@@ -20,8 +20,6 @@ LEAST_LIMIT: Final = 1e-9
 """The least limit above 0; lower ones are raised to it. A quota file accepts none lower; ZooKeeper holds doubles, and
 division by the smallest ones overflows.
 """
-
-_OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.IP)
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,16 @@ class Book:
     """The quotas of one kind, one of which wins per client; or its caps, which all apply. Read-only."""
 
     limits: dict[Key, float] = field(default_factory=dict)
+    entities: dict[Key, Entity] = field(default_factory=dict)
     terms: dict[Key, KindTerms] = field(default_factory=dict)
-    """Of the limits that have any."""
+    """The terms of limits that have any."""
     lengths: tuple[int, ...] = ()
     """The lengths of the prefixes that have limits, in characters, the longest first."""
     group_of: Mapping[str, str] = field(default_factory=dict)
     """The group of each user; empty if no limit is for groups."""
+
+    def terms_of(self, key: Key | None) -> KindTerms:
+        return PLAIN if key is None else self.terms.get(key, PLAIN)
 
     def differences(self, new: "Book") -> tuple[set[Key], set[Key], set[Key]]:
         """Return the keys (added, changed, removed) of limits, or of their terms."""
@@ -97,26 +99,21 @@ class Policy:
     group_of: dict[str, str] = field(init=False, repr=False, compare=False)
     """The group of each user. Read-only."""
     _books: dict[tuple[QuotaKind, bool], Book] = field(init=False, repr=False, compare=False)
-    _clients: dict[tuple[Key, bool], Entity] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Indexed here and not in Engine.apply, which must not block the event loop.
         books = {book: Book() for book in BOOKS}
         group_of = self._groups_by_user()
-        clients: dict[tuple[Key, bool], Entity] = {}
         for entity, limits in self.limits.items():
-            key = (entity.user, entity.client_id)
-            if entity.ip is None:
-                clients[key, entity.cap] = entity
-            else:
-                key = (entity.ip, None)
+            key = (entity.user, entity.client_id) if entity.ip is None else (entity.ip, None)
             if isinstance(entity.user, Group) and entity.user.name not in self.groups:
                 raise ValueError(f"no group is called {entity.user.name!r}")
             for kind, limit in limits.items():
-                if (kind in _OF_IP) != (entity.ip is not None):
+                if kind not in entity.kinds:
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
                 book = books[kind, entity.cap]
                 book.limits[key] = max(float(limit), LEAST_LIMIT) if limit else 0.0
+                book.entities[key] = entity
                 if isinstance(entity.client_id, Prefix) and len(entity.client_id.text) not in book.lengths:
                     book.lengths = tuple(sorted((*book.lengths, len(entity.client_id.text)), reverse=True))
                 if isinstance(entity.user, Group):
@@ -125,7 +122,6 @@ class Policy:
         object.__setattr__(self, "group_of", group_of)
         object.__setattr__(self, "has_scopes", any(each.of_cluster for each in self.terms.values()))
         object.__setattr__(self, "_books", books)
-        object.__setattr__(self, "_clients", clients)
 
     def book(self, kind: QuotaKind, *, cap: bool = False) -> Book:
         """Return the quotas of one kind, or its caps."""
@@ -158,10 +154,6 @@ class Policy:
                     terms.shared,
                     terms.of_cluster,
                 )
-
-    def client(self, key: Key, *, cap: bool = False) -> Entity:
-        """Return the entity that is configured as ``key``."""
-        return self._clients[key, cap]
 
 
 class PolicyChange(NamedTuple):

@@ -22,12 +22,12 @@ last none. A group has one counter, and so has a shared prefix. Without quotas f
 levels are used unchanged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from quotas.counted import CAP, GROUP, PREFIX
 from quotas.entities import Default, Group, Name, Prefix
-from quotas.policy import PLAIN, Book, Key, KindTerms
+from quotas.policy import Book, Key, KindTerms
 
 DEFAULT: Final = Default.DEFAULT
 
@@ -45,59 +45,17 @@ def level_of(key: Key) -> int:
     return USER_LEVEL if client_id is None else USER_CLIENT_ID_LEVEL
 
 
-def tags_of(limits: Mapping[Key, float], levels: int, user: str, client_id: str) -> tuple[str, str]:
-    """Return the (user, client-id) tags of a client's counter; "" where a part plays no role.
-
-    With one level in use Kafka takes that level's tags for every client, including those without a quota. With several,
-    the levels are walked. An empty client-id found at level 2 or 5 gets the tags (user, "") and thereby escapes that
-    limit (``limiting_key`` asks levels 3 and 6 only), as in Kafka.
-    """
-    if levels == USER_CLIENT_ID_LEVEL:
-        return user, client_id
-    if levels == USER_LEVEL:
-        return user, ""
-    if levels in {0, CLIENT_ID_LEVEL}:
-        return "", client_id
-    if (user, client_id) in limits or (user, DEFAULT) in limits:
-        return user, client_id
-    if (user, None) in limits:
-        return user, ""
-    if (DEFAULT, client_id) in limits or (DEFAULT, DEFAULT) in limits:
-        return user, client_id
-    if (DEFAULT, None) in limits:
-        return user, ""
-    return "", client_id
-
-
-def limiting_key(limits: Mapping[Key, float], user_tag: str, client_tag: str) -> Key | None:
-    """Return the configured key whose limit applies to a counter with these tags; None: unlimited."""
-    candidates: tuple[Key, ...] = ()
-    if user_tag and client_tag:
-        candidates = (
-            (user_tag, client_tag),
-            (user_tag, DEFAULT),
-            (DEFAULT, client_tag),
-            (DEFAULT, DEFAULT),
-        )
-    elif user_tag:
-        candidates = ((user_tag, None), (DEFAULT, None))
-    elif client_tag:
-        candidates = ((None, client_tag), (None, DEFAULT))
-    for key in candidates:
-        if key in limits:
-            return key
-    return None
-
-
 def levels(book: Book, user: str, client_id: str) -> Iterator[Key]:
     """Yield the keys to look a client up by, in order.
 
-    An empty client-id has only the levels of users alone (see ``tags_of``).
+    An empty client-id has only the levels of users alone (see ``tags_without_limit``), and an empty user none of them.
     """
     prefixes: list[Name] = [Prefix(client_id[:length]) for length in book.lengths if length <= len(client_id)]
     client_ids: list[Name] = [client_id, *prefixes, DEFAULT] if client_id else []
     group = book.group_of.get(user)
     users: list[Name] = [user, DEFAULT] if group is None else [user, Group(group), DEFAULT]
+    if not user:
+        users = []
     for name in users:
         for each in client_ids:
             yield name, each
@@ -123,8 +81,8 @@ class Counter(NamedTuple):
     several: int
 
 
-def counter_of(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter:
-    """Return the counter of a client whose limit is configured as ``key``."""
+def counter_under(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter:
+    """Return the counter of a client under the limit that is configured as ``key``."""
     of_user, of_client_id = key
     user_tag, client_tag, several = "" if of_user is None else user, "" if of_client_id is None else client_id, 0
     if isinstance(of_user, Group):
@@ -132,6 +90,35 @@ def counter_of(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter
     if isinstance(of_client_id, Prefix) and terms.shared:
         client_tag, several = f"{of_client_id.text}*", several | PREFIX
     return Counter(user_tag, client_tag, several)
+
+
+def tags_without_limit(book: Book, in_use: int, user: str, client_id: str) -> tuple[str, str]:
+    """Return the (user, client-id) tags of a client that no quota is for; "" where a part plays no role.
+
+    With one level in use (``in_use``: their bits) Kafka takes that level's tags for every client. An empty client-id
+    that is found at level 2 or 5 gets the tags (user, "") and thereby escapes that limit, as in Kafka.
+    """
+    if in_use == USER_CLIENT_ID_LEVEL:
+        return user, client_id
+    by_user = in_use == USER_LEVEL or (
+        not client_id
+        and in_use != CLIENT_ID_LEVEL
+        and ((user, DEFAULT) in book.limits or (DEFAULT, DEFAULT) in book.limits)
+    )
+    return (user, "") if by_user else ("", client_id)
+
+
+def winner_of(book: Book, user: str, client_id: str) -> Key | None:
+    """Return the quota that wins for a client: the first that its levels have; None: unlimited."""
+    return next((key for key in levels(book, user, client_id) if key in book.limits), None)
+
+
+def counter_of(book: Book, in_use: int, user: str, client_id: str) -> Counter:
+    """Return the counter of a client under the quota that wins, or would; ``in_use``: the bits of levels."""
+    key = winner_of(book, user, client_id)
+    if key is None:
+        return Counter(*tags_without_limit(book, in_use, user, client_id), 0)
+    return counter_under(key, user, client_id, book.terms_of(key))
 
 
 def caps_of(book: Book, user: str, client_id: str) -> list[tuple[Key, Counter]]:
@@ -142,7 +129,7 @@ def caps_of(book: Book, user: str, client_id: str) -> list[tuple[Key, Counter]]:
     found: dict[Counter, Key] = {}
     for key in levels(book, user, client_id):
         if key in book.limits:
-            tags = counter_of(key, user, client_id, book.terms.get(key, PLAIN))
+            tags = counter_under(key, user, client_id, book.terms_of(key))
             found.setdefault(tags._replace(several=tags.several | CAP), key)
     return [(key, counter) for counter, key in found.items()]
 
@@ -166,7 +153,7 @@ def caps_at_once(keys: Iterable[Key]) -> int:
 
 
 def key_of(book: Book, counter: Counter) -> Key | None:
-    """Return the configured key whose limit applies to a counter; None: unlimited. ``limiting_key`` for all levels."""
+    """Return the configured key whose limit applies to a counter; None: unlimited."""
     user_tag, client_tag, several = counter
     users: list[Name] = [user_tag, DEFAULT] if user_tag else [None]
     client_ids: list[Name] = [None]
@@ -179,7 +166,7 @@ def key_of(book: Book, counter: Counter) -> Key | None:
     for user in users:
         for client_id in client_ids:
             key = (user, client_id)
-            shared = isinstance(client_id, Prefix) and book.terms.get(key, PLAIN).shared
+            shared = isinstance(client_id, Prefix) and book.terms_of(key).shared
             if key in book.limits and shared is bool(several & PREFIX):
                 return key
     return None
@@ -208,13 +195,12 @@ def walk(book: Book, in_use: int, user: str, client_id: str) -> Walk:
     """Return the limit that applies to a client, and how it was found; ``in_use`` are the levels in use."""
     looked_at: list[Level] = []
     for key in levels(book, user, client_id):
-        limit = book.limits.get(key)
-        looked_at.append(Level(key, limit))
-        if limit is not None:
-            why = f"{level_name(key)} is the first level with a limit"
-            counter = counter_of(key, user, client_id, book.terms.get(key, PLAIN))
-            return Walk(tuple(looked_at), key, counter, why)
-    why = "no level has a limit"
-    if not client_id:
-        why += ": an empty client-id has those of users alone"
-    return Walk(tuple(looked_at), None, Counter(*tags_of(book.limits, in_use, user, client_id), 0), why)
+        looked_at.append(Level(key, book.limits.get(key)))
+        if key in book.limits:
+            break
+    winner = winner_of(book, user, client_id)
+    if winner is not None:
+        why = f"{level_name(winner)} is the first level with a limit"
+    else:
+        why = "no level has a limit" + ("" if client_id else ": an empty client-id has those of users alone")
+    return Walk(tuple(looked_at), winner, counter_of(book, in_use, user, client_id), why)

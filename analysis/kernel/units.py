@@ -16,12 +16,11 @@ import numpy as np
 from analysis.kernel.arrays import Floats, Indices
 from quotas.counted import CAP
 from quotas.entities import EACH, Default, Entity, Group, Name, Prefix
-from quotas.kinds import METERED, Law, QuotaKind
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 from quotas.policy import PLAIN, Key, Policy, Terms
-from quotas.precedence import caps_of, counter_of
-from quotas.rulebook import Rulebook
+from quotas.precedence import caps_of, counter_of, counter_under, level_of, winner_of
 
-REPLAYED: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
+REPLAYED: Final = tuple(kind for kind in CLIENT_KINDS if kind.row.law is Law.SAMPLED_RATE)
 """The kinds that the kernel can replay: sampled rates on one broker that delay requests."""
 _REPLAYED_TERMS: Final = frozenset(("shadow", "proposed", "shared"))
 """Limits in shadow and proposed ones are not enforced in the replay either."""
@@ -73,22 +72,24 @@ class Assignment:
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[ClientOnBroker]) -> "Assignment":
         """Return the counters of ``kind`` under ``policy``, without caps."""
-        rules = Rulebook(kind, cap=False)
-        rules.put_in_force(policy, set(policy.book(kind).limits))
+        book, in_use = policy.book(kind), 0
+        for key in book.limits:
+            in_use |= level_of(key)
         numbers: dict[Unit, int] = {}
         winners: list[Key | None] = []
         index = []
         for client in clients:
-            key = rules.winner(client.user, client.client_id)
-            unit = Unit(client.cluster, client.instance, client.broker, *rules.counter(client.user, client.client_id))
+            winner = winner_of(book, client.user, client.client_id)
+            counter = counter_of(book, in_use, client.user, client.client_id)
+            unit = Unit(client.cluster, client.instance, client.broker, *counter)
             number = numbers.setdefault(unit, len(numbers))
             if number == len(winners):
-                winners.append(None if key is None or rules.terms(key).shadow else key)
+                winners.append(None if winner is None or book.terms_of(winner).shadow else winner)
             index.append(number)
         return cls(
             tuple(numbers),
-            tuple(None if key is None else rules.entity(key) for key in winners),
-            np.array([np.inf if key is None else rules.limit(key) for key in winners]),
+            tuple(None if key is None else book.entities[key] for key in winners),
+            np.array([np.inf if key is None else book.limits[key] for key in winners]),
             np.array(index, dtype=np.intp),
         )
 
@@ -96,7 +97,7 @@ class Assignment:
 def caps_in_force(policy: Policy, kind: QuotaKind, client: ClientOnBroker) -> list[Entity]:
     book = policy.book(kind, cap=True)
     found = caps_of(book, client.user, client.client_id)
-    return [policy.client(key, cap=True) for key, _ in found if not book.terms.get(key, PLAIN).shadow]
+    return [book.entities[key] for key, _ in found if not book.terms_of(key).shadow]
 
 
 class RecordedRule(NamedTuple):
@@ -110,7 +111,7 @@ class RecordedRule(NamedTuple):
 def recorded_unit(client: ClientOnBroker, rule: Entity, *, shared: bool = True) -> Unit:
     """Return the counter of a client under ``rule``."""
     terms = PLAIN if shared else _EACH
-    user, client_id, several = counter_of((rule.user, rule.client_id), client.user, client.client_id, terms)
+    user, client_id, several = counter_under((rule.user, rule.client_id), client.user, client.client_id, terms)
     return Unit(client.cluster, client.instance, client.broker, user, client_id, several | CAP if rule.cap else several)
 
 

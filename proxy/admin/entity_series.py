@@ -17,13 +17,13 @@ from proxy.runtime.names import label
 from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
-from quotas.kinds import METERED, QuotaKind
+from quotas.kinds import CLIENT_KINDS, QuotaKind
 
 _log: Final = logging.getLogger("sluice.admin")
 _LABELS: Final = ("kind", "user", "client_id", "broker")
 # Kinds of the same unit share families.
-_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
-_KINDS: Final[Mapping[QuotaKind, str]] = {kind: kind for kind in METERED}
+_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in CLIENT_KINDS))
+_KINDS: Final[Mapping[QuotaKind, str]] = {kind: kind for kind in CLIENT_KINDS}
 
 
 class SeriesKey(NamedTuple):
@@ -161,7 +161,7 @@ def _over_brokers(key: SeriesKey) -> SeriesKey:
 def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     """Yield one family after the other: all at once would be many objects, and a long garbage collection."""
     for unit in _UNITS:
-        kinds = {kind: kind for kind in METERED if kind.row.unit is unit}
+        kinds = {kind: kind for kind in CLIENT_KINDS if kind.row.unit is unit}
         limits = _with_rule(entities, lambda series: series.limit, kinds)
         yield gauge(f"sluice_quota_limit_{unit.rate}", "Quota in force, and its rule.", (*_LABELS, "rule"), limits)
         said = "Limit in shadow, which is measured but not enforced, and its rule."
@@ -188,7 +188,7 @@ def entity_families(entities: EntitySeries) -> Iterator[Metric]:
     said = "Requests that limits in shadow would have throttled."
     yield counter("sluice_shadow_throttled_responses", said, _LABELS, throttled)
     for unit in _UNITS:
-        first = {kind: kind.row.word if unit.by_direction else kind for kind in METERED if kind.row.unit is unit}
+        first = {kind: kind.row.word if unit.by_direction else kind for kind in CLIENT_KINDS if kind.row.unit is unit}
         charged = _rows(entities, lambda series: series.totals.charged, first)
         labels = ("direction" if unit.by_direction else "kind", *_LABELS[1:])
         yield counter(f"sluice_quota_{unit.charged}", unit.said, labels, charged)

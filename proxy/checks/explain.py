@@ -17,7 +17,7 @@ from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
 from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
 from quotas.policy import PLAIN, Key, KindTerms, Policy
-from quotas.precedence import Counter, counter_of, levels
+from quotas.precedence import Counter, counter_under, levels
 from quotas.rate import Window
 from quotas.stores.edit import number
 from quotas.texts import rate, shown
@@ -178,18 +178,18 @@ class Explainer:
         looked = []
         for place, key in enumerate(levels(book, user, client_id)):
             limit = book.limits.get(key)
-            entity = Entity(*key) if limit is None else self._policy.client(key)
+            entity = book.entities.get(key, Entity(*key))
             wins = key == walk.winner
             looked.append(self._level(kind, entity, limit, wins=wins, is_reached=place < len(walk.levels)))
         caps = []
         for key, limit in walk.caps:
-            terms = self._policy.book(kind, cap=True).terms.get(key, PLAIN)
-            caps.append(self._rule(kind, key, limit, counter_of(key, user, client_id, terms), cap=True))
+            terms = self._policy.book(kind, cap=True).terms_of(key)
+            caps.append(self._rule(kind, key, limit, counter_under(key, user, client_id, terms), cap=True))
         return ExplainedRow(kind.value, *rule, walk.why, tuple(looked), tuple(caps))
 
     def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool = False) -> RuleRow:
-        entity = self._policy.client(key, cap=cap)
-        terms = self._policy.book(kind, cap=cap).terms.get(key, PLAIN)
+        book = self._policy.book(kind, cap=cap)
+        entity, terms = book.entities[key], book.terms_of(key)
         mode, where = "shadow" if terms.shadow else "enforce", self._where(entity, kind) or None
         of_terms = mode, terms.proposed, terms.burst_ms, terms.max_delay_ms
         return RuleRow(entity.describe(), limit, where, *of_terms, _scope(kind, terms), _counted(counter))

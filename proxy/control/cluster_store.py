@@ -29,7 +29,7 @@ from quotas.stores.base import (
     QuotaStore,
     UnreadableError,
     UnwritableError,
-    altered,
+    outcome_of,
 )
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class ClusterStore(QuotaStore):
         warnings = [each.problem for each in found.unread]
         return Loaded(found.policy, found.version, self._source, places, warnings, found.unread)
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         if len(wanted) > MOST_AT_ONCE:
             raise UnwritableError(f"{len(wanted)} entities at once: ask for {MOST_AT_ONCE} at most")
         return self._wait(self._altered(wanted, alteration))
@@ -154,7 +154,7 @@ class ClusterStore(QuotaStore):
         before = self._read(await self._ask_for_all())
         if alteration.version not in (None, before.version):
             raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
-        outcomes = {entity: Outcome(None, altered(before.policy, entity, limits)) for entity, limits in wanted.items()}
+        outcomes = {entity: outcome_of(entity, before.policy.limits.get(entity), of) for entity, of in wanted.items()}
         changes = {entity: outcome.altered for entity, outcome in outcomes.items() if outcome.altered}
         if not changes:
             return outcomes

@@ -18,7 +18,7 @@ from proxy.edge.stats import Stats
 from proxy.edge.wires import LINGER_S, BrokerWire, ClientWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import every
-from proxy.session.context import Wire
+from proxy.session.flow import Wire
 from proxy.session.session import Session
 
 log = structlog.get_logger("sluice.sessions")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from proxy.checks.explain import Where, written
-from quotas.engine import CLIENT_KINDS, Engine
+from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Name, Prefix
-from quotas.kinds import QuotaKind
-from quotas.policy import PLAIN, Key, Policy
-from quotas.precedence import Walk, counter_of, levels
+from quotas.kinds import CLIENT_KINDS, QuotaKind
+from quotas.policy import Key, Policy
+from quotas.precedence import Walk, counter_under, levels
 
 Said = tuple[str, Entity | None, QuotaKind | None, str, str]
 """Name of the finding, entity, kind, message and fix."""
@@ -52,9 +52,9 @@ class Witnesses:
         )
         """A client-id that nothing is configured for, and that no prefix contains."""
         self.rules = [
-            Rule(kind, key, policy.client(key), limit)
-            for kind in CLIENT_KINDS
-            for key, limit in policy.book(kind).limits.items()
+            Rule(kind, key, book.entities[key], limit)
+            for kind, book in ((kind, policy.book(kind)) for kind in CLIENT_KINDS)
+            for key, limit in book.limits.items()
         ]
         own = [each for each in self.rules if isinstance(each.user, str | Group) and each.client_id is None]
         self.of_users = {
@@ -82,11 +82,11 @@ class Witnesses:
         return self._engine.explain(user, client_id, kind)
 
     def is_shadow(self, kind: QuotaKind, key: Key, *, cap: bool = False) -> bool:
-        return self.policy.book(kind, cap=cap).terms.get(key, PLAIN).shadow
+        return self.policy.book(kind, cap=cap).terms_of(key).shadow
 
     def said(self, kind: QuotaKind, key: Key) -> str:
         """Return a rule, and where it is defined."""
-        entity = self.policy.client(key)
+        entity = self.policy.book(kind).entities[key]
         return f"{entity.describe()} ({self._where(entity, kind)})"
 
 
@@ -163,9 +163,9 @@ def _multiplied(of: Witnesses, rule: Rule) -> _Found:
         walk = of.walk(name, client_id, kind)
         if walk.winner == rule.key:
             counters.add(walk.counter)
-        terms = of.policy.book(kind, cap=True).terms
+        caps = of.policy.book(kind, cap=True)
         keys = [key for key, _ in walk.caps if not of.is_shadow(kind, key, cap=True)]
-        capped.append({counter_of(key, name, client_id, terms.get(key, PLAIN)) for key in keys})
+        capped.append({counter_under(key, name, client_id, caps.terms_of(key)) for key in keys})
     if len(counters) > 1 and not set.intersection(*capped):
         who = Entity(DEFAULT if rule.user is None else rule.user).describe()
         message = "a client that makes up client-ids gets the full limit for each"
@@ -225,14 +225,14 @@ def _idle_caps(of: Witnesses) -> Iterator[Said]:
         for (user, client_id), limit in caps.limits.items():
             if client_id is not None or not isinstance(user, str | Group):
                 continue
-            terms = caps.terms.get((user, None), PLAIN)
+            terms = caps.terms_of((user, None))
             together: dict[object, float] = {}
             for name in of.users(user):
                 walk = of.walk(name, of.client_id, kind)
                 group = of.policy.group_of.get(name, "")
                 if walk.winner is None or walk.winner[0] is None or pairs & {name, Group(group), DEFAULT}:
                     break
-                of_winner = book.terms.get(walk.winner, PLAIN)
+                of_winner = book.terms_of(walk.winner)
                 is_like = (of_winner.burst_ms, of_winner.of_cluster) == (terms.burst_ms, terms.of_cluster)
                 if of_winner.shadow or not is_like:
                     break
@@ -240,6 +240,6 @@ def _idle_caps(of: Witnesses) -> Iterator[Said]:
             else:
                 total = sum(together.values())
                 if together and total <= limit:
-                    entity = of.policy.client((user, client_id), cap=True)
+                    entity = of.policy.book(kind, cap=True).entities[user, client_id]
                     message = f"it has no effect: quotas allow {written(total)} all together"
                     yield "cap-never-holds", entity, kind, message, "lower it, or remove it"

@@ -12,7 +12,8 @@ comes again, and gives one promise at a time, to the oldest request: so the olde
 """
 
 from dataclasses import dataclass
-from typing import Final
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -20,7 +21,6 @@ from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
 from proxy.runtime.logs import is_debug
-from proxy.session.context import Admitted, AnswerEmpty, Ended, SessionContext, Waiting
 from proxy.session.flow import CLIENT
 from proxy.session.throttling import Alarm
 from proxy.usage.accounts import Account
@@ -28,6 +28,9 @@ from quotas.admission_queue import NO_NUMBER, Place
 from quotas.engine import Bound
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 log = structlog.get_logger("sluice.admission")
 
@@ -40,6 +43,39 @@ _NEARLY_MS: Final = 1000
 
 _AGAIN_MS: Final = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
+
+
+class Waiting(IntEnum):
+    """The thing that waits in a counter's queue."""
+
+    REQUEST = 1
+    FETCH = 2
+    """A Fetch that is there to its end: it can be answered without data."""
+    BODY = 3
+    """The rest of a request that is larger than what its limit has left."""
+    ANSWER = 4
+    MUTATION = 5
+    """A request of the kinds that may not be refused."""
+    COORDINATION = 6
+    """A request that other members of a group or of a transaction wait for: it waits for a window at most."""
+    SHARE_FETCH = 7
+    """A ShareFetch, or a Fetch whose end is still to come: the broker alone can answer it."""
+
+
+class Admitted(NamedTuple):
+    """The wait is over: it asks its counters again, and may pass these now, whatever they owe."""
+
+    passed: tuple[Bound, ...] = ()
+
+
+class AnswerEmpty(NamedTuple):
+    """The Fetch is answered without data, which tells this throttle time."""
+
+    throttle_ms: int
+
+
+Ended = Admitted | AnswerEmpty
+"""How a wait in a counter's queue has ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +102,7 @@ class Ticket:
 
     __slots__ = ("_asked", "_first_ms", "_forced", "_kept", "_number", "_session", "_wait")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._wait: Wait | None = None
         self._kept: Place | None = None

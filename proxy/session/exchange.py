@@ -5,7 +5,7 @@ stream that asked acts on. An ``Exchange`` is a request under way, and ``Body`` 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
@@ -115,6 +115,10 @@ def pass_on(write: Callable[[bytes], None], chunk: bytes, stop: int, splices: Se
         write(data)
 
 
+def dropped(data: bytes) -> None:
+    """Take bytes for a connection that is gone."""
+
+
 class Forward:
     """The request goes to the broker, with an edit or as it came.
 
@@ -133,31 +137,22 @@ class Forward:
         self.stop = stop
 
 
-class Park:
+class Park(NamedTuple):
     """The request, or the answer, is held with all that follows while ``reason`` holds (``flow``)."""
 
-    __slots__ = ("reason",)
-
-    def __init__(self, reason: int) -> None:
-        self.reason = reason
+    reason: int
 
 
-class Need:
+class Need(NamedTuple):
     """The request, or the answer, is held until so many bytes of it are there."""
 
-    __slots__ = ("size",)
-
-    def __init__(self, size: int) -> None:
-        self.size = size
+    size: int
 
 
-class Reply:
+class Reply(NamedTuple):
     """The proxy answers the request itself: with ``answer``, or later if that is None."""
 
-    __slots__ = ("answer",)
-
-    def __init__(self, answer: bytes | None) -> None:
-        self.answer = answer
+    answer: bytes | None
 
 
 Decision = Forward | Park | Need | Reply
@@ -221,11 +216,15 @@ class Request:
             problem = f"{self.api.spec} request of {self.size} bytes, {setting} is {limit}{advice}"
             raise ProtocolError(Cause.FRAME_TOO_LARGE, problem)
 
-    def expect_other(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
-        """Count a request that is neither a Produce nor a Fetch, and return its exchange."""
+    def count(self, account: Account) -> None:
+        """Count a request that is not a Produce."""
         self.api.requests += 1
         account.meter.other_requests += 1
         account.meter.other_bytes += 4 + self.size
+
+    def expect(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
+        """Count a request that is not a Produce, and return its exchange."""
+        self.count(account)
         return Exchange(self.correlation_id, self.api, account, now_ms, throttle_ms)
 
 

@@ -8,14 +8,18 @@ The ``policies`` decide about single requests.
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.context import Ended, SessionContext, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Splice, pass_on
+from proxy.session.admission import Ended
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, dropped, pass_on
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
 from proxy.session.policies.requests import Policies
 from proxy.session.worker_state import FREE_BYTES
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
@@ -35,7 +39,7 @@ class RequestStream(Flow):
         "write",
     )
 
-    def __init__(self, session: SessionContext, policies: Policies) -> None:
+    def __init__(self, session: "Session", policies: Policies) -> None:
         super().__init__()
         self.session = session
         self.policies = policies
@@ -54,6 +58,8 @@ class RequestStream(Flow):
 
     def feed(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take a chunk from the client. Raises ProtocolError where the client broke the protocol."""
+        if self.session.closed:
+            return  # TLS still hands over what it had read
         splitter = self.splitter
         remaining = splitter.remaining
         if remaining and splitter.is_within(len(data)):  # inside a body: opaque
@@ -137,17 +143,17 @@ class RequestStream(Flow):
                 break
             decision = self.policies.before(chunk, position, head, now_ms, wait)
             wait = None
-            if isinstance(decision, (Park, Need)):
-                splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
-                if isinstance(decision, Park):
-                    self.stop(decision.reason)
-                stop = position
-                break
             end: int = position + 4 + head[0]
             if isinstance(decision, Forward):
                 self.take(decision, held_ms=held_ms)
                 if decision.edit is not None:
                     edits.append(decision.edit)
+            elif not isinstance(decision, Reply):
+                splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
+                if isinstance(decision, Park):
+                    self.stop(decision.reason)
+                stop = position
+                break
             else:
                 edits.append(Splice(position, end, b""))
                 if decision.answer is None:
@@ -197,11 +203,10 @@ class RequestStream(Flow):
 
     def leave(self) -> None:
         """Give back what the connection, which is over, has taken; nothing is charged that never came."""
+        self.session.worker.held_requests.forget(self.session)
         if self.body is not None:
             self.body.leave()
             self.body = None
-        self.session.worker.held_requests.forget(self.session)
-        self.policies.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on
 

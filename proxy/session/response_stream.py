@@ -6,20 +6,23 @@ Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.sasl import raw_token_end
-from proxy.session.context import Ended, SessionContext, Wire
+from proxy.session.admission import Ended
 from proxy.session.exchange import Exchange, Need, Park, Splice, pass_on
-from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow
+from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow, Wire
 from proxy.session.policies.request_time import KIND as REQUEST_TIME
 from proxy.session.policies.requests import Policies
 from proxy.session.responses import Responses
 from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
@@ -30,7 +33,7 @@ class ResponseStream(Flow):
 
     __slots__ = ("broker", "latencies", "policies", "responses", "session", "splitter", "write")
 
-    def __init__(self, session: SessionContext, policies: Policies, responses: Responses) -> None:
+    def __init__(self, session: "Session", policies: Policies, responses: Responses) -> None:
         super().__init__()
         self.session = session
         self.policies = policies
@@ -44,12 +47,14 @@ class ResponseStream(Flow):
 
     def feed(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take a chunk from the broker. Raises ProtocolError where the broker broke the protocol."""
+        if self.session.closed:
+            return  # TLS still hands over what it had read
         splitter = self.splitter
         remaining = splitter.remaining
         if remaining and splitter.is_within(len(data)):  # inside a body: opaque
             finished = not splitter.remaining
             self.write(data)
-            if finished and self.session.client_flow.reasons & UNTIL_ANSWERED:
+            if finished and self.session.requests.reasons & UNTIL_ANSWERED:
                 self.session.answered(now_ms)
             return
         if remaining:
@@ -64,7 +69,7 @@ class ResponseStream(Flow):
             position = self._walk(data, now_ms)
             if position == len(data):
                 self.write(data)
-                if self.session.client_flow.reasons & UNTIL_ANSWERED:
+                if self.session.requests.reasons & UNTIL_ANSWERED:
                     self.session.answered(now_ms)
                 return
             splitter.remaining = position
@@ -114,17 +119,17 @@ class ResponseStream(Flow):
                 held_ms = now_ms - exchange.answer_held_since_ms  # as long as it, what came behind it was held
             if exchange.actions:
                 change = self.responses.process(exchange, chunk, position, size, now_ms, wait)
-                if isinstance(change, (Need, Park)):
+                if isinstance(change, Splice):
+                    splices.append(change)
+                elif change is not None:
                     self._hold(exchange, change, chunk, position, now_ms)
                     pass_on(self.write, chunk, position, splices)
                     return
-                if change is not None:
-                    splices.append(change)
             self.latencies.went(exchange.api.spec.api_key, exchange.held_ms + held_ms)
             position += 4 + size
             wait = None
         pass_on(self.write, chunk, len(chunk), splices)
-        if self.session.client_flow.reasons & UNTIL_ANSWERED:
+        if self.session.requests.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
 
     def _next(self, correlation_id: int) -> Exchange:
@@ -182,7 +187,7 @@ class ResponseStream(Flow):
             splitter.hold(held, 0, wanted)
         if not self.reasons & ANSWER_BORDER and held:
             self.feed(b"", now_ms)
-        elif self.session.client_flow.reasons & UNTIL_ANSWERED:
+        elif self.session.requests.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
 
     # -------------------------------------------------------------------------------------- stopping and going on

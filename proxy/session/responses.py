@@ -7,7 +7,7 @@ all others the frame is gathered. A long answer is changed in slices.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
@@ -20,11 +20,14 @@ from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
 from protocol.quorum import names_controllers, without_listeners
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
-from proxy.session.context import Ended, SessionContext
+from proxy.session.admission import Ended
 from proxy.session.exchange import Change, Exchange, Need, Park, Splice
 from proxy.session.flow import HELD_BACK, THROTTLED, WALKED
 from proxy.session.policies.requests import Policies
 from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
@@ -62,7 +65,7 @@ class Responses:
 
     def __init__(
         self,
-        session: SessionContext,
+        session: "Session",
         policies: Policies,
         advertise: Advertise,
         names_one_controller: Callable[[], bool] | None,
@@ -93,7 +96,7 @@ class Responses:
         if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms, wait)):
             return park
         actions = exchange.actions
-        is_throttled = self._session.client_flow.reasons & THROTTLED
+        is_throttled = self._session.requests.reasons & THROTTLED
         if actions & TELL and api.delayed and is_throttled and now_ms < exchange.throttled_until_ms:
             return Park(HELD_BACK)
         if actions & PROVES:

@@ -12,9 +12,9 @@ from proxy.usage.addresses import Addresses, AddressKey
 from proxy.usage.kind_usage import BY_HAND, CHARGED, NO_LIMIT, NOTHING, Figures, Limit, Row
 from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
-from quotas.engine import CLIENT_KINDS, Engine
+from quotas.engine import Engine
 from quotas.entities import Entity
-from quotas.kinds import METERED, QuotaKind
+from quotas.kinds import CLIENT_KINDS, QuotaKind
 
 MAX_ROWS: Final = 1000
 """Limit of rows in one document."""
@@ -125,7 +125,7 @@ class Recorder:
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> Limit:
         """Return a meter's limit in force, its rule, and the names of its counter."""
         client = meter.key.user, meter.key.client_id, kind
-        limit, entity = self._engine.limit_of(*client) if kind in METERED else (None, None)
+        limit, entity = self._engine.limit_of(*client) if kind in CLIENT_KINDS else (None, None)
         if entity is None:
             return NO_LIMIT
         counter = self._engine.counter_of(*client)

@@ -119,7 +119,8 @@ class ThrottleCounts:
         rule of the counter, if that is a cap.
         """
         self.waiting[bound.kind] += change
-        bound.count_wait(waited_ms)
+        if waited_ms:
+            bound.count_throttle(waited_ms)  # the client is not told of it
         if self._events is not None:
             self._events.remember(bound, waited_ms, now_ms, now_ms)
         account.meter.count_wait(bound.kind, change, now_ms, waited_ms, cap)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from analysis.kernel.units import read_rule
 from analysis.schema import COLUMNS, FILE, ROWS
-from quotas.kinds import METERED
+from quotas.kinds import CLIENT_KINDS
 from quotas.policy import PLAIN
-from quotas.precedence import counter_of
+from quotas.precedence import counter_under
 
 BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)
@@ -35,7 +35,7 @@ def row(user: str | None = "alice", client_id: str | None = "app", **columns: An
 def with_counters(row: Row) -> dict[str, Any]:
     """The row with the names of its counters, which follow from its rules."""
     found = dict(row)
-    for columns in (kind.row.columns for kind in METERED):
+    for columns in (kind.row.columns for kind in CLIENT_KINDS):
         if (rule := row.get(columns.rule)) is not None:
             found[columns.counter_user], found[columns.counter_client_id] = counter_names(row, rule)
     return found
@@ -45,7 +45,7 @@ def counter_names(row: Row, rule: str) -> tuple[str | None, str | None]:
     """The user and client-id of a counter of a row; None: they play no role."""
     entity, shared = read_rule(rule)
     terms = PLAIN._replace(shared=shared)
-    names = counter_of((entity.user, entity.client_id), row["user"], row["client_id"], terms)
+    names = counter_under((entity.user, entity.client_id), row["user"], row["client_id"], terms)
     return names.user or None, names.client_id or None
 
 

@@ -32,7 +32,7 @@ ALICE = Entity(user="alice")
 
 def test_it_is_the_copy_that_is_looked_at() -> None:
     assert Path(kinds.__file__).parent.parent == Path.cwd()
-    assert KIND in kinds.METERED
+    assert KIND in kinds.CLIENT_KINDS
 
 
 def test_the_quota_file_takes_it_without_a_warning(tmp_path: Path) -> None:

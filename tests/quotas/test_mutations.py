@@ -10,7 +10,7 @@ from quotas.counted import CLUSTER
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from quotas.mutations import Buckets, Ruling, TokenBound
+from quotas.mutations import Ruling, TokenBound
 from quotas.policy import Policy, Terms
 from quotas.throttle import INT32_MAX
 from quotas.token_bucket import TokenBucket
@@ -120,7 +120,7 @@ def test_a_limit_of_zero_is_owed_for_ever() -> None:
 def test_client_without_mutation_quota_has_no_bucket() -> None:
     engine = Engine(Policy())
     assert not isinstance(engine.resolve("u", "app", MUTATION, 1), TokenBound)
-    assert Ruling(Buckets([]), strict=True).accepts(1e9, 0)
+    assert Ruling([], strict=True).accepts(1e9, 0)
 
 
 @given(limit=st.floats(0.1, 1000), spent=st.integers(1, 20_000), late_ms=st.integers(0, 5000))
@@ -128,12 +128,12 @@ def test_client_that_waits_for_throttle_time_is_not_refused_again(limit: float, 
     """A throttle is told in whole milliseconds: what is left of the overdraft then is owed by rounding alone."""
     bucket = bound_of(engine_with(limit))
     bucket.charge(bucket.tokens(0) + spent, 0)
-    refused = Ruling(bucket, strict=True)
+    refused = Ruling([bucket], strict=True)
     if refused.accepts(1, late_ms):
         return
     told_ms = refused.throttle_ms(late_ms)
     assert told_ms > 0, "who is refused is told for how long"
-    assert Ruling(bucket, strict=True).accepts(1, late_ms + told_ms)
+    assert Ruling([bucket], strict=True).accepts(1, late_ms + told_ms)
 
 
 @given(
@@ -148,7 +148,7 @@ def test_the_counter_judges_as_the_bucket_alone(limit: float, steps: list[tuple[
     for pause_ms, strict, topics in steps:
         now_ms += pause_ms
         engine.expire(now_ms)
-        ours, alone = Ruling(counter, strict=strict), Ruling(bucket, strict=strict)
+        ours, alone = Ruling([counter], strict=strict), Ruling([bucket], strict=strict)
         assert [ours.accepts(each, now_ms) for each in topics] == [alone.accepts(each, now_ms) for each in topics]
         assert ours.throttle_ms(now_ms) == alone.throttle_ms(now_ms)
 

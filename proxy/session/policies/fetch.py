@@ -1,18 +1,20 @@
 """The rule of a Fetch: it is charged by its answer, so it is lowered to what its quota has left before it goes."""
 
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.fetch import empty_answer, fetch_session
 from protocol.headers import has_fetch_limits
-from proxy.session.admission import Ticket
-from proxy.session.context import Admitted, Ended, SessionContext, Waiting
+from proxy.session.admission import Admitted, Ended, Ticket, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, RequestPrefix, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, OVERSIZED
-from proxy.session.serving import CHARGE, FETCH_KEY, Served
+from proxy.session.serving import CHARGE, FETCH_KEY
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
 
@@ -33,7 +35,7 @@ class FetchPolicy:
 
     __slots__ = ("_answer", "_joined", "_session", "prefix")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._answer: Ticket | None = None
         """The ticket of an answer that waits; None before there was one."""
@@ -69,8 +71,8 @@ class FetchPolicy:
                 granted = self._grant(bounds, asked, now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
                     edit = Splice(field, field + _LIMITS.size, _LIMITS.pack(min(min_bytes, granted), granted))
-        self._count(api, 4 + request.size)
-        return Forward(Exchange(request.correlation_id, api, account, now_ms), edit)
+        account.meter.fetch_requests += 1
+        return Forward(request.expect(account, now_ms), edit)
 
     def _join(self, bounds: tuple[Bound, ...]) -> None:
         """Fetch under each of these counters, and under no other."""
@@ -165,16 +167,10 @@ class FetchPolicy:
         if field is None:
             return request.need_more()
         answer = empty_answer(spec, request.correlation_id, throttle_ms, fetch_session(spec, request.chunk, field))
-        self._count(request.api, 4 + request.size)
+        session.identity.account.meter.fetch_requests += 1
+        request.count(session.identity.account)
         session.worker.throttling.answered_empty += 1
         return Reply(answer)
-
-    def _count(self, api: Served, size: int) -> None:
-        api.requests += 1
-        meter = self._session.identity.account.meter
-        meter.fetch_requests += 1
-        meter.other_requests += 1
-        meter.other_bytes += size
 
     def client_finished(self, now_ms: int) -> None:
         """Ask again: an answer whose client has closed does not wait any more."""

@@ -3,9 +3,9 @@
 A claim is not a use (``quotas.claims``): a Produce that announces much costs those who share its quota what came of it.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from proxy.session.context import SessionContext, Waiting
+from proxy.session.admission import Waiting
 from proxy.session.exchange import ACKS_0, Body, Decision, Exchange, Forward, Park, Request
 from proxy.session.flow import IN_LINE, TURN
 from proxy.session.serving import Served
@@ -14,6 +14,9 @@ from proxy.usage.accounts import Account
 from quotas.claims import COMING_MS, Claim
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
 
@@ -25,7 +28,7 @@ class ProduceBody(Body):
 
     __slots__ = ("_alarm", "_claim", "_exchange", "_session")
 
-    def __init__(self, session: SessionContext, account: Account, claim: Claim, exchange: Exchange | None) -> None:
+    def __init__(self, session: "Session", account: Account, claim: Claim, exchange: Exchange | None) -> None:
         super().__init__(account)
         self._session = session
         self._claim = claim
@@ -74,7 +77,7 @@ class ProduceBody(Body):
         self._claim.end()
 
 
-def _go_ahead(session: SessionContext, bounds: tuple[Bound, ...], came: int, now_ms: int) -> None:
+def _go_ahead(session: "Session", bounds: tuple[Bound, ...], came: int, now_ms: int) -> None:
     """Let counters owe what came within their debt because a re-authentication comes behind it."""
     if now_ms >= session.sasl.deadline_ms:
         for bound in bounds:
@@ -84,7 +87,7 @@ def _go_ahead(session: SessionContext, bounds: tuple[Bound, ...], came: int, now
 class ProducePolicy:
     __slots__ = ("_session", "_unanswered", "prefix")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self.prefix = session.identity.produce_prefix
         self._unanswered = 0

@@ -10,7 +10,7 @@ from protocol.overlay import CREATE_PARTITIONS, DELETE_TOPICS
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
-from quotas.mutations import Buckets, Ruling, TokenBound
+from quotas.mutations import Ruling, TokenBound
 
 KIND: Final = QuotaKind.CONTROLLER_MUTATION_RATE
 
@@ -44,8 +44,8 @@ class TopicCharges:
         self.entries = entries
         self.enforced = enforced
         self._shadows = [(bound, bucket) for bound in bounds if (bucket := bound.shadow()) is not None]
-        self._quota = Ruling(Buckets(bounds), strict=strict)
-        self._shadow = Ruling(Buckets([bucket for _, bucket in self._shadows]), strict=True)
+        self._quota = Ruling(bounds, strict=strict)
+        self._shadow = Ruling([bucket for _, bucket in self._shadows], strict=True)
         self.charged: dict[bytes, Charge] = {}
         """By the name or the id of the topic; an answer takes them out."""
         self.over: dict[Topic, TopicEntry] = {}

@@ -7,7 +7,7 @@ Long requests and answers are worked on in slices, between which other sessions 
 
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import ProtocolError
 from protocol.headers import request_body_offset
@@ -24,13 +24,16 @@ from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, i
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
 from proxy.brokers.partitions import Lookup
-from proxy.session.context import Admitted, SessionContext, Waiting
+from proxy.session.admission import Admitted, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, TopicCharges
 from proxy.session.serving import SETTLE
 from quotas.engine import Bound
-from quotas.mutations import Buckets, TokenBound
+from quotas.mutations import TokenBound
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 MOST_CLAIMED: Final = 10_000
 """Partitions that a topic is charged before it is there: as many as a KRaft controller makes at once. A broker refuses
@@ -48,7 +51,7 @@ _BEGINNING_BYTES: Final = 64
 class TopicsPolicy:
     __slots__ = ("_look", "_passed", "_session", "_unsettled", "_work")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._work: Generator[int | None, None, TopicCharges | None] | None = None
         self._passed: tuple[Bound, ...] = ()
@@ -70,7 +73,7 @@ class TopicsPolicy:
         enforced = self._enforced(bounds)
         if not bounds or (request.size > limit and not enforced):
             self._drop()
-            return Forward(request.expect_other(session.identity.account, now_ms))
+            return Forward(request.expect(session.identity.account, now_ms))
         request.check_size(limit, "limits.mutations", f": name fewer topics in one request, they are under a {KIND}")
         if enforced and not session.idle:
             return Park(ANSWERING)  # one at a time: what became of the one before is settled first
@@ -85,7 +88,7 @@ class TopicsPolicy:
             charges: TopicCharges | None = ended.value
         self._work = None
         if charges is None:
-            return Forward(request.expect_other(session.identity.account, now_ms))
+            return Forward(request.expect(session.identity.account, now_ms))
         return self._charged(request, charges, now_ms)
 
     def _charge(self, spec: ApiSpec, frame: bytes) -> Generator[int | None, None, TopicCharges | None]:
@@ -157,7 +160,8 @@ class TopicsPolicy:
         """
         topics = list(dict.fromkeys(entry.topic for entry in entries.topics))
         if not all_go:
-            tokens = Buckets(bounds).tokens(self._session.worker.clock())
+            now_ms = self._session.worker.clock()
+            tokens = min([bound.tokens(now_ms) for bound in bounds])  # of the emptiest
             topics = topics[: max(int(min(tokens + 1, len(topics))), 0)]
         partitions = self._session.worker.partitions
         present.update(partitions.known(topic for topic in topics if topic not in present))
@@ -200,7 +204,7 @@ class TopicsPolicy:
                 emptiest = max(charges.bounds, key=lambda each: each.throttle_ms(now_ms))
                 throttling.counts.given(account, emptiest, throttle_ms, now_ms)
             throttle_ms = 0
-        exchange = request.expect_other(account, now_ms, throttle_ms)
+        exchange = request.expect(account, now_ms, throttle_ms)
         if not charges.charged:
             return self._refuse(request, refused, throttle_ms, now_ms)
         self._unsettled = (*self._unsettled, charges)

@@ -3,7 +3,7 @@
 import random
 from typing import Any, Final
 
-from quotas.kinds import METERED, QuotaKind
+from quotas.kinds import CLIENT_KINDS, QuotaKind
 from tests.analysis.records import Document, caps_of, document, row, with_counters
 
 DAY_MS: Final = 86_400_000
@@ -65,7 +65,7 @@ def _row(dice: random.Random, user: str, client_id: str, rule: str | None) -> di
     found = row(user, client_id, broker=dice.randrange(1, 3), listener=dice.choice(["PLAIN", "TLS"]))
     found |= {"bytes_in": dice.randrange(9000), "bytes_out": dice.randrange(9000), "requests": dice.randrange(1, 9)}
     found |= {"request_time_ms": dice.randrange(99), "connections": dice.randrange(4), "connections_opened": 1}
-    for kind in METERED:
+    for kind in CLIENT_KINDS:
         if dice.random() < 0.4:
             continue
         columns = kind.row.columns

@@ -20,7 +20,7 @@ from proxy.usage.meter import ClientNames, ClientState, Traffic
 from quotas.connections import AcceptRate, IpRate
 from quotas.engine import Counted, CounterState
 from quotas.entities import Default, Entity
-from quotas.kinds import METERED, QuotaKind
+from quotas.kinds import CLIENT_KINDS, QuotaKind
 from tests.proxy.snapshots import EMPTY, PRODUCE
 
 LISTENERS = [f"LISTENER-{number}" for number in range(5)]
@@ -31,7 +31,7 @@ COUNTED = Counted(10.0, 1, 1000, 1, 1000)
 
 def counters(entities: int, brokers: int) -> Iterable[tuple[CounterState, Counted]]:
     """Yield counters of every kind, each with everything that a counter can show."""
-    for number, kind, broker in product(range(entities), METERED, range(brokers)):
+    for number, kind, broker in product(range(entities), CLIENT_KINDS, range(brokers)):
         is_bucket = kind is QuotaKind.CONTROLLER_MUTATION_RATE
         yield (
             PRODUCE._replace(

@@ -10,7 +10,7 @@ from proxy.control.quotas import QuotasInForce
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange
+from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered, Change
 from quotas.stores.base import Loaded
 from quotas.stores.file_store import FileStore
@@ -33,8 +33,8 @@ def alteration(limit: float | None, user: str = "alice", who: str = "admin") -> 
 async def in_force(folder: Path, *, enabled: bool = True) -> QuotasInForce:
     engine = Engine(Policy())
 
-    async def apply(policy: Policy) -> PolicyChange:
-        return engine.apply(policy, 0)
+    async def apply(policy: Policy) -> None:
+        engine.apply(policy, 0)
 
     path = folder / "quotas.yaml"
     path.write_text(QUOTAS)

@@ -17,7 +17,7 @@ from proxy.runtime.clock import now_ms
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange
+from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import Loaded, UnreadableError
 from quotas.stores.file_store import FileStore
@@ -34,8 +34,8 @@ quotas:
 def in_force(path: Path, *, enabled: bool = True, store: FileStore | None = None) -> QuotasInForce:
     engine = Engine(Policy())
 
-    async def apply(policy: Policy) -> PolicyChange:
-        return engine.apply(policy, now_ms())
+    async def apply(policy: Policy) -> None:
+        engine.apply(policy, now_ms())
 
     return QuotasInForce(store or FileStore(path), apply, enabled=enabled)
 

@@ -212,7 +212,7 @@ class Batched(QuotaStore):
     def _load(self) -> Loaded:
         return Loaded(Policy(), "", "memory")
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         self.asked.append((len(wanted), alteration.version))
         self.fails_at -= 1
         if self.fails_at == 0:

@@ -163,7 +163,8 @@ def test_never_matches_is_said_of_just_the_rules_that_no_client_gets() -> None:
         unseen = set()
         for kind in CLIENT_KINDS:
             winners = {engine.explain(*client, kind).winner for client in CLIENTS}
-            unseen |= {(policy.client(key).describe(), kind) for key in policy.book(kind).limits if key not in winners}
+            entities = policy.book(kind).entities
+            unseen |= {(entity.describe(), kind) for key, entity in entities.items() if key not in winners}
         assert said == unseen
         dead += len(said)
     assert dead > 40

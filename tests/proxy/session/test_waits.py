@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from proxy.runtime.faults import counts
 from proxy.session import admission
-from proxy.session.context import Ended
+from proxy.session.admission import Ended
 from proxy.session.flow import TURN
 from proxy.session.request_stream import RequestStream
 from quotas.admission_queue import AdmissionQueue
