@@ -21,21 +21,16 @@ from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
 from proxy.edge.arriving import Admission
-from proxy.edge.connection_gate import ConnectionGate, rates_of
-from proxy.edge.connection_slots import slots_of
-from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
-from proxy.edge.doors import TurnedAway
-from proxy.edge.drain import drain
-from proxy.edge.find_sessions import find
+from proxy.edge.connection_slots import capacity, raise_limit, slots_of
+from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, Held, rates_of
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
-from proxy.edge.logins import Logins, certificate_names
+from proxy.edge.logins import Logins
+from proxy.edge.open_sessions import SessionReaper, drain, find
 from proxy.edge.quota_requests import Ask, QuotaRequests
-from proxy.edge.reaper import SessionReaper
-from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
 from proxy.edge.sorter import SharedPorts
-from proxy.edge.stats import Stats
+from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.runtime import faults, logs
 from proxy.runtime.call_queue import CallQueue
@@ -132,7 +127,7 @@ class Worker:
             from proxy.owners.map import owners_of
 
             self._owners = owners_of(settings.owners)
-        self._turned_away = TurnedAway()
+        self._turned_away = Held(self._throttling.wake, MOST_OF_ADDRESS)
         self._connections_limit = 0
         self._is_closed = False
         self._tables: list[dict[int, Served]] = []
@@ -272,9 +267,7 @@ class Worker:
         descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit, held, _ = capacity(settings, raise_limit())
-        self._gate.most_held = held
-        self._turned_away.most = turned_away_at_most(held)
+        self._connections_limit, self._gate.held.most, self._turned_away.most, _ = capacity(settings, raise_limit())
         self._open_listeners()
         self._routes.remember(self.in_force.known)
         for listener in self._listeners:
@@ -358,7 +351,7 @@ class Worker:
         for each in self.in_force.settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            listener = Listener(each, view.cluster, state, sasl, accounts, certificate_names(each.tls), admission)
+            listener = Listener(each, view.cluster, state, sasl, accounts, admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 
@@ -410,7 +403,7 @@ class Worker:
         self._is_closed = True
         for listener in self._listeners:
             contained("close a listener", listener.close)
-        self._gate.close()
+        self._gate.held.close()
         self._turned_away.close()
 
     def _tidy(self) -> None:

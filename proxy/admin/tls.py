@@ -12,7 +12,6 @@ from config.listener import ClientTls
 from config.settings import BrokerTls
 from protocol.errors import ProtocolError
 from proxy.brokers.tls import broker_context
-from proxy.edge.logins import certificate_names
 from proxy.edge.tls import ListenerTls
 from quotas.entities import ANONYMOUS
 
@@ -28,7 +27,7 @@ class AdminTls:
     """
 
     def __init__(self, settings: ClientTls, ca: Path | None) -> None:
-        self._server = ListenerTls(settings, certificate_names(settings), None)
+        self._server = ListenerTls(settings, None)
         self._of_others = BrokerTls(ca=ca, certificate=settings.certificate, key=settings.key)
         self.of_others = broker_context(self._of_others)
         """Verifies other instances."""

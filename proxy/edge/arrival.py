@@ -12,7 +12,6 @@ from protocol.errors import ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.wires import ClientWire
 from proxy.session.session import Session
-from quotas.connections import counted_as
 
 ADDRESS: Final = 1
 """Its address is known."""
@@ -72,7 +71,7 @@ class Arrival(Handshake):
     """One accepted connection, until it has a session."""
 
     peer: Address
-    """The client's address: the socket's peer, or the source in the PROXY header."""
+    """The client's address, in its canonical form: the socket's peer, or the source in the PROXY header."""
     node_id: int | None
     """The broker whose port, or host name, was connected to; None: any."""
     counted_at: int | None
@@ -107,7 +106,7 @@ class Arrival(Handshake):
     @property
     def host(self) -> str:
         """The IP address that it counts for; "" until a load balancer names it."""
-        return "" if self.names_source else counted_as(self.peer.host)
+        return "" if self.names_source else self.peer.host
 
     def give_to(self, wire: ClientWire) -> None:
         """Note that the socket is the transport's of ``wire`` from now on."""

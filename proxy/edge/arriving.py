@@ -16,23 +16,25 @@ from config.listener import Listener as ListenerSettings
 from config.settings import Limits
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
+from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.edge.arrival import ADDRESS, BROKER, HANDSHAKE, REQUEST, Arrival, LeftEarly, Refused
 from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import AtBroker, Door, OwnerOfBroker, Places, RateOfAddress, TurnedAway
-from proxy.edge.first_bytes import Pacer, peek, read_source
+from proxy.edge.doors import AtBroker, ConnectionGate, Door, Held, OwnerOfBroker, Places, RateOfAddress
+from proxy.edge.kernel import peek
 from proxy.edge.listening import Bind
-from proxy.edge.proxy_protocol import is_header
-from proxy.edge.rejections import Rejections
+from proxy.edge.proxy_protocol import is_header, read_source
 from proxy.edge.sorter import Passed, SharedPorts, Sorter
-from proxy.edge.stats import Stats
+from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
 from proxy.session.flow import CLIENT
+from proxy.session.policies.login import GSSAPI_TOKEN
+from proxy.session.serving import API_VERSIONS_KEY
 from proxy.session.session import Session
+from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class Admission:
     stats: Stats
     rejections: Rejections
     bind: Bind
-    turned_away: TurnedAway
+    turned_away: Held
     owners: "OwnersInForce | None" = None
     """With several instances: those that own the brokers."""
     protected_topics: frozenset[bytes] = frozenset()
@@ -99,9 +101,14 @@ class Arriving:
         self._is_request = is_request
         self._begin = begin
         self._places = Places(name, slots, self._stats)
-        rate = RateOfAddress(name, admission.gate, accounts)
-        of_owners = () if owners is None else (OwnerOfBroker(owners, admission.turned_away),)
-        self._doors: tuple[Door, ...] = (rate, *of_owners, self._places, AtBroker(rate, slots, connector))
+        gate = admission.gate
+        of_owners = () if owners is None else (OwnerOfBroker(owners, admission.turned_away, gate.clock),)
+        self._doors: tuple[Door, ...] = (
+            RateOfAddress(name, gate, accounts),
+            *of_owners,
+            self._places,
+            AtBroker(name, gate, accounts, slots, connector),
+        )
         """In the order in which they are asked."""
         self._sorter: Sorter | None = None
         if self._names_broker and shared is not None:
@@ -296,7 +303,7 @@ class Arriving:
 
     def _is_load_balancer(self, peer: Address) -> bool:
         """Whether ``peer`` is in a network that has to send a PROXY header."""
-        ip = ipaddress.ip_address(peer.host.partition("%")[0])
+        ip = ipaddress.ip_address(peer.host)
         return any(ip in network for network in self._load_balancers)
 
     # ------------------------------------------------------------------------------------------- deadlines
@@ -319,3 +326,41 @@ class Arriving:
             within = f"within {self._limits.authentication_timeout_s:g} s"
             self.dismiss(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
         self._set_deadline(0.0)
+
+
+def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> bool:
+    """Whether ``begun`` holds the header of a request that is served; False if more bytes are needed.
+
+    Raises ProtocolError if it begins with anything else. On listeners that demand SASL, tokens without a request header
+    may come first (GSSAPI of Kafka 0.9).
+    """
+    limit = worker.request_limit if authenticated else worker.unauthenticated_request_limit
+    if len(begun) >= REQUEST_HEAD.size:  # the splitter below decides the same, and reports what is wrong
+        size, key_version, _, _ = REQUEST_HEAD.unpack_from(begun)
+        if key_version in worker.served and REQUEST_HEAD.size - 4 <= size <= limit:
+            return True
+    _, _, heads = FrameSplitter(REQUEST_HEAD, limit).split(begun, 1)
+    if not heads:
+        return False
+    key_version = heads[0][1]
+    api_key = key_version >> 16
+    begins_gssapi = not authenticated and api_key >> 8 == GSSAPI_TOKEN
+    if key_version not in worker.served and api_key != API_VERSIONS_KEY and not begins_gssapi:
+        worker.answerer(key_version)
+    return True
+
+
+class Pacer:
+    """Lets so many callers pass in each turn of the loop, first come, first served.
+
+    What a stranger causes may take the loop a millisecond. After a restart all clients reconnect at once; connected
+    clients must not wait until the last is served.
+    """
+
+    def __init__(self, in_a_turn: int) -> None:
+        self._free = asyncio.Semaphore(in_a_turn)
+
+    async def turn(self) -> None:
+        """Wait for this caller's turn."""
+        await self._free.acquire()
+        later(0.0, "let the next pass", self._free.release, otherwise=self._free.release)

@@ -1,9 +1,10 @@
 """The PROXY protocol, versions 1 and 2: a load balancer sends the client's address before the client's first byte.
 
-Sans-I/O, after HAProxy's specification (proxy-protocol.txt, 2020/03/05). TLVs after the addresses are skipped: they
+After HAProxy's specification (proxy-protocol.txt, 2020/03/05). TLVs after the addresses are skipped: they
 repeat what TLS or SASL tells better. So is the checksum (CRC32C), which guards against nothing that TCP does not.
 """
 
+import socket
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from struct import Struct
@@ -11,6 +12,9 @@ from typing import Final
 
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
+from proxy.edge.arrival import Arrival, LeftEarly
+from proxy.edge.kernel import peek
+from quotas.connections import counted_as
 
 V1_SIGNATURE: Final = b"PROXY "
 V2_SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
@@ -68,14 +72,32 @@ def is_header(data: bytes) -> bool:
     return data.startswith((V1_SIGNATURE, V2_SIGNATURE))
 
 
-def address(host: str, port: int) -> Address:
-    """Return a client's address; an IPv4-mapped IPv6 address (``::ffff:192.0.2.1``) becomes the IPv4 address."""
-    if ":" in host:
-        bare, _, _ = host.partition("%")  # a link-local address has a scope
-        mapped = IPv6Address(bare).ipv4_mapped
-        if mapped is not None:
-            return Address(str(mapped), port)
-    return Address(host, port)
+async def read_source(arrival: Arrival) -> None:
+    """Take the client's address from the header. Raises as ``read_header``."""
+    header = await read_header(arrival.client)
+    arrival.peer = header.source or arrival.peer
+    arrival.names_source = False
+
+
+async def read_header(client: socket.socket) -> Header:
+    """Read the header and not a byte beyond it. Raises ProtocolError for anything else, or LeftEarly."""
+    begun, least = bytearray(), 1
+    while True:
+        peeked = await peek(client, MAX_HEADER_BYTES)
+        if not peeked and begun:
+            raise ProtocolError(Cause.PROXY_PROTOCOL_INVALID, "the connection ends within the PROXY protocol header")
+        if not peeked:
+            raise LeftEarly
+        before = len(begun)
+        begun.extend(peeked)
+        header = None
+        if len(begun) >= least:
+            data = bytes(begun)
+            header, least = parse(data), least_bytes(data)
+        # An incomplete header is consumed: left in the socket, it would keep the socket readable for ever.
+        client.recv(len(peeked) if header is None else header.length_bytes - before)
+        if header is not None:
+            return header
 
 
 def _begins(data: bytes, signature: bytes) -> bool:
@@ -101,7 +123,7 @@ def _version_1(data: bytes) -> Header | None:
     _ip_of(fields[0], fields[2])
     port = _port_of(fields[3])
     _port_of(fields[4])
-    return Header(length_bytes, address(source, port))
+    return Header(length_bytes, Address(counted_as(source), port))
 
 
 def _ip_of(family: str, text: str) -> str:
@@ -143,7 +165,7 @@ def _version_2(data: bytes) -> Header | None:
         return Header(length_bytes, None)
     packed, port = addresses.unpack_from(data, _V2_HEAD.size)
     source = IPv4Address(packed) if addresses is _TCP4 else IPv6Address(packed)
-    return Header(length_bytes, address(str(source), port))
+    return Header(length_bytes, Address(counted_as(str(source)), port))
 
 
 def _invalid(what: str) -> ProtocolError:

@@ -19,7 +19,7 @@ from config.loader import load_settings
 from proxy import worker
 from proxy.brokers import cluster
 from proxy.control import quotas
-from proxy.edge import reaper
+from proxy.edge import open_sessions
 from proxy.runtime import file_watch as reload
 from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
@@ -144,7 +144,7 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
     # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
     commands = {"demo/running.py", "live/listing.py"}
-    assert found == {"edge/drain.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
+    assert found == {"edge/open_sessions.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
 async def test_every_contained_place_is_covered_by_a_fault_test() -> None:
@@ -248,7 +248,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(worker, "_TIDY_EVERY_S", 0.02)
     monkeypatch.setattr(cluster, "_PROBE_S", 0.02)
-    monkeypatch.setattr(reaper, "ROUND_S", 0.02)
+    monkeypatch.setattr(open_sessions, "ROUND_S", 0.02)
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
     monkeypatch.setattr(quotas, "POLL_S", 0.02)

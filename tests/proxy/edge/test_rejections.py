@@ -1,8 +1,7 @@
 from structlog.testing import capture_logs
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.rejections import Rejections
-from proxy.edge.stats import Stats
+from proxy.edge.stats import Rejections, Stats
 from proxy.runtime.once_a_minute import INTERVAL_MS, MAX_KEPT
 
 NOT_TLS = ProtocolError(Cause.NOT_TLS, "no TLS")

@@ -1,4 +1,4 @@
-"""Closes sessions that would not end by themselves: idle, with a client that reads nothing, or with a lost peer.
+"""The open sessions of all listeners: found by their client, drained, and closed when they would not end by themselves.
 
 While a connection is paused, its close goes unnoticed; while a client does not read, its broker is paused too. So a job
 asks the kernel about every session now and then, and the data path counts nothing for it. docs/architecture.md has the
@@ -6,17 +6,20 @@ table of timeouts.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol, cast
 
 import structlog
 
 from config.settings import Limits
+from config.units import without_brackets
 from proxy.edge.kernel import TcpState
 from proxy.edge.stats import Stats
 from proxy.edge.wires import LINGER_S, BrokerWire, ClientWire
+from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import contained
+from proxy.runtime.slices import SLICE
 from proxy.runtime.tasks import every
 from proxy.session.context import Wire
 from proxy.session.session import Session
@@ -27,6 +30,9 @@ ROUND_S = 5.0
 """Interval between looks at every session."""
 _SLICE: Final = 100
 """Sessions looked at per turn of the loop, which takes well below a millisecond."""
+_SPREAD: Final = 0.5
+"""The share of the drain time over which sessions are told to close, so that clients do not all reconnect at once."""
+_STEP_S: Final = 0.05
 
 
 class CloseReason(StrEnum):
@@ -44,6 +50,46 @@ class Sessions(Protocol):
     def name(self) -> str: ...
     @property
     def sessions(self) -> set[Session]: ...
+
+
+async def find(
+    listeners: Iterable[Sessions], user: str | None = None, client_id: str | None = None, peer: str | None = None
+) -> list[Session]:
+    """Return the open sessions of a user, of the client-id of their last request, and of a peer; None: of any."""
+    wanted = None if peer is None else without_brackets(peer)
+    found: list[Session] = []
+    sessions = [session for listener in listeners for session in listener.sessions]
+    for looked_at, session in enumerate(sessions, 1):
+        if looked_at % SLICE == 0:
+            await asyncio.sleep(0)
+        of = session.identity
+        if (
+            not session.closed
+            and (user is None or of.user == user)
+            and (client_id is None or of.account.key.client_id == client_id)
+            and (wanted is None or without_brackets(session.peer) == wanted)
+        ):
+            found.append(session)
+    return found
+
+
+async def drain(sessions: Collection[Session], timeout_s: float) -> int:
+    """Close every session after its last answer; return how many were cut off at the deadline."""
+    deadline_s = monotonic_s() + timeout_s
+    waiting = list(sessions)
+    step_s = min(_STEP_S, timeout_s * _SPREAD / max(len(waiting), 1))
+    for session in waiting:
+        if session.closed:  # by its client, before its turn
+            continue
+        contained("drain a session", session.drain, otherwise=session.abort)
+        await asyncio.sleep(step_s)
+    while (left := [session for session in waiting if not session.closed]) and monotonic_s() < deadline_s:
+        await asyncio.sleep(min(_STEP_S, max(0.0, deadline_s - monotonic_s())))
+        for session in left:
+            contained("drain a session", session.drain, otherwise=session.abort)
+    for session in left:
+        contained("cut a session off", session.abort)
+    return len(left)
 
 
 class SessionReaper:
