@@ -54,7 +54,7 @@ class FullError(Exception):
 class ConnectionSlot:
     """The slot of one connection, taken until its descriptors are closed."""
 
-    _slots: "ConnectionSlots"
+    _free: Callable[["ConnectionSlot"], None]
     host: str
     """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
     broker: int | None
@@ -75,7 +75,7 @@ class ConnectionSlot:
         if self.open_descriptors:
             self.open_descriptors -= 1
             if not self.open_descriptors:
-                self._slots.remove(self)
+                self._free(self)
 
 
 class Crowds:
@@ -199,7 +199,7 @@ class ConnectionSlots:
         """
         self._make_room(host, broker, listener, now_s)
         self._evict_beyond(self._most_before_request - 1, _MOST_EVICTED, now_s)
-        slot = ConnectionSlot(self, host, broker, now_s, evict, listener)
+        slot = ConnectionSlot(self.remove, host, broker, now_s, evict, listener)
         self._add(slot)
         return slot
 

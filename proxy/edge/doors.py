@@ -299,7 +299,6 @@ class Places:
         return None
 
 
-@dataclass(frozen=True)
 class OwnerOfBroker:
     """With several instances: whether this one owns the broker that a client wants, or anybody knows who owns any.
 
@@ -311,15 +310,17 @@ class OwnerOfBroker:
     therefore let in: it may ask, and is closed by any other request. None is while nobody could be told the owners.
     """
 
-    owners: "OwnersInForce"
-    turned_away: Held
-    clock: Callable[[], int]
-    needs: int = BROKER
+    needs = BROKER
+
+    def __init__(self, owners: "OwnersInForce", turned_away: Held, clock: Callable[[], int]) -> None:
+        self._owners = owners
+        self._turned_away = turned_away
+        self._clock = clock
 
     def check(self, arrival: Arrival) -> Refused | None:
-        owners, node_id = self.owners, arrival.node_id
+        owners, node_id = self._owners, arrival.node_id
         is_ours = owners.are_known if node_id is None else owners.owns(node_id)
         if is_ours or (owners.are_known and random.random() < LET_IN):
             return None
-        end_ms = self.clock() + random.randint(*_HOLD_MS)
-        return Refused(outcome="not_owner", hold=partial(self.turned_away.hold, arrival.host, node_id, end_ms))
+        end_ms = self._clock() + random.randint(*_HOLD_MS)
+        return Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.host, node_id, end_ms))
