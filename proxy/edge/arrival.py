@@ -95,30 +95,25 @@ class Arrival(Handshake):
     session: Session | None = None
     task: asyncio.Task[None] = field(init=False)
     """The task that takes the connection from its socket to its broker."""
-    evicted: Callable[[ProtocolError], None] = field(init=False)
-    """Takes why its place is needed for another."""
-    close: Close = field(init=False)
-    """Closes it, whoever has its socket; nothing once that is somebody else's matter."""
-
-    def __post_init__(self) -> None:
-        self.close = self.client.close
+    is_given_away: bool = False
+    """It is closed by somebody else."""
 
     @property
     def host(self) -> str:
         """The IP address that it counts for; "" until a load balancer names it."""
         return "" if self.names_source else self.peer.host
 
-    def give_to(self, wire: ClientWire) -> None:
-        """Note that the socket is the transport's of ``wire`` from now on."""
-        self.wire = wire
-        self.close = wire.abort
+    @property
+    def close(self) -> Close:
+        """Closes it, whoever has its socket."""
+        return self.client.close if self.wire is None else self.wire.abort
 
     def give_away(self) -> Close:
         """Return the function that closes it, to whoever sees to that from now on. It is not read any more."""
-        close, self.close = self.close, _nothing
+        self.is_given_away = True
         if self.wire is not None:
             self.wire.pause_reading()
-        return close
+        return self.close
 
     def free_slot(self) -> None:
         """Give its slot back, if it has one."""
@@ -126,18 +121,16 @@ class Arrival(Handshake):
         if slot is not None:
             slot.descriptor_closed()
 
-    def let_go(self) -> None:
-        """Drop what refers to it in turn, so that it is freed without the garbage collector."""
-        self.close, self.evicted, self.wire = _nothing, _no_more, None
-
     def descriptor_closed(self) -> None:
         """Note that its transport has closed the socket."""
         self.free_slot()
 
-
-def _nothing() -> None:
-    pass
-
-
-def _no_more(error: ProtocolError) -> None:
-    del error
+    def release(self) -> None:
+        """Close it, unless it has a session or is given away, and let go of what refers to it in turn: it is freed
+        without the garbage collector.
+        """
+        if self.session is None:
+            if not self.is_given_away:
+                self.close()
+            self.free_slot()
+        self.wire = None

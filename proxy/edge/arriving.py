@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce
 
 _PEEKED_BYTES: Final = 16
-HANDSHAKES_IN_A_TURN: Final = 8
-"""TLS handshakes begun per turn of the loop."""
+_IN_A_TURN: Final = 8
+"""TLS handshakes and sessions begun per turn of the loop, as many as connections are accepted."""
 _LONGER_THAN_OURS_S: Final = 3600.0
 """The event loop's own handshake timeout, so long that it never fires before the listener's deadline."""
 _LATE_AT_ONCE: Final = 20
@@ -100,7 +100,7 @@ class Arriving:
         self._connector = connector
         self._is_request = is_request
         self._begin = begin
-        self._places = Places(name, slots, self._stats)
+        self._places = Places(name, slots, self._crowd_out, self._stats)
         gate = admission.gate
         of_owners = () if owners is None else (OwnerOfBroker(owners, admission.turned_away, gate.clock),)
         self._doors: tuple[Door, ...] = (
@@ -112,8 +112,10 @@ class Arriving:
         """In the order in which they are asked."""
         self._sorter: Sorter | None = None
         if self._names_broker and shared is not None:
-            self._sorter = Sorter(shared.passing, Places(name, shared.slots), hosts, owners, self._stats)
-        self._handshakes = Pacer(HANDSHAKES_IN_A_TURN)
+            self._sorter = Sorter(
+                shared.passing, Places(name, shared.slots, self._crowd_out), hosts, owners, self._stats
+            )
+        self._pacer = Pacer(_IN_A_TURN)
         self.arriving: dict[Arrival, None] = {}
         """In the order of arrival, and so of deadlines. One that another worker has passed on may have an earlier
         deadline; it is closed with those before it."""
@@ -138,7 +140,7 @@ class Arriving:
     def dismiss(self, arrival: Arrival, why: ProtocolError | None = None) -> None:
         """Close a connection without a session, if it is one still, because of ``why`` or because the proxy stops."""
         if arrival in self.arriving:
-            self._forget(arrival)
+            del self.arriving[arrival]
             if why is not None:
                 self._reject(arrival, why)
             arrival.task.cancel()
@@ -151,12 +153,11 @@ class Arriving:
             self.dismiss(arrival)
 
     def _start(self, arrival: Arrival) -> None:
-        arrival.evicted = partial(self._crowd_out, arrival)
         try:
             self._admit(arrival)
         except Refused as why:
             self._refuse(arrival, why)
-            self._release(arrival)
+            arrival.release()
             return
         self._stats.sessions[self._name] += 1
         self.arriving[arrival] = None
@@ -165,25 +166,14 @@ class Arriving:
         if self._next_deadline is None:
             self._set_deadline(arrival.deadline_s - arrival.came_s)
 
-    def _forget(self, arrival: Arrival) -> None:
-        self.arriving.pop(arrival, None)
-
     def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
         """Release a connection whose task has ended, even one cancelled before it began."""
         if arrival.session is None:
-            self._forget(arrival)
+            self.arriving.pop(arrival, None)
             self._stats.sessions[self._name] -= 1
-            self._release(arrival)
-            return
-        if task.cancelled() or task.exception() is not None:
+        elif task.cancelled() or task.exception() is not None:
             arrival.session.abort()
-        arrival.let_go()
-
-    @staticmethod
-    def _release(arrival: Arrival) -> None:
-        arrival.close()
-        arrival.free_slot()
-        arrival.let_go()
+        arrival.release()
 
     # ------------------------------------------------------------------------------------------- the way
 
@@ -198,7 +188,9 @@ class Arriving:
                 self._learn_address(arrival)
             wire = await self._connect(arrival)
             arrival.awaited = "request"
-            if not await wire.first_request():
+            await wire.first_request()
+            await self._pacer.turn()
+            if not wire.is_open:
                 raise LeftEarly
             if arrival.server_name is not None:
                 arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
@@ -207,7 +199,7 @@ class Arriving:
         except (Refused, ProtocolError, OSError) as why:
             self._refuse(arrival, why)
         else:
-            self._forget(arrival)
+            self.arriving.pop(arrival, None)
             wire.begin(session)
             if not session.closed:
                 await self._connect_to_broker(arrival, session)
@@ -238,7 +230,7 @@ class Arriving:
         """Give the socket to a transport, with TLS if the listener has it."""
         options = {} if self._tls is None else await self._await_handshake(arrival, self._tls)
         wire = ClientWire(self._is_request, arrival, self._limits.socket_receive_buffer_bytes)
-        arrival.give_to(wire)
+        arrival.wire = wire
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: cast("asyncio.BaseProtocol", wire), arrival.client, **options
@@ -261,7 +253,7 @@ class Arriving:
             )
         if not first.startswith(HANDSHAKE_RECORD[: len(first)]):
             raise ProtocolError(Cause.NOT_TLS, "plaintext on a TLS listener: is the client's security.protocol right?")
-        await self._handshakes.turn()
+        await self._pacer.turn()
         HANDSHAKE.set(arrival)
         return {"ssl": tls.context, "ssl_handshake_timeout": _LONGER_THAN_OURS_S}
 
@@ -282,7 +274,7 @@ class Arriving:
             why = Refused(why)
         elif not isinstance(why, Refused):
             why = LeftEarly()
-        self._forget(arrival)
+        self.arriving.pop(arrival, None)
         if why.outcome is not None:
             self._stats.connections[self._name, why.outcome] += 1
         if why.error is not None:

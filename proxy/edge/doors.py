@@ -278,6 +278,8 @@ class Places:
 
     listener: str
     slots: ConnectionSlots
+    evict: Callable[[Arrival, ProtocolError], None]
+    """Closes one whose place is needed for another."""
     stats: Stats | None = None
     """Where to count those that have a place as accepted."""
     needs: int = ADDRESS
@@ -287,9 +289,8 @@ class Places:
             if arrival.slot is not None:
                 self.slots.name(arrival.slot, arrival.host)
                 return None
-            arrival.slot = self.slots.enter(
-                arrival.host, arrival.counted_at, arrival.came_s, arrival.evicted, self.listener
-            )
+            evict = partial(self.evict, arrival)
+            arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self.listener)
             if self.stats is not None:
                 self.stats.connections[self.listener, "accepted"] += 1
         except ProtocolError as error:

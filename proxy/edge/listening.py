@@ -53,109 +53,96 @@ class Acceptor:
         self._take = take
         self._on_failure = on_failure
         self._delay_ms = delay_ms
-        self._listening: set[socket.socket] = set()
-        self._delayed: socket.socket | None = None
+        self._sockets: dict[socket.socket, int | None] = {}
+        """Listening sockets at which connections are accepted → node id."""
         self._left: set[socket.socket] = set()
-        """Listening sockets at which another process accepts."""
-        self._paused: dict[socket.socket, int | None] = {}
-        """Listening sockets → node id, not watched while a connection is delayed."""
+        """Those at which another process accepts."""
+        self._delayed: tuple[socket.socket, Address, int | None] | None = None
+        """While a connection is delayed, no socket is watched."""
         self._failing = False
         self.open = True
 
     def listen(self, sockets: Iterable[socket.socket], node_id: int | None) -> None:
         """Accept from listening ``sockets``, and own them from now on."""
         for listening in sockets:
-            self._listening.add(listening)
             self._left.discard(listening)
-            self._watch(listening, node_id)
+            self._sockets[listening] = node_id
+            self._watch(listening)
 
     def leave(self, sockets: Iterable[socket.socket]) -> None:
         """Own listening ``sockets``, and leave their connections to another process that has them too."""
         for listening in sockets:
-            self._listening.add(listening)
             self._left.add(listening)
-            self._paused.pop(listening, None)
+            self._sockets.pop(listening, None)
             asyncio.get_running_loop().remove_reader(listening)
 
     def stop_listening(self, sockets: Iterable[socket.socket]) -> None:
         """Stop accepting from ``sockets``, and close them."""
-        loop = asyncio.get_running_loop()
         for listening in sockets:
-            self._listening.discard(listening)
+            self.leave([listening])
             self._left.discard(listening)
-            self._paused.pop(listening, None)
-            loop.remove_reader(listening)
             listening.close()
 
     def close(self) -> None:
         """Stop accepting."""
         self.open = False
-        self.stop_listening(list(self._listening))
+        self.stop_listening([*self._sockets, *self._left])
         if self._delayed is not None:
-            self._delayed.close()
+            self._delayed[0].close()
 
-    def _watch(self, listening: socket.socket, node_id: int | None) -> None:
-        if listening not in self._listening or listening in self._left:
-            return
-        if self._delayed is not None:
-            self._paused[listening] = node_id
-        else:
-            on_readable(listening, "accept", self._accept, listening, node_id)
+    def _watch(self, listening: socket.socket) -> None:
+        if listening in self._sockets and self._delayed is None:
+            on_readable(listening, "accept", self._accept, listening)
 
-    def _accept(self, listening: socket.socket, node_id: int | None) -> None:
+    def _accept(self, listening: socket.socket) -> None:
+        node_id = self._sockets[listening]
         for _ in range(_BATCH):
             if self._delayed is not None:
                 asyncio.get_running_loop().remove_reader(listening)
-                self._paused[listening] = node_id
                 return
             try:
                 client, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._pause(listening, node_id, error)
+                self._pause(listening, error)
                 return
             client.setblocking(False)
             self._failing = False
-            contained("take a connection", self._taken, client, peer, node_id, otherwise=client.close)
+            contained("take a connection", self._accepted, client, peer, node_id, otherwise=client.close)
 
-    def _taken(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
-        delay_ms = self._delay_ms()
+    def _accepted(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+        address, delay_ms = Address(counted_as(peer[0]), peer[1]), self._delay_ms()
         if delay_ms > 0:
-            self._delayed = client
-            self._go_on_later(delay_ms / 1000, client, peer, node_id)
+            self._delayed = client, address, node_id
+            self._go_on_later(delay_ms / 1000)
         else:
-            self._hand_on(client, peer, node_id)
+            self._take(client, address, node_id)
 
-    def _go_on_later(self, delay_s: float, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
-        once_more = partial(self._go_on_later, _PAUSE_S, client, peer, node_id)
-        later(delay_s, "take a delayed connection", self._go_on, client, peer, node_id, otherwise=once_more)
+    def _go_on_later(self, delay_s: float) -> None:
+        again = partial(self._go_on_later, _PAUSE_S)
+        later(delay_s, "take a delayed connection", self._go_on, otherwise=again)
 
-    def _go_on(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+    def _go_on(self) -> None:
         """Hand on the delayed connection, and accept again."""
-        if not self.open:
-            return
-        self._delayed = None
-        contained("take a connection", self._hand_on, client, peer, node_id, otherwise=client.close)
-        waiting, self._paused = self._paused, {}
-        for listening, of_node in waiting.items():
-            self._watch(listening, of_node)
+        if self.open and self._delayed is not None:
+            delayed, self._delayed = self._delayed, None
+            contained("take a connection", self._take, *delayed, otherwise=delayed[0].close)
+            for listening in self._sockets:
+                self._watch(listening)
 
-    def _hand_on(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
-        self._take(client, Address(counted_as(peer[0]), peer[1]), node_id)
-
-    def _pause(self, listening: socket.socket, node_id: int | None, error: OSError) -> None:
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
         """Stop accepting for a second; connections wait in the backlog."""
         self._on_failure()
         if not self._failing:
             log.error("cannot accept connections, trying again", listener=self._name, error=str(error))
         self._failing = True
         asyncio.get_running_loop().remove_reader(listening)
-        self._watch_later(listening, node_id)
+        self._watch_later(listening)
 
-    def _watch_later(self, listening: socket.socket, node_id: int | None) -> None:
-        once_more = partial(self._watch_later, listening, node_id)
-        later(_PAUSE_S, "accept again", self._watch, listening, node_id, otherwise=once_more)
+    def _watch_later(self, listening: socket.socket) -> None:
+        again = partial(self._watch_later, listening)
+        later(_PAUSE_S, "accept again", self._watch, listening, otherwise=again)
 
 
 def bind(host: str, port: int, send_buffer_bytes: int = -1, given: Sequence[socket.socket] = ()) -> list[socket.socket]:

@@ -4,6 +4,7 @@ After HAProxy's specification (proxy-protocol.txt, 2020/03/05). TLVs after the a
 repeat what TLS or SASL tells better. So is the checksum (CRC32C), which guards against nothing that TCP does not.
 """
 
+import re
 import socket
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
@@ -23,6 +24,8 @@ MAX_HEADER_BYTES: Final = 16 * 1024
 """The longest accepted header; version 2 would allow 64 KiB, and load balancers send some hundred bytes."""
 
 _V1_MAX_BYTES: Final = 107
+_PORT: Final = re.compile("0|[1-9][0-9]{0,4}")
+_LAST_PORT: Final = 65535
 _V2_HEAD: Final = Struct(">12sBBH")
 """signature, version << 4 | command, address family << 4 | transport, bytes that follow"""
 _TCP4: Final = Struct(">4s4xH2x")
@@ -111,38 +114,23 @@ def _version_1(data: bytes) -> Header | None:
         if len(data) >= _V1_MAX_BYTES:
             raise _invalid(f"version 1 without a line end in {_V1_MAX_BYTES} bytes")
         return None
-    length_bytes = end + 2
     fields = data[len(V1_SIGNATURE) : end].decode("ascii", "replace").split(" ")
     if fields[0] == "UNKNOWN":
-        return Header(length_bytes, None)
-    if fields[0] not in ("TCP4", "TCP6"):
+        return Header(end + 2, None)
+    ip_of = {"TCP4": IPv4Address, "TCP6": IPv6Address}.get(fields[0])
+    if ip_of is None:
         raise _invalid("version 1 is neither TCP4 nor TCP6 nor UNKNOWN")
     if len(fields) != 5:
         raise _invalid(f"version 1 has {len(fields) - 1} fields behind {fields[0]} instead of 4")
-    source = _ip_of(fields[0], fields[1])
-    _ip_of(fields[0], fields[2])
-    port = _port_of(fields[3])
-    _port_of(fields[4])
-    return Header(length_bytes, Address(counted_as(source), port))
-
-
-def _ip_of(family: str, text: str) -> str:
-    try:
-        ip = IPv4Address(text) if family == "TCP4" else IPv6Address(text)
-    except AddressValueError:
-        raise _invalid(f"version 1 has no {family} address in its place") from None
-    if "%" in text:
+    if "%" in fields[1] + fields[2]:
         raise _invalid("version 1 has an address with a scope, which has no meaning on another machine")
-    return str(ip)
-
-
-def _port_of(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or (text[0] == "0" and text != "0"):
+    try:
+        source, _ = [str(ip_of(each)) for each in fields[1:3]]
+    except AddressValueError:
+        raise _invalid(f"version 1 has no {fields[0]} address in its place") from None
+    if not all(_PORT.fullmatch(each) and int(each) <= _LAST_PORT for each in fields[3:]):
         raise _invalid("version 1 has no port in its place")
-    port = int(text)
-    if port > 65535:
-        raise _invalid(f"version 1 has the port {port}")
-    return port
+    return Header(end + 2, Address(counted_as(source), int(fields[3])))
 
 
 def _version_2(data: bytes) -> Header | None:

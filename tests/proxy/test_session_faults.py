@@ -67,7 +67,7 @@ class Scene:
 async def accept_again(scene: Scene) -> None:
     scene.monkeypatch.setattr(listening, "_PAUSE_S", 0.0)
     acceptor = scene.proxy.listener._acceptor
-    acceptor._pause(next(iter(acceptor._listening)), 1, OSError(errno.EMFILE, "too many"))
+    acceptor._pause(next(iter(acceptor._sockets)), OSError(errno.EMFILE, "too many"))
     await until(lambda: scene.sabotage.met)
 
 

@@ -312,7 +312,7 @@ async def test_connections_beyond_the_rate_stay_in_the_backlog(limit: str) -> No
         proxy.stats.accept_throttles.clear()
         with connected(proxy.port_1, 5) as late, connect(proxy.bootstrap_port):
             acceptor = proxy.listener._acceptor
-            await until(lambda: len(acceptor._paused), equals=2)
+            await until(lambda: acceptor._delayed is not None)
             throttles = proxy.stats.accept_throttles["PLAIN"]
             assert came(proxy) == throttles.number, "the first did not wait, and the last one does so now"
             assert throttles.ms == 1000 * throttles.number
