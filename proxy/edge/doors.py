@@ -85,9 +85,6 @@ class Held:
         for close in list(self._held):
             self._close(close)
 
-    def __len__(self) -> int:
-        return len(self._held)
-
     def __iter__(self) -> Iterator[tuple[str, int | None, int]]:
         """Yield the address, the broker and the end of each."""
         for host, broker, end_ms, _ in self._held.values():
