@@ -22,7 +22,7 @@ from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
 from proxy.edge.arriving import Admission
 from proxy.edge.connection_slots import capacity, raise_limit, slots_of
-from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, Held, rates_of
+from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections, rates_of
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
 from proxy.edge.logins import Logins
@@ -127,7 +127,7 @@ class Worker:
             from proxy.owners.map import owners_of
 
             self._owners = owners_of(settings.owners)
-        self._turned_away = Held(self._throttling.wake, MOST_OF_ADDRESS)
+        self._turned_away = HeldConnections(self._throttling.wake, MOST_OF_ADDRESS)
         self._connections_limit = 0
         self._is_closed = False
         self._tables: list[dict[int, Served]] = []

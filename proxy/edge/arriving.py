@@ -20,7 +20,7 @@ from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.edge.arrival import ADDRESS, BROKER, HANDSHAKE, REQUEST, Arrival, LeftEarly, Refused
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import AtBroker, ConnectionGate, Door, Held, OwnerOfBroker, Places, RateOfAddress
+from proxy.edge.doors import AtBroker, ConnectionGate, Door, HeldConnections, OwnerOfBroker, Places, RateOfAddress
 from proxy.edge.kernel import peek
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
@@ -59,7 +59,7 @@ class Admission:
     stats: Stats
     rejections: Rejections
     bind: Bind
-    turned_away: Held
+    turned_away: HeldConnections
     owners: "OwnersInForce | None" = None
     """With several instances: those that own the brokers."""
     protected_topics: frozenset[bytes] = frozenset()
@@ -269,7 +269,7 @@ class Arriving:
     # ------------------------------------------------------------------------------------------- refused
 
     def _refuse(self, arrival: Arrival, why: Exception) -> None:
-        """Count why a connection goes no further, and have it held if it is to be."""
+        """Count why a connection goes no further, and let it be held if the reason says so."""
         if isinstance(why, ProtocolError):
             why = Refused(why)
         elif not isinstance(why, Refused):
@@ -345,8 +345,8 @@ def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> boo
 class Pacer:
     """Lets so many callers pass in each turn of the loop, first come, first served.
 
-    What a stranger causes may take the loop a millisecond. After a restart all clients reconnect at once; connected
-    clients must not wait until the last is served.
+    A handshake takes the loop a millisecond, a session a tenth of that. After a restart all clients reconnect at once;
+    connected clients must not wait until the last is served.
     """
 
     def __init__(self, in_a_turn: int) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sluice.listener")
 
 MOST_OF_ADDRESS: Final = 32
-"""Of connections for others' brokers: a greedy address shortens no hold but its own."""
+"""Limit for connections to others' brokers: a greedy address shortens no hold but its own."""
 _HOLD_MS: Final = (50, 100)
 """How long one is held: spread, so that clients of one broker do not all come back at once."""
 LET_IN: Final = 0.25
@@ -50,7 +50,7 @@ class Door(Protocol):
         ...
 
 
-class Held:
+class HeldConnections:
     """Connections that are held unread for a moment and then closed, in the order of arrival.
 
     Beyond ``most`` the oldest is closed early, and beyond ``most_of_address`` the oldest of that address.
@@ -133,7 +133,7 @@ class ConnectionGate:
         self._stats = stats
         self.clock = clock
         self._mode = mode
-        self.held = Held(partial(throttling.mute, KIND))
+        self.held = HeldConnections(partial(throttling.mute, KIND))
         """Connections of addresses over their rate."""
         self._simulated: dict[str, SimulatedAcceptor] = {}
 
@@ -185,7 +185,7 @@ class ConnectionGate:
         return self._refused(listener, ip, broker, now_ms, throttle_ms)
 
     def _refused(self, listener: str, ip: str, broker: int | None, now_ms: int, throttle_ms: int) -> Refused | None:
-        """Return how a connection is refused that is to be held so long, None if it is not to be."""
+        """Return how a connection over its rate by so much is refused; None if it is not over, or not enforced."""
         if throttle_ms > 0:
             self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).note(throttle_ms)
             if self._mode == "enforce":
@@ -305,12 +305,12 @@ class OwnerOfBroker:
     times before they ask. There is no answer to give: any error would be untrue.
 
     Some clients ask only brokers that they know of, and all of their addresses may be old. One connection in four is
-    therefore let in: it may ask, and is closed by any other request. None is while nobody could be told the owners.
+    therefore let in, unless the owners are unknown: it may ask, and is closed by any other request.
     """
 
     needs = BROKER
 
-    def __init__(self, owners: "OwnersInForce", turned_away: Held, clock: Callable[[], int]) -> None:
+    def __init__(self, owners: "OwnersInForce", turned_away: HeldConnections, clock: Callable[[], int]) -> None:
         self._owners = owners
         self._turned_away = turned_away
         self._clock = clock

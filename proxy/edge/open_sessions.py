@@ -8,18 +8,19 @@ table of timeouts.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import structlog
 
 from config.settings import Limits
 from config.units import without_brackets
 from proxy.edge.kernel import TcpState
+from proxy.edge.listeners import Listener
 from proxy.edge.stats import Stats
 from proxy.edge.wires import LINGER_S, BrokerWire, ClientWire
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import contained
-from proxy.runtime.slices import SLICE
+from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
 from proxy.session.context import Wire
 from proxy.session.session import Session
@@ -28,8 +29,6 @@ log = structlog.get_logger("sluice.sessions")
 
 ROUND_S = 5.0
 """Interval between looks at every session."""
-_SLICE: Final = 100
-"""Sessions looked at per turn of the loop, which takes well below a millisecond."""
 _SPREAD: Final = 0.5
 """The share of the drain time over which sessions are told to close, so that clients do not all reconnect at once."""
 _STEP_S: Final = 0.05
@@ -43,34 +42,23 @@ class CloseReason(StrEnum):
     LOST = "lost"
 
 
-class Sessions(Protocol):
-    """A listener, as the owner of its sessions."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def sessions(self) -> set[Session]: ...
-
-
 async def find(
-    listeners: Iterable[Sessions], user: str | None = None, client_id: str | None = None, peer: str | None = None
+    listeners: Iterable[Listener], user: str | None = None, client_id: str | None = None, peer: str | None = None
 ) -> list[Session]:
     """Return the open sessions of a user, of the client-id of their last request, and of a peer; None: of any."""
     wanted = None if peer is None else without_brackets(peer)
-    found: list[Session] = []
-    sessions = [session for listener in listeners for session in listener.sessions]
-    for looked_at, session in enumerate(sessions, 1):
-        if looked_at % SLICE == 0:
-            await asyncio.sleep(0)
-        of = session.identity
-        if (
+
+    def is_meant(session: Session) -> bool:
+        return (
             not session.closed
-            and (user is None or of.user == user)
-            and (client_id is None or of.account.key.client_id == client_id)
-            and (wanted is None or without_brackets(session.peer) == wanted)
-        ):
-            found.append(session)
-    return found
+            and user in (None, session.identity.user)
+            and client_id in (None, session.identity.account.key.client_id)
+            and wanted in (None, without_brackets(session.peer))
+        )
+
+    sessions = [session for listener in listeners for session in listener.sessions]
+    found = await in_slices(session if is_meant(session) else None for session in sessions)
+    return [session for session in found if session is not None]
 
 
 async def drain(sessions: Collection[Session], timeout_s: float) -> int:
@@ -95,7 +83,7 @@ async def drain(sessions: Collection[Session], timeout_s: float) -> int:
 class SessionReaper:
     """Closes the sessions of ``listeners`` that are over."""
 
-    def __init__(self, listeners: Sequence[Sessions], limits: Limits, stats: Stats, clock: Callable[[], int]) -> None:
+    def __init__(self, listeners: Sequence[Listener], limits: Limits, stats: Stats, clock: Callable[[], int]) -> None:
         self._listeners = listeners
         self._idle_ms = round(limits.idle_s * 1000)
         self._unread_ms = round(limits.unread_s * 1000)
@@ -113,13 +101,11 @@ class SessionReaper:
         """Check every session once."""
         before, self._stalled = self._stalled, {}
         sessions = [(listener.name, session) for listener in self._listeners for session in listener.sessions]
-        for number, (name, session) in enumerate(sessions, 1):
-            if not session.closed:
-                contained(
-                    "look at a session", self._look_at, name, session, before.get(session), otherwise=session.abort
-                )
-            if not number % _SLICE:
-                await asyncio.sleep(0)
+        await in_slices(
+            contained("look at a session", self._look_at, name, session, before.get(session), otherwise=session.abort)
+            for name, session in sessions
+            if not session.closed
+        )
 
     def _look_at(self, name: str, session: Session, before: tuple[int, int] | None) -> None:
         now_ms = self._clock()

@@ -14,7 +14,7 @@ from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
 from proxy.edge.arriving import Admission
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, Held
+from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.open_sessions import SessionReaper
@@ -94,7 +94,7 @@ class Front:
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
         self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
         self.gate.apply(policy)
-        self.turned_away = Held(self._wake, MOST_OF_ADDRESS)
+        self.turned_away = HeldConnections(self._wake, MOST_OF_ADDRESS)
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.unsorted = ConnectionSlots(
             most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}

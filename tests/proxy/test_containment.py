@@ -57,9 +57,6 @@ ELSEWHERE = {
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "drain sessions at closed ports": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
-    "close a connection of another instance's broker": (
-        "edge/test_owners.py::test_held_connection_is_closed_despite_fault_in_close"
-    ),
     "exchange the demand for limits of the cluster": (
         "owners/test_exchange.py::test_fault_in_demand_exchange_is_counted_and_exchange_continues"
     ),
@@ -106,7 +103,7 @@ ELSEWHERE = {
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
     "a turn": "runtime/test_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
-    "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
+    "let the next pass": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a quota request": "edge/test_quota_requests.py::test_failed_quota_request_closes_connection_and_is_counted",
     "receive a connection to the admin port": (
         "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"

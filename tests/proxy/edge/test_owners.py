@@ -9,7 +9,7 @@ import pytest
 from config.brokers import Endpoint, parse_broker_ports
 from config.units import AdvertisedAddress
 from proxy.edge import advertised_addresses, doors
-from proxy.edge.doors import MOST_OF_ADDRESS, Held
+from proxy.edge.doors import MOST_OF_ADDRESS, HeldConnections
 from proxy.owners.map import OwnersInForce, OwnersMap
 from proxy.runtime.faults import counts
 from tests.harness.fake_broker import fake_broker
@@ -142,7 +142,7 @@ async def test_an_instance_without_a_broker_lets_clients_ask_but_not_produce() -
 
 async def test_held_connection_is_closed_despite_fault_in_close(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play()
-    held, (ours, theirs) = Held(play.throttling.wake), socket.socketpair()
+    held, (ours, theirs) = HeldConnections(play.throttling.wake), socket.socketpair()
     monkeypatch.setattr(held, "_close", lambda client: {}[client])
     held.hold("any", 1, play.loop.now_ms + 50, ours.close)
     play.loop.advance(50)
@@ -153,7 +153,7 @@ async def test_held_connection_is_closed_despite_fault_in_close(monkeypatch: pyt
 
 async def test_a_greedy_address_shortens_its_own_hold_alone() -> None:
     play, pairs = Play(), [socket.socketpair() for _ in range(MOST_OF_ADDRESS + 3)]
-    held, end_ms = Held(play.throttling.wake, MOST_OF_ADDRESS), play.loop.now_ms + 50
+    held, end_ms = HeldConnections(play.throttling.wake, MOST_OF_ADDRESS), play.loop.now_ms + 50
     try:
         for ours, host in zip(
             [pair[0] for pair in pairs], ["patient", *["greedy"] * (MOST_OF_ADDRESS + 2)], strict=True

@@ -61,9 +61,10 @@ async def test_client_that_leaves_while_its_session_waits_for_its_turn_has_none(
             await until(lambda: [each.wire for each in proxy.listener._arriving.arriving])
             await until(lambda: pacer._free._waiters)
             (arrival,) = proxy.listener._arriving.arriving
-            assert arrival.wire is not None
-            arrival.wire.abort()
-            await until(lambda: not arrival.wire.is_open)
+            wire = arrival.wire
+            assert wire is not None
+            wire.abort()
+            await until(lambda: not wire.is_open)
         pacer._free.release()
         await until(proxy.stats.sessions.total, equals=0)
         assert (proxy.stats.connections["PLAIN", "left_early"], one.requests) == (1, [])
