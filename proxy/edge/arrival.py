@@ -103,17 +103,13 @@ class Arrival(Handshake):
         """The IP address that it counts for; "" until a load balancer names it."""
         return "" if self.names_source else self.peer.host
 
-    @property
-    def close(self) -> Close:
-        """Closes it, whoever has its socket."""
-        return self.client.close if self.wire is None else self.wire.abort
-
     def give_away(self) -> Close:
         """Return the function that closes it, to whoever sees to that from now on. It is not read any more."""
         self.is_given_away = True
-        if self.wire is not None:
-            self.wire.pause_reading()
-        return self.close
+        if self.wire is None:
+            return self.client.close
+        self.wire.pause_reading()
+        return self.wire.abort
 
     def free_slot(self) -> None:
         """Give its slot back, if it has one."""
@@ -130,7 +126,9 @@ class Arrival(Handshake):
         without the garbage collector.
         """
         if self.session is None:
-            if not self.is_given_away:
-                self.close()
+            if not self.is_given_away and self.wire is not None:
+                self.wire.abort()
+            elif not self.is_given_away:
+                self.client.close()
             self.free_slot()
         self.wire = None
