@@ -21,21 +21,16 @@ from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
 from proxy.edge.arriving import Admission
-from proxy.edge.connection_gate import ConnectionGate, rates_of
-from proxy.edge.connection_slots import slots_of
-from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
-from proxy.edge.doors import TurnedAway
-from proxy.edge.drain import drain
-from proxy.edge.find_sessions import find
+from proxy.edge.connection_slots import capacity, raise_limit, slots_of
+from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections, rates_of
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
-from proxy.edge.logins import Logins, certificate_names
+from proxy.edge.logins import Logins
+from proxy.edge.open_sessions import SessionReaper, drain, find
 from proxy.edge.quota_requests import Ask, QuotaRequests
-from proxy.edge.reaper import SessionReaper
-from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
 from proxy.edge.sorter import SharedPorts
-from proxy.edge.stats import Stats
+from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.owners.map import OwnersInForce, Placement, owners_of
 from proxy.runtime import faults, logs
@@ -116,11 +111,11 @@ class Worker:
         self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
         is_alone = settings.owners is None and number is None
         self._owners: OwnersInForce | None = None if is_alone else owners_of(settings.owners)
-        self._turned_away = TurnedAway()
+        self._turned_away = HeldConnections(self._throttling.wake, MOST_OF_ADDRESS)
         self._connections_limit = 0
         self._is_closed = False
         self._listeners: list[Listener] = []
-        self._routes = Routes(settings, self._rejections.note_refused)
+        self._routes = Routes(settings, self._rejections.count_refused)
         self._state = self._state_of_sessions(ask)
         self._rows = StateOfWorker(
             self._engine,
@@ -252,8 +247,7 @@ class Worker:
         descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit, self._gate.most_held, _ = capacity(settings, raise_limit())
-        self._turned_away.most = turned_away_at_most(self._gate.most_held)
+        self._connections_limit, self._gate.held.most, self._turned_away.most, _ = capacity(settings, raise_limit())
         self._open_listeners()
         self._routes.remember(self.in_force.known)
         for listener in self._listeners:
@@ -333,7 +327,7 @@ class Worker:
         for each in self.in_force.settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            listener = Listener(each, view.cluster, self._state, sasl, accounts, certificate_names(each.tls), admission)
+            listener = Listener(each, view.cluster, self._state, sasl, accounts, admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 
@@ -361,7 +355,7 @@ class Worker:
             gathered_limit=limits.gathered_bytes,
             mutations_limit=limits.mutations_bytes,
             clock=now_ms,
-            on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
+            on_rejected=lambda side, error, peer: self._rejections.count(side, error, peer, now_ms()),
             later=CallQueue(partial(later, 0.0, "a turn")).later,
             partitions=TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms),
             answerers=answerers,
@@ -379,7 +373,7 @@ class Worker:
         self._is_closed = True
         for listener in self._listeners:
             contained("close a listener", listener.close)
-        self._gate.close()
+        self._gate.held.close()
         self._turned_away.close()
 
     def _tidy(self) -> None:

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from config.units import Address
 from proxy.admin.tls import AdminTls
-from proxy.edge.accepting import Acceptor
 from proxy.edge.arrival import HANDSHAKE, Handshake
+from proxy.edge.listening import Acceptor
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
 from quotas.networks import network_of
@@ -26,7 +26,7 @@ from quotas.networks import network_of
 log = structlog.get_logger("sluice.admin")
 
 MOST: Final = 32
-"""Limit of connections; ``proxy.edge.descriptors`` reserves descriptors for them."""
+"""Limit of connections; ``proxy.edge.connection_slots`` reserves descriptors for them."""
 YOUNG_S: Final = 0.1
 """How long a connection is safe from others of its network, and from networks with as many, so that it gets its answer.
 With 320 new ones a second all are young, and the next is refused."""

@@ -10,7 +10,6 @@ from config.admin import Admin
 from config.listener import ClientTls
 from protocol.errors import ProtocolError
 from proxy.checks.health import context_of_others
-from proxy.edge.logins import certificate_names
 from proxy.edge.tls import ListenerTls
 from quotas.entities import ANONYMOUS
 
@@ -25,7 +24,7 @@ class AdminTls:
 
     def __init__(self, admin: Admin, settings: ClientTls) -> None:
         self._admin = admin
-        self._server = ListenerTls(settings, certificate_names(settings), None)
+        self._server = ListenerTls(settings, None)
         self.of_others = context_of_others(admin)
         """Verifies other instances."""
         self.files = (*self._server.files, *([] if admin.ca is None else [admin.ca]))

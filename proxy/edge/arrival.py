@@ -12,7 +12,6 @@ from protocol.errors import ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.wires import ClientWire
 from proxy.session.session import Session
-from quotas.connections import counted_as
 
 ADDRESS: Final = 1
 """Its address is known."""
@@ -72,7 +71,7 @@ class Arrival(Handshake):
     """One accepted connection, until it has a session."""
 
     peer: Address
-    """The client's address: the socket's peer, or the source in the PROXY header."""
+    """The client's address, in its canonical form: the socket's peer, or the source in the PROXY header."""
     node_id: int | None
     """The broker whose port, or host name, was connected to; None: any."""
     counted_at: int | None
@@ -96,30 +95,21 @@ class Arrival(Handshake):
     session: Session | None = None
     task: asyncio.Task[None] = field(init=False)
     """The task that takes the connection from its socket to its broker."""
-    evicted: Callable[[ProtocolError], None] = field(init=False)
-    """Takes why its place is needed for another."""
-    close: Close = field(init=False)
-    """Closes it, whoever has its socket; nothing once that is somebody else's matter."""
-
-    def __post_init__(self) -> None:
-        self.close = self.client.close
+    is_given_away: bool = False
+    """It is closed by somebody else."""
 
     @property
     def host(self) -> str:
         """The IP address that it counts for; "" until a load balancer names it."""
-        return "" if self.names_source else counted_as(self.peer.host)
-
-    def give_to(self, wire: ClientWire) -> None:
-        """Note that the socket is the transport's of ``wire`` from now on."""
-        self.wire = wire
-        self.close = wire.abort
+        return "" if self.names_source else self.peer.host
 
     def give_away(self) -> Close:
         """Return the function that closes it, to whoever sees to that from now on. It is not read any more."""
-        close, self.close = self.close, _nothing
-        if self.wire is not None:
-            self.wire.pause_reading()
-        return close
+        self.is_given_away = True
+        if self.wire is None:
+            return self.client.close
+        self.wire.pause_reading()
+        return self.wire.abort
 
     def free_slot(self) -> None:
         """Give its slot back, if it has one."""
@@ -127,18 +117,18 @@ class Arrival(Handshake):
         if slot is not None:
             slot.descriptor_closed()
 
-    def let_go(self) -> None:
-        """Drop what refers to it in turn, so that it is freed without the garbage collector."""
-        self.close, self.evicted, self.wire = _nothing, _no_more, None
-
     def descriptor_closed(self) -> None:
         """Note that its transport has closed the socket."""
         self.free_slot()
 
-
-def _nothing() -> None:
-    pass
-
-
-def _no_more(error: ProtocolError) -> None:
-    del error
+    def release(self) -> None:
+        """Close it, unless it has a session or is given away, and let go of what refers to it in turn: it is freed
+        without the garbage collector.
+        """
+        if self.session is None:
+            if not self.is_given_away and self.wire is not None:
+                self.wire.abort()
+            elif not self.is_given_away:
+                self.client.close()
+            self.free_slot()
+        self.wire = None

@@ -16,31 +16,33 @@ from config.listener import Listener as ListenerSettings
 from config.settings import Limits
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
+from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.edge.arrival import ADDRESS, BROKER, HANDSHAKE, REQUEST, Arrival, LeftEarly, Refused
 from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import AtBroker, Door, OwnerOfBroker, Places, RateOfAddress, TurnedAway
-from proxy.edge.first_bytes import Pacer, peek, read_source
+from proxy.edge.doors import AtBroker, ConnectionGate, Door, HeldConnections, OwnerOfBroker, Places, RateOfAddress
+from proxy.edge.kernel import peek
 from proxy.edge.listening import Bind
-from proxy.edge.proxy_protocol import is_header
-from proxy.edge.rejections import Rejections
+from proxy.edge.proxy_protocol import is_header, read_source
 from proxy.edge.sorter import Passed, SharedPorts, Sorter
-from proxy.edge.stats import Stats
+from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
 from proxy.session.flow import CLIENT
+from proxy.session.policies.login import GSSAPI_TOKEN
+from proxy.session.serving import API_VERSIONS_KEY
 from proxy.session.session import Session
+from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
 
 if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce
 
 _PEEKED_BYTES: Final = 16
-HANDSHAKES_IN_A_TURN: Final = 8
-"""TLS handshakes begun per turn of the loop."""
+_IN_A_TURN: Final = 8
+"""TLS handshakes and sessions begun per turn of the loop, as many as connections are accepted."""
 _LONGER_THAN_OURS_S: Final = 3600.0
 """The event loop's own handshake timeout, so long that it never fires before the listener's deadline."""
 _LATE_AT_ONCE: Final = 20
@@ -57,7 +59,7 @@ class Admission:
     stats: Stats
     rejections: Rejections
     bind: Bind
-    turned_away: TurnedAway
+    turned_away: HeldConnections
     owners: "OwnersInForce | None" = None
     """With several instances: those that own the brokers."""
     protected_topics: frozenset[bytes] = frozenset()
@@ -98,15 +100,22 @@ class Arriving:
         self._connector = connector
         self._is_request = is_request
         self._begin = begin
-        self._places = Places(name, slots, self._stats)
-        rate = RateOfAddress(name, admission.gate, accounts)
-        of_owners = () if owners is None else (OwnerOfBroker(owners, admission.turned_away),)
-        self._doors: tuple[Door, ...] = (rate, *of_owners, self._places, AtBroker(rate, slots, connector))
+        self._places = Places(name, slots, self._crowd_out, self._stats)
+        gate = admission.gate
+        of_owners = () if owners is None else (OwnerOfBroker(owners, admission.turned_away, gate.clock),)
+        self._doors: tuple[Door, ...] = (
+            RateOfAddress(name, gate, accounts),
+            *of_owners,
+            self._places,
+            AtBroker(name, gate, accounts, slots, connector),
+        )
         """In the order in which they are asked."""
         self._sorter: Sorter | None = None
         if self._names_broker and shared is not None:
-            self._sorter = Sorter(shared.passing, Places(name, shared.slots), hosts, owners, self._stats)
-        self._handshakes = Pacer(HANDSHAKES_IN_A_TURN)
+            self._sorter = Sorter(
+                shared.passing, Places(name, shared.slots, self._crowd_out), hosts, owners, self._stats
+            )
+        self._pacer = Pacer(_IN_A_TURN)
         self.arriving: dict[Arrival, None] = {}
         """In the order of arrival, and so of deadlines. One that another worker has passed on may have an earlier
         deadline; it is closed with those before it."""
@@ -131,7 +140,7 @@ class Arriving:
     def dismiss(self, arrival: Arrival, why: ProtocolError | None = None) -> None:
         """Close a connection without a session, if it is one still, because of ``why`` or because the proxy stops."""
         if arrival in self.arriving:
-            self._forget(arrival)
+            del self.arriving[arrival]
             if why is not None:
                 self._reject(arrival, why)
             arrival.task.cancel()
@@ -144,12 +153,11 @@ class Arriving:
             self.dismiss(arrival)
 
     def _start(self, arrival: Arrival) -> None:
-        arrival.evicted = partial(self._crowd_out, arrival)
         try:
             self._admit(arrival)
         except Refused as why:
             self._refuse(arrival, why)
-            self._release(arrival)
+            arrival.release()
             return
         self._stats.sessions[self._name] += 1
         self.arriving[arrival] = None
@@ -158,25 +166,14 @@ class Arriving:
         if self._next_deadline is None:
             self._set_deadline(arrival.deadline_s - arrival.came_s)
 
-    def _forget(self, arrival: Arrival) -> None:
-        self.arriving.pop(arrival, None)
-
     def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
         """Release a connection whose task has ended, even one cancelled before it began."""
         if arrival.session is None:
-            self._forget(arrival)
+            self.arriving.pop(arrival, None)
             self._stats.sessions[self._name] -= 1
-            self._release(arrival)
-            return
-        if task.cancelled() or task.exception() is not None:
+        elif task.cancelled() or task.exception() is not None:
             arrival.session.abort()
-        arrival.let_go()
-
-    @staticmethod
-    def _release(arrival: Arrival) -> None:
-        arrival.close()
-        arrival.free_slot()
-        arrival.let_go()
+        arrival.release()
 
     # ------------------------------------------------------------------------------------------- the way
 
@@ -191,7 +188,9 @@ class Arriving:
                 self._learn_address(arrival)
             wire = await self._connect(arrival)
             arrival.awaited = "request"
-            if not await wire.first_request():
+            await wire.first_request()
+            await self._pacer.turn()
+            if not wire.is_open:
                 raise LeftEarly
             if arrival.server_name is not None:
                 arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
@@ -200,7 +199,7 @@ class Arriving:
         except (Refused, ProtocolError, OSError) as why:
             self._refuse(arrival, why)
         else:
-            self._forget(arrival)
+            self.arriving.pop(arrival, None)
             wire.begin(session)
             if not session.closed:
                 await self._connect_to_broker(arrival, session)
@@ -231,7 +230,7 @@ class Arriving:
         """Give the socket to a transport, with TLS if the listener has it."""
         options = {} if self._tls is None else await self._await_handshake(arrival, self._tls)
         wire = ClientWire(self._is_request, arrival, self._limits.socket_receive_buffer_bytes)
-        arrival.give_to(wire)
+        arrival.wire = wire
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: cast("asyncio.BaseProtocol", wire), arrival.client, **options
@@ -254,7 +253,7 @@ class Arriving:
             )
         if not first.startswith(HANDSHAKE_RECORD[: len(first)]):
             raise ProtocolError(Cause.NOT_TLS, "plaintext on a TLS listener: is the client's security.protocol right?")
-        await self._handshakes.turn()
+        await self._pacer.turn()
         HANDSHAKE.set(arrival)
         return {"ssl": tls.context, "ssl_handshake_timeout": _LONGER_THAN_OURS_S}
 
@@ -270,12 +269,12 @@ class Arriving:
     # ------------------------------------------------------------------------------------------- refused
 
     def _refuse(self, arrival: Arrival, why: Exception) -> None:
-        """Count why a connection goes no further, and have it held if it is to be."""
+        """Count why a connection goes no further, and let it be held if the reason says so."""
         if isinstance(why, ProtocolError):
             why = Refused(why)
         elif not isinstance(why, Refused):
             why = LeftEarly()
-        self._forget(arrival)
+        self.arriving.pop(arrival, None)
         if why.outcome is not None:
             self._stats.connections[self._name, why.outcome] += 1
         if why.error is not None:
@@ -287,7 +286,7 @@ class Arriving:
 
     def _reject(self, arrival: Arrival, error: ProtocolError) -> None:
         about = arrival.server_name if error.cause is Cause.UNKNOWN_SNI else None
-        self._rejections.note(CLIENT, error, str(arrival.peer), now_ms(), about=about)
+        self._rejections.count(CLIENT, error, str(arrival.peer), now_ms(), about=about)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
         if arrival in self.arriving:
@@ -296,7 +295,7 @@ class Arriving:
 
     def _is_load_balancer(self, peer: Address) -> bool:
         """Whether ``peer`` is in a network that has to send a PROXY header."""
-        ip = ipaddress.ip_address(peer.host.partition("%")[0])
+        ip = ipaddress.ip_address(peer.host)
         return any(ip in network for network in self._load_balancers)
 
     # ------------------------------------------------------------------------------------------- deadlines
@@ -319,3 +318,50 @@ class Arriving:
             within = f"within {self._limits.authentication_timeout_s:g} s"
             self.dismiss(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
         self._set_deadline(0.0)
+
+
+def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> bool:
+    """Whether ``begun`` holds the header of a request that is served; False if more bytes are needed.
+
+    Raises ProtocolError if it begins with anything else. On listeners that demand SASL, tokens without a request header
+    may come first (GSSAPI of Kafka 0.9).
+    """
+    limit = worker.request_limit if authenticated else worker.unauthenticated_request_limit
+    if len(begun) >= REQUEST_HEAD.size:  # the splitter below decides the same, and reports what is wrong
+        size, key_version, _, _ = REQUEST_HEAD.unpack_from(begun)
+        if key_version in worker.served and REQUEST_HEAD.size - 4 <= size <= limit:
+            return True
+    _, _, heads = FrameSplitter(REQUEST_HEAD, limit).split(begun, 1)
+    if not heads:
+        return False
+    key_version = heads[0][1]
+    api_key = key_version >> 16
+    begins_gssapi = not authenticated and api_key >> 8 == GSSAPI_TOKEN
+    if key_version not in worker.served and api_key != API_VERSIONS_KEY and not begins_gssapi:
+        worker.answerer(key_version)
+    return True
+
+
+class Pacer:
+    """Lets so many callers pass in each turn of the loop, first come, first served.
+
+    A handshake takes the loop a millisecond, a session a tenth of that. After a restart all clients reconnect at once;
+    connected clients must not wait until the last is served.
+    """
+
+    def __init__(self, in_a_turn: int) -> None:
+        self._free = asyncio.Semaphore(in_a_turn)
+        self._passed = 0
+        """Callers that have passed in this turn."""
+
+    async def turn(self) -> None:
+        """Wait for this caller's turn."""
+        await self._free.acquire()
+        if not self._passed:
+            later(0.0, "let the next pass", self._let_next_pass, otherwise=self._let_next_pass)
+        self._passed += 1
+
+    def _let_next_pass(self) -> None:
+        passed, self._passed = self._passed, 0
+        for _ in range(passed):
+            self._free.release()

@@ -3,11 +3,15 @@
 Connections without a request are free for strangers to open. Few of them are allowed at a time, and the network that
 has most of them yields its oldest. So that a few networks never keep others out, with requests or without, a network
 gets one of the last places only while it has fewer than are left: of k that take all they can each has 1 / (k + 1).
+
+The limit of open files bounds them all: each connection takes two descriptors, the client's and the broker's.
 """
 
+import resource
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
@@ -24,6 +28,16 @@ _MOST_TIDIED: Final = 100
 _LAST: Final = 8
 """One place in so many is one of the last."""
 
+MOST_HELD: Final = 1000
+"""Refused connections that are held at once: one costs its client nothing."""
+_RESERVED: Final = 128
+"""Descriptors for other uses: the admin port (32 connections), files, Metadata."""
+_HELD_SHARE: Final = 16
+"""One descriptor in so many may hold a connection that is refused for its rate."""
+_TURNED_AWAY_SHARE: Final = 4
+"""One of these in so many, a connection whose broker another instance owns."""
+_UNSORTED_SHARE: Final = 8
+"""One descriptor in so many may have a connection whose worker is not known yet."""
 
 _K = TypeVar("_K")
 
@@ -36,39 +50,32 @@ class FullError(Exception):
         self.outcome = outcome
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionSlot:
     """The slot of one connection, taken until its descriptors are closed."""
 
-    __slots__ = ("_slots", "broker", "entered_s", "evict", "host", "listener", "network", "open_descriptors")
+    _free: Callable[["ConnectionSlot"], None]
+    host: str
+    """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
+    broker: int | None
+    """The node id of the broker that it counts for; None while it is not known."""
+    entered_s: float
+    evict: Callable[[ProtocolError], None] | None
+    """Closes the connection, whose slot is given to another; unset once it has sent a request."""
+    listener: str
+    network: str = field(init=False)
+    open_descriptors: int = 1
+    """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
 
-    def __init__(
-        self,
-        slots: "ConnectionSlots",
-        host: str,
-        broker: int | None,
-        entered_s: float,
-        evict: Callable[[ProtocolError], None],
-        listener: str,
-    ) -> None:
-        self._slots = slots
-        self.broker = broker
-        """The node id of the broker that it counts for; None while it is not known."""
-        self.entered_s = entered_s
-        self.host = host
-        """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
-        self.network = network_of(host)
-        self.listener = listener
-        self.evict: Callable[[ProtocolError], None] | None = evict
-        """Closes the connection, whose slot is given to another; unset once it has sent a request."""
-        self.open_descriptors = 1
-        """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
+    def __post_init__(self) -> None:
+        self.network = network_of(self.host)
 
     def descriptor_closed(self) -> None:
         """Note that a descriptor is closed."""
         if self.open_descriptors:
             self.open_descriptors -= 1
             if not self.open_descriptors:
-                self._slots.remove(self)
+                self._free(self)
 
 
 class Crowds:
@@ -94,17 +101,17 @@ class Crowds:
         return len(self._by_age)
 
     @property
-    def oldest(self) -> "ConnectionSlot":
+    def oldest(self) -> ConnectionSlot:
         """The connection that has been here longest. There has to be one."""
         return next(iter(self._by_age))
 
-    def add(self, slot: "ConnectionSlot") -> None:
+    def add(self, slot: ConnectionSlot) -> None:
         """Add a connection."""
         crowd = self._by_network.setdefault(slot.network, OrderedDict())
         crowd[slot] = self._by_age[slot] = None
         self._moved(slot.network, len(crowd) - 1, len(crowd))
 
-    def remove(self, slot: "ConnectionSlot") -> None:
+    def remove(self, slot: ConnectionSlot) -> None:
         """Remove a connection, if it is there."""
         crowd = self._by_network.get(slot.network)
         if crowd is None or slot not in crowd:
@@ -114,7 +121,7 @@ class Crowds:
         if not crowd:
             del self._by_network[slot.network]
 
-    def largest(self) -> "OrderedDict[ConnectionSlot, None]":
+    def largest(self) -> OrderedDict[ConnectionSlot, None]:
         """Return the connections of the network with most of them; empty if there are none."""
         networks = self._by_size.get(self._largest)
         return self._by_network[next(iter(networks))] if networks else OrderedDict()
@@ -170,11 +177,6 @@ class ConnectionSlots:
         self.grace_s = GRACE_S
 
     @property
-    def most(self) -> int:
-        """The number of slots."""
-        return self._all.most
-
-    @property
     def taken(self) -> int:
         """The number of slots in use."""
         return self._all.taken
@@ -196,10 +198,8 @@ class ConnectionSlots:
         FullError if none can be evicted.
         """
         self._make_room(host, broker, listener, now_s)
-        for _ in range(_MOST_EVICTED):
-            if self.before_request < self._most_before_request or not self._evict_excess(now_s):
-                break
-        slot = ConnectionSlot(self, host, broker, now_s, evict, listener)
+        self._evict_beyond(self._most_before_request - 1, _MOST_EVICTED, now_s)
+        slot = ConnectionSlot(self.remove, host, broker, now_s, evict, listener)
         self._add(slot)
         return slot
 
@@ -215,9 +215,7 @@ class ConnectionSlots:
 
     def tidy(self, now_s: float) -> None:
         """Close connections past their grace beyond the number that may be without a request."""
-        for _ in range(_MOST_TIDIED):
-            if self.before_request <= self._most_before_request or not self._evict_excess(now_s):
-                break
+        self._evict_beyond(self._most_before_request, _MOST_TIDIED, now_s)
 
     def assign(self, slot: ConnectionSlot, broker: int) -> None:
         """Count a slot at its broker, which was not known before. Raises ProtocolError if ``host`` has too many."""
@@ -287,13 +285,13 @@ class ConnectionSlots:
         self._evict(next(iter(crowd)))
         return True
 
-    def _evict_excess(self, now_s: float) -> bool:
-        """Evict because there are too many without a request, once any is past its grace; return whether one was."""
+    def _evict_beyond(self, number: int, at_once: int, now_s: float) -> None:
+        """Evict those without a request beyond a number, if any is past its grace, but few at once."""
         crowds = self._all.crowds
-        if not crowds.number or self._is_in_grace(crowds.oldest, now_s):
-            return False
-        self._evict(next(iter(crowds.largest())))
-        return True
+        for _ in range(at_once):
+            if crowds.number <= number or self._is_in_grace(crowds.oldest, now_s):
+                return
+            self._evict(next(iter(crowds.largest())))
 
     def _is_in_grace(self, slot: ConnectionSlot, now_s: float) -> bool:
         return now_s - slot.entered_s < self.grace_s
@@ -336,3 +334,55 @@ def slots_of(settings: Settings, most: int) -> ConnectionSlots:
             each.name: each.limits.connections for each in settings.listeners if each.limits.connections is not None
         },
     )
+
+
+class Capacity(NamedTuple):
+    """Numbers of sockets that fit within the limit of open files."""
+
+    connections: int
+    held: int
+    """Sockets that are held unread until they are closed, for the rate of their address."""
+    turned_away: int
+    """Those held because another instance owns their broker, for less than a tenth of that time."""
+    unsorted: int
+    """With several workers at one port: connections whose worker is not known yet."""
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard one, and return it.
+
+    Past the limit, uvloop accepts and closes silently, so the proxy has to refuse connections itself.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def capacity(settings: Settings, most_files: int) -> Capacity:
+    """Return the configured number of connections, or else as many as fit.
+
+    Raises OSError if fewer fit than are configured.
+    """
+    ports = sum(len(ports.bound) for each in settings.listeners if each.brokers for ports in each.brokers.ranges)
+    held = min(MOST_HELD, most_files // _HELD_SHARE)
+    turned_away = max(held // _TURNED_AWAY_SHARE, 1)
+    shares_ports = settings.workers > 1 and any(each.broker_host is not None for each in settings.listeners)
+    unsorted = most_files // _UNSORTED_SHARE if shares_ports else 0
+    # of each listener a socket, and a delayed connection
+    taken = _RESERVED + ports + 2 * len(settings.listeners) + held + unsorted
+    taken += 0 if settings.owners is None else turned_away
+    most = (most_files - taken) // 2
+    configured = {"limits.connections": settings.limits.connections}
+    configured |= {
+        f"limits.connections of listener {each.name}": each.limits.connections for each in settings.listeners
+    }
+    for name, number in configured.items():
+        if number is not None and number > most:
+            raise OSError(
+                f"{name}: {number} connections need {taken + 2 * number} open files, two each, and the limit is "
+                f"{most_files}: raise it (ulimit -n, LimitNOFILE= of systemd), or set at most {max(most, 0)}"
+            )
+    if most < 1:
+        raise OSError(f"a limit of {most_files} open files leaves no room for connections: raise it (ulimit -n)")
+    connections = settings.limits.connections or most
+    return Capacity(connections, held, turned_away, min(unsorted, connections))

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -11,12 +11,11 @@ from config.settings import Listener as ListenerSettings
 from config.units import Address
 from protocol.locator import Endpoint
 from proxy.brokers.cluster import Cluster
-from proxy.edge.accepting import Acceptor
 from proxy.edge.advertised_addresses import AdvertisedAddresses
 from proxy.edge.arrival import Arrival
-from proxy.edge.arriving import Admission, Arriving
+from proxy.edge.arriving import Admission, Arriving, is_request
 from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.first_bytes import is_request
+from proxy.edge.listening import Acceptor
 from proxy.edge.sorter import Passed
 from proxy.edge.tls import ListenerTls
 from proxy.edge.wires import ClientWire
@@ -33,7 +32,7 @@ log = structlog.get_logger("sluice.listener")
 class Listener:
     """One bootstrap address and one address per broker, and the sessions that connected there.
 
-    ``name_of`` maps a certificate to its user (``ListenerTls``). Raises OSError if the TLS files cannot be loaded.
+    Raises OSError if the TLS files cannot be loaded.
     """
 
     def __init__(
@@ -43,7 +42,6 @@ class Listener:
         worker: WorkerState,
         sasl: SaslRules,
         accounts: Accounts,
-        name_of: Callable[[bytes], str],
         admission: Admission,
     ) -> None:
         self.name = settings.name
@@ -63,7 +61,7 @@ class Listener:
         """Why the last reload of the certificate failed, as logged."""
         if settings.tls is not None:
             hosts = self.addresses.hosts if settings.broker_host is not None else None
-            self.tls = ListenerTls(settings.tls, name_of, hosts)
+            self.tls = ListenerTls(settings.tls, hosts)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
         self._broker_connector = BrokerConnector(cluster, admission.protected_topics, admission.owners)
         self._arriving = Arriving(

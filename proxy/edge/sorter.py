@@ -18,10 +18,11 @@ import structlog
 from config.units import Address
 from protocol.errors import ProtocolError
 from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, NotAHelloError
-from proxy.edge.arrival import Arrival, LeftEarly, Refused
+from proxy.edge.arrival import Arrival, Refused
 from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.doors import Places
-from proxy.edge.first_bytes import peek, read_source
+from proxy.edge.kernel import peek
+from proxy.edge.proxy_protocol import read_source
 from proxy.edge.stats import Stats
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import on_readable
@@ -189,7 +190,7 @@ async def named_host(client: socket.socket) -> str:
                 return ""
             needed = found.needed_bytes
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, needed)
-    except (NotAHelloError, LeftEarly):
+    except NotAHelloError:
         pass
     finally:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)

@@ -1,10 +1,19 @@
-"""Plain counters that the data path raises: ints, on the loop. ``proxy.snapshot`` is what metrics are rendered from."""
+"""Plain counters that the data path raises: ints, on the loop. ``proxy.snapshot`` is what metrics are rendered from.
+
+Rejected requests and connections are counted, and logged at a limited rate.
+"""
 
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 
-from protocol.errors import Cause
+import structlog
+
+from protocol.errors import Cause, ProtocolError
+from proxy.runtime.log_lines import OTHERS, OnceAMinute
+from proxy.session.flow import BROKER
+
+log = structlog.get_logger("sluice.rejected")
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -16,7 +25,7 @@ class ThrottleTotals:
     number: int = 0
     ms: int = 0
 
-    def note(self, throttle_ms: int) -> None:
+    def add(self, throttle_ms: int) -> None:
         """Count one throttle."""
         self.number += 1
         self.ms += throttle_ms
@@ -52,3 +61,34 @@ class Stats:
         """Count one measurement of the event loop's lag."""
         self.lag_counts[bisect_left(LAG_BUCKETS_S, lag_s)] += 1
         self.lag_sum_s += lag_s
+
+
+class Rejections:
+    """Counts every rejection; logs the first of each cause and host, then one line with the number of the rest.
+
+    ``flush`` has to be called now and then: it writes those lines.
+    """
+
+    def __init__(self, stats: Stats) -> None:
+        self._stats = stats
+        self._lines = OnceAMinute(_say_more)
+
+    def count(self, side: str, error: ProtocolError, peer: str, now_ms: int, *, about: str | None = None) -> None:
+        """Count ``error``, and log it unless the same was logged just now. ``about`` replaces the host as the key."""
+        self._stats.rejected[side, error.cause] += 1
+        same = peer.rpartition(":")[0] if about is None else about
+        if self._lines.admits((side, error.cause, same), (side, error.cause, OTHERS), now_ms):
+            log.warning("connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer)
+
+    def count_refused(self, cause: Cause) -> None:
+        """Count a broker's address at which another node answers, which is logged where it is found."""
+        self._stats.rejected[BROKER, cause] += 1
+
+    def flush(self, now_ms: int) -> None:
+        """Log how many more there were, for intervals that are over."""
+        self._lines.flush(now_ms)
+
+
+def _say_more(key: tuple[str, Cause, str], number: int) -> None:
+    side, cause, same = key
+    log.warning("more connections closed", side=side, cause=cause.value, of=same, number=number)

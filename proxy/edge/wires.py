@@ -232,15 +232,11 @@ class ClientWire(AsyncioWire):
         except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
             self.failed("ClientWire.data_received", fault)
 
-    async def first_request(self) -> bool:
-        """Wait for it; from then on the client is not read. Returns False if the client has left before.
-
-        Raises ProtocolError for anything else.
-        """
+    async def first_request(self) -> None:
+        """Wait until it is there, or the client has left. Raises ProtocolError for anything else."""
         await self._first_request
         if self._refused is not None:
             raise self._refused
-        return not self._lost
 
     def begin(self, session: SessionHandle) -> None:
         """Feed ``session`` with the first request and all that follows."""

@@ -13,7 +13,7 @@ from operator import add
 from typing import Final
 
 from config.units import without_brackets
-from proxy.edge.connection_gate import ConnectionGate
+from proxy.edge.doors import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
@@ -246,7 +246,7 @@ class StateOfWorker:
 
     def _addresses(self, now: int) -> Iterator[ThrottledRow | None]:
         ends: dict[tuple[str, int | None], list[int]] = {}
-        for ip, broker, end_ms in self._gate.held():
+        for ip, broker, end_ms in self._gate.held:
             ends.setdefault((ip, broker), []).append(end_ms)
         for each in self._gate.usage_of_addresses() if self._throttling.judges else ():
             waiting = ends.get((each.ip, each.broker), ())

@@ -15,8 +15,7 @@ import structlog
 from config.owners import Owners
 from config.settings import Log, Settings
 from proxy.contract import Changed, InForce, Report
-from proxy.edge.connection_slots import slots_of
-from proxy.edge.descriptors import capacity, raise_limit
+from proxy.edge.connection_slots import capacity, raise_limit, slots_of
 from proxy.edge.sorter import Passing, SharedPorts
 from proxy.runtime import logs, loop
 from proxy.runtime.clock import monotonic_s

@@ -13,19 +13,17 @@ from config.settings import Listener as ListenerSettings
 from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
 from proxy.edge.arriving import Admission
-from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import TurnedAway
+from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
-from proxy.edge.reaper import SessionReaper
-from proxy.edge.rejections import Rejections
+from proxy.edge.open_sessions import SessionReaper
 from proxy.edge.sorter import Passing, SharedPorts
-from proxy.edge.stats import Stats
-from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.edge.stats import Rejections, Stats
 from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
+from proxy.runtime.tasks import later
 from proxy.usage.accounts import Accounts
 from quotas.connections import ConnectionRates
 from quotas.engine import Window
@@ -54,7 +52,6 @@ class Front:
         limit: int = 100,
         authentication_timeout_s: float = TIMEOUT_S,
         limits: Mapping[str, object] | None = None,
-        name_of: Callable[[bytes], str] | None = None,
         quotas: Mapping[QuotaKind, float] | None = None,
         connection_rate: float | None = None,
         listener_rate: float | None = None,
@@ -78,14 +75,14 @@ class Front:
             self._on_broker,
             refresh_s=TIMEOUT_S,
             connect_timeout_s=TIMEOUT_S,
-            on_refused=rejections.note_refused,
+            on_refused=rejections.count_refused,
         )
         if not {"broker_host", "brokers"} & settings.keys():
             settings["brokers"] = parse_broker_ports({"1": str(self.port_1), "2": str(self.port_2)})
         fixed = {"name": "PLAIN", "bind": Address("127.0.0.1", self.bootstrap_port)}
         fixed["advertise"] = AdvertisedAddress("127.0.0.1")
         given = {key: value for key, value in settings.items() if value is not None}
-        self.play.worker.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
+        self.play.worker.on_rejected = lambda side, error, peer: rejections.count(side, error, peer, now_ms())
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
         self.slots = ConnectionSlots(
             most=limit,
@@ -97,7 +94,7 @@ class Front:
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
         self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
         self.gate.apply(policy)
-        self.turned_away = TurnedAway()
+        self.turned_away = HeldConnections(self._wake, MOST_OF_ADDRESS)
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.unsorted = ConnectionSlots(
             most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}
@@ -119,10 +116,13 @@ class Front:
             self.play.worker,
             self.play.sasl_rules,
             Accounts(self.play.meters, self.play.engine, "PLAIN"),
-            name_of or rfc2253,
             admission,
         )
         self.reaper = SessionReaper([self.listener], self.limits, self.stats, self.play.loop.clock)
+
+    def _wake(self, over: Callable[[int], object], abort: Callable[[], object], end_ms: int) -> asyncio.TimerHandle:
+        """Call in real time: that of the session's clock stands still."""
+        return later((end_ms - self.play.loop.clock()) / 1000, "throttle over", over, end_ms, otherwise=abort)
 
     def _on_broker(self, node_id: int) -> None:
         self.listener.open_broker(node_id)
@@ -156,7 +156,7 @@ async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]
         yield front
     finally:
         front.listener.close()
-        front.gate.close()
+        front.gate.held.close()
         front.turned_away.close()
         for session in list(front.listener.sessions):
             session.abort()

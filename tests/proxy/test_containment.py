@@ -20,7 +20,7 @@ from config.usage import UsageFiles
 from proxy import worker
 from proxy.brokers import cluster
 from proxy.control import quotas
-from proxy.edge import reaper
+from proxy.edge import open_sessions
 from proxy.runtime import files as reload
 from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
@@ -58,9 +58,6 @@ ELSEWHERE = {
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "drain sessions that are let go": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
-    "close a connection of another instance's broker": (
-        "edge/test_owners.py::test_held_connection_is_closed_despite_fault_in_close"
-    ),
     "exchange the demand for limits of the cluster": (
         "owners/test_shared_limits.py::test_fault_in_demand_exchange_is_counted_and_exchange_continues"
     ),
@@ -105,7 +102,7 @@ ELSEWHERE = {
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
     "a turn": "runtime/test_tasks_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
-    "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
+    "let the next pass": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a quota request": "edge/test_quota_requests.py::test_failed_quota_request_closes_connection_and_is_counted",
     "receive a connection to the admin port": (
         "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"
@@ -143,7 +140,7 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
     # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
     commands = {"demo/running.py", "live/listing.py"}
-    assert found == {"edge/drain.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
+    assert found == {"edge/open_sessions.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
 async def test_every_contained_place_is_covered_by_a_fault_test() -> None:
@@ -246,7 +243,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(worker, "_TIDY_EVERY_S", 0.02)
     monkeypatch.setattr(cluster, "_PROBE_S", 0.02)
-    monkeypatch.setattr(reaper, "ROUND_S", 0.02)
+    monkeypatch.setattr(open_sessions, "ROUND_S", 0.02)
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
     monkeypatch.setattr(quotas, "POLL_S", 0.02)

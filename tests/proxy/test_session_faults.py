@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.brokers.cluster import NoAnswerError
-from proxy.edge import accepting
+from proxy.edge import listening
 from proxy.edge.arrival import Arrival
 from proxy.edge.wires import BrokerWire, ClientWire
 from proxy.session.session import Session
@@ -65,14 +65,14 @@ class Scene:
 
 
 async def accept_again(scene: Scene) -> None:
-    scene.monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
+    scene.monkeypatch.setattr(listening, "_PAUSE_S", 0.0)
     acceptor = scene.proxy.listener._acceptor
-    acceptor._pause(next(iter(acceptor._listening)), 1, OSError(errno.EMFILE, "too many"))
+    acceptor._pause(next(iter(acceptor._sockets)), OSError(errno.EMFILE, "too many"))
     await until(lambda: scene.sabotage.met)
 
 
 async def delayed(scene: Scene) -> None:
-    scene.monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
+    scene.monkeypatch.setattr(listening, "_PAUSE_S", 0.0)
     async with front(scene.broker, listener_rate=1000) as other:
         for _ in range(10_000):
             other.gate.delay_ms("PLAIN")

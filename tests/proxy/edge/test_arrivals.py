@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
-from proxy.edge.drain import drain
-from proxy.edge.first_bytes import Pacer
+from proxy.edge.arriving import Pacer
+from proxy.edge.open_sessions import drain
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
@@ -274,7 +274,7 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
 
 async def test_handshakes_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     pace = Pacer(1)
-    sabotage = Sabotage(monkeypatch, "begin TLS handshakes")
+    sabotage = Sabotage(monkeypatch, "let the next pass")
     async with asyncio.timeout(TIMEOUT_S):
         for _ in range(5):
             await pace.turn()

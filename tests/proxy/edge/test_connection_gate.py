@@ -158,12 +158,12 @@ async def test_a_changed_quota_holds_for_the_next_connection() -> None:
 
 async def test_too_many_that_are_held_go_at_once_the_oldest_first() -> None:
     async with serving(policy=ONE_A_SECOND) as (_, proxy):
-        proxy.gate.most_held = 5
+        proxy.gate.held.most = 5
         with connected(proxy.port_1, BURST), connected(proxy.port_1, 12) as held:
             await until(lambda: closed(held), equals=7)
             assert [is_closed(each) for each in held] == [True] * 7 + [False] * 5
             assert proxy.play.throttling.queue_sizes()[KIND] == 5
-            proxy.gate.close()
+            proxy.gate.held.close()
             await until(lambda: closed(held), equals=12)
             assert proxy.play.throttling.queue_sizes()[KIND] == 0
 
@@ -312,7 +312,7 @@ async def test_connections_beyond_the_rate_stay_in_the_backlog(limit: str) -> No
         proxy.stats.accept_throttles.clear()
         with connected(proxy.port_1, 5) as late, connect(proxy.bootstrap_port):
             acceptor = proxy.listener._acceptor
-            await until(lambda: len(acceptor._paused), equals=2)
+            await until(lambda: acceptor._delayed is not None)
             throttles = proxy.stats.accept_throttles["PLAIN"]
             assert came(proxy) == throttles.number, "the first did not wait, and the last one does so now"
             assert throttles.ms == 1000 * throttles.number

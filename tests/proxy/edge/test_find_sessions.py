@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
-from proxy.edge.find_sessions import find
 from proxy.edge.listeners import Listener
+from proxy.edge.open_sessions import find
 from proxy.runtime.tasks import SLICE
 
 pytestmark = pytest.mark.asyncio

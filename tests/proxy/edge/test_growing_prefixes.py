@@ -17,8 +17,8 @@ from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS
 from protocol.tls_hello import Hello, HelloSearch
 from protocol.varint import MAX_TAGS, encode_varint
-from proxy.edge import first_bytes, sorter
-from proxy.edge.first_bytes import is_request
+from proxy.edge import proxy_protocol, sorter
+from proxy.edge.arriving import is_request
 from proxy.edge.protected_topics import Guard
 from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, V2_SIGNATURE
 from proxy.edge.wires import ClientWire
@@ -69,7 +69,7 @@ class Peeked:
         self.data = data
         self.shown = 1
         self.copied = self.looks = 0
-        for module in (first_bytes, sorter):
+        for module in (proxy_protocol, sorter):
             patch.setattr(module, "peek", self.peek)
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
@@ -108,7 +108,7 @@ async def test_proxy_header_in_pieces_of_one_byte(monkeypatch: pytest.MonkeyPatc
         peeked = Peeked(header, monkeypatch)
         before = Watched.looked_at
         with lines_run() as lines:
-            assert (await first_bytes.read_header(peeked)).length_bytes == len(header)  # type: ignore[arg-type]
+            assert (await proxy_protocol.read_header(peeked)).length_bytes == len(header)  # type: ignore[arg-type]
         return len(header), lines[0] + Watched.looked_at - before
 
     for size, k in ((700, 150), (1400, 150)) if version == 1 else ((1000, 30), (MAX_HEADER_BYTES - 16, 20)):

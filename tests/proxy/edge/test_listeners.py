@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.brokers.metadata import read_metadata
-from proxy.edge.drain import drain
+from proxy.edge.open_sessions import drain
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
 from tests.harness.fake_broker import fake_broker, metadata

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.edge.reaper import CloseReason, SessionReaper
+from proxy.edge.open_sessions import CloseReason, SessionReaper
 from proxy.session.session import Session
 from tests.harness.fake_broker import FakeBroker, fake_broker
 from tests.harness.polling import until

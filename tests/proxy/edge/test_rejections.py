@@ -1,8 +1,7 @@
 from structlog.testing import capture_logs
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.rejections import Rejections
-from proxy.edge.stats import Stats
+from proxy.edge.stats import Rejections, Stats
 from proxy.runtime.log_lines import MAX_KEYS, MINUTE_MS
 
 NOT_TLS = ProtocolError(Cause.NOT_TLS, "no TLS")
@@ -12,7 +11,7 @@ BAD = ProtocolError(Cause.BAD_HEADER, "bad")
 def lines(rejections: Rejections, *peers: str, error: ProtocolError = NOT_TLS, now_ms: int = 0) -> list[object]:
     with capture_logs() as logs:
         for peer in peers:
-            rejections.note("client", error, peer, now_ms)
+            rejections.count("client", error, peer, now_ms)
     return [(line["event"], line.get("peer") or line["number"]) for line in logs]
 
 
@@ -65,5 +64,5 @@ def test_rejections_about_a_name_are_logged_once_per_name() -> None:
     rejections = Rejections(Stats())
     with capture_logs() as logs:
         for peer, name in (("10.0.0.1:5", "b7"), ("10.0.0.2:5", "b7"), ("10.0.0.1:6", "b8")):
-            rejections.note("client", NOT_TLS, peer, 0, about=name)
+            rejections.count("client", NOT_TLS, peer, 0, about=name)
     assert [line["peer"] for line in logs] == ["10.0.0.1:5", "10.0.0.1:6"]

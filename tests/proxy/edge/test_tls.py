@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 import trustme
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from config.units import AdvertisedAddress
@@ -36,11 +34,6 @@ SNI = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "B{node
 def only_user(proxy: Front) -> str:
     (session,) = proxy.listener.sessions
     return session.identity.user
-
-
-def common_name(der: bytes) -> str:
-    (name,) = x509.load_der_x509_certificate(der).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(name.value)
 
 
 async def refused(proxy: Front, tls: ssl.SSLContext, cause: str, name: str = "127.0.0.1") -> str:
@@ -110,8 +103,8 @@ async def test_with_sasl_a_certificate_lets_in_and_names_nobody(pki: Pki) -> Non
 
 
 async def test_certificate_with_reserved_name_is_charged_as_reserved(pki: Pki) -> None:
-    settings = pki.settings(client_authentication="required")
-    async with fake_broker() as one, front(one, tls=settings, name_of=common_name) as proxy:
+    settings = pki.settings(client_authentication="required", principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/")
+    async with fake_broker() as one, front(one, tls=settings) as proxy:
         async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
             await asking.ask(list_offsets(1))
             assert only_user(proxy) == "alice"
@@ -123,8 +116,8 @@ async def test_certificate_with_reserved_name_is_charged_as_reserved(pki: Pki) -
 
 async def test_a_certificate_whose_name_is_empty_is_held_by_the_quota_of_the_default_user(pki: Pki) -> None:
     """One with its names in the SAN alone, or a mapping rule with no result: the empty user is nobody to the quotas."""
-    settings = pki.settings(client_authentication="required")
-    async with fake_broker() as one, front(one, tls=settings, name_of=lambda _: "") as proxy:
+    settings = pki.settings(client_authentication="required", principal_mapping_rules="RULE:^.+$//")
+    async with fake_broker() as one, front(one, tls=settings) as proxy:
         default = Policy({Entity(user=Default.DEFAULT): {PRODUCER: 1024}})
         proxy.play.engine.apply(default, proxy.play.loop.now_ms)
         one.brokers = {1: ("127.0.0.1", one.port)}
@@ -136,11 +129,8 @@ async def test_a_certificate_whose_name_is_empty_is_held_by_the_quota_of_the_def
 
 
 async def test_a_certificate_that_names_nobody_is_refused(pki: Pki) -> None:
-    def nobody(der: bytes) -> str:
-        raise ValueError("no rule fits")
-
-    settings = pki.settings(client_authentication="required")
-    async with fake_broker() as one, front(one, tls=settings, name_of=nobody) as proxy:
+    settings = pki.settings(client_authentication="required", principal_mapping_rules="RULE:^CN=bob,.*$/bob/")
+    async with fake_broker() as one, front(one, tls=settings) as proxy:
         await refused(proxy, pki.client("alice"), "principal_mapping")
 
 
