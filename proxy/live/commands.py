@@ -18,8 +18,8 @@ _EXIT_CONFIG: Final = 2
 def clients(api: "Api", output: str, **wanted: Any) -> None:
     """List the clients of a running proxy: what they use, their limits, how often they are throttled.
 
-    By default those nearest to their limits come first. The columns 1m, 5m and 15m are the share of that time for
-    which a client was throttled. If the output is not a terminal, columns are separated by tabs.
+    By default those nearest to their limits come first. The column 1m is the share of the last minute for which a
+    client was throttled. If the output is not a terminal, columns are separated by tabs.
 
     \b
     sluice clients --sort -in

@@ -109,8 +109,6 @@ _COLUMNS: Final = {
         Column("out", "bytes_out_per_s", texts.rate, 10),
         Column("ratio", "ratio", texts.share, 6),
         Column("1m", "throttled_share_1m", texts.share, 6),
-        Column("5m", "throttled_share_5m", texts.share, 6),
-        Column("15m", "throttled_share_15m", texts.share, 6),
         Column("owed", "owed_ms", texts.duration_of_ms, 11),
         Column("waiting", "waiting", _number, 7),
         Column("broker", "broker", _number, 6),
@@ -137,7 +135,7 @@ THROTTLED: Final = _table(
 CLIENTS: Final = _table(
     "clients",
     "-ratio",
-    "user client_id kind used limit ratio throttled_share_1m throttled_share_5m throttled_share_15m bytes_in_per_s "
+    "user client_id kind used limit ratio throttled_share_1m bytes_in_per_s "
     "bytes_out_per_s is_throttled broker connections rule listener",
 )
 BROKERS: Final = _table("brokers", "node_id", "node_id host port is_reachable owner worker load_ms_per_s connections")

@@ -26,7 +26,7 @@ _MOST_CONNECTIONS: Final = 100
 _MOST_BROKERS: Final = 200
 _MOST_CHANGES: Final = 50
 _MOST_OF_A_NAME: Final = 1024
-_SORTS: Final = ("connections", "bytes_in_per_s", "bytes_out_per_s", "ratio", "throttled_share_5m")
+_SORTS: Final = ("connections", "bytes_in_per_s", "bytes_out_per_s", "ratio", "throttled_share_1m")
 
 _KINDS: Final = tuple(kind.value for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
 

@@ -109,7 +109,7 @@ class _Client:
     connections: int = 0
     is_throttled: bool = False
     rates: tuple[float, ...] = (0.0, 0.0)
-    shares: tuple[float, ...] = (0.0, 0.0, 0.0)
+    share: float = 0.0
     nearest: CounterState | None = None
     """The state of its counter nearest to the limit."""
 
@@ -129,9 +129,7 @@ class _Client:
             used=of and of.rate,
             limit=of and of.limit,
             ratio=of and of.ratio,
-            throttled_share_1m=self.shares[0],
-            throttled_share_5m=self.shares[1],
-            throttled_share_15m=self.shares[2],
+            throttled_share_1m=self.share,
         )
 
 
@@ -234,7 +232,7 @@ class StateOfWorker:
             each.until_ms = max(each.until_ms, until_ms)
             each.peers.append(session.peer)
             each.listeners.add(listener.name)
-            each.share = max(each.share, account.meter.throttled_shares(now)[0])
+            each.share = max(each.share, account.meter.throttled_share(now))
         elif by_names:
             user, client_id = account.key.user, account.key.client_id
             for names in {(user, client_id), (user, ""), ("", client_id)}:
@@ -242,7 +240,7 @@ class StateOfWorker:
                     for each in by_names.get((*names, broker), ()):
                         each.others.append(session.peer)
                         each.listeners.add(listener.name)
-                        each.share = max(each.share, account.meter.throttled_shares(now)[0])
+                        each.share = max(each.share, account.meter.throttled_share(now))
 
     def _addresses(self, now: int) -> Iterator[ThrottledRow | None]:
         ends: dict[tuple[str, int | None], list[int]] = {}
@@ -293,7 +291,7 @@ class StateOfWorker:
         client.connections += meter.connections
         client.is_throttled = client.is_throttled or meter.is_throttled(now)
         client.rates = tuple(map(add, client.rates, self._metering.rates(meter, now)))
-        client.shares = tuple(map(max, client.shares, meter.throttled_shares(now)))
+        client.share = max(client.share, meter.throttled_share(now))
         account = self._metering.account(meter.key)
         nearest = None if account is None else account.nearest(now)
         if nearest is not None and (client.nearest is None or (nearest.ratio or 0) > (client.nearest.ratio or 0)):

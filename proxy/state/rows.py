@@ -53,8 +53,6 @@ class ClientRow(NamedTuple):
     limit: float | None
     ratio: float | None
     throttled_share_1m: float
-    throttled_share_5m: float
-    throttled_share_15m: float
     worker: int | None = None
     instance: str | None = None
 

@@ -1,6 +1,6 @@
 """Samples of a client, every ten seconds: its bytes, and the time in which it was throttled."""
 
-from array import array
+from collections import deque
 from typing import Final
 
 from proxy.usage.kind_usage import Throttles
@@ -10,17 +10,12 @@ NOW_MS: Final = 2000
 LAST_MINUTE_MS: Final = 60_000
 SAMPLE_MS: Final = 10_000
 IN_A_MINUTE: Final = LAST_MINUTE_MS // SAMPLE_MS
-_MINUTES: Final = (1, 5, 15)
-_SAMPLES: Final = IN_A_MINUTE * _MINUTES[-1]
-
-Shares = tuple[float, float, float]
-"""The shares of the last 1, 5 and 15 minutes in which a client was throttled."""
 
 
 class Lately:
     """The samples of one meter."""
 
-    __slots__ = ("_at", "_bytes_in", "_bytes_out", "_in_per_s", "_minute", "_muted_ms", "_out_per_s", "throttles")
+    __slots__ = ("_bytes_in", "_bytes_out", "_in_per_s", "_minute", "_muted_ms", "_out_per_s", "throttles")
 
     def __init__(self) -> None:
         self._bytes_in = self._bytes_out = 0
@@ -30,24 +25,22 @@ class Lately:
         self._minute = (0, 0)
         """Totals at the last ``take_minute``."""
         self.throttles: Throttles | None = None
-        """Throttles of all kinds together since the last sample; None unless there were some in the last minutes."""
-        self._muted_ms: array[int] | None = None
-        """A ring of samples, from the first throttle on."""
-        self._at = 0
+        """Throttles of all kinds together since the last sample; None unless there were some in the last minute."""
+        self._muted_ms: deque[int] | None = None
+        """Of the samples of the last minute, from the first throttle on."""
 
     def sample(self, bytes_in: int, bytes_out: int, elapsed_s: float, now_ms: int) -> None:
         """Take a sample; the bytes are totals."""
         self._in_per_s = (bytes_in - self._bytes_in) / elapsed_s
         self._out_per_s = (bytes_out - self._bytes_out) / elapsed_s
         self._bytes_in, self._bytes_out = bytes_in, bytes_out
-        throttles, ring = self.throttles, self._muted_ms
+        throttles = self.throttles
         if throttles is None:
             return
-        if ring is None:
-            ring = self._muted_ms = array("H", bytes(2 * _SAMPLES))
-        self._at = (self._at + 1) % _SAMPLES
-        ring[self._at] = min(throttles.take(now_ms)[2], SAMPLE_MS)
-        if throttles.over(now_ms) and not any(ring):
+        if self._muted_ms is None:
+            self._muted_ms = deque(maxlen=IN_A_MINUTE)
+        self._muted_ms.append(min(throttles.take(now_ms)[2], SAMPLE_MS))
+        if throttles.over(now_ms) and not any(self._muted_ms):
             self.throttles = self._muted_ms = None
 
     def rates(self, bytes_in: int, bytes_out: int, since_ms: int) -> tuple[float, float]:
@@ -59,25 +52,18 @@ class Lately:
             (bytes_out - self._bytes_out) * per_s + self._out_per_s * rest,
         )
 
-    def throttled_shares(self, now_ms: int) -> Shares:
-        """Return the shares of the last minutes in which it was throttled, as far as they have been counted."""
+    def throttled_share(self, now_ms: int) -> float:
+        """Return the share of the last minute in which it was throttled, as far as that has been counted."""
         if self.throttles is None:
-            return 0.0, 0.0, 0.0
-        muted_ms = self.throttles.muted_ms(now_ms)
-        one, five, fifteen = [
-            min((muted_ms + self._sampled_ms(minutes)) / (minutes * LAST_MINUTE_MS), 1.0) for minutes in _MINUTES
-        ]
-        return one, five, fifteen
+            return 0.0
+        return min((self.throttles.muted_ms(now_ms) + self._sampled_ms()) / LAST_MINUTE_MS, 1.0)
 
     def take_minute(self) -> tuple[int, int, int]:
         """Return the bytes in and out since the last call, and the time throttled in the last minute."""
         bytes_in, bytes_out = self._minute
         self._minute = self._bytes_in, self._bytes_out
-        return self._bytes_in - bytes_in, self._bytes_out - bytes_out, self._sampled_ms(1)
+        return self._bytes_in - bytes_in, self._bytes_out - bytes_out, self._sampled_ms()
 
-    def _sampled_ms(self, minutes: int) -> int:
-        """Return the time throttled in the samples of the last minutes."""
-        if self._muted_ms is None:
-            return 0
-        first = self._at - minutes * IN_A_MINUTE + 1  # negative: from the end of the ring
-        return sum([self._muted_ms[at] for at in range(first, self._at + 1)])
+    def _sampled_ms(self) -> int:
+        """Return the time throttled in the samples of the last minute."""
+        return sum(self._muted_ms or ())

@@ -21,7 +21,7 @@ from proxy.usage.kind_usage import (
     Row,
     Throttles,
 )
-from proxy.usage.lately import NOW_MS, Lately, Shares
+from proxy.usage.lately import NOW_MS, Lately
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
@@ -223,9 +223,9 @@ class Meter:
         total = self.total
         return (self.lately or Lately()).rates(total.bytes_in, total.bytes_out, since_ms)
 
-    def throttled_shares(self, now_ms: int) -> Shares:
-        """Return the shares of the last minutes in which it was throttled, as far as they have been counted."""
-        return (self.lately or Lately()).throttled_shares(now_ms)
+    def throttled_share(self, now_ms: int) -> float:
+        """Return the share of the last minute in which it was throttled, as far as that has been counted."""
+        return (self.lately or Lately()).throttled_share(now_ms)
 
     def take(self, now_ms: int, describe: Callable[[Entity], str] = Entity.describe) -> tuple[Row, Figures]:
         """Return a row in the order of ``proxy.usage.records.COLUMNS``, and figures of further columns; reset the

@@ -31,8 +31,6 @@ def both_clients(one: ClientRow, two: ClientRow) -> ClientRow:
         bytes_in_per_s=one.bytes_in_per_s + two.bytes_in_per_s,
         bytes_out_per_s=one.bytes_out_per_s + two.bytes_out_per_s,
         throttled_share_1m=max(one.throttled_share_1m, two.throttled_share_1m),
-        throttled_share_5m=max(one.throttled_share_5m, two.throttled_share_5m),
-        throttled_share_15m=max(one.throttled_share_15m, two.throttled_share_15m),
     )
 
 

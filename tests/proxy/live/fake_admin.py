@@ -56,8 +56,6 @@ def client(user: str = "alice", client_id: str | None = "web", **given: Any) -> 
         "limit": 1048576.0,
         "ratio": 0.5,
         "throttled_share_1m": 0.25,
-        "throttled_share_5m": 0.1,
-        "throttled_share_15m": 0.0,
         "worker": None,
         "instance": None,
         **given,

@@ -56,8 +56,6 @@ def client(user: str, client_id: str | None = "app", **other: Any) -> dict[str, 
         "limit": 1048576.0,
         "ratio": 0.83,
         "throttled_share_1m": 0.0,
-        "throttled_share_5m": 0.02,
-        "throttled_share_15m": 0.0,
         "instance": None,
         "worker": None,
     } | other

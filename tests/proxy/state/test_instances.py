@@ -125,8 +125,6 @@ CLIENT = {
     "limit": None,
     "ratio": 0.5,
     "throttled_share_1m": 0,
-    "throttled_share_5m": 0,
-    "throttled_share_15m": 0,
     "worker": None,
     "instance": None,
 }

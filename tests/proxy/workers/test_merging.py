@@ -14,7 +14,7 @@ from proxy.workers.merging import MERGED
 def row(worker: int, user: str = "alice", ratio: float | None = 0.5, **more: object) -> ClientRow:
     kind = None if ratio is None else "producer_byte_rate"
     quota = kind, worker, f"user={user}", 5.0, 10.0, ratio
-    found = ClientRow("PLAIN", user, "app", 2, False, 100.0, 10.0, *quota, 0.1, 0.2, 0.3, worker)
+    found = ClientRow("PLAIN", user, "app", 2, False, 100.0, 10.0, *quota, 0.1, worker)
     return found._replace(**more)  # type: ignore[arg-type]
 
 
@@ -24,10 +24,10 @@ def test_rates_and_connections_are_added_up() -> None:
 
 
 def test_client_throttled_at_one_worker_is_throttled() -> None:
-    rows = [row(0, throttled_share_1m=0.9), row(1, is_throttled=True, throttled_share_15m=0.4)]
+    rows = [row(0, throttled_share_1m=0.9), row(1, is_throttled=True)]
     (merged,) = MERGED["clients"](rows)
     assert merged.is_throttled
-    assert (merged.throttled_share_1m, merged.throttled_share_5m, merged.throttled_share_15m) == (0.9, 0.2, 0.4)
+    assert merged.throttled_share_1m == 0.9
 
 
 @pytest.mark.parametrize(("ratios", "broker"), [((0.2, 1.5), 1), ((1.5, 0.2), 0), ((None, 0.2), 1), ((0.0, None), 0)])
