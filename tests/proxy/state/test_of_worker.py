@@ -50,7 +50,7 @@ class Many:
             account.meter.connections = 1
         self.sessions: list[Any] = []
         listener = SimpleNamespace(name="PLAIN", sessions=self.sessions)
-        gate = SimpleNamespace(held=list, usage_of_addresses=lambda: iter(()))
+        gate = SimpleNamespace(held=(), usage_of_addresses=lambda: iter(()))
         nothing = cast("Any", None)
         self.state = StateOfWorker(
             self.engine, throttling, metering, cast("Any", gate), [cast("Any", listener)], nothing, lambda _: None
