@@ -41,7 +41,9 @@ class KnownBroker:
 class KnownBrokers:
     """The brokers of one route, by node id."""
 
-    bootstrap: tuple[Annotated[str, Field(min_length=1, max_length=MAX_HOST_LENGTH + 8)], ...]
+    bootstrap: tuple[
+        Annotated[str, Field(min_length=1, max_length=MAX_HOST_LENGTH + 8), AfterValidator(_printable)], ...
+    ]
     cluster_id: Annotated[str, Field(max_length=255), AfterValidator(_printable)]
     """The id in Metadata; "" if there was none."""
     brokers: tuple[KnownBroker, ...]

@@ -57,7 +57,7 @@ class Access:
     async def open(
         self, host: str, port: int, begin: Callable[[BrokerConnection], Awaitable[None]] | None = None
     ) -> BrokerConnection:
-        """Connect, and log in, or do all of ``begin`` instead. Raises as ``connect`` and ``log_in``."""
+        """Connect, and log in, or do all of ``begin`` instead. Raises as ``open_connection`` and ``log_in``."""
         connection = await open_connection(host, port, self.context())
         try:
             await (begin or self.log_in)(connection)
