@@ -35,7 +35,7 @@ MOST_OF_ADDRESS: Final = 32
 """Limit for connections to others' brokers: a greedy address shortens no hold but its own."""
 _HOLD_MS: Final = (50, 100)
 """How long one is held: spread, so that clients of one broker do not all come back at once."""
-LET_IN: Final = 0.25
+LET_IN = 0.25
 """By chance, and not one after three others: a client's connections may come in a pattern."""
 
 
