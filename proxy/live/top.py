@@ -190,6 +190,8 @@ class Top(App[None]):
         self.run_worker(self._refresh(), exclusive=True)
 
     async def _refresh(self) -> None:
+        if not self.query("#rows"):  # it is ending
+            return
         try:
             answers = await asyncio.to_thread(self._ask, self._view, self._page)
         except ApiError as error:
