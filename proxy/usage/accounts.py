@@ -142,6 +142,9 @@ class Accounts:
     def __len__(self) -> int:
         return len(self._accounts)
 
+    def __bool__(self) -> bool:
+        return bool(self._accounts)
+
     def find(self, key: MeterKey) -> Account | None:
         """Return the account of a client, if it has one now."""
         return self._accounts.get(key)

@@ -42,6 +42,9 @@ class Meters:
     def __len__(self) -> int:
         return len(self._meters)
 
+    def __bool__(self) -> bool:
+        return bool(self._meters)
+
     def __iter__(self) -> Iterator[MeterKey]:
         return iter(list(self._meters))
 

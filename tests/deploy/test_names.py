@@ -14,9 +14,9 @@ ELSEWHERE: Final = {
         create.topic.policy.class.name metadata.recovery.strategy LogAppendTime retryOnQuotaViolation""",
     "tools beside Kafka": "KafkaUser spec.quotas kafka_quota kadm subPath --zk-tls-config-file --members",
     "Java's and Kafka's sources": """AVA.isDerString X500Principal.getName Double.toString String.trim Matcher.find
-        Matcher.appendReplacement Matcher.replaceAll java.util.Properties.load org.apache.kafka.common.protocol.Errors
+        Matcher.appendReplacement java.util.Properties.load org.apache.kafka.common.protocol.Errors
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
-        ScramExtensions ScramFormatter.username ScramMessages ScramSaslServer escapeLiteralBackReferences
+        ScramExtensions ScramMessages ScramSaslServer escapeLiteralBackReferences
         shouldClientThrottle BrokerJwtValidator""",
     "Spark, Hadoop and table formats": """applyInPandas approx_percentile fs.s3a.create.conditional.enabled
         IncompatibleClassChangeError txnAppId txnVersion CLASSPATH libhdfs""",

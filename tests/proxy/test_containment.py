@@ -95,7 +95,7 @@ ELSEWHERE = {
     "end temporary limits": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "make a change": "page/test_actions.py::test_fault_in_a_change_is_answered_and_noted",
     "ask the workers for a page": "workers/test_faults.py::test_page_is_asked_for_after_a_fault",
-    "work for several": "page/test_recent.py::test_cached_error_is_raised_to_every_request",
+    "work for several": "page/test_open_pages.py::test_cached_error_is_raised_to_every_request",
     "close connections": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
@@ -139,7 +139,7 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
     # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
-    commands = {"demo/running.py", "live/listing.py"}
+    commands = {"demo/command.py", "live/listing.py"}
     assert found == {"edge/open_sessions.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
