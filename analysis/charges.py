@@ -7,6 +7,8 @@ No other module of gold has a case for a kind, a cap or an address. The columns 
     kind         produce, fetch, request, mutation, connection
     role         quota: the one that won; cap: enforced besides it; shadow: measured, not enforced
     rule         as in usage records; null: no limit was in force, or it was in shadow
+    unit_user    the user, group:NAME or ip:ADDRESS of the counter; null if that plays no role
+    unit_client_id  the client-id or prefix* of the counter; null if that plays no role
     limit        in the kind's unit per second, on one broker; of mutations for the whole cluster (broker -1)
     used         in the unit of records: bytes, microseconds of threads, partitions, connections
     per_used     the limit's units times seconds for one of ``used``
@@ -22,11 +24,11 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from quotas import kinds
-from quotas.kinds import METERED, Law, QuotaKind, Whose
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind, Whose
 
 Present = tuple[QuotaKind, str]
 """A kind and a role."""
-KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
+KINDS: Final = tuple(QuotaKind)
 """The kinds with columns in usage records."""
 
 _SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt, owned"
@@ -36,23 +38,12 @@ MUTED_MS: Final = " + ".join(kind.row.columns.muted_ms for kind in KINDS)
 """The muted time of a row of ``usage``, for all kinds."""
 
 _HELD: Final = ("throttled", "throttle_ms", "muted_ms")
-_VALUES: Final = f"kind, role, broker, rule, limit, used, per_used, requests, {', '.join(_HELD)}, window_ms"
+_NAMES: Final = "kind, role, broker, rule, unit_user, unit_client_id"
+_VALUES: Final = f"{_NAMES}, limit, used, per_used, requests, {', '.join(_HELD)}, window_ms"
 _SAYS: Final = " OR ".join(f"{name} > 0" for name in ("used", *_HELD))
 
-# Names in rules are quoted if they could be mistaken for syntax (quotas.entities); \x27 and \x22 are quotes.
-_QUOTED: Final = r"\x27(?:\\.|[^\x27\\])*\x27|\x22(?:\\.|[^\x22\\])*\x22"
-_NAME: Final = rf"(?:{_QUOTED}|[^,;]*)"
-_TELLS_USER: Final = """(rule IS NULL OR rule LIKE 'user=%' OR rule LIKE 'cap user=%')"""
-_TELLS_CLIENT: Final = f"""(rule IS NULL OR rule LIKE '%client-id%' AND
-    rule RLIKE R"^(cap )?(user(-group)?={_NAME}, )?client-id(=|-prefix={_NAME}, shared=false$)")"""
-COUNTER: Final = f"""xxhash64(kind, cluster, IF(owned = 1, NULL, instance), broker, rule, IF({_TELLS_USER}, user, NULL),
-    IF({_TELLS_CLIENT}, client_id, NULL), IF(kind = 'connection', ip, NULL))"""
-UNIT_USER: Final = f"""CASE WHEN kind = 'connection' THEN concat('ip:', ip) WHEN {_TELLS_USER} THEN user
-    WHEN rule LIKE '%user-group=%' THEN concat('group:', regexp_extract(rule, R"user-group=({_NAME})", 1)) END"""
-"""The user, group or address of the counter; null if that plays no role."""
-UNIT_CLIENT: Final = f"""CASE WHEN {_TELLS_CLIENT} THEN client_id
-    WHEN rule LIKE '%client-id-prefix=%' THEN concat(regexp_extract(rule, R"client-id-prefix=({_NAME})", 1), '*') END"""
-"""The client-id or prefix of the counter; null if that plays no role."""
+COUNTER: Final = "xxhash64(kind, cluster, IF(owned = 1, NULL, instance), broker, rule, unit_user, unit_client_id)"
+_CAPS: Final = "array<struct<rule: string, limit: double, user: string, client_id: string>>"
 
 
 def charges(spark: SparkSession, usage: str, present: Iterable[Present]) -> DataFrame:
@@ -71,8 +62,8 @@ def charges(spark: SparkSession, usage: str, present: Iterable[Present]) -> Data
 def present_in(columns: Collection[str]) -> list[Present]:
     """Return the kinds and roles that files with these columns may have; an optional column has a value in its file."""
     quotas = [(kind, "quota", _figures(kind)) for kind in KINDS]
-    shadows = [(kind, "shadow", kind.row.shadow_columns[:1]) for kind in METERED]
-    caps = [(kind, "cap", kind.row.cap_columns[:1]) for kind in METERED]
+    shadows = [(kind, "shadow", kind.row.shadow_columns[:1]) for kind in CLIENT_KINDS]
+    caps = [(kind, "cap", kind.row.cap_columns[:1]) for kind in CLIENT_KINDS]
     return [(kind, role) for kind, role, names in (*quotas, *shadows, *caps) if not set(names).isdisjoint(columns)]
 
 
@@ -87,30 +78,31 @@ def _line(kind: QuotaKind, role: str) -> str:
     columns, row = kind.row.columns, kind.row
     if role == "shadow":
         limit, *held = row.shadow_columns
-        rule = "CAST(NULL AS STRING)"
+        rule, names = "CAST(NULL AS STRING)", "user, client_id"
     else:
         limit, rule, held = columns.limit, columns.rule, [columns.throttled, columns.throttle_ms, columns.muted_ms]
+        names = "concat('ip:', ip), CAST(NULL AS STRING)"
         if row.whose is Whose.CLIENT:
-            by_caps = row.cap_columns[3:]
+            of_user, of_client_id = columns.counter_user, columns.counter_client_id
+            names = f"IF({rule} IS NULL, user, {of_user}), IF({rule} IS NULL, client_id, {of_client_id})"
+            by_caps = row.cap_columns[2:]
             held = [f"greatest({in_all} - {cap}, 0)" for in_all, cap in zip(held, by_caps, strict=True)]
     used = columns.used if role == "quota" else f"IF({limit} IS NULL, 0, {columns.used})"
     requests = columns.requests if row.whose is Whose.CLIENT else columns.used
     return (
-        f"'{row.word}', '{role}', {_broker(kind)}, {rule}, {limit}, {used}, {_per_used(kind)}, {requests},"
-        f" {', '.join(held)}, {_window(kind)}"
+        f"'{row.word}', '{role}', {_broker(kind)}, {rule}, {names}, {limit}, {used}, {_per_used(kind)},"
+        f" {requests}, {', '.join(held)}, {_window(kind)}"
     )
 
 
 def _of_caps(kind: QuotaKind, usage: str) -> str:
     """Return a query with a row for each cap; the one that held longest in an interval gets all throttles of caps."""
-    caps, limits, longest, *held = kind.row.cap_columns
+    caps, longest, *held = kind.row.cap_columns
     columns = kind.row.columns
-    each = f'regexp_extract_all({caps}, R"(cap (?:[^;\\x27\\x22]|{_QUOTED})+)", 1)'
-    did = ", ".join(f"IF(cap <=> {longest}, {name}, 0)" for name in held)
-    limit = f"try_cast(get(split({limits}, '; '), place) AS DOUBLE)"
-    return f"""SELECT {_SAME}, '{kind.row.word}', 'cap', {_broker(kind)}, cap, {limit}, {columns.used},
-        {_per_used(kind)}, {columns.requests}, {did}, {_window(kind)}
-        FROM {usage} LATERAL VIEW posexplode({each}) t AS place, cap WHERE {caps} IS NOT NULL"""
+    did = ", ".join(f"IF(cap.rule <=> {longest}, {name}, 0)" for name in held)
+    return f"""SELECT {_SAME}, '{kind.row.word}', 'cap', {_broker(kind)}, cap.rule, cap.user, cap.client_id, cap.limit,
+        {columns.used}, {_per_used(kind)}, {columns.requests}, {did}, {_window(kind)}
+        FROM {usage} LATERAL VIEW explode(from_json({caps}, '{_CAPS}')) t AS cap WHERE cap.rule IS NOT NULL"""
 
 
 def _broker(kind: QuotaKind) -> str:

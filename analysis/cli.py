@@ -62,6 +62,6 @@ def _stopped() -> NoReturn:
     sys.exit(interrupt.EXIT_STATUS)
 
 
-@click.group(cls=_Commands)
+@click.group(cls=_Commands, short_help="Report usage, and recommend quotas, from usage records.")
 def analyze() -> None:
     """Report usage, try out quotas and recommend them, from usage records (docs/analysis.md)."""

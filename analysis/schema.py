@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from quotas.kinds import BYTES, METERED, QuotaKind
+from quotas.kinds import BYTES, CLIENT_KINDS, QuotaKind
 
 VERSION: Final = 1
 """The supported ``v`` of documents: it changes when the meaning of a field changes."""
@@ -64,7 +64,7 @@ def _limit(name: str) -> Column:
     return Column(name, LIMIT, missing=None)
 
 
-def _rule(name: str) -> Column:
+def _text(name: str) -> Column:
     return Column(name, TEXT, missing=None, least=None)
 
 
@@ -85,7 +85,7 @@ def _of(kind: QuotaKind) -> tuple[Column, ...]:
         _times(names.throttled),
         Column(names.muted_ms, COUNT, per_ms=1),
         _limit(names.limit),
-        _rule(names.rule),
+        *map(_text, (names.rule, names.counter_user, names.counter_client_id)),
     )
 
 
@@ -99,19 +99,19 @@ def _in_shadow(kind: QuotaKind) -> tuple[Column, ...]:
 
 
 def _of_caps(kind: QuotaKind) -> tuple[Column, ...]:
-    caps, limits, rule, *throttles = kind.row.cap_columns
-    return (_rule(caps), _rule(limits), _rule(rule), *_throttles(*throttles))
+    caps, rule, *throttles = kind.row.cap_columns
+    return (_text(caps), _text(rule), *_throttles(*throttles))
 
 
 _OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 
 OPTIONAL: Final = (
-    *(column for kind in METERED if kind.row.unit is not BYTES for column in _of(kind)),
-    *(column for kind in METERED for column in _in_shadow(kind)),
-    *(column for kind in METERED for column in _of_caps(kind)),
+    *(column for kind in CLIENT_KINDS if kind.row.unit is not BYTES for column in _of(kind)),
+    *(column for kind in CLIENT_KINDS for column in _in_shadow(kind)),
+    *(column for kind in CLIENT_KINDS for column in _of_caps(kind)),
     Column("exempt", FLAG, missing=False, least=None),
     Column("ip", TEXT, missing=None, least=None),
-    *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _rule(_OF_CONNECTIONS.rule)),
+    *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _text(_OF_CONNECTIONS.rule)),
     *_throttles(_OF_CONNECTIONS.throttled, _OF_CONNECTIONS.throttle_ms, _OF_CONNECTIONS.muted_ms),
     *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
 )
@@ -126,7 +126,7 @@ COLUMNS: Final = (
     Column("request_time_ms", COUNT, most=_MOST_TIMES_MS),
     Column("connections", COUNT, most=10**8),
     *(_times("connections_opened"), _times("connections_refused")),
-    *(column for kind in METERED if kind.row.unit is BYTES for column in _of(kind)),
+    *(column for kind in CLIENT_KINDS if kind.row.unit is BYTES for column in _of(kind)),
     *OPTIONAL,
 )
 """The columns of ``rows`` in a document."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from config.problems import InvalidValue, InvalidValues, suggestion
+from config.problems import InvalidValue, InvalidValues
 from config.units import EVERY_INTERFACE, MAX_PORT, Address, parse_range
 
 MAX_NODE_ID: Final = 2**31 - 1
@@ -85,9 +85,7 @@ def _broker_range(wrong: InvalidValues, key: str, ids: range, value: object) -> 
     if not isinstance(value, Mapping):
         ports = _ports(ids, value)
         return BrokerRange(ids, ports, ports)
-    for name in value:
-        if name not in (_BIND, _ADVERTISE):
-            wrong.add((key, name), "is unknown here", suggestion(name, (_BIND, _ADVERTISE)), of_key=True)
+    wrong.require_known((key,), value, (_BIND, _ADVERTISE))
     found: dict[str, range] = {}
     for name in (_BIND, _ADVERTISE):
         with wrong.at(key, *([name] if name in value else [])):
@@ -118,12 +116,12 @@ def _require_all_apart(wrong: InvalidValues, written: Mapping[str, object], rang
         apart = isinstance(written[key], Mapping)
         for earlier in ranges[:index]:
             with wrong.at(key):
-                _require_apart("node id", each.node_ids, earlier.node_ids, "another range")
+                require_apart("node id", each.node_ids, earlier.node_ids, "another range")
             with wrong.at(key, *([_BIND] if apart else [])):
-                _require_apart("port", each.bound, earlier.bound, "another range")
+                require_apart("port", each.bound, earlier.bound, "another range")
             if each.advertised != each.bound or earlier.advertised != earlier.bound:
                 with wrong.at(key, *([_ADVERTISE] if apart else [])):
-                    _require_apart("port", each.advertised, earlier.advertised, "another advertised range", _ONE_PORT)
+                    require_apart("port", each.advertised, earlier.advertised, "another advertised range", _ONE_PORT)
 
 
 def node_id_of(host: str, template: str) -> int | None:
@@ -154,7 +152,7 @@ def find_claimed_twice(claims: Iterable[PortClaim], wrong: InvalidValues) -> Non
         with wrong.at(*claim.steps):
             for other in earlier:
                 if claim.host == other.host or EVERY_INTERFACE & {claim.host, other.host}:
-                    _require_apart("port", claim.ports, other.ports, other.owner)
+                    require_apart("port", claim.ports, other.ports, other.owner)
         earlier.append(claim)
 
 
@@ -167,7 +165,7 @@ def _range_within(text: object, least: int, most: int, what: str) -> range:
     return values
 
 
-def _require_apart(what: str, values: range, taken: range, owner: str, fix: str = "give each its own") -> None:
+def require_apart(what: str, values: range, taken: range, owner: str, fix: str = "give each its own") -> None:
     shared = max(values.start, taken.start)
     if shared < min(values.stop, taken.stop):
         raise InvalidValue(f"{what} {shared} already belongs to {owner}", fix)

@@ -1,13 +1,12 @@
 """The ``cluster`` section: the brokers, and how the proxy connects to them."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.forms import BrokerAddress, FilePath, Flag, Given, Name, Seconds, Section
+from config.forms import BrokerAddress, FilePath, Flag, Given, Name, Seconds, Section, not_empty
 from config.problems import InvalidValue
-from config.units import Address
 
 
 class BrokerTls(Section):
@@ -50,18 +49,11 @@ class BrokerSasl(Section):
 class Route(Section):
     """A different listener of the brokers than the one in `cluster`. It replaces all three settings of `cluster`."""
 
-    bootstrap: tuple[BrokerAddress, ...] = Field(
+    bootstrap: Annotated[tuple[BrokerAddress, ...], not_empty("write at least one broker")] = Field(
         description="Brokers from which the others are discovered, as in `bootstrap.servers`."
     )
     tls: Given[BrokerTls] = None
     sasl: Given[BrokerSasl] = None
-
-    @field_validator("bootstrap")
-    @classmethod
-    def _at_least_one(cls, bootstrap: tuple[Address, ...]) -> tuple[Address, ...]:
-        if not bootstrap:
-            raise InvalidValue("is empty", "write at least one broker")
-        return bootstrap
 
 
 class Cluster(Route):
@@ -73,7 +65,8 @@ class Cluster(Route):
         None,
         description="A file in which the brokers' addresses are kept for the next start. It matters where brokers "
         "require SASL and there is no `cluster.sasl` "
-        "([operations.md](operations.md#a-restart-without-a-login)).",
+        "([operations.md](operations.md#a-restart-without-a-login)). [Temporary limits](page.md#act) are kept next to "
+        "it.",
     )
     connect_timeout_s: Seconds = Field(
         10.0, alias="connect_timeout", description="How long connecting to a broker may take."

@@ -79,8 +79,8 @@ def read_text(path: Path, *, pipes: bool = False) -> str:
     With ``pipes`` it may be a named pipe: for commands that read it once, and that Ctrl-C can stop.
     """
 
-    def refuse(message: str, hint: str = "", line: int = 0, column: int = 0) -> ConfigError:
-        return ConfigError([Problem(str(path), line, column, "", message, hint)])
+    def refuse(message: str, hint: str = "") -> ConfigError:
+        return ConfigError([Problem(str(path), 0, 0, "", message, hint)])
 
     try:
         raw = path.read_bytes() if pipes and path.is_fifo() else read_file(path)
@@ -97,13 +97,18 @@ def read_text(path: Path, *, pipes: bool = False) -> str:
         if getattr(error, "errno", None) == errno.EFBIG:
             raise refuse(str(getattr(error, "strerror", error)), "is it the right file?") from None
         raise refuse(f"cannot be read: {str(getattr(error, 'strerror', error)).lower()}") from None
+    return text_of(str(path), raw)
+
+
+def text_of(file: str, raw: bytes) -> str:
+    """Return the text in ``raw``, which was read from ``file``, without a byte order mark. Raises ConfigError."""
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        before = raw[: error.start].decode()
+        line, column = _line_and_column(raw[: error.start].decode())
         wrong = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        raise refuse(wrong, "save the file as UTF-8", *_line_and_column(before)) from None
+        raise ConfigError([Problem(file, line, column, "", wrong, "save the file as UTF-8")]) from None
 
 
 def _near_miss(path: Path) -> str:

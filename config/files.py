@@ -10,7 +10,10 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from config.problems import InvalidValue
+
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+_SHORTEST_SECRET: Final = 16
 
 _KINDS: Final = (
     (stat.S_ISFIFO, "a named pipe"),
@@ -50,3 +53,15 @@ def _refuse(path: Path, mode: int) -> None:
     for is_kind, kind in _KINDS:
         if is_kind(mode):
             raise NotAFileError(errno.EINVAL, f"is {kind}, not a file", str(path))
+
+
+def read_secret(path: Path) -> bytes:
+    """Return the secret in a file, without spaces around it. Raises InvalidValue."""
+    try:
+        secret = read_file(path).strip()
+    except OSError as error:
+        raise InvalidValue(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    if len(secret) < _SHORTEST_SECRET:
+        said = f"{path} has {len(secret)} bytes, and can be guessed" if secret else f"{path} is empty"
+        raise InvalidValue(said, "write one into it: openssl rand -hex 32")
+    return secret

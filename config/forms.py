@@ -11,12 +11,11 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from config.brokers import BrokerPorts, parse_broker_ports
 from config.claims import checked_claim
-from config.nodes import Mapping, Scalar
+from config.nodes import Mapping, Scalar, Sequence
 from config.problems import InvalidValue, explained
 from config.units import (
     Address,
     AdvertisedAddress,
-    IpNumbers,
     Network,
     parse_address,
     parse_advertised,
@@ -75,7 +74,7 @@ class Written:
     def _validate(self, value: object) -> object:
         if value is None:
             raise InvalidValue("has no value", f"write {self.kind}, or leave the key out")
-        if not isinstance(value, Scalar | list | dict):
+        if not isinstance(value, Scalar | Sequence | Mapping):
             return value
         if not isinstance(value, self.takes):
             example = _EXAMPLES.get(self.kind)
@@ -117,9 +116,35 @@ Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
 CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
 WorkerCount = Annotated[int, Written("a number of workers", parse_workers, positive=True)]
 Number = Annotated[float, Written("a number", parse_number)]
-NumbersByIp = Annotated[IpNumbers, Written("IP addresses and numbers", parse_ip_numbers, takes=Mapping)]
+NumbersByIp = Annotated[dict[str, int], Written("IP addresses and numbers", parse_ip_numbers, takes=Mapping)]
 Flag = Annotated[bool, Written("true or false", parse_flag)]
 FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside_the_configuration)]
+
+
+_Value = TypeVar("_Value")
+
+
+def not_empty(fix: str, message: str = "is empty") -> AfterValidator:
+    """Return a validator that refuses an empty list."""
+
+    def check(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
+        if not values:
+            raise InvalidValue(message, fix)
+        return values
+
+    return AfterValidator(check)
+
+
+def within(least: float, most: float, message: str, fix: str) -> AfterValidator:
+    """Return a validator that refuses a number outside a range; ``message`` may quote it as ``{}``."""
+
+    def check(value: float) -> float:
+        if not least <= value <= most:
+            raise InvalidValue(message.format(value), fix)
+        return value
+
+    return AfterValidator(check)
+
 
 _Section = TypeVar("_Section", bound="Section")
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.brokers import BrokerPorts, Endpoint, PortClaim, node_id_of
+from config.brokers import BrokerPorts, BrokerRange, Endpoint, PortClaim, node_id_of
 from config.cluster import Route
 from config.forms import (
     Advertise,
@@ -23,9 +23,10 @@ from config.forms import (
     Name,
     Section,
     Text,
+    not_empty,
 )
 from config.problems import InvalidValue
-from config.units import Address, AdvertisedAddress, Network
+from config.units import Address, AdvertisedAddress
 
 _DEFAULT_RULES: Final = "DEFAULT"
 
@@ -92,17 +93,13 @@ class Kerberos(Section):
         description="Keys of the service principals that clients request: `kafka/` and the advertised hosts."
     )
     default_realm: Name = Field(description="The realm that the rule `DEFAULT` strips from principals.")
-    principal_to_local_rules: tuple[Text, ...] = Field(
+    principal_to_local_rules: Annotated[
+        tuple[Text, ...],
+        not_empty(f"write [{_DEFAULT_RULES}], or leave it out", "is empty: no client would have a name"),
+    ] = Field(
         (_DEFAULT_RULES,),
         description="Rules that map a Kerberos principal to the user: `sasl.kerberos.principal.to.local.rules`.",
     )
-
-    @field_validator("principal_to_local_rules")
-    @classmethod
-    def _at_least_one(cls, rules: tuple[str, ...]) -> tuple[str, ...]:
-        if not rules:
-            raise InvalidValue("is empty: no client would have a name", f"write [{_DEFAULT_RULES}], or leave it out")
-        return rules
 
 
 class OAuth(Section):
@@ -156,17 +153,10 @@ class ListenerSasl(Section):
 class ProxyProtocol(Section):
     """Load balancers that send the client's address: PROXY protocol v1 or v2, before TLS. Elsewhere it is refused."""
 
-    networks: tuple[IpNetwork, ...] = Field(
+    networks: Annotated[tuple[IpNetwork, ...], not_empty("write at least one network, as in 10.0.0.0/8")] = Field(
         description="The networks of these load balancers. The header is required from there and refused from "
         "elsewhere.",
     )
-
-    @field_validator("networks")
-    @classmethod
-    def _at_least_one(cls, networks: tuple[Network, ...]) -> tuple[Network, ...]:
-        if not networks:
-            raise InvalidValue("is empty", "write at least one network, as in 10.0.0.0/8")
-        return networks
 
 
 class ListenerLimits(Section):
@@ -273,6 +263,11 @@ class Listener(Section):
         """The advertised addresses of all brokers."""
         return Endpoint(self.broker_host or self.advertise.host, self.bootstrap.port, self.brokers)
 
+    @property
+    def ranges(self) -> tuple[BrokerRange, ...]:
+        """The ports of brokers; none if each has a host name."""
+        return () if self.brokers is None else self.brokers.ranges
+
     def advertised(self, node_id: int) -> Address | None:
         """Return the advertised address of a broker; None if it has no port."""
         return self.endpoint.advertised(node_id)
@@ -287,7 +282,7 @@ class Listener(Section):
     def port_claims(self, index: int) -> Iterator[PortClaim]:
         """Yield every port that this listener binds; ``index`` is its place in the file."""
         yield PortClaim.of(self.bind, f"the bootstrap port of listener {self.name}", index, "bind")
-        for each in self.brokers.ranges if self.brokers is not None else ():
+        for each in self.ranges:
             yield PortClaim(self.bind.host, each.bound, f"the brokers of listener {self.name}", (index, "brokers"))
 
 

@@ -1,15 +1,15 @@
 """The ``owners`` section: several instances of the proxy in front of one cluster, each with brokers of its own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.brokers import MAX_NODE_ID, BrokerPorts, Endpoint, parse_broker_ports
+from config.brokers import MAX_NODE_ID, BrokerPorts, Endpoint, parse_broker_ports, require_apart
 from config.forms import FilePath, Flag, Name, Number, Seconds, Section, Written
-from config.problems import InvalidValue, InvalidValues, suggestion
+from config.problems import InvalidValue, InvalidValues
 from config.units import AdvertisedAddress, parse_advertised, parse_host_template, parse_range
 
 _INSTANCE_KEYS: Final = ("brokers", "advertise")
@@ -66,9 +66,7 @@ def parse_fixed(written: Mapping[str, object]) -> FixedOwners:
 def _require_unowned(ids: range, instances: Mapping[str, FixedInstance]) -> None:
     for owner, other in instances.items():
         for taken in other.brokers:
-            shared = max(ids.start, taken.start)
-            if shared < min(ids.stop, taken.stop):
-                raise InvalidValue(f"broker {shared} already belongs to {owner}", "give each broker one owner")
+            require_apart("broker", ids, taken, owner, "give each broker one owner")
 
 
 def _instance(wrong: InvalidValues, name: str, value: object) -> FixedInstance:
@@ -76,7 +74,7 @@ def _instance(wrong: InvalidValues, name: str, value: object) -> FixedInstance:
         return FixedInstance(tuple(_node_ids(value)))
     if not isinstance(value, Mapping):
         raise InvalidValue("must be node ids, or a section with brokers and advertise", _EXAMPLE)
-    _require_known(wrong, (name,), value, _INSTANCE_KEYS)
+    wrong.require_known((name,), value, _INSTANCE_KEYS)
     advertise: dict[str, Endpoint] = {}
     written = value.get("advertise", {})
     with wrong.at(name, "advertise"):
@@ -97,9 +95,10 @@ def _endpoint(wrong: InvalidValues, at: tuple[str, ...], value: object) -> Endpo
     """Parse a host, or ``{host: edge-2.example.com, brokers: {"3-5": "9203-9205"}}``."""
     ports: BrokerPorts | None = None
     if isinstance(value, Mapping):
-        _require_known(wrong, at, value, _ADDRESS_KEYS)
+        wrong.require_known(at, value, _ADDRESS_KEYS)
         if isinstance(value.get("brokers"), Mapping):
-            ports = _ports(value["brokers"])
+            with wrong.at(*at, "brokers"):
+                ports = parse_broker_ports(value["brokers"])
         elif "brokers" in value:
             raise InvalidValue("brokers must be node ids and ports", 'write it like {"3-5": "9203-9205"}')
         value = value.get("host")
@@ -107,13 +106,6 @@ def _endpoint(wrong: InvalidValues, at: tuple[str, ...], value: object) -> Endpo
         raise InvalidValue("has no host", "write the host that leads to that instance")
     told = _host(value)
     return Endpoint(told.host, told.port, ports)
-
-
-def _ports(written: Mapping[str, object]) -> BrokerPorts:
-    try:
-        return parse_broker_ports(written)
-    except InvalidValues as error:
-        raise error.found[0][1] from None
 
 
 def _host(text: str) -> AdvertisedAddress:
@@ -124,12 +116,6 @@ def _host(text: str) -> AdvertisedAddress:
     template = parse_host_template(name)
     port = parse_advertised(text.replace("{node_id}", "0")).port if colon else None
     return AdvertisedAddress(template, port)
-
-
-def _require_known(wrong: InvalidValues, at: tuple[str, ...], value: Mapping[str, object], keys: Sequence[str]) -> None:
-    for key in value:
-        if key not in keys:
-            wrong.add((*at, key), "is unknown here", suggestion(key, keys), of_key=True)
 
 
 def _node_ids(text: str) -> Iterator[range]:

@@ -109,8 +109,14 @@ class InvalidValues(ValueError):  # noqa: N818  as above
     def add(self, steps: Steps, message: str, hint: str = "", *, of_key: bool = False) -> None:
         self.found.append((steps, InvalidValue(message, hint, of_key=of_key)))
 
+    def require_known(self, at: Steps, written: Iterable[str], known: Sequence[str]) -> None:
+        """Add each key that is not ``known``."""
+        for key in written:
+            if key not in known:
+                self.add((*at, key), "is unknown here", suggestion(key, known), of_key=True)
+
     def at(self, *steps: str | int) -> "_Collecting":
-        """Collect an InvalidValue raised within, so that further ones are found too."""
+        """Collect an InvalidValue, or several, raised within, so that further ones are found too."""
         return _Collecting(self.found, steps)
 
     def raise_if_any(self) -> None:
@@ -119,7 +125,7 @@ class InvalidValues(ValueError):  # noqa: N818  as above
 
 
 class _Collecting:
-    """Collects an InvalidValue with its steps."""
+    """Collects InvalidValues with their steps."""
 
     __slots__ = ("found", "steps")
 
@@ -131,10 +137,11 @@ class _Collecting:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, InvalidValue):
-            return False
-        self.found.append((self.steps, error))
-        return True
+        if isinstance(error, InvalidValues):
+            self.found += [((*self.steps, *below), invalid) for below, invalid in error.found]
+        elif isinstance(error, InvalidValue):
+            self.found.append((self.steps, error))
+        return isinstance(error, InvalidValue | InvalidValues)
 
 
 def _shown(key: str) -> str:

@@ -1,16 +1,17 @@
-"""The ``quotas`` section: where quotas come from and how they are enforced."""
+"""The sections ``quotas``, where they come from and how they are enforced, and ``request_costs``."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from config.forms import Count, FilePath, IpNetwork, Milliseconds, Name, Section
+from config.forms import Count, FilePath, IpNetwork, Milliseconds, Name, Number, Section, within
 from config.problems import InvalidValue, InvalidValues, Steps
 from config.stores import FileStore, Store, of_known_type
 
 Mode = Literal["enforce", "shadow", "off"]
 
+MOST_US = 1e9
 MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
 MOST_WINDOW_MS = 86_400_000
@@ -20,20 +21,15 @@ MOST_WINDOW_MS = 86_400_000
 class Window(Section):
     """How usage is measured, like a broker's `quota.window.num` and `quota.window.size.seconds`."""
 
-    samples: Count = Field(11, description="How many samples are kept: `quota.window.num`. At most 1000.")
+    samples: Annotated[Count, within(1, MOST_SAMPLES, "{} samples are too many", f"{MOST_SAMPLES} is the most")] = (
+        Field(11, description="How many samples are kept: `quota.window.num`. At most 1000.")
+    )
     size_ms: Milliseconds = Field(
         1000,
         alias="size",
         description="How long one sample lasts: `quota.window.size.seconds`. At most 1h, and at most 1d for all "
         "samples together.",
     )
-
-    @field_validator("samples")
-    @classmethod
-    def _few_enough(cls, samples: int) -> int:
-        if samples > MOST_SAMPLES:
-            raise InvalidValue(f"{samples} samples are too many", f"{MOST_SAMPLES} is the most")
-        return samples
 
     @field_validator("size_ms")
     @classmethod
@@ -161,3 +157,32 @@ class Quotas(Section):
             wrong.add(("static",), f"is not used with when_unavailable: {self.when_unavailable}", "write static there")
         wrong.raise_if_any()
         return self
+
+
+class RequestCosts(Section):
+    """Costs of requests under `request_percentage`, in microseconds; see request-percentage.md."""
+
+    scale: Annotated[
+        Number, within(0.01, 100, "{:g} is not a sensible factor", "write a number from 0.01 to 100, as in scale: 1.5")
+    ] = Field(
+        1.0,
+        description="A factor for all costs below: more than 1 for slower brokers. `sluice calibrate` measures it.",
+    )
+    fetch_us: Number = Field(40.0, description="A Fetch or ShareFetch.")
+    fetch_kib_us: Number = Field(0.2, description="Each KiB of its response.")
+    fetch_partition_us: Number = Field(1.5, description="Each partition that it requests, or that its session has.")
+    produce_us: Number = Field(40.0, description="A Produce.")
+    produce_kib_us: Number = Field(1.7, description="Each KiB of it, as sent.")
+    produce_record_us: Number = Field(0.12, description="Each record in it.")
+    produce_zstd_us: Number = Field(40.0, description="Extra for a Produce compressed with zstd.")
+    metadata_us: Number = Field(35.0, description="A Metadata request.")
+    metadata_kib_us: Number = Field(25.0, description="Each KiB of its response.")
+    offset_commit_us: Number = Field(60.0, description="An OffsetCommit.")
+    other_us: Number = Field(40.0, description="Any other request.")
+
+    @field_validator("*")
+    @classmethod
+    def _finite(cls, value: float) -> float:
+        if not value <= MOST_US:
+            raise InvalidValue(f"{value:g} is too much", "1000000000 (a thousand seconds) is the most")
+        return value

@@ -8,66 +8,48 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from config.admin import Admin, AdminAccess
 from config.brokers import PortClaim, find_claimed_twice
 from config.cluster import BrokerSasl, BrokerTls, Cluster, Route
 from config.forms import (
-    BindAddress,
     BufferBytes,
     Bytes,
     Count,
     CountOrZero,
-    FilePath,
     Flag,
     Given,
-    Host,
     NumbersByIp,
     Seconds,
     SecondsOrZero,
     Section,
     WorkerCount,
 )
-from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
+from config.listener import ClientTls, Kerberos, Listener, ProxyProtocol
 from config.owners import Owners
 from config.problems import InvalidValue, InvalidValues
-from config.quotas import Exempt, Mode, Quotas, Window
-from config.request_costs import RequestCosts
-from config.stores import ClusterStore, FileStore, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
-from config.units import Address, IpNumbers
-from config.usage import Usage, UsageFiles, UsageTopic
+from config.quotas import Exempt, Mode, Quotas, RequestCosts, Window
+from config.stores import FileStore
+from config.usage import Usage, UsageFiles
 
 __all__ = [
     "Admin",
+    "AdminAccess",
     "BrokerSasl",
     "BrokerTls",
     "ClientTls",
     "Cluster",
-    "ClusterStore",
-    "Dialect",
-    "Drain",
     "Exempt",
     "FileStore",
-    "KafkaCompat",
     "Kerberos",
-    "Limits",
     "Listener",
-    "ListenerLimits",
-    "ListenerSasl",
-    "Log",
-    "Metrics",
     "Mode",
-    "Owners",
     "ProxyProtocol",
     "Quotas",
     "RequestCosts",
     "Route",
     "Settings",
-    "Usage",
     "UsageFiles",
-    "UsageTopic",
     "Window",
-    "ZooKeeperSasl",
-    "ZooKeeperStore",
-    "ZooKeeperTls",
 ]
 
 
@@ -121,7 +103,7 @@ class Limits(Section):
         "any case one address, or IPv6 /64, has at most half of `limits.connections`.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
-        IpNumbers(),
+        {},
         description='IP addresses with a different limit, as in `{"10.0.0.5": 100}`: '
         "`max.connections.per.ip.overrides`. Host names are not resolved.",
     )
@@ -169,28 +151,6 @@ class KafkaCompat(Section):
     )
 
 
-class Admin(Section):
-    """The HTTP port with `/metrics`, `/livez` and `/readyz`."""
-
-    bind: BindAddress = Field(
-        Address("127.0.0.1", 9404),
-        description="The listening address. Only changes need authentication, so keep the port off the network.",
-    )
-    token_file: FilePath | None = Field(
-        None,
-        description="A file with the token for changes ([page.md](page.md)). It is read at each call. Default: no "
-        "changes are allowed.",
-    )
-    hosts: tuple[Host, ...] = Field(
-        (),
-        description="Values of the Host header accepted for the page, the state API and changes, besides IP "
-        "addresses, `localhost` and the machine's own name.",
-    )
-
-
-Dialect = Literal["jmx_exporter", "confluent"]
-
-
 class Metrics(Section):
     """The series of `/metrics`."""
 
@@ -199,12 +159,6 @@ class Metrics(Section):
         description="The maximum number of series, however many clients and brokers there are. Series of quotas and "
         'latencies that do not fit are summed over brokers (`broker="sum"`), those of clients that still do not are '
         "summed as `other`. Below 10,000, the rest may take more. See [metrics.md](metrics.md#how-many-series).",
-    )
-    compat: tuple[Dialect, ...] = Field(
-        (),
-        description="Kafka's quota metrics under the names of broker exporters, for existing broker dashboards: "
-        "`jmx_exporter` for its sample configuration, `confluent` for Confluent's. See "
-        "[metrics.md](metrics.md#in-the-words-of-brokers).",
     )
 
 

@@ -1,16 +1,13 @@
 """The sections for quota stores, one for each type."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from math import inf
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from config.forms import FilePath, Flag, Given, Milliseconds, Name, Section
-from config.problems import InvalidValue, InvalidValues, Steps, suggestion
-
-MIN_SESSION_MS: Final = 1_000
-MIN_POLL_MS: Final = 100
-MAX_POLL_MS: Final = 3_600_000
+from config.forms import FilePath, Flag, Given, Milliseconds, Name, Section, within
+from config.problems import InvalidValues, Steps, suggestion
 
 
 class FileStore(Section):
@@ -45,9 +42,9 @@ class ZooKeeperStore(Section):
 
     type: Literal["zookeeper"] = Field("zookeeper", description="The kind of store.")
     connect: Name = Field(description="As `zookeeper.connect`: `host:port,host:port/chroot`.")
-    session_timeout_ms: Milliseconds = Field(
-        18_000, alias="session_timeout", description="As `zookeeper.session.timeout.ms`. At least 1s."
-    )
+    session_timeout_ms: Annotated[
+        Milliseconds, within(1_000, inf, "is shorter than 1s", "sessions would end by themselves")
+    ] = Field(18_000, alias="session_timeout", description="As `zookeeper.session.timeout.ms`. At least 1s.")
     sasl: Given[ZooKeeperSasl] = None
     tls: Given[ZooKeeperTls] = None
     set_acl: Flag = Field(
@@ -56,30 +53,16 @@ class ZooKeeperStore(Section):
         "read quotas of users.",
     )
 
-    @field_validator("session_timeout_ms")
-    @classmethod
-    def _long_enough(cls, session_timeout_ms: int) -> int:
-        if session_timeout_ms < MIN_SESSION_MS:
-            raise InvalidValue("is shorter than 1s", "sessions would end by themselves")
-        return session_timeout_ms
-
 
 class ClusterStore(Section):
     """The quotas of the cluster behind the proxy, read from its brokers with TLS and login as in `cluster`."""
 
     type: Literal["cluster"] = Field("cluster", description="The kind of store.")
-    poll_ms: Milliseconds = Field(
+    poll_ms: Annotated[Milliseconds, within(100, 3_600_000, "is too short or too long", "100ms to 1h")] = Field(
         5_000,
         alias="poll",
         description="How often the brokers are polled. A change made through the proxy is noticed at once.",
     )
-
-    @field_validator("poll_ms")
-    @classmethod
-    def _seldom_enough(cls, poll_ms: int) -> int:
-        if not MIN_POLL_MS <= poll_ms <= MAX_POLL_MS:
-            raise InvalidValue(f"is too {'short' if poll_ms < MIN_POLL_MS else 'long'}", "100ms to 1h")
-        return poll_ms
 
 
 Store = FileStore | ZooKeeperStore | ClusterStore

@@ -77,16 +77,6 @@ class AdvertisedAddress:
         return self.host if self.port is None else str(Address(self.host, self.port))
 
 
-@dataclass(frozen=True, slots=True)
-class IpNumbers:
-    """A number for each of some IP addresses."""
-
-    pairs: tuple[tuple[str, int], ...] = ()
-
-    def __str__(self) -> str:
-        return "{" + ", ".join(f'"{ip}": {number}' for ip, number in self.pairs) + "}"
-
-
 def parse_whole(text: str) -> int:
     """Return a whole number, not negative."""
     match = _QUANTITY.fullmatch(text)
@@ -254,7 +244,7 @@ def parse_network(text: str) -> Network:
     return network
 
 
-def parse_ip_numbers(written: Mapping[str, object]) -> IpNumbers:
+def parse_ip_numbers(written: Mapping[str, object]) -> dict[str, int]:
     """Parse ``{"10.0.0.5": 100}``; raise InvalidValues with every wrong pair."""
     numbers: dict[str, int] = {}
     wrong = InvalidValues()
@@ -267,7 +257,7 @@ def parse_ip_numbers(written: Mapping[str, object]) -> IpNumbers:
                 raise InvalidValue(f"{key} occurs twice, in different spellings", "write each address once")
             numbers[ip] = parse_whole(value)
     wrong.raise_if_any()
-    return IpNumbers(tuple(numbers.items()))
+    return numbers
 
 
 def parse_path(text: str) -> Path:

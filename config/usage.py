@@ -1,14 +1,12 @@
 """The ``usage`` section: usage records."""
 
 from pathlib import Path
-from typing import Final, Self
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from config.forms import Bytes, Count, CountOrZero, FilePath, Flag, Given, Milliseconds, Name, Seconds, Section
+from config.forms import Bytes, Count, CountOrZero, FilePath, Flag, Given, Milliseconds, Name, Seconds, Section, within
 from config.problems import InvalidValue
-
-_MOST_INTERVAL_MS: Final = 3_600_000
 
 
 class UsageTopic(Section):
@@ -54,7 +52,9 @@ class Usage(Section):
 
     topic: Given[UsageTopic] = None
     files: Given[UsageFiles] = None
-    interval_ms: Milliseconds = Field(1000, alias="interval", description="The interval that one record covers.")
+    interval_ms: Annotated[
+        Milliseconds, within(0, 3_600_000, "{} ms is too long", "write 1h at most; 1s gives the finest detail")
+    ] = Field(1000, alias="interval", description="The interval that one record covers.")
     instance: Name | None = Field(
         None,
         description="The name of this proxy in its records. It must differ between the proxies of a cluster. Default: "
@@ -76,13 +76,6 @@ class Usage(Section):
         description="The most addresses with rows of their own per interval. The others of a listener are summed "
         "up as `other`. 0: no record contains an address.",
     )
-
-    @field_validator("interval_ms")
-    @classmethod
-    def _not_for_hours(cls, interval_ms: int) -> int:
-        if interval_ms > _MOST_INTERVAL_MS:
-            raise InvalidValue(f"{interval_ms} ms is too long", "write 1h at most; 1s gives the finest detail")
-        return interval_ms
 
     @model_validator(mode="after")
     def _to_one_place(self) -> Self:

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from proxy import __version__
-from proxy.cli import HELP, Elsewhere, cli
+from proxy.cli import HELP, cli
 
 SHARE: Final = Path(__file__).parent / "share"
 _SHELLS: Final[dict[str, type[ShellComplete]]] = {
@@ -41,17 +41,11 @@ def _page() -> Iterator[str]:
     yield ".SH DESCRIPTION"
     yield from _paragraphs(cli.epilog or "")
     yield ".SH COMMANDS"
-    for name, command in sorted(cli.commands.items()):
-        yield from _section(command, f"sluice {name}")
+    yield from _section(cli, "sluice")
 
 
 def _section(command: click.Command, name: str) -> Iterator[str]:
     """Yield the part of a command, and of those below it."""
-    if isinstance(command, Elsewhere):
-        behind = command.behind()
-        assert behind is not None  # noqa: S101  the extra `dev` has what it needs
-        yield from _section(behind, name)
-        return
     if isinstance(command, click.Group):
         with click.Context(command, info_name=name, help_option_names=HELP) as context:
             for each in command.list_commands(context):

@@ -22,6 +22,9 @@ _INT16: Final = Struct(">h")
 _ID_LENGTH: Final = 12  # after size, api key, api version and correlation id: the end of header v0
 _ID: Final = 14
 
+_MAX_SHIFT: Final = 28
+"""Of the fifth and last byte of a varint."""
+
 MORE: Final = -1
 """An offset that is not known yet: more of the frame is needed."""
 
@@ -49,6 +52,55 @@ def request_body_offset(spec: ApiSpec, data: bytes, start: int, end: int) -> int
     if offset < end and offset < len(data) and data[offset] == 0:
         return offset + 1
     return _skip_tags(data, offset, start, end)
+
+
+class HeaderRest:
+    """The rest of a request's header, behind its first 14 bytes, passed over as it streams by: nothing of it is kept,
+    and each byte is looked at once.
+    """
+
+    __slots__ = ("_is_count", "_numbers", "_shift", "_skip", "_value", "spec")
+
+    def __init__(self, spec: ApiSpec, client_id_bytes: int) -> None:
+        self.spec = spec
+        self._skip = max(client_id_bytes, 0)
+        self._numbers = 1 if spec.request_header_version == 2 else 0
+        """Varints that are still to come: the number of tags, and for each tag its number and its size."""
+        self._is_count = True
+        self._value = self._shift = 0
+        """Of the varint under way."""
+
+    def body_offset(self, data: bytes, start: int, stop: int) -> int:
+        """Take data[start:stop], the next bytes; return the offset of the body, or MORE if all were of the header.
+
+        Raises ProtocolError as ``request_body_offset``, but for a frame that ends inside the header.
+        """
+        while True:
+            passed = min(self._skip, stop - start)
+            self._skip -= passed
+            start += passed
+            if not self._skip and not self._numbers:
+                return start
+            if start == stop:
+                return MORE
+            byte = data[start]
+            start += 1
+            self._value |= (byte & 0x7F) << self._shift
+            self._shift += 7
+            if byte < 0x80:
+                self._take(self._value & 0xFFFFFFFF)
+            elif self._shift > _MAX_SHIFT:
+                raise ProtocolError(Cause.BAD_HEADER, "header tags: a varint of more than 5 bytes")
+
+    def _take(self, value: int) -> None:
+        self._value = self._shift = 0
+        self._numbers -= 1
+        if self._is_count:
+            if value > MAX_TAGS:
+                raise _too_many_tags()
+            self._is_count, self._numbers = False, 2 * value
+        elif self._numbers % 2 == 0:
+            self._skip = value
 
 
 def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
@@ -133,7 +185,7 @@ def _skip_tags(data: bytes, offset: int, start: int, end: int) -> int:
     section = data[offset:limit]
     try:
         if decode_varint(section, 0)[0] > MAX_TAGS:
-            raise ProtocolError(Cause.HEADER_TOO_LARGE, f"request header of more than {MAX_TAGS} tagged fields")
+            raise _too_many_tags()
         return offset + skip_tags(section, 0)
     except VarintError as error:
         raise ProtocolError(Cause.BAD_HEADER, f"header tags: {error}") from None
@@ -147,6 +199,10 @@ def _skip_tags(data: bytes, offset: int, start: int, end: int) -> int:
 
 def _short(cause: Cause, field: str, start: int, end: int) -> ProtocolError:
     return ProtocolError(cause, f"request of {end - start} bytes ends inside {field}")
+
+
+def _too_many_tags() -> ProtocolError:
+    return ProtocolError(Cause.HEADER_TOO_LARGE, f"request header of more than {MAX_TAGS} tagged fields")
 
 
 def _too_large() -> ProtocolError:

@@ -19,6 +19,8 @@ _BYTES_EACH: Final = 16
 61. No real client sends denser requests, which would take longer to read than to send.
 """
 _SPARE: Final = 64
+MOST_NAME_BYTES: Final = 249
+"""Of a topic (Topic.MAX_NAME_LENGTH)."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -104,10 +106,18 @@ class ProduceTopics:
         length, begin = self._length(data, position, _INT16)
         if not 0 <= length <= 0x7FFF:
             raise _bad("a topic without a name, or too long a one")
-        count, end = self._length(data, begin + length, _INT32)
+        end = begin + length
+        if length <= MOST_NAME_BYTES:  # else it is no topic's: no broker has one, and it is not kept until it is whole
+            if end > self._stop:
+                raise _MoreError
+            self._names.append(data[begin:end])
         self._enter(1)
-        self._names.append(data[begin : begin + length])
         self._topics -= 1
+        self._next = self._count_partitions
+        return end
+
+    def _count_partitions(self, data: bytes, position: int) -> int:
+        count, end = self._length(data, position, _INT32)
         self._partitions = _counted(count)
         self._next = self._read_partition if count else self._end_topic
         return end

@@ -9,6 +9,7 @@ from typing import Final
 MOST_BYTES: Final = 16 * 1024
 """The longest beginning of a connection that is searched; usual ClientHellos have 0.3 to 4 KiB."""
 
+_HANDSHAKE_RECORD: Final = b"\x16\x03"
 _RECORD_HEAD_BYTES: Final = 5
 _HELLO_HEAD_BYTES: Final = 4
 _MOST_RECORD_BYTES: Final = 2**14
@@ -38,33 +39,64 @@ class Incomplete:
     """It cannot be complete with fewer bytes, the present ones included."""
 
 
-def find_server_name(data: bytes) -> Hello | Incomplete:
-    """Find the host name in ``data``, the first bytes of a connection; TLS records may divide the ClientHello anywhere.
-
-    Raises NotAHelloError for anything else, and for one that does not end within ``MOST_BYTES``.
+class HelloSearch:
+    """Looks for the host name in the first bytes of a connection as they grow; TLS records may divide the ClientHello
+    anywhere. Each byte is looked at once.
     """
-    hello = bytearray()
-    at, have = 0, len(data)
-    while True:
-        if data[at : at + 2] != b"\x16\x03"[: have - at]:
+
+    __slots__ = ("_at", "_hello", "_left")
+
+    def __init__(self) -> None:
+        self._hello = bytearray()
+        """The ClientHello so far, without the records' heads."""
+        self._at = 0
+        """Bytes of the connection that have been looked at."""
+        self._left = 0
+        """Bytes of the record under way that are still to come; 0: the head of one comes next."""
+
+    def look(self, data: bytes) -> Hello | Incomplete:
+        """Look at ``data``, all bytes so far, those of former looks included.
+
+        Raises NotAHelloError for anything else, and for one that does not end within ``MOST_BYTES``.
+        """
+        have, hello = len(data), self._hello
+        while True:
+            if not self._left:
+                self._left = self._begin_record(data)
+                if not self._left:
+                    return _incomplete(self._at + _RECORD_HEAD_BYTES + self._missing)
+            part = data[self._at : self._at + self._left]
+            hello.extend(part)
+            self._at += len(part)
+            self._left -= len(part)
+            if hello and hello[0] != _CLIENT_HELLO:
+                raise NotAHelloError
+            missing = self._missing
+            if missing <= 0:
+                return Hello(_server_name(bytes(hello[_HELLO_HEAD_BYTES : len(hello) + missing])))
+            if self._left:
+                return _incomplete(have + missing + (0 if missing <= self._left else _RECORD_HEAD_BYTES))
+
+    def _begin_record(self, data: bytes) -> int:
+        """Return the size of the next record, 0 if its head is not all there."""
+        head = data[self._at : self._at + _RECORD_HEAD_BYTES]
+        if head[:2] != _HANDSHAKE_RECORD[: len(head)]:
             raise NotAHelloError
-        body = at + _RECORD_HEAD_BYTES
-        at = body + int.from_bytes(data[at + 3 : body], "big")
-        if have >= body and not body < at <= body + _MOST_RECORD_BYTES:
+        if len(head) < _RECORD_HEAD_BYTES:
+            return 0
+        size = int.from_bytes(head[3:], "big")
+        if not 0 < size <= _MOST_RECORD_BYTES:
             raise NotAHelloError
-        hello += data[body:at]
-        if hello and hello[0] != _CLIENT_HELLO:
-            raise NotAHelloError
+        self._at += _RECORD_HEAD_BYTES
+        return size
+
+    @property
+    def _missing(self) -> int:
+        """Bytes of the ClientHello, or else of its head, that are still to come; below 0: it has ended before."""
         whole = _HELLO_HEAD_BYTES
-        if len(hello) >= whole:
-            whole += int.from_bytes(hello[1:whole], "big")
-        missing = whole - len(hello)
-        if missing <= 0:
-            return Hello(_server_name(bytes(hello[_HELLO_HEAD_BYTES:whole])))
-        if have < body:
-            return _incomplete(body + missing)
-        if have < at:
-            return _incomplete(have + missing + (0 if missing <= at - have else _RECORD_HEAD_BYTES))
+        if len(self._hello) >= whole:
+            whole += int.from_bytes(self._hello[1:whole], "big")
+        return whole - len(self._hello)
 
 
 def _incomplete(needed_bytes: int) -> Incomplete:

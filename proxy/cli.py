@@ -1,79 +1,71 @@
 """The command line. Commands import what they need when they run: ``sluice health`` runs every few seconds."""
 
 import sys
-from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete
 
 from proxy import __version__, version
 from proxy.live import commands as live
+from proxy.live.options import file_option
 
 if TYPE_CHECKING:
     from config.document import Document
     from config.settings import Settings
-
-_Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
 
 HELP: Final = ["-h", "--help"]
 EXIT_UNHEALTHY: Final = 1
 EXIT_CONFIG: Final = 2  # also click's own, for a wrong command line
 
 
-def _config_option(*, required: bool = True) -> Callable[[_Command], _Command]:
-    return click.option(
-        "-c",
-        "--config",
-        "config_path",
-        required=required,
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="The configuration file (sluice.yaml).",
-    )
+_CONFIG: Final = "The configuration file (sluice.yaml)."
+_config_option = file_option("-c", "--config", "config_path", help_text=_CONFIG, required=True)
+_optional_config_option = file_option("-c", "--config", "config_path", help_text=_CONFIG)
 
 
-class Elsewhere(click.Command):
-    """A command that hands its words to one in a module of its own: ``sluice quotas …``, ``explain``, ``analyze …``."""
+class Commands(click.Group):
+    """A group that imports the commands of ``_ELSEWHERE`` when they are asked for."""
 
-    def behind(self) -> click.Command | None:
-        """Return that command; None if what it needs is not installed."""
-        if self.name == "analyze":
-            if not _has_spark():
-                return None
-            from analysis.cli import analyze
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
 
-            return analyze
-        from proxy.manage.cli import quotas as of_quotas
-
-        return of_quotas if self.name == "quotas" else of_quotas.get_command(click.Context(of_quotas), str(self.name))
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Return the completions of that command."""
-        behind = self.behind()
-        if behind is None:
-            return []
-        return ShellComplete(behind, {"help_option_names": HELP}, "", "").get_completions(
-            list(ctx.params["arguments"]), incomplete
-        )
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        if cmd_name == "analyze" and find_spec("pyspark") is None:
+            return _without_spark
+        module, name = _ELSEWHERE[cmd_name]
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)  # noqa: S101  for mypy
+        return command
 
 
-def _complete_elsewhere(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    return ctx.command.shell_complete(ctx, incomplete)
+_ELSEWHERE: Final = {
+    "analyze": ("analysis.cli", "analyze"),
+    "explain": ("proxy.manage.explaining", "explain"),
+    "quotas": ("proxy.manage.cli", "quotas"),
+}
+"""Name of a command → its module, and its name there."""
 
 
-_WORDS: Final = click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=_complete_elsewhere)
-_ELSEWHERE: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-
-
-def _has_spark() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pyspark") is not None
+@click.command(
+    "analyze",
+    short_help="Report usage, and recommend quotas, from usage records.",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def _without_spark(arguments: tuple[str, ...]) -> None:  # noqa: ARG001  click's interface
+    click.echo("analysis needs Spark, which is not installed: pip install 'kafka-sluice[analysis]'", err=True)
+    sys.exit(EXIT_CONFIG)
 
 
 @click.group(
+    "sluice",
+    cls=Commands,
     context_settings={"help_option_names": HELP},
     epilog="First `sluice check -c sluice.yaml`, then `sluice run -c sluice.yaml`; "
     "`sluice doctor -c sluice.yaml` if a client cannot connect.",
@@ -84,7 +76,7 @@ def cli() -> None:
 
 
 @cli.command(short_help="Run the proxy until it is told to stop.")
-@_config_option()
+@_config_option
 def run(config_path: Path) -> None:
     """Run the proxy until SIGTERM; SIGHUP reloads quotas and certificates."""
     settings, document = _loaded(config_path)
@@ -105,7 +97,7 @@ def run(config_path: Path) -> None:
 
 
 @cli.command(short_help="Print what is wrong with a configuration or a quota file.")
-@_config_option(required=False)
+@_optional_config_option
 @click.argument("quota_file", metavar="[QUOTAS]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--name",
@@ -151,19 +143,25 @@ def check(
 
 
 @cli.command(short_help="Check whether a running proxy is healthy.")
-@_config_option(required=False)
+@_optional_config_option
 @click.option("--url", metavar="URL", help="Ask this admin port, as in http://127.0.0.1:9404, without a configuration.")
+@file_option("--ca", help_text="Authorities to verify an https URL by (PEM).")
 @click.option("--live", is_flag=True, help="Check whether it is running (/livez), not whether it is ready (/readyz).")
-def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
+def health(config_path: Path | None, url: str | None, ca: Path | None, *, live: bool) -> None:
     """Check whether a running proxy is healthy: exit 0 if it is, else print why and exit 1."""
-    from proxy.checks.health import admin_url, ask
+    from config.problems import InvalidValue
+    from proxy.checks.health import AdminLogin, admin_url, ask, login_of
 
     if (config_path is None) == (url is None):
         raise click.UsageError("give either --config or --url")
+    login = AdminLogin()
     if url is None and config_path is not None:
-        url = admin_url(_settings(config_path, EXIT_UNHEALTHY).admin.bind)
+        of_file = _settings(config_path, EXIT_UNHEALTHY).admin
+        url, login = admin_url(of_file), login_of(of_file)
     try:
-        well, answer = ask(str(url), "/livez" if live else "/readyz")
+        well, answer = ask(str(url), "/livez" if live else "/readyz", login.given(None, ca))
+    except InvalidValue as error:
+        raise click.UsageError(error.message) from None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None
     click.echo(answer)
@@ -171,13 +169,11 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
 
 
 @cli.command(short_help="Connect as a client would, and print what works.")
-@_config_option()
+@_config_option
 @click.option("--listener", metavar="NAME", help="The listener to connect to, if there are several.")
-@click.option(
+@file_option(
     "--command-config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Client properties, as for Kafka's own tools: security.protocol, sasl.jaas.config ...",
+    help_text="Client properties, as for Kafka's own tools: security.protocol, sasl.jaas.config ...",
 )
 @click.option("--bootstrap", metavar="HOST:PORT", help="Connect to this address instead of the listener's.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -185,10 +181,10 @@ def doctor(
     config_path: Path, listener: str | None, command_config: Path | None, bootstrap: str | None, *, as_json: bool
 ) -> None:
     """Connect as a client would, and print what works and what to do about the rest: exit 1 if anything fails."""
-    from proxy.doctor.examine import Examination, examine
+    from proxy.doctor.examine import examine
 
     try:
-        found = examine(Examination(config_path, listener, command_config, bootstrap))
+        found = examine(config_path, listener, command_config, bootstrap)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -201,12 +197,10 @@ def doctor(
 
 
 @cli.command(short_help="Measure the cost of requests at a broker, for request_costs.scale.")
-@_config_option()
-@click.option(
+@_config_option
+@file_option(
     "--command-config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Client properties, as for Kafka's own tools. Default: the cluster section of the configuration.",
+    help_text="Client properties, as for Kafka's own tools. Default: the cluster section of the configuration.",
 )
 @click.option("--broker", type=int, metavar="NODE_ID", help="The broker to measure. Default: the lowest node id.")
 def calibrate(config_path: Path, command_config: Path | None, broker: int | None) -> None:
@@ -216,7 +210,7 @@ def calibrate(config_path: Path, command_config: Path | None, broker: int | None
     then record request times of all clients until they are restarted (docs/request-percentage.md).
     """
     settings = _settings(config_path)
-    from proxy.calibrate.command import run as measure
+    from proxy.calibrate.calibration import run as measure
 
     sys.exit(measure(settings, command_config, broker))
 
@@ -237,43 +231,8 @@ def demo(seconds: int, *, keep: bool) -> None:
     sys.exit(show(seconds, keep=keep))
 
 
-@cli.command(cls=Elsewhere, add_help_option=False, context_settings=_ELSEWHERE)
-@_WORDS
-def quotas(arguments: tuple[str, ...]) -> None:
-    """Show and change quotas in any store."""
-    from proxy.manage.cli import quotas as commands
-
-    commands.main(list(arguments), prog_name="sluice quotas", help_option_names=HELP)
-
-
-@cli.command(
-    cls=Elsewhere,
-    short_help="Show which limits apply to a client, and why.",
-    add_help_option=False,
-    context_settings=_ELSEWHERE,
-)
-@_WORDS
-def explain(arguments: tuple[str, ...]) -> None:
-    """Show which limits apply to a client, and why: as `sluice quotas explain`, --live at a running proxy."""
-    from proxy.manage.cli import quotas as commands
-
-    commands.main(["explain", *arguments], prog_name="sluice", help_option_names=HELP)
-
-
 for _command in (live.throttled, live.clients, live.top):
     cli.add_command(_command)
-
-
-@cli.command(cls=Elsewhere, add_help_option=False, context_settings=_ELSEWHERE)
-@_WORDS
-def analyze(arguments: tuple[str, ...]) -> None:
-    """Report usage, and recommend quotas, from usage records."""
-    if not _has_spark():
-        click.echo("analysis needs Spark, which is not installed: pip install 'kafka-sluice[analysis]'", err=True)
-        sys.exit(EXIT_CONFIG)
-    from analysis.cli import analyze as commands
-
-    commands.main(list(arguments), prog_name="sluice analyze", help_option_names=HELP)
 
 
 def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":

@@ -5,20 +5,18 @@ One value, ``InForce``, has everything that must be true in a worker: a start, a
 
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from config.settings import Mode, Settings
 from proxy.brokers.known_brokers import KnownBrokers
-from proxy.edge.stats import DrainResult, WorkerSnapshot, WorkerState
+from proxy.owners.map import OwnersMap, owners_of
+from proxy.snapshot import DrainResult, ProcessState, WorkerSnapshot
 from proxy.state.paging import Query
 from proxy.state.rows import Page
 from proxy.usage.records import Columns
 from quotas.counted import CounterKey
 from quotas.policy import Policy
 from quotas.shares import Demand
-
-if TYPE_CHECKING:
-    from proxy.owners.map import OwnersMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class InForce:
     policy: Policy = Policy()  # noqa: RUF009  frozen
     known: tuple[KnownBrokers, ...] = ()
     """Brokers from the state file, or that another worker has found; their ports open at once."""
-    owners: "OwnersMap | None" = None
+    owners: OwnersMap | None = None
     """None: nobody is known to own any broker."""
     fenced: bool = False
     """No broker is served here, whatever ``owners`` says."""
@@ -80,7 +78,7 @@ class Report:
     connections_limit: int
     placed: Mapping[int, int] = field(default_factory=dict)
     """As in ``InForce``."""
-    workers: tuple[WorkerState, ...] = ()
+    workers: tuple[ProcessState, ...] = ()
     """The processes of several workers."""
     wrong_brokers: tuple[str, ...] = ()
     """Brokers at whose addresses another node answers, so that nobody is led there."""
@@ -143,11 +141,7 @@ class Processes(Protocol):
 
 def at_start(settings: Settings, *, answers_clients: bool) -> InForce:
     """Return what is in force before anything is loaded."""
-    owners = None
-    if settings.owners is not None or settings.workers > 1:
-        from proxy.owners.map import owners_of
-
-        owners = owners_of(settings.owners).in_force
+    owners = owners_of(settings.owners).in_force
     return InForce(settings, settings.quotas.mode, answers_clients, 1 / settings.workers, owners=owners)
 
 

@@ -13,19 +13,13 @@ from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 
 from config.settings import Mode, Settings
 from proxy import __version__, build
-from proxy.admin.access import Access
-from proxy.admin.api import Api
-from proxy.admin.hosts import Hosts
-from proxy.admin.metrics import Renderer
-from proxy.admin.mode import ModePage
-from proxy.admin.series_limits import divide
-from proxy.admin.server import AdminServer
+from proxy.admin_port import AdminPort, Program
 from proxy.brokers.failures import describe
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import Processes, Report
@@ -34,26 +28,23 @@ from proxy.control.quota_admin import QuotaAdmin
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
 from proxy.control.state_file import StateFile
-from proxy.control.stores import open_quotas, outage_of
+from proxy.control.stores import open_quotas, open_static
+from proxy.control.temporary_limits import path_beside
 from proxy.edge.listening import bind, unused
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import Snapshot, WorkerSnapshot
-from proxy.page.actions import Controls
-from proxy.page.pages import Pages
-from proxy.runtime.file_watch import FileWatch
+from proxy.other_instances import OtherInstances
+from proxy.owners.map import OwnersMap, fixed_map
+from proxy.page.changes import Changes
+from proxy.runtime.files import FileWatch
 from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
+from proxy.snapshot import Snapshot, WorkerSnapshot
 from proxy.state.answers import State
 from proxy.usage.service import UsageService
 from proxy.worker import Worker
 from quotas.counted import CounterKey
 from quotas.policy import Policy
 from quotas.shares import Demand
-
-if TYPE_CHECKING:
-    from proxy.owners.exchange import Exchange
-    from proxy.owners.group import OwnersGroup
-    from proxy.owners.map import OwnersMap
 
 log = structlog.get_logger("sluice")
 
@@ -82,7 +73,6 @@ class Supervisor:
         self._reload_waits = False
         self._hurried = False
         self._cut_off = 0
-        self._admin_started = False
         self._finishing: asyncio.Task[None] | None = None
         self._forced: threading.Timer | None = None
         self._manager = ServiceManager(os.environ)
@@ -90,17 +80,31 @@ class Supervisor:
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes, given=self._given)
         quotas = settings.quotas
         store = open_quotas(settings)
-        self._worker = self._hire(self._ask if store.answers_clients else None)
         kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
         self._quotas = QuotasInForce(store, self._apply, enabled=quotas.mode != "off", kind=kinds)
         self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
+        self._worker = self._hire(self._quota_admin.answer if store.answers_clients else None)
         self._usage = UsageService(settings, self._worker.usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
+        self._quotas.temporary.file = None if state is None else path_beside(state)
         self._state = None if state is None else StateFile(state, settings, self._known_brokers)
-        self._owners: OwnersGroup | None = None
-        self._exchange: Exchange | None = None
-        self._answers = State(settings, self._worker, self._quotas, self._mode, self._not_ready, self._other_instances)
+        self._others = OtherInstances(settings.owners)
+        answers = State(
+            settings,
+            self._worker,
+            self._quotas,
+            self._mode,
+            self._not_ready,
+            self._others.addresses,
+            lambda: self._others.status,
+            self._others.get,
+        )
+        changes = Changes(self._quotas.temporary, self._worker.close_connections, self._others)
+        shown = Program(
+            answers, self._mode, changes, self._others, self._snapshot, self._not_ready, self._wrong_brokers
+        )
+        self._admin = AdminPort(settings, shown)
         self._file = SettingsFile(path, settings, self._mode.configure, self._take_settings)
 
     def _hire(self, ask: Ask | None) -> Processes:
@@ -128,7 +132,9 @@ class Supervisor:
             on_signal(number, "turn the mode", self._on_mode_signal, number)
         self._starting = asyncio.current_task()
         try:
-            if not await self._quotas.start(outage_of(self._settings.quotas)):
+            await self._quotas.temporary.restore()
+            quotas = self._settings.quotas
+            if not await self._quotas.start(quotas.when_unavailable, open_static(quotas)):
                 return EXIT_CONFIG
         except asyncio.CancelledError:
             if not self._stopping.is_set():
@@ -151,33 +157,10 @@ class Supervisor:
 
     async def _wait_for_quotas(self) -> bool:
         """Serve only the admin port until the quotas are known. Returns False if the proxy is stopped before."""
-        await self._open_admin_port()
+        await self._admin.start()
         self._manager.started()
         await self._quotas.decided.wait()
         return not self._stopping.is_set()
-
-    async def _open_admin_port(self) -> None:
-        metrics = self._settings.metrics
-        admin = self._settings.admin
-        hosts = Hosts(admin.hosts)
-        access = Access(admin.token_file, hosts)
-        mode = ModePage(self._mode, access)
-        controls = Controls(access, mode, self._quotas.temporary, self._worker.close_connections)
-        self._admin = AdminServer(
-            self._settings.admin.bind,
-            self._snapshot,
-            self._not_ready,
-            Renderer(divide(metrics.max_series, len(metrics.compat)), metrics.compat),
-            mode,
-            self._quotas.changes.last,
-            self._describe_owners,
-            self._tell_demand,
-            Api(self._answers, hosts),
-            Pages(self._answers.ask, controls).routes(),
-            self._wrong_brokers,
-        )
-        await self._admin.start()
-        self._admin_started = True
 
     async def _start(self) -> None:
         settings = self._settings
@@ -185,21 +168,27 @@ class Supervisor:
         await self._worker.put(replace(self._worker.in_force, serving=True, known=known))
         for address in unused(self._given, settings.listeners):
             log.warning("a socket of systemd is not used: no listener has its address", address=address)
-        if not self._admin_started:
-            await self._open_admin_port()
+        if not self._admin.is_open:
+            await self._admin.start()
             self._manager.started()
         if settings.owners is not None and settings.owners.group is not None:
             from proxy.owners.group import OwnersGroup
 
-            self._owners = OwnersGroup(settings, settings.owners, self._node_ids, lambda: self._worker.load, self._own)
-            self._owners.start()
-            self._exchange = self._owners.exchange(self._demands, self._share, self._has_scopes)
-        elif settings.workers > 1:
-            from proxy.owners.exchange import Exchange
+            self._others.group = OwnersGroup(
+                settings,
+                settings.owners,
+                self._node_ids,
+                lambda: self._worker.load,
+                self._put_owners,
+                lambda: self._admin.context_of_others,
+            )
+            self._others.group.start()
+        if (group := self._others.group) is not None or settings.workers > 1:
+            from proxy.owners.shared_limits import SharedLimits
 
-            self._exchange = Exchange(self._demands, self._share, self._has_scopes)
-        if self._exchange is not None:
-            self._exchange.start()
+            of_group = () if group is None else (group.member, group.asking.get)
+            self._others.shared_limits = SharedLimits(self._demands, self._share, self._has_scopes, *of_group)
+            self._others.shared_limits.start()
         self._usage.start()
         if self._state is not None:
             self._state.watch()
@@ -228,10 +217,10 @@ class Supervisor:
         await asyncio.wait((self._finishing,))
         self._quota_admin.stop()  # in case the drain was cut short
         await attempt("stop the worker", self._stop_worker, _STEP_S + _LAST_WORDS_S)
-        if self._exchange is not None:
-            await attempt("end the exchange of demand", self._exchange.stop, _STEP_S)
-        if self._owners is not None:
-            await attempt("leave the group of instances", self._owners.leave, _STEP_S)
+        if self._others.shared_limits is not None:
+            self._others.shared_limits.stop()
+        if self._others.group is not None:
+            await attempt("leave the group of instances", self._others.group.leave, _STEP_S)
         if self._state is not None:
             await attempt("keep the state file", self._state.keep, _STEP_S)
         last_words_s = 0 if self._hurried else _LAST_WORDS_S
@@ -241,14 +230,11 @@ class Supervisor:
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
 
-    async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
-        return await self._quota_admin.answer(frame, user, client_id, peer)
-
     async def _finish(self) -> None:
-        if self._owners is None:
+        if self._others.group is None:
             await asyncio.sleep(self._delay_s)
         else:  # others own its brokers, and clients are told so, before the first connection is closed
-            stepping_down = attempt("have brokers owned by others", self._owners.step_down, _STEP_S)
+            stepping_down = attempt("have brokers owned by others", self._others.group.member.step_down, _STEP_S)
             await asyncio.gather(stepping_down, asyncio.sleep(self._delay_s))
         self._quota_admin.stop()
         await attempt("drain sessions", self._drain, self._settings.drain.timeout_s + _STEP_S)
@@ -295,7 +281,7 @@ class Supervisor:
         async with self._reloading:
             self._reload_waits = False
             self._manager.reloading()
-            for job in (self._quotas.reload, self._load_certificates, self._file.compare):
+            for job in (self._quotas.load, self._load_certificates, self._file.compare):
                 await attempt("load files again", job)
             self._manager.reloaded()
 
@@ -312,19 +298,18 @@ class Supervisor:
         """Put changed addresses of listeners in force, and fixed owners."""
         owners = self._worker.in_force.owners
         if settings.owners is not None and settings.owners.fixed is not None:
-            from proxy.owners.map import fixed_map
-
             owners = fixed_map(settings.owners.fixed)
         await self._worker.put(replace(self._worker.in_force, settings=settings, owners=owners))
 
     async def _load_certificates(self) -> None:
+        await self._admin.load_certificates()
         in_force = self._worker.in_force
         await self._worker.put(replace(in_force, certificates_loaded=in_force.certificates_loaded + 1))
 
     async def _share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
         await self._worker.put(replace(self._worker.in_force, parts=tuple(parts), part_otherwise=otherwise))
 
-    def _own(self, owners: "OwnersMap | None", fenced: bool) -> None:
+    def _put_owners(self, owners: OwnersMap | None, fenced: bool) -> None:
         spawn(
             self._worker.put(replace(self._worker.in_force, owners=owners, fenced=fenced)), "tell the owners of brokers"
         )
@@ -353,7 +338,7 @@ class Supervisor:
         reasons = ["stopping"] if self._stopping.is_set() else []
         if not self._quotas.known and not self._quotas.stand_in:
             reasons.append(f"quotas: {self._quotas.error}")
-        if self._owners is not None and (why := self._owners.why_not_ready) is not None:
+        if self._others.group is not None and (why := self._others.group.member.why_not_ready) is not None:
             reasons.append(why)
         return [*reasons, *report.not_ready]
 
@@ -375,32 +360,10 @@ class Supervisor:
     def _has_scopes(self) -> bool:
         return self._quotas.policy.has_scopes
 
-    def _tell_demand(self, asked: Mapping[str, str]) -> bytes | None:
-        return None if self._exchange is None else self._exchange.tell(asked)
-
-    def _other_instances(self) -> Mapping[str, tuple[str, int] | None]:
-        """Return the other instances, and the admin ports of those in a group."""
-        owners = self._settings.owners
-        if self._owners is not None or owners is None:
-            return {} if self._owners is None else self._owners.others
-        instances = () if owners.fixed is None else owners.fixed.instances
-        return {name: None for name in instances if name != owners.instance}
-
-    async def _describe_owners(self) -> dict[str, Any] | None:
-        said, report = None if self._owners is None else self._owners.describe(), await self._worker.report()
-        if self._settings.workers > 1:
-            said = {"owners": {}} if said is None else said
-            for node_id, worker in sorted(report.placed.items()):
-                said["owners"].setdefault(str(node_id), {})["worker"] = worker
-        if said is not None:
-            for node_id, load in report.load.items():
-                if str(node_id) in said["owners"]:
-                    said["owners"][str(node_id)]["load"] = round(load, 1)
-        return said
-
     async def _snapshot(self) -> Snapshot:
         taken, report = await self._worker.snapshot(), await self._worker.report()
         of_worker: dict[str, Any] = {each.name: getattr(taken, each.name) for each in fields(WorkerSnapshot)}
+        of_worker["certificate_expiry_s"] |= self._admin.certificate_expiry_s
         return Snapshot(
             **of_worker,
             mode=self._mode.mode,
@@ -413,9 +376,10 @@ class Supervisor:
             quotas_staleness_s=self._quotas.staleness_s(),
             quotas_stand_in=self._quotas.stand_in,
             ready=not self._reasons(report),
+            admin_tokens=self._admin.tokens,
             workers=report.workers,
-            owners=None if self._owners is None else self._owners.status,
-            instances_unheard=0 if self._exchange is None else self._exchange.unheard,
+            owners=self._others.status,
+            instances_unheard=self._others.unheard,
             state_file=dict(self._state.counts) if self._state is not None else None,
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
             info={

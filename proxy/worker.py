@@ -6,10 +6,10 @@ of its own (``proxy.workers``). It reads no store, serves no HTTP and ships noth
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from copy import copy
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 
@@ -20,50 +20,42 @@ from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
-from proxy.edge.connection_gate import ConnectionGate, rates_of
-from proxy.edge.connection_slots import slots_of
-from proxy.edge.descriptors import capacity, raise_limit, turned_away_at_most
-from proxy.edge.drain import drain
-from proxy.edge.find_sessions import find
-from proxy.edge.listeners import Admission, Listener
+from proxy.edge.arriving import Admission
+from proxy.edge.connection_slots import capacity, raise_limit, slots_of
+from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections, rates_of
+from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
-from proxy.edge.logins import Logins, certificate_names
+from proxy.edge.logins import Logins
+from proxy.edge.open_sessions import SessionReaper, drain, find
 from proxy.edge.quota_requests import Ask, QuotaRequests
-from proxy.edge.reaper import SessionReaper
-from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
-from proxy.edge.stats import DrainResult, Stats, WorkerSnapshot
+from proxy.edge.sorter import SharedPorts
+from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import ignore_undecodable_names
-from proxy.edge.turned_away import TurnedAway
+from proxy.owners.map import OwnersInForce, Placement, owners_of
 from proxy.runtime import faults, logs
-from proxy.runtime.call_queue import CallQueue
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
-from proxy.runtime.file_watch import FileWatch
-from proxy.runtime.lag import watch as watch_lag
-from proxy.runtime.slices import in_slices
-from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
+from proxy.runtime.files import FileWatch
+from proxy.runtime.loop import watch_lag
+from proxy.runtime.tasks import AFTER_FAULT_S, CallQueue, attempt, every, in_slices, later, spawn
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
-from proxy.session.worker_state import HeldRequests, WorkerState
+from proxy.session.worker_state import WorkerState
+from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
 from proxy.state.paging import Query
 from proxy.state.rows import Page
-from proxy.usage.latencies import Latencies
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_costs import RequestCosts
-from proxy.usage.response_errors import ResponseErrors
-from proxy.usage.throttle_events import ThrottleEvents
+from proxy.usage.throttle_counts import ThrottleEvents
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.shares import told
-
-if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice")
 
@@ -76,8 +68,8 @@ _BIND_AGAIN_S: Final = 10.0
 
 class Worker:
     """Serves clients as ``in_force`` says (``Processes``). ``bind`` opens sockets for the ports of brokers as they are
-    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and
-    ``at_hosts`` the class of listeners with host names for brokers.
+    found. ``ask`` answers quota requests, which else are forwarded. With several workers, it is ``number``, and shares
+    the ports of listeners with host names for brokers.
     """
 
     def __init__(
@@ -86,18 +78,15 @@ class Worker:
         bind: Bind,
         ask: Ask | None = None,
         number: int | None = None,
-        at_hosts: Callable[..., Listener] = Listener,
+        shared_ports: SharedPorts | None = None,
     ) -> None:
         self._settings = settings
         self.in_force = at_start(settings, answers_clients=ask is not None)
         self._bind = bind
         self._number = number
-        self._at_hosts = at_hosts
+        self._shared_ports = shared_ports
         self._taking = asyncio.Lock()
         """Lock of usage records, so that the last ones come after those that are being taken."""
-        self._answerers = (
-            {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask, settings.quotas.admins))
-        )
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
         self._logins = Logins(self._stats)
@@ -118,26 +107,24 @@ class Worker:
         )
         exemptions = Exemptions(quotas.exempt.users, quotas.exempt.client_ids, quotas.exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
-        self._latencies = Latencies()
-        self._errors = ResponseErrors()
         rates, addresses = rates_of(settings), self._metering.addresses
         self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
-        self._costs = RequestCosts(settings.request_costs)
-        self._held_requests = HeldRequests()
-        self._owners: OwnersInForce | None = None
-        if settings.owners is not None or number is not None:
-            from proxy.owners.map import owners_of
-
-            self._owners = owners_of(settings.owners)
-        self._turned_away = TurnedAway()
+        is_alone = settings.owners is None and number is None
+        self._owners: OwnersInForce | None = None if is_alone else owners_of(settings.owners)
+        self._turned_away = HeldConnections(self._throttling.wake, MOST_OF_ADDRESS)
         self._connections_limit = 0
         self._is_closed = False
-        self._tables: list[dict[int, Served]] = []
-        self._altering: list[Served] = []
         self._listeners: list[Listener] = []
-        self._routes = Routes(settings, self._rejections.note_refused)
+        self._routes = Routes(settings, self._rejections.count_refused)
+        self._state = self._state_of_sessions(ask)
         self._rows = StateOfWorker(
-            self._engine, self._throttling, self._metering, self._gate, self._listeners, self._routes, self._owner_of
+            self._engine,
+            self._throttling,
+            self._metering,
+            self._gate,
+            self._listeners,
+            self._routes,
+            lambda node_id: None if self._owners is None else self._owners.owner(node_id) or None,
         )
 
     # ------------------------------------------------------------------------------------ what the supervisor calls
@@ -157,14 +144,15 @@ class Worker:
         if before.policy is not in_force.policy:
             self._engine.apply(in_force.policy, now_ms())
             self._gate.apply(in_force.policy)
-            self._costs.on = in_force.policy.has(QuotaKind.REQUEST_PERCENTAGE)
+            self._state.costs.on = in_force.policy.has(QuotaKind.REQUEST_PERCENTAGE)
             self._throttling.reconsider()
         if before.mode != in_force.mode:
             self._engine.rejudge(now_ms())  # before any release: the hot path checks its generation
             self._gate.set_mode(in_force.mode)
             self._throttling.set_mode(in_force.mode, now_ms())
-        if starts or _of_owners(before) != _of_owners(in_force):
-            self._own(in_force)
+        owners_before, owners_now = ((each.owners, each.fenced, each.placed) for each in (before, in_force))
+        if starts or owners_before != owners_now:
+            self._put_owners(in_force)
         if starts:
             self._start()
         elif in_force.serving:
@@ -175,7 +163,7 @@ class Worker:
     async def report(self) -> Report:
         clusters = list(self._routes.clusters)
         parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in clusters]
-        parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
+        parts += [(f"listener {listener.name}", listener.addresses.why_not_ready) for listener in self._listeners]
         brokers = [broker for cluster in clusters for broker in cluster.brokers.values()]
         return Report(
             node_ids=tuple(sorted(self._routes.node_ids)),
@@ -186,7 +174,9 @@ class Worker:
             demand=(told(await in_slices(self._engine.demands(now_ms()))),),
             not_ready=tuple(f"{part}: {why}" for part, why in parts if why is not None),
             wrong_brokers=tuple(f"broker {each.node_id}: {each.refused.text}" for each in brokers if each.refused),
-            alterations=sum(served.requests for served in self._altering),
+            alterations=sum(
+                each.requests for table in self._tables for each in table.values() if each.spec.api_key == ALTER
+            ),
             fenced=self.in_force.fenced,
             connections_limit=self._connections_limit,
         )
@@ -212,8 +202,7 @@ class Worker:
 
     async def stop(self) -> int:
         self._close_listeners()
-        sessions = self._sessions()
-        for session in sessions:
+        for session in (sessions := self._sessions()):
             contained("cut a session off", session.abort)
         await asyncio.sleep(0)  # so that they count their ends
         return len(sessions)
@@ -225,8 +214,8 @@ class Worker:
         usage = await in_slices(self._engine.take(now_ms()))
         clients = await self._metering.take_traffic()
         ip_rates = await in_slices(self._gate.usage_of_addresses())
-        stats = self._stats
         return WorkerSnapshot(
+            **deepcopy({**vars(self._stats), "lag_counts": tuple(self._stats.lag_counts)}),
             usage=usage,
             gone=self._engine.take_gone(),
             clients=clients,
@@ -235,29 +224,18 @@ class Worker:
             fetches_answered_empty=self._throttling.answered_empty,
             requests_dropped=self._throttling.dropped,
             requests=tuple(requests_by_api(self._tables)),
-            latencies=self._latencies.snapshot(),
-            proxy_latencies=self._latencies.proxy_snapshot(),
-            response_errors=self._errors.snapshot(),
-            sessions=dict(stats.sessions),
-            connections=dict(stats.connections),
+            latencies=self._state.latencies.snapshot(),
+            proxy_latencies=self._state.latencies.proxy_snapshot(),
+            response_errors=self._state.errors.snapshot(),
             accept_rates=self._gate.usage(),
-            accept_throttles={listener: copy(each) for listener, each in stats.accept_throttles.items()},
             ip_rates=ip_rates,
-            ip_throttles={listener: copy(each) for listener, each in stats.ip_throttles.items()},
-            authentications=dict(stats.authentications),
-            shared_logins=dict(stats.shared_logins),
             gssapi_unread=self._logins.unread(),
-            rejected=dict(stats.rejected),
-            certificate_expiry_s=dict(stats.certificate_expiry_s),
-            certificate_reloads=dict(stats.certificate_reloads),
             brokers=self._routes.reachable(),
             brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
-            brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
-            gathered_bytes=self._held_requests.bytes,
+            brokers_without_port={each.name: len(each.addresses.without_port) for each in self._listeners},
+            gathered_bytes=self._state.held_requests.bytes,
             connections_limit=self._connections_limit,
-            exempt_request_us=self._costs.exempt_us,
-            lag_counts=tuple(stats.lag_counts),
-            lag_sum_s=stats.lag_sum_s,
+            exempt_request_us=self._state.costs.exempt_us,
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
         )
@@ -269,23 +247,21 @@ class Worker:
         descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit, held, _ = capacity(settings, raise_limit())
-        self._gate.most_held = held
-        self._turned_away.most = turned_away_at_most(held)
+        self._connections_limit, self._gate.held.most, self._turned_away.most, _ = capacity(settings, raise_limit())
         self._open_listeners()
         self._routes.remember(self.in_force.known)
         for listener in self._listeners:
-            listener.open_bootstrap(bind_bootstrap(listener.settings, self._bind))
+            listener.addresses.open_bootstrap(bind_bootstrap(listener.settings, self._bind))
         for cluster in self._routes.clusters:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
         SessionReaper(self._listeners, settings.limits, self._stats, now_ms).watch()
-        every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
         watch_lag(self._stats.observe_lag)
         self._metering.watch()
         if self._owners is not None:
             self._metering.watch_load(self._owned)
         for listener in self._listeners:
+            every(_BIND_AGAIN_S, listener.addresses.try_again, "bind ports again")
             if listener.tls is not None:
                 FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
 
@@ -301,45 +277,41 @@ class Worker:
             for listener in self._listeners:
                 await attempt("load files again", listener.reload_tls)
 
-    def _own(self, in_force: InForce) -> None:
+    def _put_owners(self, in_force: InForce) -> None:
         """Put the owners of brokers in force; sessions at brokers that have moved away are drained."""
         if (owners := self._owners) is None:
             return
-        share = None
-        if self._number is not None:
-            from proxy.owners.map import Share
-
-            share = Share(self._number, self._settings.workers, in_force.placed)
+        number = self._number
+        placement = None if number is None else Placement(number, self._settings.workers, in_force.placed)
         before = self._owned()
-        owners.replace(in_force.owners, fenced=in_force.fenced, share=share)
+        owners.replace(in_force.owners, fenced=in_force.fenced, placement=placement)
         for listener in self._listeners:
-            contained("tell the owners of brokers", listener.tell_owners)
+            contained("tell the owners of brokers", listener.addresses.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}
         moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
-        if moved:
-            log.info("draining sessions at brokers that others own", sessions=len(moved), brokers=sorted(lost))
-            spawn(drain(moved, self._settings.drain.timeout_s), "drain sessions at brokers that others own")
+        self._let_go(moved, "draining sessions at brokers that others own", brokers=sorted(lost))
 
     def _readdress(self, before: Sequence[ListenerSettings], now: Sequence[ListenerSettings]) -> None:
         """Apply changed addresses of listeners: ports of brokers open and close, and clients are told the new ones."""
         for listener, old, new in zip(self._listeners, before, now, strict=True):
-            if new != old and (closed := listener.change(new)):
-                log.info("draining sessions at closed ports", listener=listener.name, sessions=len(closed))
-                spawn(drain(closed, self._settings.drain.timeout_s), "drain sessions at closed ports")
+            if new != old:
+                self._let_go(listener.change(new), "draining sessions at closed ports", listener=listener.name)
+
+    def _let_go(self, sessions: Collection[Session], what: str, **fields: object) -> None:
+        if sessions:
+            log.info(what, sessions=len(sessions), **fields)
+            spawn(drain(sessions, self._settings.drain.timeout_s), "drain sessions that are let go")
 
     def _owned(self) -> set[int]:
         """Return the brokers that are served here, if there are owners."""
         owners = self._owners
         return {node_id for node_id in self._routes.node_ids if owners is not None and owners.owns(node_id)}
 
-    def _owner_of(self, node_id: int) -> str | None:
-        return None if self._owners is None else self._owners.owner(node_id) or None
-
     def _open_listeners(self) -> None:
-        settings, state = self._settings, self._state()
-        slots = slots_of(settings, self._connections_limit)
+        settings = self._settings
+        self._slots = slots_of(settings, self._connections_limit)
         admission = Admission(
-            slots,
+            self._slots,
             self._gate,
             settings.limits,
             self._stats,
@@ -348,57 +320,51 @@ class Worker:
             self._turned_away,
             self._owners,
             protected_topics(settings.usage),
+            self._shared_ports,
         )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in self.in_force.settings.listeners:
             view = self._routes.of(each)
             sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
-            kind = Listener if each.broker_host is None else self._at_hosts
-            listener = kind(each, view.cluster, state, sasl, accounts, certificate_names(each), admission)
+            listener = Listener(each, view.cluster, self._state, sasl, accounts, admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 
-    def _state(self) -> WorkerState:
-        settings = self._settings
+    def _state_of_sessions(self, ask: Ask | None) -> WorkerState:
+        settings, limits, quotas = self._settings, self._settings.limits, self._settings.quotas
         advertised = advertised_limits(
             fetch_max_version=settings.kafka.fetch_max_version,
             produce_max_version=MOST_VERSION if protected_topics(settings.usage) else None,
             share_groups=settings.kafka.share_groups,
         )
-        self._tables = [
-            serve(advertised, settings.quotas.response, authenticated=authenticated, answered=self._answerers)
-            for authenticated in (True, False)
-        ]
-        self._altering = [each for table in self._tables for each in table.values() if each.spec.api_key == ALTER]
-        partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
-        self._call_queue = CallQueue(asyncio.get_running_loop().call_soon)
+        answerers = {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask, quotas.admins))
+        served, served_before_authentication = (
+            serve(advertised, quotas.response, authenticated=each, answered=answerers) for each in (True, False)
+        )
         return WorkerState(
-            held_requests=self._held_requests,
             engine=self._engine,
             throttling=self._throttling,
-            served=self._tables[0],
-            served_before_authentication=self._tables[1],
+            served=served,
+            served_before_authentication=served_before_authentication,
             advertised=advertised,
-            request_limit=settings.limits.request_bytes,
-            unauthenticated_request_limit=settings.limits.request_before_authentication_bytes,
-            response_limit=settings.limits.response_bytes,
-            find_coordinator_limit=settings.limits.find_coordinator_bytes,
-            gathered_limit=settings.limits.gathered_bytes,
+            request_limit=limits.request_bytes,
+            unauthenticated_request_limit=limits.request_before_authentication_bytes,
+            response_limit=limits.response_bytes,
+            find_coordinator_limit=limits.find_coordinator_bytes,
+            gathered_limit=limits.gathered_bytes,
+            mutations_limit=limits.mutations_bytes,
             clock=now_ms,
-            on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
-            later=self._call_queue.later,
-            errors=self._errors,
-            latencies=self._latencies,
-            mutations_limit=settings.limits.mutations_bytes,
-            partitions=partitions,
-            answerers=self._answerers,
-            costs=self._costs,
+            on_rejected=lambda side, error, peer: self._rejections.count(side, error, peer, now_ms()),
+            later=CallQueue(partial(later, 0.0, "a turn")).later,
+            partitions=TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms),
+            answerers=answerers,
+            costs=RequestCosts(settings.request_costs),
         )
 
-    def _bind_again(self) -> None:
-        for listener in self._listeners:
-            contained("bind ports again", listener.try_ports_again)
+    @property
+    def _tables(self) -> tuple[dict[int, Served], ...]:
+        return self._state.served, self._state.served_before_authentication
 
     def _sessions(self) -> list[Session]:
         return [session for listener in self._listeners for session in listener.sessions]
@@ -407,7 +373,7 @@ class Worker:
         self._is_closed = True
         for listener in self._listeners:
             contained("close a listener", listener.close)
-        self._gate.close()
+        self._gate.held.close()
         self._turned_away.close()
 
     def _tidy(self) -> None:
@@ -415,13 +381,10 @@ class Worker:
         self._throttling.tidy(now)
         self._engine.expire(now)
         self._gate.tidy(now)
+        self._slots.tidy(now / 1000)
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()
-
-
-def _of_owners(in_force: InForce) -> tuple[object, ...]:
-    return in_force.owners, in_force.fenced, in_force.placed
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:

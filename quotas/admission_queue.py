@@ -60,48 +60,31 @@ class Place(QueueEntry):
         self.waiter.abort()
 
 
-class AdmissionQueue:
+class AdmissionQueue(FairQueue):
     """The requests that wait for one counter.
 
     ``may_go(now)`` returns ``now`` if the counter may pass one more request, else when to ask again. ``alarm(queue,
     moment)`` makes sure that ``throttle_over`` is called at that moment; of several alarms the earliest is enough.
     """
 
-    __slots__ = ("_alarm", "_asked_ms", "_may_go", "_queue", "_serving")
+    __slots__ = ("_alarm", "_asked_ms", "_may_go", "_serving")
 
     def __init__(self, may_go: Callable[[int], int], alarm: Callable[["AdmissionQueue", int], None]) -> None:
+        super().__init__()
         self._may_go = may_go
         self._alarm = alarm
-        self._queue = FairQueue()
         self._asked_ms = 0
         self._serving = False
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def __bool__(self) -> bool:
-        return len(self._queue) > 0
-
     def before(self, place: Place) -> list[Place] | None:
         """Return the places that have their turn before that one; None in a queue that is too long to tell."""
-        if len(self._queue) > _MOST_TOLD:
+        if len(self) > _MOST_TOLD:
             return None
-        return [
-            each for each in takewhile(lambda each: each is not place, self._queue.in_turn()) if isinstance(each, Place)
-        ]
-
-    @property
-    def cost(self) -> float:
-        """The cost of all waiting requests."""
-        return self._queue.cost
-
-    def cost_before(self, client: Path) -> float:
-        """Estimate the cost that is charged before a new request of ``client`` has its turn."""
-        return self._queue.cost_before(client)
+        return [each for each in takewhile(lambda each: each is not place, self.in_turn()) if isinstance(each, Place)]
 
     def clients(self) -> set[Path]:
         """Return who waits, by user and address."""
-        return self._queue.parties(2)
+        return self.parties(2)
 
     def join(
         self,
@@ -122,20 +105,16 @@ class AdmissionQueue:
         elif not number:
             number = next(numbers)
         place = Place(self, number, waiter, cost, weight)
-        self._queue.add(place, client)
-        if len(self._queue) == 1:
+        self.add(place, client)
+        if len(self) == 1:
             self._alarm(self, max(self._may_go(now_ms), now_ms))
         return place
-
-    def owe(self, client: Path, weight: float) -> None:
-        """Charge ``weight`` to the client's turns: a response was larger than announced."""
-        self._queue.owe(client, weight)
 
     def leave(self, place: Place, now_ms: int) -> None:
         """Leave the queue before the turn; the place is kept for KEEPS_MS for the next ``join``."""
         place.is_dissolved = False
         if place.parties:
-            self._queue.remove(place)
+            self.remove(place)
             place.kept_until_ms = now_ms + KEEPS_MS
 
     def serve(self, now_ms: int) -> None:
@@ -145,13 +124,13 @@ class AdmissionQueue:
         self._serving = True
         try:
             for _ in range(_MOST_AT_ONCE):
-                if not self._queue:
+                if not self:
                     return
                 moment_ms = self._may_go(now_ms)
                 if moment_ms > now_ms:
                     self._alarm(self, moment_ms)
                     return
-                place = self._queue.take()
+                place = self.take()
                 if isinstance(place, Place):
                     place.waiter.admitted(now_ms)
             self._alarm(self, now_ms + 1)
@@ -171,7 +150,7 @@ class AdmissionQueue:
         """Empty the queue and return the places in order, for ``throttle_over``: limits, and perhaps the mapping of
         clients to counters, have changed.
         """
-        places = [place for place in self._queue.take_all() if isinstance(place, Place)]
+        places = [place for place in self.take_all() if isinstance(place, Place)]
         for place in places:
             place.is_dissolved = True
         return places

@@ -1,6 +1,9 @@
 """The counter of one quota kind that a session is bound to."""
 
+from collections.abc import Callable
+
 from quotas.admission_queue import NO_NUMBER, AdmissionQueue
+from quotas.claims import Claims
 from quotas.counted import NOTHING, Counted, CounterKey, CounterState
 from quotas.debt import Debt
 from quotas.entities import Entity
@@ -11,49 +14,34 @@ from quotas.rate import AT_ONCE, Sample, Window
 from quotas.shares import Demand
 
 
-class Registry:
-    """The counters of one kind, by key (``Counters``)."""
-
-    __slots__ = ()
-
-    def enter(self, bound: "Bound") -> "Bound":
-        """Register ``bound`` as the counter of its key, or return the one already registered."""
-        raise NotImplementedError
-
-
 class Bound(Debt):
     """The counter that all sessions with the same tags share, and the limit that applies to it.
 
-    Requests that must wait for its debt queue in ``queue``.
-
-    A session may keep a bound that the engine dropped as idle: with its next charge it is registered again, or forwards
-    to the bound that replaced it.
+    Requests that must wait for its debt queue in ``queue``. The engine drops it when it is idle and nobody holds it.
     """
 
     __slots__ = (
-        "_counters",
+        "_claims",
         "_fetches",
         "_handed_over",
         "_held_back",
-        "_live",
+        "_is_idle",
         "_turn_ms",
-        "claims_from_ms",
-        "is_dropped",
+        "holders",
+        "in_budget",
         "key",
         "max_delay_ms",
-        "promised",
         "queue",
         "rule",
         "shadow_limit",
         "shadow_throttle_ms_total",
         "shadow_throttled_total",
         "share",
-        "streamer",
         "throttle_ms_total",
         "throttled_total",
     )
 
-    def __init__(self, key: CounterKey, window: Window, cap_ms: int | None, counters: Registry) -> None:
+    def __init__(self, key: CounterKey, window: Window, cap_ms: int | None) -> None:
         super().__init__(window, None, cap_ms)
         self.key = key
         self.rule: Entity | None = None
@@ -72,22 +60,17 @@ class Bound(Debt):
         self.throttle_ms_total = 0
         self.queue: AdmissionQueue | None = None
         """The waiting requests; None until the first one."""
-        self.promised = NO_NUMBER
-        """The number of the request that may pass despite a debt (``promise``)."""
-        self.streamer: object | None = None
-        """The sender of a request larger than what the limit has left, while it is received: one at a time, others wait
-        for it.
-        """
-        self.claims_from_ms = AT_ONCE
-        """From then on others wait for an announced request."""
+        self._claims: Claims | None = None
         self._fetches: Fetches | None = None
         self._handed_over = NOTHING
         self._turn_ms = AT_ONCE
         """When a request last passed despite a debt."""
-        self._counters = counters
-        self._live: Bound | None = None
-        self.is_dropped = False
-        """The engine dropped it as idle. It has no debt."""
+        self.holders = 0
+        """Accounts and simulations that may still charge it."""
+        self._is_idle = False
+        """It was idle when the engine last looked."""
+        self.in_budget = True
+        """Its names count in the engine's ``NameBudget``; not while it rests."""
 
     @property
     def kind(self) -> QuotaKind:
@@ -110,28 +93,27 @@ class Bound(Debt):
         """Whether its limit applies in addition to the quota that wins."""
         return self.rule is not None and self.rule.cap
 
-    @property
-    def live(self) -> "Bound":
-        """The registered bound of its key: usually itself."""
-        return self._live or self._find_live()
+    def hold(self) -> None:
+        """Keep it, however long it is idle, until ``let_go``."""
+        self.holders += 1
 
-    def entered(self) -> None:
-        """Mark it as the registered bound of its key."""
-        self._live = self
-        self.is_dropped = False
-        self.shut = False
+    def let_go(self) -> None:
+        self.holders -= 1
 
-    def dropped(self) -> None:
-        """Mark it as dropped by the engine and reset its usage."""
-        self._live = None
-        self.is_dropped = True
-        self.shut = True
+    def rest(self) -> None:
+        """Drop its samples, which have expired: whoever holds it may be idle for long."""
+        self._is_idle = True
         self.reset()
+
+    @property
+    def rests(self) -> bool:
+        """Whether it was idle, and has neither been charged nor throttled anybody since."""
+        return self._is_idle and not self._samples
 
     # ------------------------------------------------------------------------------------------------- its share
 
     def hold_back(self, client: Path, until_ms: int) -> None:
-        """Note that a client waits, where the limit is shared with other processes."""
+        """Remember that a client waits, where the limit is shared with other processes."""
         if self.share < 1:
             self._held_back[client[:2]] = until_ms
 
@@ -150,24 +132,12 @@ class Bound(Debt):
         """
         return int(self.queue.cost_before(client) / self._limit * 1000) if self.queue and self._limit else 0
 
-    def promise(self, number: int, value: float) -> bool:
-        """Promise a request that waits at another counter that it may pass on its return, whatever the debt is then.
-
-        Others do not wait for it: its charge, ``value``, is reserved, so that all together stay within the limit. There
-        is one promise at a time; the oldest request, by its number, takes it over. Returns whether it was given.
-        """
-        if self.promised and self.promised < number:
-            return False
-        self.promised = number
-        self._aside = value
+    def queue_up(self, alarm: Callable[[AdmissionQueue, int], None]) -> AdmissionQueue:
+        """Return the queue, for a request that has to wait; ``alarm`` is of a new ``AdmissionQueue``."""
         self.shut = True
-        return True
-
-    def end_promise(self, number: int) -> None:
-        """Withdraw the promise: the request was sent, or will not come."""
-        if self.promised == number:
-            self.promised = NO_NUMBER
-            self._aside = 0.0
+        if self.queue is None:
+            self.queue = AdmissionQueue(self.may_go, alarm)
+        return self.queue
 
     def may_go(self, now_ms: int) -> int:
         """Return ``now_ms`` if a request may go now, ignoring those queued before it; else when to ask again."""
@@ -199,63 +169,61 @@ class Bound(Debt):
         return self._fetches
 
     @property
-    def holds(self) -> bool:
-        """Whether a waiting request, a promise or a Fetch in flight needs the counter: it must not be dropped."""
-        return bool(self.queue) or self.promised != NO_NUMBER or bool(self._fetches)
+    def claims(self) -> Claims:
+        """The claims of requests that are still to come, or to go."""
+        if self._claims is None:
+            self._claims = Claims(self)
+        return self._claims
+
+    @property
+    def promised(self) -> int:
+        """The number of the request that may pass despite a debt."""
+        return NO_NUMBER if self._claims is None else self._claims.promised
 
     def busy_ms(self, now_ms: int) -> int:
-        """Return how long the counter must be kept: while it is in debt, or in use."""
-        return self.owed_ms(now_ms) or (self._window.size_ms if self.holds else 0)
+        """Return how long the counter must be kept: while it is in debt, or a waiting request, a promise or a Fetch in
+        flight needs it.
+        """
+        is_needed = bool(self.queue) or self.promised != NO_NUMBER or bool(self._fetches)
+        return self.owed_ms(now_ms) or (self._window.size_ms if is_needed else 0)
+
+    def needed_ms(self, now_ms: int) -> int:
+        """Return how long the counter is not idle: while it is busy, or has usage in its window."""
+        last_ms = self.last_ms
+        busy_ms = self.busy_ms(now_ms)
+        return busy_ms if busy_ms or last_ms is None else max(last_ms + self._window.keep_ms - now_ms, 0)
 
     # --------------------------------------------------------------------------------------------- what is recorded
-
-    def record(self, value: float, now_ms: int) -> None:
-        live = self._live or self._find_live()
-        if live is self:
-            super().record(value, now_ms)
-        else:
-            live.record(value, now_ms)
-
-    def check(self, now_ms: int) -> int:
-        live = self._live or self._find_live()
-        return super().check(now_ms) if live is self else live.check(now_ms)
 
     @property
     def mark(self) -> tuple[Sample, int]:
         """The sample of the last charge, for ``take_back``."""
-        live = self.live
-        return live._current, live._current.start_ms  # noqa: SLF001  another of its kind
+        return self._current, self._current.start_ms
 
     def take_back(self, value: float, mark: tuple[Sample, int]) -> None:
         """Undo the part of a charge that never arrived; does nothing if its sample has expired."""
-        live = self.live
         sample, start_ms = mark
-        if sample.start_ms == start_ms and sample.sum >= value and sample in live._samples:  # noqa: SLF001
+        if sample.start_ms == start_ms and sample.sum >= value and sample in self._samples:
             sample.sum -= value
-            if sample is not live._current:  # noqa: SLF001
-                live._left -= value  # noqa: SLF001
-            live._settle()  # noqa: SLF001
+            if sample is not self._current:
+                self._left -= value
+            self._settle()
 
-    def note_throttle(self, throttle_ms: int) -> None:
+    def count_throttle(self, throttle_ms: int) -> None:
         """Count a throttle that was applied, for the metrics."""
-        live = self._live or self._find_live()
-        live.throttled_total += 1
-        live.throttle_ms_total += throttle_ms
+        self._is_idle = False
+        self.throttled_total += 1
+        self.throttle_ms_total += throttle_ms
 
-    def note_shadow(self, throttle_ms: int) -> None:
+    def count_shadow(self, throttle_ms: int) -> None:
         """Count a throttle that ``shadow_limit`` would have caused."""
-        live = self._live or self._find_live()
-        live.shadow_throttled_total += 1
-        live.shadow_throttle_ms_total += throttle_ms
-
-    def note_wait(self, waited_ms: int) -> None:
-        """Count the time that a request waited in the queue as a throttle (the client is not told of it)."""
-        if waited_ms:
-            self.note_throttle(waited_ms)
+        self._is_idle = False
+        self.shadow_throttled_total += 1
+        self.shadow_throttle_ms_total += throttle_ms
 
     def usage(self, now_ms: int) -> CounterState | None:
-        """Return the counter's state; None if it has neither an enforced nor a shadow limit."""
-        if self.rule is None:
+        """Return the counter's state; None if it rests, or has neither an enforced nor a shadow limit."""
+        if self.rule is None or self.rests:
             return None
         return CounterState(
             self.key.kind,
@@ -278,39 +246,24 @@ class Bound(Debt):
 
         Charges that were given back are not returned again.
         """
-        before, charged = self._handed_over, self.recorded_total
-        throttled, shadow_throttled = self.throttled_total, self.shadow_throttled_total
-        if throttled == before.throttled and charged <= before.charged and shadow_throttled == before.shadow_throttled:
-            return NOTHING
+        before = self._handed_over
         now = Counted(
-            max(charged, before.charged),
-            throttled,
+            max(self.recorded_total, before.charged),
+            self.throttled_total,
             self.throttle_ms_total,
-            shadow_throttled,
+            self.shadow_throttled_total,
             self.shadow_throttle_ms_total,
         )
+        if now == before:
+            return NOTHING
         self._handed_over = now
-        return Counted(
-            now.charged - before.charged,
-            now.throttled - before.throttled,
-            now.throttle_ms - before.throttle_ms,
-            now.shadow_throttled - before.shadow_throttled,
-            now.shadow_throttle_ms - before.shadow_throttle_ms,
-        )
-
-    def _find_live(self) -> "Bound":
-        self._live = self._counters.enter(self)
-        return self._live
+        return now.minus(before)
 
 
 class Inert(Bound):
     """The counter of clients without any configured quota of the kind: it records nothing."""
 
     __slots__ = ()
-
-    @property
-    def live(self) -> "Bound":
-        return self
 
     def charge(self, value: float, now_ms: int) -> int:  # noqa: ARG002  the interface of Bound
         return 0
@@ -320,6 +273,3 @@ class Inert(Bound):
 
     def check(self, now_ms: int) -> int:  # noqa: ARG002  the interface of Bound
         return 0
-
-    def note_throttle(self, throttle_ms: int) -> None:
-        pass

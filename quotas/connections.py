@@ -2,7 +2,7 @@
 
 The limits of the proxy and of a listener delay accepting; the limit of an address refuses. An address without a limit
 has no counter. Under the limit of the default ip every address has its own counter at each broker, as in Kafka. Clients
-choose their addresses (an IPv6 host has 2^64), so the number of these counters is bounded: see ``_Addresses``.
+choose their addresses (an IPv6 host has 2^64), so the number of these counters is bounded: see ``ConnectionRates``.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,7 +10,9 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED, fold
 from quotas.kinds import QuotaKind
+from quotas.networks import network_of
 from quotas.policy import Policy
 from quotas.rate import Rate, Window
 
@@ -20,18 +22,16 @@ UNLIMITED: Final = 2**31 - 1
 MOST_ADDRESSES: Final = 20_000
 """Counters of single addresses under the default limit: 9 MB with one sample each, 36 MB with all."""
 MOST_IN_NETWORK: Final = 256
-"""Those of one IPv6 /64 (one host or one site) at one broker: as many as an IPv4 /24 has."""
+"""Those of one IPv6 /64 (one host or one site) at one broker."""
 MOST_NETWORKS: Final = 2000
 """Counters of networks, for their further addresses."""
-OTHERS: Final = "other"
-"""The counter shared by all addresses beyond MOST_ADDRESSES and MOST_NETWORKS."""
 BACKLOG: Final = 1024
 """The backlog of a listening socket: connections that may wait to be accepted."""
 
 _BY_DEFAULT: Final = Entity(ip=Default.DEFAULT)
 
 _Key = tuple[str, int | None]
-"""An address, or a network or OTHERS, and the node id of a broker, None if it is not known."""
+"""An address, or a network or FOLDED, and the node id of a broker, None if it is not known."""
 
 
 class AcceptRate(NamedTuple):
@@ -43,11 +43,11 @@ class AcceptRate(NamedTuple):
 
 
 class IpRate(NamedTuple):
-    """The state of the counter of one address, of a network that shares one, or of OTHERS, at one broker."""
+    """The state of the counter of one address, of a network that shares one, or of FOLDED, at one broker."""
 
     ip: str
     broker: int | None
-    """Node id; None: connections whose broker is not known, and OTHERS."""
+    """Node id; None: connections whose broker is not known, and FOLDED."""
     entity: Entity
     """The entity that the limit is configured for."""
     limit: float
@@ -62,14 +62,41 @@ def counted_as(host: str) -> str:
     return str(address.ipv4_mapped or address)
 
 
+class _Counter:
+    """The rate of an address, or of several that share a counter."""
+
+    __slots__ = ("entity", "last_ms", "network", "rate")
+
+    def __init__(self, rate: Rate, network: _Key | None) -> None:
+        self.rate = rate
+        self.network = network
+        """The /64 whose share of a broker's counters (MOST_IN_NETWORK) it uses; None for all others."""
+        self.entity = _BY_DEFAULT
+        self.last_ms = 0
+
+
 class ConnectionRates:
     """The rates of one proxy. Listeners in ``exempt`` do not count towards the proxy's rate (Kafka's inter-broker
     listener).
 
+    An address has one counter for each broker that it connects to. With a limit by name these are always its own. Under
+    the default limit, the first MOST_IN_NETWORK of an IPv6 /64 and MOST_ADDRESSES in all are of one address; further
+    addresses share the counter of their network, and beyond MOST_NETWORKS the counter FOLDED.
+
     ``Rate.charge`` is not used: it needs increasing times, and a listener that has waited may charge an earlier one.
     """
 
-    __slots__ = ("_addresses", "_exempt", "_listeners", "_proxy", "_window")
+    __slots__ = (
+        "_default",
+        "_exempt",
+        "_in_network",
+        "_limits",
+        "_listeners",
+        "_of_address",
+        "_of_network",
+        "_proxy",
+        "_window",
+    )
 
     def __init__(
         self, window: Window, rate: float | None, listeners: Mapping[str, float | None], exempt: Collection[str] = ()
@@ -78,7 +105,12 @@ class ConnectionRates:
         self._proxy = _new(window, rate)
         self._listeners = {name: _new(window, limit) for name, limit in listeners.items()}
         self._exempt = frozenset(exempt)
-        self._addresses = _Addresses(window)
+        self._limits: dict[str, float] = {}
+        self._default: float | None = None
+        # In both the most recently used counter comes last.
+        self._of_address: dict[_Key, _Counter] = {}
+        self._of_network: dict[_Key, _Counter] = {}
+        self._in_network: dict[_Key, int] = {}
 
     def set_limit(self, listener: str | None, limit: float | None) -> None:
         """Set the limit of a listener, or of the proxy."""
@@ -86,7 +118,14 @@ class ConnectionRates:
 
     def apply(self, policy: Policy) -> None:
         """Apply the limits of addresses at once, including to connections already recorded."""
-        self._addresses.apply(policy)
+        table = policy.book(KIND).limits
+        self._limits = {name: limit for (name, _), limit in table.items() if isinstance(name, str)}
+        self._default = table.get((Default.DEFAULT, None))
+        for (ip, _), counter in self._of_address.items():
+            limit, counter.entity = self.limit_of(ip)
+            counter.rate.set_limit(limit)
+        for counter in self._of_network.values():
+            counter.rate.set_limit(_limited(self._default))
 
     def arrive(self, listener: str, now_ms: int) -> int:
         """Record a connection that ``listener`` has taken; return how long it waits in ms, at most one sample."""
@@ -99,7 +138,7 @@ class ConnectionRates:
 
         A refused connection is removed from all rates: only accepted ones count.
         """
-        counter = self._addresses.find(ip, broker, now_ms)
+        counter = self._find(ip, broker, now_ms)
         if counter is None:
             return 0
         throttle_ms = _charge(counter.rate, now_ms)
@@ -116,7 +155,7 @@ class ConnectionRates:
         Accepted, it does not count as one without a known broker any more, unless its sample may have expired. Refused,
         it does: an address that is over its rate at a broker is refused unseen next.
         """
-        at_broker, before = self._addresses.find(ip, broker, now_ms), self._addresses.find(ip, None, now_ms)
+        at_broker, before = self._find(ip, broker, now_ms), self._find(ip, None, now_ms)
         if at_broker is None or before is None or at_broker is before:
             return 0
         throttle_ms = _charge(at_broker.rate, now_ms)
@@ -128,11 +167,20 @@ class ConnectionRates:
 
     def limit_of(self, ip: str) -> tuple[float | None, Entity]:
         """Return the limit that applies to an address and the entity it is configured for. Changes nothing."""
-        return self._addresses.limit_of(ip)
+        if ip in self._limits:
+            return _limited(self._limits[ip]), Entity(ip=ip)
+        return _limited(self._default), _BY_DEFAULT
 
     def expire(self, now_ms: int) -> None:
         """Drop the counters of addresses that are idle."""
-        self._addresses.expire(now_ms)
+        for counters in (self._of_address, self._of_network):
+            gone = []
+            for name, counter in counters.items():
+                if now_ms - counter.last_ms < self._window.keep_ms:
+                    break
+                gone.append(name)
+            for name in gone:
+                self._leave(counters.pop(name))
 
     def usage(self, now_ms: int) -> list[AcceptRate]:
         """Return the rates of the proxy and its listeners. Changes nothing."""
@@ -141,7 +189,48 @@ class ConnectionRates:
 
     def usage_of_addresses(self, now_ms: int) -> Iterator[IpRate]:
         """Yield the state of each counter of addresses. The caller may stop early."""
-        return self._addresses.usage(now_ms)
+        for (ip, broker), counter in [*self._of_address.items(), *self._of_network.items()]:
+            limit = counter.rate.limit
+            if limit is not None:
+                yield IpRate(ip, broker, counter.entity, limit, counter.rate.rate(now_ms))
+
+    def _find(self, ip: str, broker: int | None, now_ms: int) -> _Counter | None:
+        """Return the counter of an address at a broker, None where it has no limit."""
+        if not self._limits and self._default is None:
+            return None
+        limit, entity = self.limit_of(ip)
+        if limit is None:
+            return None
+        key = ip, broker
+        if key in self._of_address:
+            counter = self._of_address.pop(key)
+        else:
+            by_default = entity is _BY_DEFAULT
+            network = (network_of(ip), broker) if by_default and ":" in ip else None
+            crowded = network is not None and self._in_network.get(network, 0) >= MOST_IN_NETWORK
+            if by_default and (crowded or len(self._of_address) >= MOST_ADDRESSES):
+                return self._find_of_network(ip, broker, limit, now_ms)
+            counter = _Counter(_new(self._window, limit), network)
+            counter.entity = entity
+            if network is not None:
+                self._in_network[network] = self._in_network.get(network, 0) + 1
+        self._of_address[key] = counter
+        counter.last_ms = now_ms
+        return counter
+
+    def _find_of_network(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
+        key: _Key = network_of(ip), broker
+        key = fold(key, self._of_network, MOST_NETWORKS, (FOLDED, None))
+        counter = self._of_network.pop(key, None) or _Counter(_new(self._window, limit), None)
+        self._of_network[key] = counter
+        counter.last_ms = now_ms
+        return counter
+
+    def _leave(self, counter: _Counter) -> None:
+        if counter.network is not None:
+            self._in_network[counter.network] -= 1
+            if not self._in_network[counter.network]:
+                del self._in_network[counter.network]
 
 
 class SimulatedAcceptor:
@@ -179,109 +268,6 @@ class SimulatedAcceptor:
         return waits
 
 
-class _Counter:
-    """The rate of an address, or of several that share a counter."""
-
-    __slots__ = ("entity", "last_ms", "network", "rate")
-
-    def __init__(self, rate: Rate, network: _Key | None) -> None:
-        self.rate = rate
-        self.network = network
-        """The /64 whose share of a broker's counters (MOST_IN_NETWORK) it uses; None for all others."""
-        self.entity = _BY_DEFAULT
-        self.last_ms = 0
-
-
-class _Addresses:
-    """The counters of addresses that have a limit, one for each broker that an address connects to.
-
-    An address with a limit by name always has its own counters. Under the default limit, the first MOST_IN_NETWORK of
-    an IPv6 /64 and MOST_ADDRESSES in all are of one address; further addresses share the counter of their /64 or IPv4
-    /24, and beyond MOST_NETWORKS the counter OTHERS.
-    """
-
-    __slots__ = ("_default", "_in_network", "_limits", "_own", "_shared", "_window")
-
-    def __init__(self, window: Window) -> None:
-        self._window = window
-        self._limits: dict[str, float] = {}
-        self._default: float | None = None
-        # In both the most recently used counter comes last.
-        self._own: dict[_Key, _Counter] = {}
-        self._shared: dict[_Key, _Counter] = {}
-        self._in_network: dict[_Key, int] = {}
-
-    def apply(self, policy: Policy) -> None:
-        table = policy.table(KIND)
-        self._limits = {name: limit for (name, _), limit in table.items() if isinstance(name, str)}
-        self._default = table.get((Default.DEFAULT, None))
-        for (ip, _), counter in self._own.items():
-            limit, counter.entity = self.limit_of(ip)
-            counter.rate.set_limit(limit)
-        for counter in self._shared.values():
-            counter.rate.set_limit(_limited(self._default))
-
-    def limit_of(self, ip: str) -> tuple[float | None, Entity]:
-        if ip in self._limits:
-            return _limited(self._limits[ip]), Entity(ip=ip)
-        return _limited(self._default), _BY_DEFAULT
-
-    def find(self, ip: str, broker: int | None, now_ms: int) -> _Counter | None:
-        """Return the counter of an address at a broker, None where it has no limit."""
-        if not self._limits and self._default is None:
-            return None
-        limit, entity = self.limit_of(ip)
-        if limit is None:
-            return None
-        key = ip, broker
-        if key in self._own:
-            counter = self._own.pop(key)
-        else:
-            by_default = entity is _BY_DEFAULT
-            network = (_network(ip), broker) if by_default and ":" in ip else None
-            crowded = network is not None and self._in_network.get(network, 0) >= MOST_IN_NETWORK
-            if by_default and (crowded or len(self._own) >= MOST_ADDRESSES):
-                return self._share(ip, broker, limit, now_ms)
-            counter = _Counter(_new(self._window, limit), network)
-            counter.entity = entity
-            if network is not None:
-                self._in_network[network] = self._in_network.get(network, 0) + 1
-        self._own[key] = counter
-        counter.last_ms = now_ms
-        return counter
-
-    def _share(self, ip: str, broker: int | None, limit: float, now_ms: int) -> _Counter:
-        key: _Key = _network(ip), broker
-        if key not in self._shared and len(self._shared) >= MOST_NETWORKS:
-            key = OTHERS, None
-        counter = self._shared.pop(key, None) or _Counter(_new(self._window, limit), None)
-        self._shared[key] = counter
-        counter.last_ms = now_ms
-        return counter
-
-    def expire(self, now_ms: int) -> None:
-        for counters in (self._own, self._shared):
-            gone = []
-            for name, counter in counters.items():
-                if now_ms - counter.last_ms < self._window.keep_ms:
-                    break
-                gone.append(name)
-            for name in gone:
-                self._leave(counters.pop(name))
-
-    def _leave(self, counter: _Counter) -> None:
-        if counter.network is not None:
-            self._in_network[counter.network] -= 1
-            if not self._in_network[counter.network]:
-                del self._in_network[counter.network]
-
-    def usage(self, now_ms: int) -> Iterator[IpRate]:
-        for (ip, broker), counter in [*self._own.items(), *self._shared.items()]:
-            limit = counter.rate.limit
-            if limit is not None:
-                yield IpRate(ip, broker, counter.entity, limit, counter.rate.rate(now_ms))
-
-
 def _limited(limit: float | None) -> float | None:
     return None if limit == UNLIMITED else limit
 
@@ -293,10 +279,3 @@ def _new(window: Window, limit: float | None) -> Rate:
 def _charge(rate: Rate, now_ms: int) -> int:
     rate.record(1.0, now_ms)
     return 0 if rate.limit is None else rate.check(now_ms)
-
-
-def _network(ip: str) -> str:
-    """Return the /64 of an IPv6 address, the /24 of an IPv4 one."""
-    if ":" not in ip:
-        return f"{ip.rpartition('.')[0]}.0/24"
-    return f"{IPv6Address(int(IPv6Address(ip)) >> 64 << 64)}/64"

@@ -1,6 +1,7 @@
 """Plain values that the engine returns: the keys, totals and states of counters."""
 
 from math import inf
+from operator import add, sub
 from typing import Final, NamedTuple
 
 from quotas.entities import Entity
@@ -8,9 +9,6 @@ from quotas.kinds import QuotaKind
 
 CLUSTER: Final = -2
 """The ``broker`` of a counter that covers the whole cluster (``Row.of_cluster``)."""
-
-FOLDED: Final = "other"
-"""The user and client-id that sum up counters beyond a limit on their number."""
 
 
 class CounterKey(NamedTuple):
@@ -43,13 +41,10 @@ class Counted(NamedTuple):
     shadow_throttle_ms: int = 0
 
     def plus(self, other: "Counted") -> "Counted":
-        return Counted(
-            self.charged + other.charged,
-            self.throttled + other.throttled,
-            self.throttle_ms + other.throttle_ms,
-            self.shadow_throttled + other.shadow_throttled,
-            self.shadow_throttle_ms + other.shadow_throttle_ms,
-        )
+        return Counted(*map(add, self, other))
+
+    def minus(self, other: "Counted") -> "Counted":
+        return Counted(*map(sub, self, other))
 
 
 NOTHING: Final = Counted()

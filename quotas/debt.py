@@ -7,7 +7,7 @@ from quotas.rate import AT_ONCE, Rate, Window
 from quotas.throttle import INT32_MAX
 
 FOREVER_S: Final = INT32_MAX / 1000
-_MOST_ASIDE: Final = 0.5
+_MOST_RESERVED: Final = 0.5
 """The largest part of a window's worth that a promised request may reserve, so that a large one does not block all
 others.
 """
@@ -21,7 +21,7 @@ class Debt(Rate):
     throttles are capped (``cap_ms``), the throttle time holds only the connection that was throttled, as at a broker.
     """
 
-    __slots__ = ("_ahead_ms", "_aside", "_counted", "_level", "_level_ms", "_until_ms", "shut")
+    __slots__ = ("_ahead_ms", "_counted", "_level", "_level_ms", "_reserved", "_until_ms", "shut")
 
     def __init__(self, window: Window, limit: float | None, cap_ms: int | None) -> None:
         super().__init__(window, limit, cap_ms)
@@ -35,7 +35,7 @@ class Debt(Rate):
         """Usage not yet paid off by the limit, at ``_level_ms``: a bucket that leaks T per second."""
         self._level_ms = AT_ONCE
         self._counted = 0.0
-        self._aside = 0.0
+        self._reserved = 0.0
         """Usage reserved for a promised request, which may pass despite a debt."""
 
     @property
@@ -47,6 +47,11 @@ class Debt(Rate):
         """Add the throttle time of a charge to the debt."""
         if self._cap_ms is None:
             self._until_ms = max(self._until_ms, now_ms + throttle_ms)
+        self.shut = True
+
+    def reserve(self, value: float) -> None:
+        """Reserve usage for a promised request, in place of what was reserved before."""
+        self._reserved = value
         self.shut = True
 
     def may_bring_forward(self, now_ms: int, most_ms: int) -> bool:
@@ -70,7 +75,7 @@ class Debt(Rate):
         self._drain(now_ms)
         # The window has N samples, Kafka's between N - 1 and N: this never is the stricter one.
         most = self._limit * (self._window.keep_ms / 1000)
-        beyond = self._level + min(self._aside, most * _MOST_ASIDE) - most
+        beyond = self._level + min(self._reserved, most * _MOST_RESERVED) - most
         if beyond > 0:
             debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
         return max(debt_ms, 0)
@@ -88,7 +93,7 @@ class Debt(Rate):
         keep_ms = self._window.keep_ms
         most = self._limit * (keep_ms / 1000)
         by_window = self._limit * (max(window_ms, keep_ms) / 1000) - rate * (window_ms / 1000)
-        return min(by_window, most - self._level) - min(self._aside, most * _MOST_ASIDE)
+        return min(by_window, most - self._level) - min(self._reserved, most * _MOST_RESERVED)
 
     def when_left(self, value: float, now_ms: int) -> int:
         """Return ``now_ms`` if ``value`` is left, else the earliest moment at which it may be."""
@@ -113,7 +118,7 @@ class Debt(Rate):
         allows.
         """
         self._until_ms = self._ahead_ms = AT_ONCE
-        if self._limit is not None and (throttle_ms := self.check(now_ms)):
+        if self._limit is not None and self._samples and (throttle_ms := self.check(now_ms)):
             self.owe(throttle_ms, now_ms)
 
     def forgive(self, now_ms: int) -> None:

@@ -26,7 +26,7 @@ class Handle(Generic[T]):
         """Remove the entry before its end; does nothing if it is already out."""
         if self.waiting:
             self.waiting = False
-            self._queue.note_cancelled()
+            self._queue.count_cancelled()
 
 
 class DelayQueue(Generic[T]):
@@ -53,8 +53,8 @@ class DelayQueue(Generic[T]):
         self._waiting += 1
         return handle
 
-    def note_cancelled(self) -> None:
-        """Take note of an entry that waits no longer (called by its handle)."""
+    def count_cancelled(self) -> None:
+        """Count an entry that waits no longer (called by its handle)."""
         self._waiting -= 1
         # Removed from the heap lazily: at most about half of the heap is dead.
         if len(self._heap) > 2 * self._waiting + 8:

@@ -1,40 +1,36 @@
 """The quota engine: the counters of one worker under the policy in force."""
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 from typing import Final
 
 from quotas.bound import Bound
 from quotas.counted import Counted, CounterKey, CounterState, Gone
 from quotas.counters import Counters
 from quotas.entities import Entity
-from quotas.kinds import Law, QuotaKind, Whose
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 from quotas.names import NameBudget
-from quotas.policy import Policy, PolicyChange, differences, other_terms
-from quotas.precedence import Walk
+from quotas.policy import BOOKS, Policy
+from quotas.precedence import Counter, Level, Walk, caps_of, counter_of, walk, winner_of
 from quotas.rate import Window
 from quotas.shares import Demand
 
 __all__ = ["CLIENT_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
-CLIENT_KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
-"""The kinds for users and client-ids: the engine keeps counters for these."""
-
 MAX_NAMES_BYTES: Final = 16 * 2**20
-"""Memory for the names of all counters: 150,000 counters, or 15,000 with the longest names."""
+"""Memory for the names of all counters that do not rest: 150,000 counters, or 15,000 with the longest names."""
 
 
 class Engine:
     """Counters for every kind in CLIENT_KINDS, under a policy that may be replaced at any time.
 
     ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use, and
-    resolve again. Charges to an outdated Bound are not lost.
+    resolve again.
 
     ``controller_window`` is the window of token buckets. ``max_names_bytes`` bounds the memory for the names of
     counters.
     """
 
-    __slots__ = ("_all", "_caps", "_counters", "_named", "_policy", "_unseen", "generation", "has_caps")
+    __slots__ = ("_all", "_caps", "_counters", "_named", "_names", "_policy", "_unseen", "generation", "has_caps")
 
     def __init__(
         self,
@@ -48,7 +44,7 @@ class Engine:
         self._policy = Policy()
         self._named: set[str] = set()
         self._unseen: set[str] = set()
-        names = NameBudget(max_names_bytes)
+        names = self._names = NameBudget(max_names_bytes)
         windows = {kind: controller_window if kind.row.law is Law.TOKEN_BUCKET else window for kind in CLIENT_KINDS}
         self._counters = {kind: Counters(kind, each, names) for kind, each in windows.items()}
         self._caps = {kind: Counters(kind, each, names, cap=True) for kind, each in windows.items()}
@@ -88,11 +84,23 @@ class Engine:
 
         Creates no counter. Raises KeyError for a kind that is not in CLIENT_KINDS.
         """
-        return self._counters[kind].limit_of(user, client_id)
+        book = self._counters[kind].book
+        key = winner_of(book, user, client_id)
+        if key is None or book.terms_of(key).shadow:
+            return None, None
+        return book.limits[key], book.entities[key]
 
-    def caps_of(self, user: str, client_id: str, kind: QuotaKind) -> list[tuple[float, Entity]]:
-        """Return the enforced caps that apply to a client, the narrowest first. Otherwise as ``limit_of``."""
-        return self._caps[kind].caps_of(user, client_id) if self.has_caps else []
+    def counter_of(self, user: str, client_id: str, kind: QuotaKind) -> Counter:
+        """Return the names of a client's counter. Otherwise as ``limit_of``."""
+        return counter_of(self._counters[kind].book, self._counters[kind].in_use, user, client_id)
+
+    def caps_of(self, user: str, client_id: str, kind: QuotaKind) -> list[tuple[float, Entity, Counter]]:
+        """Return the enforced caps that apply to a client, the narrowest first, and the names of their counters.
+        Otherwise as ``limit_of``.
+        """
+        book = self._caps[kind].book
+        caps = caps_of(book, user, client_id)
+        return [(book.limits[key], book.entities[key], of) for key, of in caps if not book.terms_of(key).shadow]
 
     def is_shared(self, entity: Entity) -> bool:
         """Whether all clients of a prefix rule share one counter."""
@@ -103,66 +111,73 @@ class Engine:
         """Return the limit that is measured but not enforced for a client; None if there is none. Otherwise as
         ``limit_of``.
         """
-        return self._counters[kind].shadow_of(user, client_id)
+        book = self._counters[kind].book
+        if not book.terms:
+            return None
+        key = winner_of(book, user, client_id)
+        terms = book.terms_of(key)
+        return book.limits[key] if key is not None and terms.shadow else terms.proposed
 
     def explain(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
         """Return which limits apply to a client and why: every level looked at, in order, and its caps. Otherwise as
         ``limit_of``.
         """
-        caps = self._caps[kind].rules.levels(user, client_id)
-        return self._counters[kind].rules.walk(user, client_id)._replace(caps=caps)
+        counters, caps = self._counters[kind], self._caps[kind].book
+        levels = tuple(Level(key, caps.limits[key]) for key, _ in caps_of(caps, user, client_id))
+        return walk(counters.book, counters.in_use, user, client_id)._replace(caps=levels)
 
-    def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
+    def apply(self, policy: Policy, now_ms: int) -> None:
         """Replace the policy. Existing counters keep their usage and get the new limits at once."""
         self.expire(now_ms)
-        added_total = changed_total = removed_total = 0
         regrouped = self._policy.group_of != policy.group_of
-        for kind, cap in product(QuotaKind, (False, True)):
-            before = self._policy
-            added, changed, removed = differences(before.table(kind, cap=cap), policy.table(kind, cap=cap))
-            changed |= other_terms(before.terms_of(kind, cap=cap), policy.terms_of(kind, cap=cap)) - added - removed
-            touched = added | changed | removed
+        changed = regrouped
+        for kind, cap in BOOKS:
+            touched = set().union(*self._policy.book(kind, cap=cap).differences(policy.book(kind, cap=cap)))
+            changed = changed or bool(touched)
             counters = self._caps if cap else self._counters
             if (touched or regrouped) and kind in counters:
                 counters[kind].apply(policy, touched, now_ms)
-            added_total += len(added)
-            changed_total += len(changed)
-            removed_total += len(removed)
         self._policy = policy
         named = {each.user for each in policy.limits if isinstance(each.user, str)} | policy.group_of.keys()
         self._unseen = {user for user in named if user in self._unseen or user not in self._named}
         self._named = named
-        self.has_caps = any(not counters.rules.is_empty for counters in self._caps.values())
-        change = PolicyChange(added_total, changed_total, removed_total)
-        if regrouped or change != PolicyChange():
-            # Another level may win now; and a dropped bound that a session still holds was not updated.
-            self.generation += 1
-        return change
+        self.has_caps = any(counters.book.limits for counters in self._caps.values())
+        self.generation += changed
 
     def rejudge(self, now_ms: int) -> None:
         """Recompute debts from the usage in the windows and make every session resolve again, after enforcement was
         switched: usage that was not throttled is owed no longer than a broker would remember it.
         """
-        for counters in self._all:
-            counters.rejudge(now_ms)
+        for bound in self._bounds():
+            bound.forgive(now_ms)
         self.generation += 1
 
-    def in_debt(self, now_ms: int, since_ms: int) -> Iterator[Bound | None]:
-        """As ``Counters.in_debt``, of all kinds."""
+    def _bounds(self) -> Iterator[Bound]:
+        """Yield every counter. Others may come and go in between."""
         for counters in self._all:
-            yield from counters.in_debt(now_ms, since_ms)
+            yield from list(counters.bounds.values())
+
+    def in_debt(self, now_ms: int, since_ms: int) -> Iterator[Bound | None]:
+        """Yield each counter that has been in debt at any time since ``since_ms``, or in whose queue requests wait, and
+        None for the others.
+        """
+        for bound in self._bounds():
+            was = bool(bound.queue) or bound.until_ms > since_ms
+            is_in_debt = was or (bound.shut and bound.owed_ms(now_ms) > 0)
+            yield bound if bound.limit is not None and is_in_debt else None
 
     def usage(self, now_ms: int) -> list[CounterState]:
         """Return the state of every counter with a limit. Changes nothing."""
-        return [usage for counters in self._all for usage in counters.usage(now_ms)]
+        return [usage for bound in self._bounds() if (usage := bound.usage(now_ms)) is not None]
 
     def take(self, now_ms: int) -> Iterator[tuple[CounterState, Counted]]:
         """Yield the state of every counter with a limit, and its totals since the previous call.
 
         The caller may pause in between: counters that come or go meanwhile are still counted once.
         """
-        for counters in self._all:
-            yield from counters.take(now_ms)
+        for bound in self._bounds():
+            if (usage := bound.usage(now_ms)) is not None:
+                yield usage, bound.take_counted()
 
     def take_gone(self) -> list[Gone]:
         """Return the totals of counters that were dropped, or lost their limit, since the previous call.
@@ -185,16 +200,12 @@ class Engine:
             yield from counters.share(parts, otherwise, now_ms)
 
     def expire(self, now_ms: int) -> int:
-        """Drop idle counters (N windows after their last event) and return how many.
+        """Drop the counters that are idle (N windows after their last event) and that nobody holds; return how many.
 
-        Each counter is checked once when it is new and then only when it may be idle, so the cost follows the changes
-        and not the number of counters. ``generation`` rises only if a session's bound was replaced; otherwise the
-        session's bound continues, with its totals, after any pause.
+        Each counter is checked once when it is new and then only when it may be idle; while it rests, once in N
+        windows. ``generation`` rises if clients that share a counter for lack of memory may get their own now.
         """
-        dropped = 0
-        for counters in self._all:
-            dropped += counters.expire(now_ms)
-            if counters.superseded:
-                counters.superseded = False
-                self.generation += 1
+        dropped = sum([counters.expire(now_ms) for counters in self._all])
+        if self._names.take_relief():
+            self.generation += 1
         return dropped

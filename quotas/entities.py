@@ -1,9 +1,11 @@
 """Quota entities: users, client-ids, ips, their defaults, prefixes and groups."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from quotas.kinds import KINDS_OF, QuotaKind, Whose
 from quotas.names import configured_as
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -38,8 +40,6 @@ Name = str | Default | Prefix | Group | None
 
 EACH: Final = ", shared=false"
 """The end of a prefix rule's description if each client-id has its own counter."""
-BETWEEN: Final = "; "
-"""The separator between two descriptions."""
 
 MAX_PREFIX_BYTES: Final = 63
 """In UTF-8: the part of a client-id that a cut keeps unchanged (``quotas.names``)."""
@@ -80,6 +80,11 @@ class Entity:
             object.__setattr__(self, "user", name)
         if isinstance(client_id, str) and (name := configured_as(client_id)) is not client_id:
             object.__setattr__(self, "client_id", name)
+
+    @property
+    def kinds(self) -> Mapping[str, QuotaKind]:
+        """The quota kinds that Kafka knows for it, by name."""
+        return KINDS_OF[Whose.CLIENT if self.ip is None else Whose.IP]
 
     def describe(self, *, shared: bool = True) -> str:
         """Return e.g. ``user=alice, client-id=<default>``, or ``cap user-group=tenant``; names that could be mistaken

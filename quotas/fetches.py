@@ -3,15 +3,15 @@
 How it works:
 
 - A Fetch is charged by its response, which cannot be taken back. So its max_bytes is lowered before it is sent, to its
-  share of what the quota has left: an equal part for each active connection that has nothing in flight. A broker
+  portion of what the quota has left: an equal part for each active connection that has nothing in flight. A broker
   discards the excess instead.
 - While it is in flight, its expected size is reserved, and others share the rest. The expected size is max_bytes if the
   last response on this connection was as long as allowed, and the size of that response otherwise. A consumer that has
   caught up and waits at the broker for records reserves nothing, however much it asks for.
 - A response larger than expected is charged like any other. If the counter is in debt by then, it waits.
-- If responses are long, the next Fetch goes when there is no debt, for a share of two seconds' worth. If they are
+- If responses are long, the next Fetch goes when there is no debt, for a portion of two seconds' worth. If they are
   shorter than half of that, fetches wait until two seconds' worth are left, and go together: otherwise each would go as
-  soon as a share is left, and bring the record or two that have arrived since. A single connection does not wait like
+  soon as a portion is left, and bring the record or two that have arrived since. A single connection does not wait like
   this: its responses may be short because of its own limit per partition, and waiting would lose a tenth of the quota
   or more.
 - A broker sends at least one whole batch, and truncates the last one, which clients discard. So a lowered Fetch asks
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from quotas.bound import Bound
 
-SET_ASIDE_MS: Final = 250
+RESERVED_MS: Final = 250
 """How long a response is expected. A Fetch that takes longer waits for records, and reserves nothing."""
 GATHER_S: Final = 2.0
 """Seconds' worth of the limit that fetches share once the quota is used up."""
@@ -33,7 +33,7 @@ EMPTY_BYTES: Final = 512
 """Responses up to this size count as empty."""
 
 _LEAST_SHARERS: Final = 8
-"""The least number of shares, each a quarter second's worth."""
+"""The least number of portions, each a quarter second's worth."""
 _WORTH_PARTS: Final = 32
 """A response of 1/32 of ``_enough`` always counts as long: a client may limit the size per partition."""
 _ACTIVE_MS: Final = 10_000
@@ -47,7 +47,7 @@ _PROBE_EACH: Final = 16
 class Fetcher:
     """One connection that fetches under a counter: its expected response and its fetches in flight."""
 
-    __slots__ = ("batch", "expected", "fetches", "max_bytes", "set_aside", "since_ms")
+    __slots__ = ("batch", "expected", "fetches", "max_bytes", "reserved", "since_ms")
 
     def __init__(self) -> None:
         self.batch = 0
@@ -57,7 +57,7 @@ class Fetcher:
         self.max_bytes = 0
         """max_bytes of its last Fetch. If several are in flight, none of them was lowered."""
         self.fetches = 0
-        self.set_aside = 0.0
+        self.reserved = 0.0
         self.since_ms = 0
 
 
@@ -73,7 +73,7 @@ class Fetches:
         "_gathers",
         "_is_new",
         "_lowered",
-        "_set_aside",
+        "_reserved",
         "_under_way",
         "_was_cut",
         "_worth_part",
@@ -86,7 +86,7 @@ class Fetches:
         """The connections with a reservation, the oldest first."""
         self._active: dict[object, int] = {}
         """The time of the last Fetch of each active connection, the oldest first."""
-        self._set_aside = 0.0
+        self._reserved = 0.0
         self._average = float(_FIRST_BYTES)
         """The average size of recent responses, including empty ones."""
         self._is_new = True
@@ -97,14 +97,9 @@ class Fetches:
         self._was_cut = False
         """A response was as long as allowed: its last batch may be truncated."""
         self._worth_part = 1.0
-        """The part of recent responses that were long: as long as allowed, or at least half a share."""
+        """The part of recent responses that were long: as long as allowed, or at least half a portion."""
         self._gathers = False
-        """Fetches wait until enough is left, because less than a share was."""
-
-    @property
-    def sharers(self) -> int:
-        """Connections that fetch under this counter."""
-        return len(self._fetchers)
+        """Fetches wait until enough is left, because less than a portion was."""
 
     def __bool__(self) -> bool:
         """Whether anything is reserved."""
@@ -129,15 +124,15 @@ class Fetches:
         self._lapse(now_ms)
         bound = self._bound
         left = bound.left(now_ms)
-        share = self._share(len(self._active))
-        if self._gathers or (left < share and self._worth_part < 0.5 and len(self._active) > 1):
+        portion = self._portion(len(self._active))
+        if self._gathers or (left < portion and self._worth_part < 0.5 and len(self._active) > 1):
             moment_ms = bound.when_left(self._enough, now_ms)
             self._gathers = moment_ms > now_ms
             if self._gathers:
                 return moment_ms
-        if not self._under_way or left - self._set_aside >= max(share, self._average):
+        if not self._under_way or left - self._reserved >= max(portion, self._average):
             return now_ms
-        return next(iter(self._under_way.values())).since_ms + SET_ASIDE_MS
+        return next(iter(self._under_way.values())).since_ms + RESERVED_MS
 
     def grant_whole(self, who: object, asked_bytes: int, now_ms: int) -> bool:
         """Send a Fetch unchanged if all sharers could ask for as much: most quotas are far from their limit.
@@ -149,27 +144,29 @@ class Fetches:
         fetcher = self._fetchers[who]
         fetcher.max_bytes = max(asked_bytes, fetcher.max_bytes) if fetcher.fetches else asked_bytes
         fetcher.fetches += 1
-        self._put_aside(who, fetcher, min(self._expected(fetcher), max(asked_bytes, self._average)), now_ms)
+        self._reserve(who, fetcher, min(self._expected(fetcher), max(asked_bytes, self._average)), now_ms)
         return True
 
     def fits_whole(self, asked_bytes: int, now_ms: int) -> bool:
         """Whether all sharers could ask for ``asked_bytes``."""
         each = max(asked_bytes, self._average)
-        return self._bound.fits(self._set_aside + each * len(self._fetchers), now_ms)
+        return self._bound.fits(self._reserved + each * len(self._fetchers), now_ms)
 
     def grant(self, who: object, asked_bytes: int, now_ms: int) -> int:
         """Reserve the expected size of a Fetch and return the max_bytes to send it with."""
         self.forget(who)  # a stale reservation, for example if the limit was removed meanwhile
         fetcher = self._fetchers[who]
         sharers = self._sharers(who, fetcher, now_ms)
-        share = max(
-            (self._bound.left(now_ms) - self._set_aside) / sharers, self._share(max(sharers, len(self._active)))
+        portion = max(
+            (self._bound.left(now_ms) - self._reserved) / sharers, self._portion(max(sharers, len(self._active)))
         )
-        share = min(share, self._at_once)
-        max_bytes = asked_bytes if asked_bytes <= share else self._whole_batches(self._batch_of(fetcher), int(share))
+        portion = min(portion, self._at_once)
+        max_bytes = (
+            asked_bytes if asked_bytes <= portion else self._whole_batches(self._batch_of(fetcher), int(portion))
+        )
         fetcher.max_bytes = max_bytes
         fetcher.fetches = 1
-        self._put_aside(
+        self._reserve(
             who, fetcher, min(self._expected(fetcher), max(max_bytes, self._batch_of(fetcher) or self._average)), now_ms
         )
         return max_bytes
@@ -191,38 +188,38 @@ class Fetches:
         sharers = len(self._fetchers) if fetcher.expected is None else len(active)
         return max(sharers - len(self._under_way), 1 + len(self._bound.queue or ()))
 
-    def _whole_batches(self, batch: int, share: int) -> int:
+    def _whole_batches(self, batch: int, portion: int) -> int:
         """Return a max_bytes that brings only whole batches."""
         self._lowered += 1
         if self._was_cut and (not batch or self._lowered % _PROBE_EACH == 0):
             return 1
         if not batch:
-            return max(share, 1)
-        return share // batch * batch if share >= 2 * batch else 1
+            return max(portion, 1)
+        return portion // batch * batch if portion >= 2 * batch else 1
 
     def _batch_of(self, fetcher: Fetcher) -> int:
         """Return its batch size; if not known, that of another connection, or 0."""
         return fetcher.batch or self._batch
 
-    def _put_aside(self, who: object, fetcher: Fetcher, expected: float, now_ms: int) -> None:
+    def _reserve(self, who: object, fetcher: Fetcher, expected: float, now_ms: int) -> None:
         if expected <= EMPTY_BYTES:
             return
         self._under_way.pop(who, None)  # and in again, as the newest
         self._under_way[who] = fetcher
-        fetcher.set_aside += expected
+        fetcher.reserved += expected
         fetcher.since_ms = now_ms
-        self._set_aside += expected
+        self._reserved += expected
 
     # ------------------------------------------------------------------------------------------------- its answer
 
     def covers(self, who: object, size: int) -> bool:
         """Whether a response of this size is within the reservation."""
         fetcher = self._fetchers.get(who)
-        return fetcher is not None and size <= fetcher.set_aside + EMPTY_BYTES
+        return fetcher is not None and size <= fetcher.reserved + EMPTY_BYTES
 
     def turns_beyond(self, size: int) -> float:
-        """Return how many turns, in units of a share, a response took beyond its own."""
-        return max(size / self._share(len(self._active)) - 1, 0.0) if self._enough else 0.0
+        """Return how many turns, in units of a portion, a response took beyond its own."""
+        return max(size / self._portion(len(self._active)) - 1, 0.0) if self._enough else 0.0
 
     def answered(self, who: object, size: int) -> None:
         """Update the expectations from a response that is being charged, and release its reservation."""
@@ -243,10 +240,10 @@ class Fetches:
         if fetcher.fetches <= 1:
             self.forget(who)
             return
-        part = fetcher.set_aside / fetcher.fetches
-        fetcher.set_aside -= part
+        part = fetcher.reserved / fetcher.fetches
+        fetcher.reserved -= part
         fetcher.fetches -= 1
-        self._set_aside -= part
+        self._reserved -= part
 
     def forget(self, who: object) -> None:
         """Release the reservation of a connection."""
@@ -254,14 +251,14 @@ class Fetches:
         if fetcher is not None:
             fetcher.fetches = 0
             if self._under_way.pop(who, None) is not None:
-                self._set_aside = self._set_aside - fetcher.set_aside if self._under_way else 0.0
-                fetcher.set_aside = 0.0
+                self._reserved = self._reserved - fetcher.reserved if self._under_way else 0.0
+                fetcher.reserved = 0.0
 
     def _lapse(self, now_ms: int) -> None:
         """Release reservations whose response is overdue."""
         while self._under_way:
             who, fetcher = next(iter(self._under_way.items()))
-            if now_ms < fetcher.since_ms + SET_ASIDE_MS:
+            if now_ms < fetcher.since_ms + RESERVED_MS:
                 return
             self._learn(0)
             self.forget(who)
@@ -290,6 +287,6 @@ class Fetches:
         """Bytes that fetches share once the quota is used up."""
         return min((self._bound.limit or 0.0) * GATHER_S, self._at_once / 2)
 
-    def _share(self, sharers: int) -> float:
-        """Return the smallest share that is worth a Fetch."""
+    def _portion(self, sharers: int) -> float:
+        """Return the smallest portion that is worth a Fetch."""
         return self._enough / max(sharers, _LEAST_SHARERS)

@@ -90,6 +90,8 @@ class Columns(NamedTuple):
     requests: str
     limit: str
     rule: str
+    counter_user: str
+    counter_client_id: str
     throttled: str
     throttle_ms: str
     muted_ms: str
@@ -111,13 +113,12 @@ class Row:
     """No throttle is longer than one sample of the window (QuotaUtils)."""
     of_cluster: bool = False
     """Counted once for all brokers, as the controller does (ControllerMutationQuotaManager)."""
-    enforced: bool = False
-    """Enforced by this version; kinds that are not are accepted in a quota file with a warning."""
 
     @property
     def columns(self) -> Columns:
         """The kind's columns in usage records, in order."""
-        ends = (self.unit.used, "requests", "limit", "rule", "throttled", "throttle_ms", "muted_ms")
+        charged = (self.unit.used, "requests", "limit", "rule", "counter_user", "counter_client_id")
+        ends = (*charged, "throttled", "throttle_ms", "muted_ms")
         return Columns(*(f"{self.word}_{end}" for end in ends))
 
     @property
@@ -128,8 +129,10 @@ class Row:
     @property
     def cap_columns(self) -> tuple[str, ...]:
         """The columns of caps, in usage records that have any."""
-        ends = ("limits", "rule", "throttled", "throttle_ms", "muted_ms")
-        return (f"{self.word}_caps", *(f"{self.word}_cap_{end}" for end in ends))
+        return (
+            f"{self.word}_caps",
+            *(f"{self.word}_cap_{end}" for end in ("rule", "throttled", "throttle_ms", "muted_ms")),
+        )
 
 
 class QuotaKind(StrEnum):
@@ -148,15 +151,15 @@ class QuotaKind(StrEnum):
 
     PRODUCER_BYTE_RATE = (
         "producer_byte_rate",
-        Row(word="produce", doing="producing", unit=BYTES, written=Written.BYTES, enforced=True),
+        Row(word="produce", doing="producing", unit=BYTES, written=Written.BYTES),
     )
     CONSUMER_BYTE_RATE = (
         "consumer_byte_rate",
-        Row(word="fetch", doing="consuming", unit=BYTES, written=Written.BYTES, enforced=True),
+        Row(word="fetch", doing="consuming", unit=BYTES, written=Written.BYTES),
     )
     REQUEST_PERCENTAGE = (
         "request_percentage",
-        Row(word="request", doing="sending requests", unit=PERCENT, written=Written.NUMBER, capped=True, enforced=True),
+        Row(word="request", doing="sending requests", unit=PERCENT, written=Written.NUMBER, capped=True),
     )
     CONTROLLER_MUTATION_RATE = (
         "controller_mutation_rate",
@@ -167,7 +170,6 @@ class QuotaKind(StrEnum):
             written=Written.NUMBER,
             law=Law.TOKEN_BUCKET,
             of_cluster=True,
-            enforced=True,
         ),
     )
     CONNECTION_CREATION_RATE = (
@@ -179,10 +181,11 @@ class QuotaKind(StrEnum):
             written=Written.WHOLE,
             whose=Whose.IP,
             capped=True,
-            enforced=True,
         ),
     )
 
 
-METERED: Final = tuple(kind for kind in QuotaKind if kind.row.enforced and kind.row.whose is Whose.CLIENT)
-"""The enforced kinds for clients: those that metrics, usage records and the analysis cover."""
+KINDS_OF: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
+"""By whose limits they are, and by name."""
+CLIENT_KINDS: Final = tuple(KINDS_OF[Whose.CLIENT].values())
+"""The kinds for users and client-ids: the engine, metrics, usage records and the analysis cover these."""

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from math import ceil, inf
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from quotas.bound import Bound
 from quotas.counted import CounterKey, CounterState
 from quotas.rate import Window
 from quotas.throttle import INT32_MAX, clamp_ms
 from quotas.token_bucket import TokenBucket
-
-if TYPE_CHECKING:
-    from quotas.counters import Counters
 
 
 class Tokens(Protocol):
@@ -22,38 +19,17 @@ class Tokens(Protocol):
     def throttle_ms(self, now_ms: int) -> int: ...
 
 
-class Buckets:
-    """Several buckets charged together: the emptiest one refuses, and then none is charged."""
-
-    __slots__ = ("_all",)
-
-    def __init__(self, buckets: Sequence[Tokens]) -> None:
-        self._all = buckets
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Take ``value`` from each."""
-        for bucket in self._all:
-            bucket.record(value, now_ms)
-
-    def tokens(self, now_ms: int) -> float:
-        """Return the tokens of the emptiest bucket; infinite if there is none."""
-        return min([bucket.tokens(now_ms) for bucket in self._all], default=inf)
-
-    def throttle_ms(self, now_ms: int) -> int:
-        """Return the time until no bucket is overdrawn."""
-        return max([bucket.throttle_ms(now_ms) for bucket in self._all], default=0)
-
-
 class Ruling:
     """Accepts or refuses the topics of one request (StrictControllerMutationQuota and its permissive sibling).
 
-    ``strict``: the client understands that topics may be refused. ``bucket`` None: no limit.
+    Several buckets are charged together: the emptiest one refuses, and then none is charged. ``strict``: the client
+    understands that topics may be refused.
     """
 
-    __slots__ = ("_bucket", "_strict", "_throttle_ms", "_violated_ms")
+    __slots__ = ("_buckets", "_strict", "_throttle_ms", "_violated_ms")
 
-    def __init__(self, bucket: Tokens | None, *, strict: bool) -> None:
-        self._bucket = bucket
+    def __init__(self, buckets: Sequence[Tokens], *, strict: bool) -> None:
+        self._buckets = buckets
         self._strict = strict
         self._throttle_ms = 0
         self._violated_ms = 0
@@ -64,26 +40,22 @@ class Ruling:
         A strict request is decided by the tokens left before it: one topic may overdraw the bucket without bound, and
         that alone causes no throttle. All other requests are accepted, and overdrawing causes a throttle.
         """
-        bucket = self._bucket
-        if bucket is None:
-            return True
-        if self._strict:
-            if self._violates(bucket, now_ms):
-                return False
+        if self._strict and self._violates(now_ms):
+            return False
+        for bucket in self._buckets:
             bucket.record(mutations, now_ms)
-            return True
-        bucket.record(mutations, now_ms)
-        self._violates(bucket, now_ms)
+        if not self._strict:
+            self._violates(now_ms)
         return True
 
     def throttle_ms(self, now_ms: int) -> int:
         """Return the rest of the throttle time that the last violation of this request caused."""
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
-    def _violates(self, bucket: Tokens, now_ms: int) -> bool:
-        violates = bucket.tokens(now_ms) < 0
+    def _violates(self, now_ms: int) -> bool:
+        violates = min([bucket.tokens(now_ms) for bucket in self._buckets], default=0.0) < 0
         if violates:
-            self._throttle_ms = bucket.throttle_ms(now_ms)
+            self._throttle_ms = max([bucket.throttle_ms(now_ms) for bucket in self._buckets])
             self._violated_ms = now_ms
         return violates
 
@@ -91,15 +63,15 @@ class Ruling:
 class TokenBound(Bound):
     """A counter with a token bucket. Its rate is measured too: Kafka's sensor has both.
 
-    Its debt is the overdraft of the bucket, which never expires. Must be used on the live counter.
+    Its debt is the overdraft of the bucket, which never expires.
     """
 
     __slots__ = ("_bucket", "_shadow")
 
-    def __init__(self, key: CounterKey, window: Window, counters: "Counters") -> None:
+    def __init__(self, key: CounterKey, window: Window) -> None:
         self._bucket: TokenBucket | None = None
         self._shadow: TokenBucket | None = None
-        super().__init__(key, window, None, counters)
+        super().__init__(key, window, None)
 
     def set_limit(self, limit: float | None) -> None:
         super().set_limit(limit)
@@ -133,17 +105,9 @@ class TokenBound(Bound):
 
     def count(self, value: float, now_ms: int) -> None:
         """Record usage without taking tokens, for mutations that shadow mode would have refused."""
-        live = self.live
-        if live is self or not isinstance(live, TokenBound):
-            super().record(value, now_ms)
-        else:
-            live.count(value, now_ms)
+        super().record(value, now_ms)
 
     def record(self, value: float, now_ms: int) -> None:
-        live = self.live
-        if live is not self:
-            live.record(value, now_ms)
-            return
         super().record(value, now_ms)
         if self._bucket is not None:
             self._bucket.record(value, now_ms)
@@ -153,8 +117,7 @@ class TokenBound(Bound):
         return self.check(now_ms)
 
     def check(self, now_ms: int) -> int:
-        live = self.live
-        return live.owed_ms(now_ms) if live is not self else self.owed_ms(now_ms)
+        return self.owed_ms(now_ms)
 
     def tokens(self, now_ms: int) -> float:
         """Return the tokens left; below zero the quota is violated. Infinite without a limit.

@@ -56,14 +56,25 @@ def shared_name(user: str) -> str | None:
 class NameBudget:
     """A budget of memory for names, as Python objects. The last name may exceed it."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_was_refused")
 
     def __init__(self, most_bytes: int) -> None:
         self._left = most_bytes
+        self._was_refused = False
 
     @property
     def full(self) -> bool:
         return self._left <= 0
+
+    def refuse(self) -> None:
+        """Remember that a name had to do without, for ``take_relief``."""
+        self._was_refused = True
+
+    def take_relief(self) -> bool:
+        """Return, once, whether names that were refused fit again."""
+        relieved = self._was_refused and not self.full
+        self._was_refused = self._was_refused and self.full
+        return relieved
 
     def take(self, *names: str) -> None:
         self._left -= sum(map(getsizeof, names))

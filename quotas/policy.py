@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from quotas.entities import Entity, Group, Name, Prefix
-from quotas.kinds import QuotaKind, Whose
+from quotas.kinds import QuotaKind
 from quotas.names import configured_as
 
 MOST_CAPS: Final = 4
@@ -14,15 +14,12 @@ MOST_CAPS: Final = 4
 Key = tuple[Name, Name]
 """(user, client-id) as configured; (ip, None) for kinds of ips."""
 
-_Book = tuple[QuotaKind, bool]
+BOOKS: Final = tuple((kind, cap) for kind in QuotaKind for cap in (False, True))
 """(kind, cap): the quotas of one kind, or its caps if True."""
-_BOOKS: Final = tuple((kind, cap) for kind in QuotaKind for cap in (False, True))
 LEAST_LIMIT: Final = 1e-9
 """The least limit above 0; lower ones are raised to it. A quota file accepts none lower; ZooKeeper holds doubles, and
 division by the smallest ones overflows.
 """
-
-_OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.IP)
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,29 @@ PLAIN: Final = KindTerms()
 _NO_TERMS: Final = Terms()
 
 
+@dataclass(slots=True)
+class Book:
+    """The quotas of one kind, one of which wins per client; or its caps, which all apply. Read-only."""
+
+    limits: dict[Key, float] = field(default_factory=dict)
+    entities: dict[Key, Entity] = field(default_factory=dict)
+    terms: dict[Key, KindTerms] = field(default_factory=dict)
+    """The terms of limits that have any."""
+    lengths: tuple[int, ...] = ()
+    """The lengths of the prefixes that have limits, in characters, the longest first."""
+    group_of: Mapping[str, str] = field(default_factory=dict)
+    """The group of each user; empty if no limit is for groups."""
+
+    def terms_of(self, key: Key | None) -> KindTerms:
+        return PLAIN if key is None else self.terms.get(key, PLAIN)
+
+    def differences(self, new: "Book") -> tuple[set[Key], set[Key], set[Key]]:
+        """Return the keys (added, changed, removed) of limits, or of their terms."""
+        added, changed, removed = differences(self.limits, new.limits)
+        others = {key for key in self.terms.keys() | new.terms.keys() if self.terms.get(key) != new.terms.get(key)}
+        return added, changed | (others - added - removed), removed
+
+
 @dataclass(frozen=True)
 class Policy:
     """All configured limits, in the units of their kind (bytes/s, percent of one thread, mutations/s, connections/s).
@@ -78,59 +98,38 @@ class Policy:
     """Some limits are of the whole cluster."""
     group_of: dict[str, str] = field(init=False, repr=False, compare=False)
     """The group of each user. Read-only."""
-    _prefixes: dict[_Book, set[int]] = field(init=False, repr=False, compare=False)
-    _grouped: set[_Book] = field(init=False, repr=False, compare=False)
-    _terms: dict[_Book, dict[Key, KindTerms]] = field(init=False, repr=False, compare=False)
-    _tables: dict[_Book, dict[Key, float]] = field(init=False, repr=False, compare=False)
-    _clients: dict[tuple[Key, bool], Entity] = field(init=False, repr=False, compare=False)
+    _books: dict[tuple[QuotaKind, bool], Book] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Indexed here and not in Engine.apply, which must not block the event loop.
-        tables: dict[_Book, dict[Key, float]] = {book: {} for book in _BOOKS}
-        clients: dict[tuple[Key, bool], Entity] = {}
-        prefixes: dict[_Book, set[int]] = {}
-        grouped: set[_Book] = set()
+        books = {book: Book() for book in BOOKS}
+        group_of = self._groups_by_user()
         for entity, limits in self.limits.items():
-            key = (entity.user, entity.client_id)
-            cap = entity.cap
-            if entity.ip is None:
-                clients[key, cap] = entity
-            else:
-                key = (entity.ip, None)
-            if isinstance(entity.client_id, Prefix):
-                for kind in limits:
-                    prefixes.setdefault((kind, cap), set()).add(len(entity.client_id.text))
-            if isinstance(entity.user, Group):
-                grouped.update((kind, cap) for kind in limits)
-                if entity.user.name not in self.groups:
-                    raise ValueError(f"no group is called {entity.user.name!r}")
+            key = (entity.user, entity.client_id) if entity.ip is None else (entity.ip, None)
+            if isinstance(entity.user, Group) and entity.user.name not in self.groups:
+                raise ValueError(f"no group is called {entity.user.name!r}")
             for kind, limit in limits.items():
-                if (kind in _OF_IP) != (entity.ip is not None):
+                if kind not in entity.kinds:
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
-                tables[kind, cap][key] = max(float(limit), LEAST_LIMIT) if limit else 0.0
-        object.__setattr__(self, "group_of", self._groups_by_user())
+                book = books[kind, entity.cap]
+                book.limits[key] = max(float(limit), LEAST_LIMIT) if limit else 0.0
+                book.entities[key] = entity
+                if isinstance(entity.client_id, Prefix) and len(entity.client_id.text) not in book.lengths:
+                    book.lengths = tuple(sorted((*book.lengths, len(entity.client_id.text)), reverse=True))
+                if isinstance(entity.user, Group):
+                    book.group_of = group_of
+        self._add_terms(books)
+        object.__setattr__(self, "group_of", group_of)
         object.__setattr__(self, "has_scopes", any(each.of_cluster for each in self.terms.values()))
-        object.__setattr__(self, "_prefixes", prefixes)
-        object.__setattr__(self, "_grouped", grouped)
-        object.__setattr__(self, "_terms", self._terms_by_kind())
-        object.__setattr__(self, "_tables", tables)
-        object.__setattr__(self, "_clients", clients)
+        object.__setattr__(self, "_books", books)
 
-    def table(self, kind: QuotaKind, *, cap: bool = False) -> dict[Key, float]:
-        """Return the limits of one kind. Read-only."""
-        return self._tables[kind, cap]
+    def book(self, kind: QuotaKind, *, cap: bool = False) -> Book:
+        """Return the quotas of one kind, or its caps."""
+        return self._books[kind, cap]
 
     def has(self, kind: QuotaKind) -> bool:
         """Whether any quota or cap of the kind is configured."""
-        return bool(self._tables[kind, False] or self._tables[kind, True])
-
-    def prefix_lengths(self, kind: QuotaKind, *, cap: bool = False) -> tuple[int, ...]:
-        """Return the lengths of the prefixes that have limits of the kind, in characters, the longest first."""
-        return tuple(sorted(self._prefixes.get((kind, cap), ()), reverse=True))
-
-    def groups_of(self, kind: QuotaKind, *, cap: bool = False) -> dict[str, str]:
-        """Return the group of each user; empty if no limit of the kind is for groups. Read-only."""
-        return self.group_of if (kind, cap) in self._grouped else {}
+        return any(self._books[kind, cap].limits for cap in (False, True))
 
     def _groups_by_user(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -140,19 +139,14 @@ class Policy:
                     raise ValueError(f"{user!r} is in the groups {found[user]!r} and {group!r}")
         return found
 
-    def terms_of(self, kind: QuotaKind, *, cap: bool = False) -> dict[Key, KindTerms]:
-        """Return the terms of the limits of one kind that have any. Read-only."""
-        return self._terms[kind, cap]
-
-    def _terms_by_kind(self) -> dict[_Book, dict[Key, KindTerms]]:
-        found: dict[_Book, dict[Key, KindTerms]] = {book: {} for book in _BOOKS}
+    def _add_terms(self, books: Mapping[tuple[QuotaKind, bool], Book]) -> None:
         for entity, terms in self.terms.items():
             limits = self.limits.get(entity, {})
             if entity.ip is not None or (terms.shadow and terms.proposed) or terms.proposed.keys() - limits.keys():
                 raise ValueError(f"terms of {entity.describe()} that are about no limit in force of a client")
             said_of = limits if terms.only is None else [kind for kind in limits if kind in terms.only]
             for kind in said_of if terms != _NO_TERMS else ():
-                found[kind, entity.cap][entity.user, entity.client_id] = KindTerms(
+                books[kind, entity.cap].terms[entity.user, entity.client_id] = KindTerms(
                     terms.shadow,
                     terms.proposed.get(kind),
                     terms.burst_ms,
@@ -160,15 +154,9 @@ class Policy:
                     terms.shared,
                     terms.of_cluster,
                 )
-        return found
-
-    def client(self, key: Key, *, cap: bool = False) -> Entity:
-        """Return the entity that is configured as ``key``."""
-        return self._clients[key, cap]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyChange:
+class PolicyChange(NamedTuple):
     """The number of limits (one entity under one kind) that a new policy added, changed and removed."""
 
     added: int = 0
@@ -178,12 +166,8 @@ class PolicyChange:
 
 def change(old: "Policy", new: "Policy") -> PolicyChange:
     """Return how many limits differ, or have other terms."""
-    numbers = [0, 0, 0]
-    for kind, cap in _BOOKS:
-        added, changed, removed = differences(old.table(kind, cap=cap), new.table(kind, cap=cap))
-        changed |= other_terms(old.terms_of(kind, cap=cap), new.terms_of(kind, cap=cap)) - added - removed
-        numbers = [number + len(keys) for number, keys in zip(numbers, (added, changed, removed), strict=True)]
-    return PolicyChange(*numbers)
+    books = [old.book(kind, cap=cap).differences(new.book(kind, cap=cap)) for kind, cap in BOOKS]
+    return PolicyChange(*[sum(map(len, keys)) for keys in zip(*books, strict=True)])
 
 
 def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key], set[Key], set[Key]]:
@@ -194,8 +178,3 @@ def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key],
     added = touched - old.keys()
     removed = set() if len(old) + len(added) == len(new) else old.keys() - new.keys()
     return added, touched - added, removed
-
-
-def other_terms(old: dict[Key, KindTerms], new: dict[Key, KindTerms]) -> set[Key]:
-    """Return the keys whose terms differ."""
-    return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)} if old or new else set()

@@ -22,13 +22,12 @@ last none. A group has one counter, and so has a shared prefix. Without quotas f
 levels are used unchanged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from quotas.counted import CAP, GROUP, PREFIX
 from quotas.entities import Default, Group, Name, Prefix
-from quotas.kinds import QuotaKind
-from quotas.policy import PLAIN, Key, KindTerms, Policy
+from quotas.policy import Book, Key, KindTerms
 
 DEFAULT: Final = Default.DEFAULT
 
@@ -46,58 +45,17 @@ def level_of(key: Key) -> int:
     return USER_LEVEL if client_id is None else USER_CLIENT_ID_LEVEL
 
 
-def tags_of(limits: Mapping[Key, float], levels: int, user: str, client_id: str) -> tuple[str, str]:
-    """Return the (user, client-id) tags of a client's counter; "" where a part plays no role.
+def levels(book: Book, user: str, client_id: str) -> Iterator[Key]:
+    """Yield the keys to look a client up by, in order.
 
-    With one level in use Kafka takes that level's tags for every client, including those without a quota. With several,
-    the levels are walked. An empty client-id found at level 2 or 5 gets the tags (user, "") and thereby escapes that
-    limit (``limiting_key`` asks levels 3 and 6 only), as in Kafka.
+    An empty client-id has only the levels of users alone (see ``tags_without_limit``), and an empty user none of them.
     """
-    if levels == USER_CLIENT_ID_LEVEL:
-        return user, client_id
-    if levels == USER_LEVEL:
-        return user, ""
-    if levels in {0, CLIENT_ID_LEVEL}:
-        return "", client_id
-    if (user, client_id) in limits or (user, DEFAULT) in limits:
-        return user, client_id
-    if (user, None) in limits:
-        return user, ""
-    if (DEFAULT, client_id) in limits or (DEFAULT, DEFAULT) in limits:
-        return user, client_id
-    if (DEFAULT, None) in limits:
-        return user, ""
-    return "", client_id
-
-
-def limiting_key(limits: Mapping[Key, float], user_tag: str, client_tag: str) -> Key | None:
-    """Return the configured key whose limit applies to a counter with these tags; None: unlimited."""
-    candidates: tuple[Key, ...] = ()
-    if user_tag and client_tag:
-        candidates = (
-            (user_tag, client_tag),
-            (user_tag, DEFAULT),
-            (DEFAULT, client_tag),
-            (DEFAULT, DEFAULT),
-        )
-    elif user_tag:
-        candidates = ((user_tag, None), (DEFAULT, None))
-    elif client_tag:
-        candidates = ((None, client_tag), (None, DEFAULT))
-    for key in candidates:
-        if key in limits:
-            return key
-    return None
-
-
-def levels(user: str, client_id: str, group: str | None, lengths: tuple[int, ...]) -> Iterator[Key]:
-    """Yield the keys to look a client up by, in order; ``lengths`` are those of prefixes, longest first.
-
-    An empty client-id has only the levels of users alone (see ``tags_of``).
-    """
-    prefixes: list[Name] = [Prefix(client_id[:length]) for length in lengths if length <= len(client_id)]
+    prefixes: list[Name] = [Prefix(client_id[:length]) for length in book.lengths if length <= len(client_id)]
     client_ids: list[Name] = [client_id, *prefixes, DEFAULT] if client_id else []
+    group = book.group_of.get(user)
     users: list[Name] = [user, DEFAULT] if group is None else [user, Group(group), DEFAULT]
+    if not user:
+        users = []
     for name in users:
         for each in client_ids:
             yield name, each
@@ -123,8 +81,8 @@ class Counter(NamedTuple):
     several: int
 
 
-def counter_of(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter:
-    """Return the counter of a client whose limit is configured as ``key``."""
+def counter_under(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter:
+    """Return the counter of a client under the limit that is configured as ``key``."""
     of_user, of_client_id = key
     user_tag, client_tag, several = "" if of_user is None else user, "" if of_client_id is None else client_id, 0
     if isinstance(of_user, Group):
@@ -134,22 +92,44 @@ def counter_of(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter
     return Counter(user_tag, client_tag, several)
 
 
-def caps_of(
-    limits: Mapping[Key, float],
-    terms: Mapping[Key, KindTerms],
-    lengths: tuple[int, ...],
-    group: str | None,
-    user: str,
-    client_id: str,
-) -> list[tuple[Key, Counter]]:
+def tags_without_limit(book: Book, in_use: int, user: str, client_id: str) -> tuple[str, str]:
+    """Return the (user, client-id) tags of a client that no quota is for; "" where a part plays no role.
+
+    With one level in use (``in_use``: their bits) Kafka takes that level's tags for every client. An empty client-id
+    that is found at level 2 or 5 gets the tags (user, "") and thereby escapes that limit, as in Kafka.
+    """
+    if in_use == USER_CLIENT_ID_LEVEL:
+        return user, client_id
+    by_user = in_use == USER_LEVEL or (
+        not client_id
+        and in_use != CLIENT_ID_LEVEL
+        and ((user, DEFAULT) in book.limits or (DEFAULT, DEFAULT) in book.limits)
+    )
+    return (user, "") if by_user else ("", client_id)
+
+
+def winner_of(book: Book, user: str, client_id: str) -> Key | None:
+    """Return the quota that wins for a client: the first that its levels have; None: unlimited."""
+    return next((key for key in levels(book, user, client_id) if key in book.limits), None)
+
+
+def counter_of(book: Book, in_use: int, user: str, client_id: str) -> Counter:
+    """Return the counter of a client under the quota that wins, or would; ``in_use``: the bits of levels."""
+    key = winner_of(book, user, client_id)
+    if key is None:
+        return Counter(*tags_without_limit(book, in_use, user, client_id), 0)
+    return counter_under(key, user, client_id, book.terms_of(key))
+
+
+def caps_of(book: Book, user: str, client_id: str) -> list[tuple[Key, Counter]]:
     """Return the caps that apply to a client, with the counter of each.
 
     Caps that share a counter, such as a name and the default, are reduced to the first.
     """
     found: dict[Counter, Key] = {}
-    for key in levels(user, client_id, group, lengths):
-        if key in limits:
-            tags = counter_of(key, user, client_id, terms.get(key, PLAIN))
+    for key in levels(book, user, client_id):
+        if key in book.limits:
+            tags = counter_under(key, user, client_id, book.terms_of(key))
             found.setdefault(tags._replace(several=tags.several | CAP), key)
     return [(key, counter) for counter, key in found.items()]
 
@@ -172,10 +152,8 @@ def caps_at_once(keys: Iterable[Key]) -> int:
     return most
 
 
-def key_of(
-    limits: Mapping[Key, float], terms: Mapping[Key, KindTerms], lengths: tuple[int, ...], counter: Counter
-) -> Key | None:
-    """Return the configured key whose limit applies to a counter; None: unlimited. ``limiting_key`` for all levels."""
+def key_of(book: Book, counter: Counter) -> Key | None:
+    """Return the configured key whose limit applies to a counter; None: unlimited."""
     user_tag, client_tag, several = counter
     users: list[Name] = [user_tag, DEFAULT] if user_tag else [None]
     client_ids: list[Name] = [None]
@@ -184,24 +162,14 @@ def key_of(
     if several & PREFIX:
         client_ids = [Prefix(client_tag[:-1])]
     elif client_tag:
-        client_ids = [client_tag, *(Prefix(client_tag[:length]) for length in lengths), DEFAULT]
+        client_ids = [client_tag, *(Prefix(client_tag[:length]) for length in book.lengths), DEFAULT]
     for user in users:
         for client_id in client_ids:
             key = (user, client_id)
-            shared = isinstance(client_id, Prefix) and terms.get(key, PLAIN).shared
-            if key in limits and shared is bool(several & PREFIX):
+            shared = isinstance(client_id, Prefix) and book.terms_of(key).shared
+            if key in book.limits and shared is bool(several & PREFIX):
                 return key
     return None
-
-
-def find(policy: Policy, kind: QuotaKind, in_use: int, user: str, client_id: str) -> tuple[Key | None, Counter]:
-    """Return the configured key whose limit applies to a client, and the client's counter."""
-    limits, lengths, groups = policy.table(kind), policy.prefix_lengths(kind), policy.groups_of(kind)
-    if lengths or groups:
-        found = walk(limits, policy.terms_of(kind), in_use, lengths, groups.get(user), user, client_id)
-        return found.winner, found.counter
-    tags = tags_of(limits, in_use, user, client_id)
-    return limiting_key(limits, *tags), Counter(*tags, 0)
 
 
 class Level(NamedTuple):
@@ -223,25 +191,16 @@ class Walk(NamedTuple):
     """The caps that apply in addition."""
 
 
-def walk(
-    limits: Mapping[Key, float],
-    terms: Mapping[Key, KindTerms],
-    in_use: int,
-    lengths: tuple[int, ...],
-    group: str | None,
-    user: str,
-    client_id: str,
-) -> Walk:
+def walk(book: Book, in_use: int, user: str, client_id: str) -> Walk:
     """Return the limit that applies to a client, and how it was found; ``in_use`` are the levels in use."""
     looked_at: list[Level] = []
-    for key in levels(user, client_id, group, lengths):
-        limit = limits.get(key)
-        looked_at.append(Level(key, limit))
-        if limit is not None:
-            why = f"{level_name(key)} is the first level with a limit"
-            counter = counter_of(key, user, client_id, terms.get(key, PLAIN))
-            return Walk(tuple(looked_at), key, counter, why)
-    why = "no level has a limit"
-    if not client_id:
-        why += ": an empty client-id has those of users alone"
-    return Walk(tuple(looked_at), None, Counter(*tags_of(limits, in_use, user, client_id), 0), why)
+    for key in levels(book, user, client_id):
+        looked_at.append(Level(key, book.limits.get(key)))
+        if key in book.limits:
+            break
+    winner = winner_of(book, user, client_id)
+    if winner is not None:
+        why = f"{level_name(winner)} is the first level with a limit"
+    else:
+        why = "no level has a limit" + ("" if client_id else ": an empty client-id has those of users alone")
+    return Walk(tuple(looked_at), winner, counter_of(book, in_use, user, client_id), why)

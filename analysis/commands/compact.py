@@ -9,6 +9,7 @@ from analysis import options
 from analysis.spark import session
 from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
+from quotas.texts import size
 
 
 @click.command()
@@ -37,5 +38,5 @@ def command(warehouse: str, older_s: int, spark: SparkSettings) -> None:
         return
     click.echo(
         f"{warehouse}: {found.days:,} day{'s' * (found.days != 1)}, {found.batches:,} batches of "
-        f"{found.size_bytes / 1e6:,.1f} MB became {found.batches_made:,} of {found.bytes_made / 1e6:,.1f} MB"
+        f"{size(found.size_bytes)} became {found.batches_made:,} of {size(found.bytes_made)}"
     )

@@ -8,6 +8,7 @@ from analysis import options
 from analysis.spark import session
 from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
+from quotas.texts import size
 
 
 @click.command()
@@ -31,7 +32,7 @@ def command(warehouse: str, keep_s: int, spark: SparkSettings, *, dry_run: bool)
     from analysis.upkeep.expiry import Expiry
 
     found = Expiry(running, warehouse, to_stderr, time.time).run(keep_s, dry_run=dry_run)  # noqa: TID251  dates
-    hours = f"{found.hours:,} hour{'s' * (found.hours != 1)} of {found.size_bytes / 1e6:,.1f} MB"
+    hours = f"{found.hours:,} hour{'s' * (found.hours != 1)} of {size(found.size_bytes)}"
     rejected = f"{found.rejected:,} batch{'es' * (found.rejected != 1)} of rejected documents"
     went = "would go" if dry_run else "went"
     click.echo(f"{warehouse}: before {found.before:%Y-%m-%d %H:%M} UTC: {hours}, {rejected} {went}")

@@ -7,7 +7,7 @@ Queries of hours read ``usage`` (rows of one date, with those of the window befo
 from dataclasses import dataclass
 from typing import Final
 
-from analysis.charges import BYTES, MUTED_MS, UNIT_CLIENT, UNIT_USER
+from analysis.charges import BYTES, MUTED_MS
 
 WHO: Final = "cluster, instance, broker, listener, user, client_id, ip"
 _SUMMED: Final = (
@@ -65,7 +65,9 @@ client: Final = Table(
 )
 
 _CHARGED: Final = f"{WHO}, mode, exempt, kind, role, rule, counter"
-_CHARGED_SUMS: Final = _sums(f"used, requests, {_HELD}")
+_CHARGED_SUMS: Final = (
+    f"{_sums(f'used, requests, {_HELD}')}, first(unit_user) AS unit_user, first(unit_client_id) AS unit_client_id"
+)
 charged: Final = Table(
     "charged",
     f"""SELECT date, hour, {_CHARGED}, {_CHARGED_SUMS}, min(limit) AS least_limit, max(limit) AS most_limit,
@@ -83,7 +85,7 @@ counters: Final = Table(
         last_client, first_client <> last_client AS is_shared FROM (
             SELECT date, hour, counter, any_value(kind) AS kind, any_value(role) AS role, any_value(cluster) AS cluster,
                 any_value(instance) AS instance, any_value(broker) AS broker, any_value(rule) AS rule,
-                any_value({UNIT_USER}) AS unit_user, any_value({UNIT_CLIENT}) AS unit_client_id,
+                any_value(unit_user) AS unit_user, any_value(unit_client_id) AS unit_client_id,
                 any_value(per_used) AS per_used, max(window_ms) AS window_ms,
                 min(struct(user, client_id)) AS first_client, max(struct(user, client_id)) AS last_client
             FROM charged WHERE role <> 'shadow' GROUP BY date, hour, counter) JOIN clocks USING (cluster, instance)""",

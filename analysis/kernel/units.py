@@ -15,12 +15,12 @@ import numpy as np
 
 from analysis.kernel.arrays import Floats, Indices
 from quotas.counted import CAP
-from quotas.entities import BETWEEN, EACH, Default, Entity, Group, Name, Prefix
-from quotas.kinds import METERED, Law, QuotaKind
+from quotas.entities import EACH, Default, Entity, Group, Name, Prefix
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 from quotas.policy import PLAIN, Key, Policy, Terms
-from quotas.precedence import caps_of, counter_of, find, level_of
+from quotas.precedence import caps_of, counter_of, counter_under, level_of, winner_of
 
-REPLAYED: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
+REPLAYED: Final = tuple(kind for kind in CLIENT_KINDS if kind.row.law is Law.SAMPLED_RATE)
 """The kinds that the kernel can replay: sampled rates on one broker that delay requests."""
 _REPLAYED_TERMS: Final = frozenset(("shadow", "proposed", "shared"))
 """Limits in shadow and proposed ones are not enforced in the replay either."""
@@ -72,34 +72,32 @@ class Assignment:
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[ClientOnBroker]) -> "Assignment":
         """Return the counters of ``kind`` under ``policy``, without caps."""
-        table = policy.table(kind)
-        levels = 0
-        for configured in table:
-            levels |= level_of(configured)
-        terms = policy.terms_of(kind)
+        book, in_use = policy.book(kind), 0
+        for key in book.limits:
+            in_use |= level_of(key)
         numbers: dict[Unit, int] = {}
         winners: list[Key | None] = []
         index = []
         for client in clients:
-            key, counter = find(policy, kind, levels, client.user, client.client_id)
+            winner = winner_of(book, client.user, client.client_id)
+            counter = counter_of(book, in_use, client.user, client.client_id)
             unit = Unit(client.cluster, client.instance, client.broker, *counter)
             number = numbers.setdefault(unit, len(numbers))
             if number == len(winners):
-                winners.append(None if key is None or terms.get(key, PLAIN).shadow else key)
+                winners.append(None if winner is None or book.terms_of(winner).shadow else winner)
             index.append(number)
         return cls(
             tuple(numbers),
-            tuple(None if key is None else policy.client(key) for key in winners),
-            np.array([np.inf if key is None else table[key] for key in winners]),
+            tuple(None if key is None else book.entities[key] for key in winners),
+            np.array([np.inf if key is None else book.limits[key] for key in winners]),
             np.array(index, dtype=np.intp),
         )
 
 
 def caps_in_force(policy: Policy, kind: QuotaKind, client: ClientOnBroker) -> list[Entity]:
-    table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
-    lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
-    found = caps_of(table, terms, lengths, group, client.user, client.client_id)
-    return [policy.client(key, cap=True) for key, _ in found if not terms.get(key, PLAIN).shadow]
+    book = policy.book(kind, cap=True)
+    found = caps_of(book, client.user, client.client_id)
+    return [book.entities[key] for key, _ in found if not book.terms_of(key).shadow]
 
 
 class RecordedRule(NamedTuple):
@@ -113,7 +111,7 @@ class RecordedRule(NamedTuple):
 def recorded_unit(client: ClientOnBroker, rule: Entity, *, shared: bool = True) -> Unit:
     """Return the counter of a client under ``rule``."""
     terms = PLAIN if shared else _EACH
-    user, client_id, several = counter_of((rule.user, rule.client_id), client.user, client.client_id, terms)
+    user, client_id, several = counter_under((rule.user, rule.client_id), client.user, client.client_id, terms)
     return Unit(client.cluster, client.instance, client.broker, user, client_id, several | CAP if rule.cap else several)
 
 
@@ -129,14 +127,7 @@ _DIMENSIONS: Final = {
 }
 _CAP: Final = "cap "
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
-
-
-def split_rules(text: str) -> list[str]:
-    """Split a list of rules at BETWEEN; a text of another form is one rule."""
-    found = [each.removeprefix(" ") for each in _ONE_OF_SEVERAL.findall(text)]
-    return found if BETWEEN.join(found) == text else [text]
 
 
 @lru_cache(maxsize=1000)

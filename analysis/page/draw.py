@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from html import escape
 from typing import Final
 
+from markupsafe import Markup
+
 from analysis.page import words
+from quotas import texts
 
 _HEAT: Final = (0.0, 0.02, 0.1, 0.25, 0.5, 0.8)
 """The lower bounds of the levels 0 to 5 of a heat map, as shares."""
@@ -14,34 +16,33 @@ SERIES: Final = 8
 """The number of colours."""
 
 
-def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> str:
+def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> Markup:
     """Draw one row of a heat map: a cell for each step, darker with its share of the time."""
     cells = []
     for number, (share, step) in enumerate(zip(shares, steps, strict=True)):
         if share > 0:
             level = sum(share > least for least in _HEAT) - 1
             when = words.from_to(step, step + timedelta(seconds=step_s))
-            tip = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
+            tip = f"{when}: {texts.share(share)} of the time, {texts.duration(share * step_s)}"
             # A little wider than a step, to avoid hairlines between cells.
-            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
-            cells.append(f"{cell}<title>{escape(tip)}</title></rect>")
+            cell = Markup('<rect class="h{}" x="{}" y="0" width="1.03" height="1"><title>{}</title></rect>')
+            cells.append(cell.format(level, number, tip))
     return _svg("strip", len(shares), 1, "".join(cells))
 
 
-def ticks(begin: datetime, end: datetime) -> str:
+def ticks(begin: datetime, end: datetime) -> Markup:
     """Draw the axis of times below plots that reach from ``begin`` to ``end``."""
     length = end - begin
     marks = []
     for part in range(TICKS + 1):
         at = begin + length * part / TICKS
         few = " few" if part % 3 else ""
-        marks.append(
-            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%">{words.moment(at, of=length)}</span>'
-        )
-    return f'<div class="axis" aria-hidden="true">{"".join(marks)}</div>'
+        mark = Markup('<span class="tick{}" style="left:{:.2f}%">{}</span>')
+        marks.append(mark.format(few, 100 * part / TICKS, words.moment(at, of=length)))
+    return Markup('<div class="axis" aria-hidden="true">{}</div>').format(Markup("").join(marks))
 
 
-def bar(p50: float, p95: float, p99: float, most: float, scale: float) -> str:
+def bar(p50: float, p95: float, p99: float, most: float, scale: float) -> Markup:
     """Draw how much of a limit is used: solid to p50, pale to p95, a mark at p99 and one at the maximum."""
 
     def x(value: float) -> float:
@@ -61,7 +62,7 @@ def bar(p50: float, p95: float, p99: float, most: float, scale: float) -> str:
     )
 
 
-def stack(layers: Sequence[Sequence[float]], top: float) -> str:
+def stack(layers: Sequence[Sequence[float]], top: float) -> Markup:
     """Draw layers of equal length upon each other; ``top`` is the value at the upper edge."""
     count = len(layers[0])
     floor = [0.0] * count
@@ -93,8 +94,9 @@ def _y(value: float, top: float, height: float = 100) -> float:
     return round(height * (1 - min(max(value / top, 0), 1)), 2)
 
 
-def _svg(css: str, width: float, height: float, content: str) -> str:
-    return (
+def _svg(css: str, width: float, height: float, content: str) -> Markup:
+    # Of texts, only tips are in it, and those are escaped.
+    return Markup(  # noqa: S704
         f'<svg class="{css}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-hidden="true">'
         f"{content}</svg>"
     )

@@ -11,13 +11,13 @@ from analysis.demand.sums import Circumstances, Sums
 from analysis.kernel.arrays import Floats
 from analysis.kernel.censoring import Answer
 from analysis.kernel.search import enough
-from analysis.page.words import duration, percent
 from analysis.recommend.choices import Choices
 from analysis.recommend.figures import FIGURES, Search
 from analysis.recommend.need import Confidence, Need
 from analysis.recommend.quota_counters import Quota, QuotaCounters
 from quotas.kinds import BYTES, QuotaKind
 from quotas.names import OTHER
+from quotas.texts import duration, share
 
 _LEAST_BYTES_PER_S: Final = 1000.0
 """The lowest recommended byte rate."""
@@ -108,7 +108,7 @@ def confidence_of(answer: Answer, circumstances: Circumstances, reasons: Sequenc
     elif recorded_s < _DAY_S:
         low.append(f"recorded for only {duration(recorded_s)}")
     if missing > _MANY_MISSING:
-        low.append(f"{percent(missing)} of the records are missing")
+        low.append(f"{share(missing)} of the records are missing")
     if low := [*low, *reasons]:
         return Confidence.LOW, ", ".join(low)
     week = recorded_s >= 7 * _DAY_S and answer is Answer.EXACT

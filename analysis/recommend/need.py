@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 
 from analysis.kernel.censoring import Answer
 from analysis.kernel.units import Unit
-from analysis.page.words import limit, plain
-from quotas.kinds import BYTES, QuotaKind
+from quotas.kinds import QuotaKind
+from quotas.texts import amount, shown
 
 
 class Confidence(StrEnum):
@@ -60,12 +59,14 @@ class Need:
     def needed_words(self) -> str:
         if not self.needed:
             return "needs less than the least quota"
-        rate = _rate if self.kind.row.unit is BYTES else partial(limit, self.kind)
-        where = f"broker {self.unit.broker}" + (f", {plain(self.unit.instance)}" if self.unit.instance else "")
+        where = f"broker {self.unit.broker}" + (f", {shown(self.unit.instance)}" if self.unit.instance else "")
         return (
-            f"needs {rate(self.needed)} ({where}); recorded "
-            f"p99 {rate(self.p99)}, most {rate(self.most)} in a second and {rate(self.surge)} over the window"
+            f"needs {self._amount(self.needed)} ({where}); recorded p99 {self._amount(self.p99)}, "
+            f"most {self._amount(self.most)} in a second and {self._amount(self.surge)} over the window"
         )
+
+    def _amount(self, rate: float) -> str:
+        return amount(rate, self.kind)
 
     def _words_of_caps(self) -> str:
         """Return the influence of caps: a higher quota does not help clients that only a cap held."""
@@ -73,10 +74,3 @@ class Need:
             whom = "by caps alone" if self.by_caps_alone else "by caps among others"
             return f"; throttled while recorded, {whom}: a quota above the caps changes nothing"
         return "; also under caps, which throttled nobody" if self.capped else ""
-
-
-def _rate(bytes_per_s: float) -> str:
-    for unit, most in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if bytes_per_s >= most:
-            return f"{bytes_per_s / most:.3g} {unit}/s"
-    return f"{bytes_per_s:.0f} B/s"

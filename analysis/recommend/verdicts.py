@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from analysis.kernel.units import REPLAYED, not_replayed
-from analysis.page.words import counted, plain
+from analysis.page.words import counted
 from analysis.recommend.choices import Choices
 from analysis.recommend.need import Confidence, Need
 from analysis.recommend.quota_counters import UNLIMITED, Quota
@@ -14,6 +14,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.stores.edit import number
+from quotas.texts import shown
 
 _MOST_LINES: Final = 20
 """The most lines of each fate except changes."""
@@ -95,7 +96,7 @@ def lines(of: Sequence[LimitVerdict], *, propose: bool = False) -> Iterator[str]
         if fate is Fate.SAME:
             continue
         most = len(mine) if fate is Fate.CHANGE else _MOST_LINES
-        yield from (plain(each.line(propose=propose)) for each in mine[:most])
+        yield from (shown(each.line(propose=propose)) for each in mine[:most])
         if len(mine) > most:
             yield f"{fate} and {len(mine) - most} more {_SAID[fate]}"
 

@@ -4,18 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
-import jinja2
 from markupsafe import Markup
 
 from analysis.client_filter import ClientFilter
 from analysis.page import draw, words
-from analysis.page.html import document
+from analysis.page.html import page
 from analysis.report.tables import Row, Span, rows
 from analysis.warehouse import Period
+from quotas import texts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -64,17 +63,9 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
     tables = {row["name"] for row in rows(connection, "SELECT table_name AS name FROM duckdb_tables()")}
     compared, own = "compared_clients" in tables, about.client is not None
     steps = _Steps(about)
-    clusters = ", ".join(words.plain(each) for each in totals["clusters"])
+    clusters = ", ".join(texts.shown(each) for each in totals["clusters"])
     local = partial(datetime.astimezone, tz=about.zone)
     title = f"{clusters}: {words.from_to(local(about.span.begin), local(about.span.end))} {about.zone.key}"
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters |= {
-        **{name: getattr(words, name) for name in ("size", "count", "percent", "duration", "doing", "plain")},
-        "name": lambda text: Markup(words.name(text)),  # noqa: S704  escapes
-        "when": lambda moment: words.moment(local(moment)),
-        "limit_or_none": lambda most, kind: "none" if most is None else words.limit(kind, most),
-        "seconds": lambda ms: words.duration(ms / 1000),
-    }
     content = {
         "title": title,
         "about": about,
@@ -117,8 +108,12 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
         "company": few("FROM company") if own else [],
         "sizes": {name: count(name) for name in ("episodes", "headroom", "talkers", "caused")},
     }
-    template = files("analysis.report").joinpath("report.html.j2").read_text(encoding="utf-8")
-    return document(title, environment.from_string(template).render(content))
+    return page(
+        "report/report.html.j2",
+        content,
+        when=lambda moment: words.moment(local(moment)),
+        limit_or_none=lambda most, kind: "no limit" if most is None else texts.amount(most, kind),
+    )
 
 
 class _Steps:
@@ -129,14 +124,14 @@ class _Steps:
         self._first = int(about.span.begin.timestamp()) // self._step_s
         self._count = int(about.span.end.timestamp()) // self._step_s - self._first + 1
         times = (self._time(self._first * self._step_s), self._time((self._first + self._count) * self._step_s))
-        self.axis = Markup(draw.ticks(*times))  # noqa: S704  numbers alone
+        self.axis = draw.ticks(*times)
 
     def strips(self, found: Iterable[Row]) -> Iterable[Plotted]:
         keys = ("cluster", "user", "client_id", "broker", "kind", "rule")
         for first, some in _apart(found, keys):
             shares = self._values(some, "share")
             times = [self._time((self._first + step) * self._step_s) for step in range(self._count)]
-            yield Plotted(first, Markup(draw.strip(shares, times, self._step_s)))  # noqa: S704  escapes
+            yield Plotted(first, draw.strip(shares, times, self._step_s))
 
     def stack(self, found: Iterable[Row]) -> dict[str, Any] | None:
         clients = [(first, some) for first, some in _apart(sorted(found, key=lambda each: each["place"]), ("place",))]
@@ -155,7 +150,7 @@ class _Steps:
             )
             for number, (first, _) in enumerate(clients)
         ]
-        return {"plot": Markup(draw.stack(layers, top)), "top": top, "who": who}  # noqa: S704  numbers alone
+        return {"plot": draw.stack(layers, top), "top": top, "who": who}
 
     def uses(self, found: Iterable[Row]) -> Iterable[dict[str, Any]]:
         """Yield a plot by hour for each of the counters that a client used most."""
@@ -171,8 +166,8 @@ class _Steps:
             limits = [row for number, row in enumerate(some) if not number or _limits(row) != _limits(some[number - 1])]
             yield {
                 "first": first,
-                "plot": Markup(draw.stack([hours, others], top)),  # noqa: S704  numbers alone
-                "axis": Markup(draw.ticks(self._time(begin * 3600), self._time((end + 1) * 3600))),  # noqa: S704
+                "plot": draw.stack([hours, others], top),
+                "axis": draw.ticks(self._time(begin * 3600), self._time((end + 1) * 3600)),
                 "top": top,
                 "muted_ms": sum(row["muted_ms"] or 0 for row in some),
                 "limits": [{**row, "at": datetime.fromtimestamp(row["at_s"], UTC)} for row in limits],
@@ -203,21 +198,21 @@ def _apart(found: Iterable[Row], keys: tuple[str, ...]) -> Iterable[tuple[Row, l
 
 
 def _bar(row: Row) -> Markup:
-    return Markup(draw.bar(row["p50"], row["p95"], row["p99"], row["max"], 1.25))  # noqa: S704  numbers alone
+    return draw.bar(row["p50"], row["p95"], row["p99"], row["max"], 1.25)
 
 
 def _used(kind: str, used: float) -> str:
     """Return usage in the kind's unit in usage records."""
     unit = words.unit_used(kind)
-    return words.size(used) if unit == "bytes" else f"{words.count(used)} {unit}"
+    return texts.size(used) if unit == "bytes" else f"{texts.count(used)} {unit}"
 
 
 def _answer(totals: Row, client: ClientFilter | None) -> str:
     shadow = set(totals["modes"]) == {"shadow"}
     was = "would have been" if shadow else "was" if totals["throttled"] <= 1 else "were"
-    muted = words.duration(float(totals["muted_ms"]) / 1000)
+    muted = texts.duration_of_ms(float(totals["muted_ms"]))
     if client is not None:
-        who = words.plain(client.describe())
+        who = texts.shown(client.describe())
         once = "would have been" if shadow else "was"
         return f"{who} {once} throttled for {muted} in all." if totals["muted_ms"] else f"{who} was not throttled."
     if not totals["throttled"]:
@@ -231,4 +226,4 @@ def _missing(totals: Row) -> str:
     if not missing:
         return ""
     expected = missing + int(totals["documents"])
-    return f" {missing:,} of {words.counted(expected, 'document')} ({words.percent(missing / expected)}) missing."
+    return f" {missing:,} of {words.counted(expected, 'document')} ({texts.share(missing / expected)}) missing."

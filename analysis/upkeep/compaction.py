@@ -19,6 +19,7 @@ from analysis.gold import inventory
 from analysis.schema import DOCUMENTS, ROWS
 from analysis.spark.folder import Folder
 from analysis.upkeep.lock import Lock
+from quotas.texts import size
 
 Batches = dict[str, list[str]]
 """Names of batches, by ``hour=HH``."""
@@ -83,9 +84,7 @@ class Compaction:
                 day.bytes_made += self._size_bytes(table, date, {hour: [f"batch={name}"] for hour in due})
         if day.batches:
             found.add(day)
-            self._tell(
-                f"{date}: {day.batches:,} batches of {day.size_bytes / 1e6:,.1f} MB, now {day.bytes_made / 1e6:,.1f} MB"
-            )
+            self._tell(f"{date}: {day.batches:,} batches of {size(day.size_bytes)}, now {size(day.bytes_made)}")
 
     def _due(self, table: str, date: str) -> Batches:
         """Return the batches of hours with several, without the last batch of a stream, which may be written again."""

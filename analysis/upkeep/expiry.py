@@ -12,6 +12,7 @@ from analysis.gold.tables import TABLES
 from analysis.spark.folder import Folder
 from analysis.upkeep.compaction import recover
 from analysis.upkeep.lock import Lock
+from quotas.texts import size
 
 _HOUR: Final = timedelta(hours=1)
 _TABLES: Final = ("usage", "documents", *(f"gold/{table.name}_hour" for table in TABLES))
@@ -67,7 +68,7 @@ class Expiry:
             size_bytes = self._folder.size_bytes(f"usage/{place}")
             found.hours += 1
             found.size_bytes += size_bytes
-            self._tell(f"{place}: {size_bytes / 1e6:,.1f} MB")
+            self._tell(f"{place}: {size(size_bytes)}")
         if lock is not None:
             lock.check()
             for date in {place.partition("/")[0] for table in _TABLES for place in filter(is_old, self._hours(table))}:

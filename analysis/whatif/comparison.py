@@ -1,7 +1,7 @@
 """The result of what-if: totals of each scenario, a table for the terminal, and JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from analysis.page import words
 from analysis.whatif.figures import Verdict
 from analysis.whatif.job import WhatIf
+from quotas import texts
 from quotas.kinds import BYTES, QuotaKind
 
 Row = Mapping[str, Any]
@@ -75,7 +76,7 @@ def touched(found: WhatIf, scenario: str, most: int | None = None) -> list[Row]:
 def sentence(sums: Totals, scenario: str) -> str:
     possibly = f", and possibly {sums.possibly_throttled:,} more" if sums.possibly_throttled else ""
     return (
-        f"{words.plain(scenario)}: {sums.throttled:,} of {words.counted(sums.counters, 'counter')} would be "
+        f"{texts.shown(scenario)}: {sums.throttled:,} of {words.counted(sums.counters, 'counter')} would be "
         f"throttled{possibly}; {sums.throttled_before:,} {'was' if sums.throttled_before == 1 else 'were'}"
     )
 
@@ -97,11 +98,11 @@ def text(found: WhatIf, most: int) -> str:
         rows = touched(found, scenario.name, most)
         lines += ["", sentence(sums, scenario.name), *(f"note: {each}" for each in left_out(found, scenario.name))]
         lines.append(
-            f"throttled in all: {words.duration(sums.throttled_before_s)} before, {words.duration(sums.throttled_s)} "
-            f"after; served {words.size(sums.sent_bytes)} of {words.size(sums.recorded_bytes)} within the period"
+            f"throttled in all: {texts.duration(sums.throttled_before_s)} before, {texts.duration(sums.throttled_s)} "
+            f"after; served {texts.size(sums.sent_bytes)} of {texts.size(sums.recorded_bytes)} within the period"
         )
         if rows:
-            lines += ["", *columns(_HEADS, [_cells(row) for row in rows])]
+            lines += ["", *texts.aligned([_HEADS, *map(_cells, rows)])]
         left = sums.throttled + sums.possibly_throttled - sum(row["verdict"] != Verdict.NO.word for row in rows)
         if left > 0:
             lines.append(f"and {left:,} more that would be throttled (--top)")
@@ -139,17 +140,10 @@ def left_out(found: WhatIf, scenario: str) -> list[str]:
     said = []
     for each in found.left_out:
         if each.scenario == scenario:
-            names = ", ".join(words.plain(name) for name in each.clients[:_NAMED])
+            names = ", ".join(texts.shown(name) for name in each.clients[:_NAMED])
             more = f" and {len(each.clients) - _NAMED:,} more" if len(each.clients) > _NAMED else ""
-            said.append(f"left out: {words.word(each.kind)} of {names}{more}: {words.plain(each.reason)}")
+            said.append(f"left out: {texts.kind_word(each.kind)} of {names}{more}: {texts.shown(each.reason)}")
     return said
-
-
-def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)
-    ]
 
 
 _HEADS: Final = ("client", "where", "limit", "throttled before", "after", "delay p50", "p95", "p99", "served", "known")
@@ -157,57 +151,51 @@ _HEADS: Final = ("client", "where", "limit", "throttled before", "after", "delay
 
 def _cells(row: Row) -> tuple[str, ...]:
     return (
-        f"{shortened(who(row))} {words.doing(row['kind'])}",
+        f"{texts.shortened(who(row), 40)} {words.doing(row['kind'])}",
         where(row),
         limit(row),
         throttled(row["before_throttled_s"], row["before_episodes"]),
         after(row),
-        words.duration(row["delay_p50_s"]),
-        words.duration(row["delay_p95_s"]),
+        texts.duration(row["delay_p50_s"]),
+        texts.duration(row["delay_p95_s"]),
         delay_p99(row),
-        words.percent(served(row)),
+        texts.share(served(row)),
         row["answer"],
     )
 
 
 def who(row: Row) -> str:
-    return words.plain(words.counter(row["user"] or None, row["client_id"] or None))
+    return texts.shown(words.counter(row["user"] or None, row["client_id"] or None))
 
 
 def limit(row: Row) -> str:
-    return "none" if row["limit"] is None else words.limit(row["kind"], row["limit"])
+    return "no limit" if row["limit"] is None else texts.amount(row["limit"], row["kind"])
 
 
 def where(row: Row) -> str:
     """Return the broker, and the proxy if several had the broker at a time."""
-    proxy = f"{words.plain(row['instance'])}, " if row["instance"] else ""
+    proxy = f"{texts.shown(row['instance'])}, " if row["instance"] else ""
     return f"{proxy}broker {row['broker']}"
 
 
 def throttled(seconds: float, episodes: float) -> str:
     """``3 min 20 s in 4``: time and number of episodes."""
-    return f"{words.duration(seconds)} in {round(episodes):,}" if seconds else "never"
+    return f"{texts.duration(seconds)} in {round(episodes):,}" if seconds else "never"
 
 
 def after(row: Row) -> str:
     """Return the throttled time under the proposed quotas, or its bounds."""
     if row["throttled_least_s"] == row["throttled_most_s"]:
         return throttled(row["throttled_s"], row["episodes"])
-    return f"{words.duration(row['throttled_least_s'])} to {words.duration(row['throttled_most_s'])}"
+    return f"{texts.duration(row['throttled_least_s'])} to {texts.duration(row['throttled_most_s'])}"
 
 
 def delay_p99(row: Row) -> str:
     """Return the p99 of the delay of bytes, or its bounds."""
     least, most = row["delay_p99_s"], row["delay_p99_most_s"]
-    return words.duration(least) if least == most else f"{words.duration(least)} to {words.duration(most)}"
+    return texts.duration(least) if least == most else f"{texts.duration(least)} to {texts.duration(most)}"
 
 
 def served(row: Row) -> float:
     """Return the share of recorded bytes that is sent within the period."""
     return row["sent_bytes"] / row["recorded_bytes"] if row["recorded_bytes"] else 1.0
-
-
-def shortened(name: str, most: int = 40) -> str:
-    """Cut a long name in the middle."""
-    half = (most - 1) // 2
-    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"

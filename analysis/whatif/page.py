@@ -1,14 +1,12 @@
 """The result of what-if as one self-contained page, for the owners of the clients."""
 
-from importlib.resources import files
 from typing import Final
 
-import jinja2
-
 from analysis.page import words
-from analysis.page.html import document
+from analysis.page.html import page
 from analysis.whatif import comparison
 from analysis.whatif.job import WhatIf
+from quotas import texts
 
 _ROWS: Final = 500
 _HEADS: Final = (
@@ -34,19 +32,14 @@ def render(found: WhatIf) -> str:
     title = f"{words.from_to(circumstances.begin, circumstances.end)} UTC"
     names = [scenario.name for scenario in found.scenarios]
     left_out = [f"{name}: {each}" for name in names for each in comparison.left_out(found, name)]
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {
-        **{name: getattr(words, name) for name in ("duration", "size", "percent", "doing")},
-        **{name: getattr(comparison, name) for name in ("who", "where", "limit", "after", "delay_p99", "served")},
-    }
-    template = files("analysis.whatif").joinpath("whatif.html.j2").read_text(encoding="utf-8")
-    body = environment.from_string(template).render(
-        title=title,
-        heads=_HEADS,
-        notes=[*circumstances.notes(), *left_out],
-        scenarios=[
-            (words.plain(name), comparison.totals(found, name), comparison.touched(found, name, _ROWS))
+    content = {
+        "title": title,
+        "heads": _HEADS,
+        "notes": [*circumstances.notes(), *left_out],
+        "scenarios": [
+            (texts.shown(name), comparison.totals(found, name), comparison.touched(found, name, _ROWS))
             for name in names
         ],
-    )
-    return document(f"What if: {title}", body)
+    }
+    own = {name: getattr(comparison, name) for name in ("who", "where", "limit", "after", "delay_p99", "served")}
+    return page("whatif/whatif.html.j2", content, **own)

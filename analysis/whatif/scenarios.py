@@ -75,7 +75,7 @@ def _reasons(policy: Policy, kind: QuotaKind, clients: list[ClientOnBroker], ass
     said = {entity: not_replayed(of) for entity, of in policy.terms.items()}
     of_rule = ["" if rule is None else _says(rule, said.get(rule, [])) for rule in assignment.rules]
     reasons = [of_rule[unit] for unit in assignment.index.tolist()]
-    if policy.table(kind, cap=True):
+    if policy.book(kind, cap=True).limits:
         caps = (caps_in_force(policy, kind, client) for client in clients)
         reasons = [
             reason or (f"{first[0].describe()} holds besides, and caps are not replayed" if first else "")

@@ -15,7 +15,7 @@ import orjson
 from bench.analysis.population import INSTANCES, Population
 from bench.analysis.traffic import WINDOW, Second, Traffic
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the cache: increase it with every change of the generator."""
 BEGIN_MS: Final = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 MAX_ROWS: Final = 1000

@@ -144,13 +144,19 @@ class Traffic:
         return columns
 
 
+_NOBODY: Final = np.array(None, dtype=object)
+
+
 def _quotas_in_force(population: Population) -> dict[str, Column]:
     """Return the columns of limits and rules, for all meters."""
     policy = population.policy
     rules = np.array([*policy.rules, None], dtype=object)
+    of_pairs = np.array(["client-id" in rule for rule in policy.rules])[population.rule]
     columns: dict[str, Column] = {}
     for kind, limits in (("produce", policy.produce_limit), ("fetch", policy.fetch_limit)):
         limit = limits[population.rule]
         columns[f"{kind}_limit"] = limit
         columns[f"{kind}_rule"] = rules[np.where(np.isnan(limit), -1, population.rule)]
+        columns[f"{kind}_counter_user"] = np.where(np.isnan(limit), _NOBODY, population.user)
+        columns[f"{kind}_counter_client_id"] = np.where(np.isnan(limit) | ~of_pairs, _NOBODY, population.client_id)
     return columns

@@ -9,7 +9,8 @@ from rich.live import Live
 from rich.table import Table
 
 from deploy.demo.readings import Reading
-from deploy.demo.scenario import AVERAGED_S, MIB
+from deploy.demo.scenario import AVERAGED_S
+from quotas.texts import duration, rate
 
 LINE_EVERY_S: Final = 2.0
 
@@ -51,7 +52,7 @@ class LiveTable:
                 reading.participant.does,
                 quota(reading.quota_bytes_per_s),
                 rate(reading.rate_bytes_per_s),
-                f"{reading.throttle_s:.1f} s",
+                duration(reading.throttle_s),
                 style="bold yellow" if reading.participant.is_greedy else "green",
             )
         self._live.update(table)
@@ -72,21 +73,16 @@ class PlainDisplay:
             return
         self._next_s += LINE_EVERY_S
         rates = " | ".join(
-            f"{one.participant.client_id} {one.rate_bytes_per_s / MIB:.2f} of {one.quota_bytes_per_s / MIB:g}"
+            f"{one.participant.client_id} {rate(one.rate_bytes_per_s)} of {quota(one.quota_bytes_per_s)}"
             for one in readings
         )
-        throttled = ", ".join(f"{reading.throttle_s:.1f}" for reading in readings)
-        self.note(elapsed_s, f"{rates} (MiB/s); throttled {throttled} s")
+        throttled = ", ".join(duration(reading.throttle_s) for reading in readings)
+        self.note(elapsed_s, f"{rates}; throttled {throttled}")
 
     def note(self, elapsed_s: float, text: str) -> None:
         self._console.print(f"{elapsed_s:3.0f} s  {text}", highlight=False, soft_wrap=True)
 
 
-def rate(bytes_per_s: float) -> str:
-    """Return e.g. ``1.02 MiB/s``."""
-    return f"{bytes_per_s / MIB:.2f} MiB/s"
-
-
 def quota(bytes_per_s: float) -> str:
     """Return e.g. ``1 MiB/s``; "-" for a client that has not been seen yet."""
-    return f"{bytes_per_s / MIB:g} MiB/s" if bytes_per_s else "-"
+    return rate(bytes_per_s) if bytes_per_s else "-"

@@ -7,9 +7,10 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from deploy.demo.display import quota, rate
+from deploy.demo.display import quota
 from deploy.demo.readings import Meter
 from deploy.demo.scenario import AFTER, BEFORE, SETTLING_S, Participant, Quotas
+from quotas.texts import duration, rate
 
 GREEDY_TOLERANCE: Final = 0.10
 PACE_TOLERANCE: Final = 0.05
@@ -86,7 +87,7 @@ def print_summary(console: Console, found: Sequence[Finding]) -> None:
             quota(one.quota_bytes_per_s),
             rate(one.rate_bytes_per_s),
             f"{one.deviation:+.1%}",
-            f"{one.throttle_s:.1f} s",
+            duration(one.throttle_s),
             one.verdict,
             style="green" if one.is_good else "bold red",
         )

@@ -1,116 +1,176 @@
-"""Changes over the admin port are allowed to holders of the token, and to browsers that have logged in with it.
+"""Who may read at the admin port, and change something: holders of a token or a certificate, and browsers that have
+logged in with a token.
 
-Unknown names in Host are refused (``proxy.admin.hosts``), and so are requests that a browser sends from another origin.
+Changes that a browser sends from another origin are refused.
 """
 
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import structlog
 from aiohttp import web
 
-from config.files import read_file
-from proxy.admin.hosts import Hosts
-from proxy.runtime.clock import wall_s
+from config.admin import OF_TOKEN_FILE, Admin, May
+from config.files import read_secret
+from config.problems import InvalidValue
+from proxy.admin.logins import Guesses, Logins
+from proxy.admin.route import RefusedError
+from proxy.admin.tls import AdminTls
+from proxy.runtime.tasks import spawn
+from quotas.networks import network_of
 
 log = structlog.get_logger("sluice.admin")
 
 COOKIE: Final = "sluice_login"
-LOGIN_S: Final = 8 * 3600
-TOKEN: Final = "admin token"  # noqa: S105  a name for the log
-LOGIN: Final = "admin login"
+_WHO: Final = web.RequestKey("who", str)
+_BEARER: Final = "Authorization: Bearer TOKEN"
 
-
-class RefusedError(Exception):
-    """A request is refused; the text says why, and what to do."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
+Act = Callable[[web.BaseRequest, str], Awaitable[web.Response]]
 
 
 class Access:
-    """Checks requests for changes. ``token_file`` is read for each."""
+    """Checks requests. Token files are read for each, so that replacing or removing one takes effect at once, on
+    logins too.
+    """
 
-    def __init__(self, token_file: Path | None, hosts: Hosts, clock: Callable[[], float] = wall_s) -> None:
-        self._token_file = token_file
-        self.hosts = hosts
-        self._clock = clock
+    def __init__(self, admin: Admin, tls: AdminTls | None = None) -> None:
+        self._entries = {each.name: each for each in admin.entries}
+        self._tls = tls
+        self._files = {each.name: each.token_file for each in admin.entries if each.token_file is not None}
+        self._by_subject = {each.subject: each.name for each in admin.entries if each.subject is not None}
+        self.is_closed = admin.is_closed
+        """Reading needs an entry, too."""
+        self._logins = Logins()
+        self._guesses = Guesses()
+        self.tokens = dict.fromkeys(("accepted", "wrong", "slowed"), 0)
+        """Tokens that were given, by outcome."""
 
     @property
     def is_possible(self) -> bool:
-        """There is a token, without which nothing can be changed."""
-        return self._token_file is not None
+        """Somebody may change something."""
+        return any("change" in each.may for each in self._entries.values())
 
-    async def change(
-        self, request: web.BaseRequest, what: str, act: Callable[[web.BaseRequest, str], Awaitable[web.Response]]
-    ) -> web.Response:
+    async def change(self, request: web.BaseRequest, what: str, act: Act) -> web.Response:
         """Return what ``act`` answers to who asks, for the log; refusals, also those that it raises, are logged."""
+        # To its end, even if nobody waits for the answer any more: half a change would be worse.
+        return await asyncio.shield(spawn(self._changed(request, what, act), "make a change"))
+
+    async def _changed(self, request: web.BaseRequest, what: str, act: Act) -> web.Response:
         try:
-            return await act(request, await self._who(request))
+            _check_way(request, self.is_possible)
+            return await act(request, await self.who(request, "change"))
         except RefusedError as refused:
             log.warning("change refused", what=what, source=request.remote, status=refused.status, why=str(refused))
-            headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
-            return web.Response(status=refused.status, text=f"{refused}\n", headers=headers)
+            return web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
 
-    async def _who(self, request: web.BaseRequest) -> str:
-        """Return who asks, for the log: ``TOKEN`` or ``LOGIN``. Raises RefusedError for anybody else."""
-        token = await self._token(request)
+    async def who(self, request: web.BaseRequest, to: May) -> str:
+        """Return the name of who asks, if they may do that. Raises RefusedError."""
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if scheme.casefold() == "bearer" and _is_same(given.strip(), token):
-            return TOKEN
-        if not scheme and self._is_signed(request.cookies.get(COOKIE, ""), token):
-            return LOGIN
-        raise RefusedError(401, "write the token of admin.token_file: Authorization: Bearer TOKEN")
+        name: str | None = request.get(_WHO)  # it may have been asked before whether they may read
+        if name is not None:
+            pass
+        elif scheme.casefold() == "bearer":
+            name, _ = await self._holder(request, given)
+        elif not scheme:
+            name = await self._known(request)
+        if name is None:
+            raise await self._unproved()
+        request[_WHO] = name
+        if to not in self._entries[name].may and "change" not in self._entries[name].may:
+            raise RefusedError(403, f"{name} may not {to}: see admin.access")
+        return name
 
-    async def is_logged_in(self, request: web.BaseRequest) -> bool:
-        """Whether the browser has logged in: only then the page shows forms."""
-        if self._token_file is None or COOKIE not in request.cookies:
-            return False
-        try:
-            return self._is_signed(request.cookies[COOKIE], await self._read())
-        except RefusedError:
-            return False
+    async def may_change(self, request: web.BaseRequest) -> bool:
+        """Whether a browser is that of somebody who may: only then the page shows forms."""
+        name = await self._known(request)
+        return name is not None and "change" in self._entries[name].may
 
     async def log_in(self, request: web.BaseRequest, given: str) -> str:
-        """Return the value of the cookie for whoever gives the token. Raises RefusedError."""
-        token = await self._token(request)
-        if not _is_same(given.strip(), token):
-            raise RefusedError(401, "this is not the token of admin.token_file")
-        log.info("logged in to the admin port", source=request.remote)
-        until_s = str(int(self._clock()) + LOGIN_S)
-        return f"{until_s}.{_signed(until_s, token)}"
+        """Return the value of the cookie for whoever gives a token. Raises RefusedError."""
+        _check_way(request, bool(self._files))
+        name, token = await self._holder(request, given)
+        log.info("logged in to the admin port", who=name, source=request.remote)
+        return self._logins.begin(name, token)
 
-    async def _token(self, request: web.BaseRequest) -> bytes:
-        """Return the token that a request is to prove, if it comes by a way that is allowed."""
-        if self._token_file is None:
-            raise RefusedError(
-                403, "nothing can be changed here: set admin.token_file to a file with a token, and restart"
-            )
-        if (why := self.hosts.why_not(request.host)) is not None:
-            raise RefusedError(403, why)
-        if not _is_same_origin(request):
-            raise RefusedError(403, "sent by a page of another origin: use the page of this port")
-        return await self._read()
+    def log_out(self, request: web.BaseRequest) -> None:
+        """Forget the login of a browser."""
+        self._logins.end(request.cookies.get(COOKIE, ""))
 
-    async def _read(self) -> bytes:
-        assert self._token_file is not None  # noqa: S101  for mypy
+    async def _known(self, request: web.BaseRequest) -> str | None:
+        """Return who asks, by a certificate or a login."""
+        subject = None if self._tls is None else self._tls.name_of(request.transport)
+        if subject is not None and subject in self._by_subject:
+            return self._by_subject[subject]
+        login = request.cookies.get(COOKIE, "")
+        name = self._logins.name_of(login)
+        if name is None:
+            return None
         try:
-            # Read each time, so that replacing or removing a token takes effect at once, on logins too.
-            token = (await asyncio.to_thread(read_file, self._token_file)).strip()
-        except OSError as error:
-            raise RefusedError(503, f"admin.token_file cannot be read: {error.strerror}") from None
-        if not token:
-            raise RefusedError(503, "admin.token_file is empty: write a token into it")
-        return token
+            token = await _read(name, self._files[name])
+        except RefusedError:
+            token = b""
+        return name if self._logins.is_of(login, token) else None
 
-    def _is_signed(self, cookie: str, token: bytes) -> bool:
-        until_s, _, signature = cookie.partition(".")
-        return _is_same(signature, _signed(until_s, token).encode()) and int(until_s) > self._clock()
+    async def _holder(self, request: web.BaseRequest, given: str) -> tuple[str, bytes]:
+        """Return who has this token, and the token. Raises RefusedError."""
+        network = network_of(request.remote or "")
+        if wait_s := self._guesses.wait_s(network):
+            self.tokens["slowed"] += 1
+            raise RefusedError(429, f"too many wrong tokens: try again in {wait_s} s", **{"Retry-After": str(wait_s)})
+        broken: list[RefusedError] = []
+        for name, file in self._files.items():
+            try:
+                token = await _read(name, file)
+            except RefusedError as error:
+                broken.append(error)
+                continue
+            if hmac.compare_digest(given.strip().encode(errors="replace"), token):
+                self.tokens["accepted"] += 1
+                return name, token
+        if broken and len(broken) == len(self._files):
+            raise broken[0]
+        self.tokens["wrong"] += 1
+        self._guesses.count(network)
+        raise _unauthorized(f"this is not the token of {self._setting}")
+
+    async def _unproved(self) -> RefusedError:
+        """Return why somebody who proves nothing is refused: perhaps no token can be right."""
+        broken: RefusedError | None = None
+        for name, file in self._files.items():
+            try:
+                await _read(name, file)
+            except RefusedError as error:
+                broken = error
+            else:
+                return _unauthorized(f"write the token of {self._setting}: {_BEARER}")
+        return broken or _unauthorized("show a certificate with a subject of admin.access")
+
+    @property
+    def _setting(self) -> str:
+        return "admin.token_file" if self._entries.keys() == {OF_TOKEN_FILE} else "admin.access"
+
+
+async def _read(name: str, token_file: Path) -> bytes:
+    try:
+        return await asyncio.to_thread(read_secret, token_file)
+    except InvalidValue as error:
+        said = "; ".join(filter(None, (error.message, error.hint)))
+        of = "admin.token_file" if name == OF_TOKEN_FILE else f"admin.access, token_file of {name}"
+        raise RefusedError(503, f"{of}: {said}") from None
+
+
+def _unauthorized(why: str) -> RefusedError:
+    return RefusedError(401, why, **{"WWW-Authenticate": "Bearer"})
+
+
+def _check_way(request: web.BaseRequest, is_possible: bool) -> None:
+    if not is_possible:
+        raise RefusedError(403, "nothing can be changed here: set admin.token_file to a file with a token, and restart")
+    if not _is_same_origin(request):
+        raise RefusedError(403, "sent by a page of another origin: use the page of this port")
 
 
 def _is_same_origin(request: web.BaseRequest) -> bool:
@@ -125,11 +185,3 @@ def _is_same_origin(request: web.BaseRequest) -> bool:
     if origin is not None:
         return origin.partition("://")[2].casefold() == request.host.casefold()
     return COOKIE not in request.cookies
-
-
-def _signed(until_s: str, token: bytes) -> str:
-    return hmac.new(token, f"sluice login until {until_s}".encode(errors="replace"), sha256).hexdigest()
-
-
-def _is_same(given: str, wanted: bytes) -> bool:
-    return hmac.compare_digest(given.encode(errors="replace"), wanted)

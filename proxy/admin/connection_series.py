@@ -1,13 +1,13 @@
 """Metrics of connection rates: of the proxy, its listeners, and addresses with a limit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nlargest
 
 from prometheus_client.core import Metric
 
 from proxy.admin.exposition import counter, gauge, number
-from proxy.edge.stats import Snapshot
-from quotas.connections import IpRate
+from proxy.snapshot import Snapshot
+from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default
 
 
@@ -15,33 +15,22 @@ def connection_rates(snapshot: Snapshot, max_ips: int) -> Iterator[Metric]:
     """Yield the families. At most ``max_ips`` addresses are shown: those with a quota by name
     first, then the busiest.
     """
-    yield gauge(
-        "sluice_accept_rate",
-        "Connections accepted per second, over the enforcement window, without exempt listeners.",
-        (),
-        (((), each.rate) for each in snapshot.accept_rates if not each.listener),
-    )
-    yield gauge(
-        "sluice_accept_rate_limit",
-        "limits.connection_rate.",
-        (),
-        (((), each.limit) for each in snapshot.accept_rates if not each.listener and each.limit is not None),
-    )
-    of_listeners = [each for each in snapshot.accept_rates if each.listener]
-    yield gauge(
-        "sluice_listener_accept_rate",
-        "Connections accepted per second by a listener, over the enforcement window.",
-        ("listener",),
-        (((each.listener,), each.rate) for each in of_listeners),
-    )
-    yield gauge(
-        "sluice_listener_accept_rate_limit",
-        "connection_rate of a listener.",
-        ("listener",),
-        (((each.listener,), each.limit) for each in of_listeners if each.limit is not None),
-    )
+    of_proxy = [((), each) for each in snapshot.accept_rates if not each.listener]
+    said = "Connections accepted per second, over the enforcement window, without exempt listeners."
+    yield from _rates("accept", said, "limits.connection_rate.", (), of_proxy)
+    of_listeners = [((each.listener,), each) for each in snapshot.accept_rates if each.listener]
+    said = "Connections accepted per second by a listener, over the enforcement window."
+    yield from _rates("listener_accept", said, "connection_rate of a listener.", ("listener",), of_listeners)
     yield from _throttles(snapshot)
     yield from _addresses(snapshot.ip_rates, max_ips)
+
+
+def _rates(
+    name: str, said: str, limit: str, labels: Sequence[str], rates: Sequence[tuple[tuple[str, ...], AcceptRate]]
+) -> Iterator[Metric]:
+    yield gauge(f"sluice_{name}_rate", said, labels, ((values, each.rate) for values, each in rates))
+    limits = ((values, each.limit) for values, each in rates if each.limit is not None)
+    yield gauge(f"sluice_{name}_rate_limit", limit, labels, limits)
 
 
 def _throttles(snapshot: Snapshot) -> Iterator[Metric]:

@@ -1,27 +1,41 @@
 """Connections to the admin port: limits on their number and duration.
 
-Strangers may connect to this port too, and descriptors are shared with Kafka clients; so there are few connections, and
-a new one evicts the one that has waited longest without a request.
+Strangers may connect to this port too, and descriptors are shared with Kafka clients; so there are few connections.
+When all places are taken, a network with fewer connections gets a place of the one with most.
 """
 
 import asyncio
 import socket
+import ssl
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, cast
 
+import structlog
 from aiohttp import web
 
 from config.units import Address
-from proxy.edge.accepting import Acceptor
+from proxy.admin.tls import AdminTls
+from proxy.edge.arrival import HANDSHAKE, Handshake
+from proxy.edge.listening import Acceptor
+from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+from quotas.networks import network_of
+
+log = structlog.get_logger("sluice.admin")
 
 MOST: Final = 32
-"""Limit of connections; ``proxy.edge.descriptors`` reserves descriptors for them."""
+"""Limit of connections; ``proxy.edge.connection_slots`` reserves descriptors for them."""
+YOUNG_S: Final = 0.1
+"""How long a connection is safe from others of its network, and from networks with as many, so that it gets its answer.
+With 320 new ones a second all are young, and the next is refused."""
 REQUEST_S: Final = 10.0
 """Time limit for the head of a request."""
 ANSWER_S: Final = 60.0
 """Time limit for an answer, until the client has read it."""
+SHUTDOWN_S: Final = 1.0
+"""Time limit for the end of TLS."""
 IDLE_S: Final = 75.0
 """How long an idle connection is kept for its next request."""
 
@@ -29,14 +43,12 @@ IDLE_S: Final = 75.0
 class AdminConnections:
     """Accepts connections for ``server``, and limits them."""
 
-    def __init__(self, server: web.Server) -> None:
+    def __init__(self, server: web.Server, tls: AdminTls | None) -> None:
         self._server = server
+        self._tls = tls
         self._acceptor = Acceptor("admin", self._take, lambda: None)
-        self._waiting: dict[_Connection, None] = {}
-        """Connections without a request, longest waiting first."""
-        self._answering: dict[_Connection, None] = {}
-        """Connections whose answer is in progress, oldest first."""
-        self._by_transport: dict[asyncio.BaseTransport | None, _Connection] = {}
+        self._open: dict[web.RequestHandler, _Connection] = {}
+        """By when they began to wait for a request, or to answer one; the longest first."""
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
         """Accept from listening sockets, and own them."""
@@ -49,85 +61,117 @@ class AdminConnections:
     @contextmanager
     def answering(self, request: web.BaseRequest) -> Iterator[None]:
         """Count the request as in progress until its answer is sent."""
-        connection = self._by_transport.get(request.transport)
+        connection = self._open.get(request.protocol)
         if connection is None:  # it has been closed
             yield
             return
-        self._move(connection, self._waiting, self._answering, ANSWER_S)
+        self._move(connection, ANSWER_S, is_answering=True)
         try:
             yield
         finally:
-            self._move(connection, self._answering, self._waiting, IDLE_S)
+            self._move(connection, IDLE_S, is_answering=False)
             connection.is_idle = True
-
-    def made(self, connection: "_Connection", transport: asyncio.Transport) -> None:
-        """Register a new connection; at the limit, abort the one that has waited longest."""
-        if len(self._by_transport) >= MOST:
-            next(iter(self._waiting or self._answering)).abort()
-        self._by_transport[transport] = connection
-        self._waiting[connection] = None
-        connection.expect_within(REQUEST_S)
 
     def lost(self, connection: "_Connection") -> None:
         """Remove a connection."""
-        self._by_transport.pop(connection.transport, None)
-        self._waiting.pop(connection, None)
-        self._answering.pop(connection, None)
+        self._open.pop(connection.behind, None)
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:  # noqa: ARG002  the Acceptor's signature
-        serving = asyncio.get_running_loop().connect_accepted_socket(lambda: _Connection(self, self._server()), client)
-        task = spawn(serving, "receive a connection to the admin port")
-        task.add_done_callback(lambda _: client.close() if task.cancelled() or task.exception() else None)
+        network = network_of(peer.host)
+        if len(self._open) >= MOST:
+            gives_way = self._gives_way_to(network)
+            if gives_way is None:
+                client.close()
+                return
+            gives_way.abort()
+        connection = _Connection(self, self._server(), network)
+        self._open[connection.behind] = connection
+        connection.expect_within(REQUEST_S)
+        connection.receive(client, None if self._tls is None else self._tls.context)
 
-    def _move(
-        self,
-        connection: "_Connection",
-        source: "dict[_Connection, None]",
-        target: "dict[_Connection, None]",
-        within_s: float,
-    ) -> None:
-        if connection in source:
-            del source[connection]
-            target[connection] = None
+    def _gives_way_to(self, network: str) -> "_Connection | None":
+        """Return the connection of the network with most that is cut off for one of ``network``; None: it is refused.
+
+        Of those without a request the one that has waited longest, else the one that has been answered longest. The
+        young are safe, unless their network takes more places than are left to this one.
+        """
+        sizes = Counter(each.network for each in self._open.values())
+        largest = max(sizes, key=lambda each: (sizes[each], each == network))
+        of_largest = [each for each in self._open.values() if each.network == largest]
+        if sizes[network] + 1 >= sizes[largest]:
+            of_largest = [each for each in of_largest if monotonic_s() - each.since_s > YOUNG_S]
+        return min(of_largest, key=lambda each: each.is_answering, default=None)
+
+    def _move(self, connection: "_Connection", within_s: float, *, is_answering: bool) -> None:
+        if self._open.pop(connection.behind, None) is not None:
+            self._open[connection.behind] = connection
+            connection.is_answering = is_answering
             connection.expect_within(within_s)
 
 
 class _Connection(asyncio.Protocol):
     """Forwards events to aiohttp's protocol, and aborts a connection that takes too long."""
 
-    def __init__(self, among: AdminConnections, behind: asyncio.Protocol) -> None:
+    def __init__(self, among: AdminConnections, behind: web.RequestHandler, network: str) -> None:
         self._among = among
-        self._behind = behind
+        self.behind = behind
+        self.network = network
+        self.since_s = monotonic_s()
+        self.is_answering = False
+        self._receiving: asyncio.Task[object] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.is_idle = False
         """No data has come since the last answer."""
         self.transport: asyncio.Transport | None = None
 
+    def receive(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Take over an accepted socket."""
+        self._receiving = spawn(self._received(client, context), "receive a connection to the admin port")
+        self._receiving.add_done_callback(lambda task: self._not_received(client) if _has_failed(task) else None)
+
+    async def _received(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        if context is None:
+            await loop.connect_accepted_socket(lambda: self, client)
+            return
+        HANDSHAKE.set(Handshake(client))
+        try:
+            await loop.connect_accepted_socket(
+                lambda: self, client, ssl=context, ssl_handshake_timeout=REQUEST_S, ssl_shutdown_timeout=SHUTDOWN_S
+            )
+        except (OSError, ValueError) as error:  # any stranger can cause it
+            log.debug("no TLS at the admin port", error=str(error))
+            self._not_received(client)
+
+    def _not_received(self, client: socket.socket) -> None:
+        client.close()
+        self.connection_lost(None)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit it
-        self._among.made(self, self.transport)
-        self._behind.connection_made(transport)
+        self.behind.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
         self._among.lost(self)
-        self._behind.connection_lost(exc)
+        if self.transport is not None:
+            self.behind.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.is_idle:
             self.is_idle = False
             self.expect_within(REQUEST_S)
-        self._behind.data_received(data)
+        self.behind.data_received(data)
 
-    def eof_received(self) -> bool | None:
-        return self._behind.eof_received()
+    def eof_received(self) -> None:
+        self.behind.eof_received()
 
     def pause_writing(self) -> None:
-        self._behind.pause_writing()
+        self.behind.pause_writing()
 
     def resume_writing(self) -> None:
-        self._behind.resume_writing()
+        self.behind.resume_writing()
 
     def expect_within(self, within_s: float) -> None:
         """Abort the connection unless the next event comes in time."""
@@ -144,3 +188,9 @@ class _Connection(asyncio.Protocol):
         self._among.lost(self)  # at once: its slot is given to another
         if self.transport is not None:
             self.transport.abort()
+        elif self._receiving is not None:
+            self._receiving.cancel()
+
+
+def _has_failed(task: asyncio.Task[object]) -> bool:
+    return task.cancelled() or task.exception() is not None

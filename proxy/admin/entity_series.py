@@ -1,4 +1,4 @@
-"""Series of quota entities.
+"""Metrics of quota entities: limits, usage, throttles and charges.
 
 The engine's counters live as long as the engine needs them; Prometheus's counters have to live longer. So each counter
 hands over its counts, exactly once, also when it is dropped, and totals are kept here: a series never decreases because
@@ -6,18 +6,24 @@ its counter expired, was recreated, or moved between ``other`` and its own name.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from proxy.admin.exposition import SUMMED
-from proxy.admin.named_series import HIGHEST, OTHER, NamedSeries, Names
+from prometheus_client.core import Metric
+
+from proxy.admin.exposition import SUMMED, Row, broker_label, counter, gauge, number
+from proxy.admin.series import HIGHEST, OTHER, NamedSeries, Names
 from proxy.runtime.names import label
 from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import CLIENT_KINDS, QuotaKind
 
 _log: Final = logging.getLogger("sluice.admin")
+_LABELS: Final = ("kind", "user", "client_id", "broker")
+# Kinds of the same unit share families.
+_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in CLIENT_KINDS))
+_KINDS: Final[Mapping[QuotaKind, str]] = {kind: kind for kind in CLIENT_KINDS}
 
 
 class SeriesKey(NamedTuple):
@@ -33,7 +39,7 @@ class ShownEntity:
     fewest tokens; ``other`` has no limit.
     """
 
-    __slots__ = ("has_shadow", "limit", "live", "rate", "ratio", "rule", "shadow_limit", "tokens", "totals")
+    __slots__ = ("has_shadow", "limit", "rate", "ratio", "rule", "shadow_limit", "tokens", "totals")
 
     def __init__(self) -> None:
         self.totals = Counted()
@@ -43,8 +49,7 @@ class ShownEntity:
 
     def forget(self) -> None:
         """Reset the gauges, which hold for one snapshot only."""
-        self.live = False
-        self.rate = 0.0
+        self.rate: float | None = None
         self.ratio: float | None = None
         self.limit: float | None = None
         self.shadow_limit: float | None = None
@@ -53,8 +58,7 @@ class ShownEntity:
 
     def show(self, usage: CounterState) -> None:
         """Set the gauges."""
-        self.live = True
-        self.rate += usage.rate
+        self.rate = (self.rate or 0.0) + usage.rate
         if (ratio := usage.ratio) is not None:
             if usage.tokens is not None:
                 self.tokens = usage.tokens if self.tokens is None else min(self.tokens, usage.tokens)
@@ -110,8 +114,9 @@ class EntitySeries:
         self._series.assign(demand, ranks)
         for key, _, counted, state in counters:
             series = self._series[key]
-            series.totals = series.totals.plus(counted)
-            series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
+            if any(counted):  # most of many are idle; a new object for each would be work for the collector
+                series.totals = series.totals.plus(counted)
+                series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
             if state is not None:
                 series.show(state)
 
@@ -151,3 +156,58 @@ def _key(counter: CounterState | CounterKey, rule: Entity) -> SeriesKey:
 
 def _over_brokers(key: SeriesKey) -> SeriesKey:
     return key if key.broker == CLUSTER else key._replace(broker=SUMMED)
+
+
+def entity_families(entities: EntitySeries) -> Iterator[Metric]:
+    """Yield one family after the other: all at once would be many objects, and a long garbage collection."""
+    for unit in _UNITS:
+        kinds = {kind: kind for kind in CLIENT_KINDS if kind.row.unit is unit}
+        limits = _with_rule(entities, lambda series: series.limit, kinds)
+        yield gauge(f"sluice_quota_limit_{unit.rate}", "Quota in force, and its rule.", (*_LABELS, "rule"), limits)
+        said = "Limit in shadow, which is measured but not enforced, and its rule."
+        limits = _with_rule(entities, lambda series: series.shadow_limit, kinds)
+        yield gauge(f"sluice_shadow_limit_{unit.rate}", said, (*_LABELS, "rule"), limits)
+        rates = _rows(entities, lambda series: series.rate, kinds)
+        yield gauge(f"sluice_quota_usage_{unit.rate}", "Rate over the enforcement window.", _LABELS, rates)
+    ratios = _rows(entities, lambda series: series.ratio)
+    said = "Rate over the enforcement window, divided by the quota."
+    yield gauge("sluice_quota_usage_ratio", said, _LABELS, ratios)
+    tokens = _rows(entities, lambda series: series.tokens)
+    said = "Mutations that are allowed immediately; below 0, topics are refused."
+    yield gauge("sluice_quota_tokens", said, _LABELS, tokens)
+    seconds = _rows(entities, lambda series: series.totals.throttle_ms / 1000)
+    said = "Throttle time of requests; in shadow, the time that they would have got."
+    yield counter("sluice_quota_throttle_seconds", said, _LABELS, seconds)
+    throttled = _rows(entities, lambda series: series.totals.throttled)
+    said = "Throttled requests; in shadow, those that would have been throttled."
+    yield counter("sluice_quota_throttled_responses", said, _LABELS, throttled)
+    seconds = _rows(entities, lambda series: series.totals.shadow_throttle_ms / 1000 if series.has_shadow else None)
+    said = "Throttle time that limits in shadow would have given."
+    yield counter("sluice_shadow_throttle_seconds", said, _LABELS, seconds)
+    throttled = _rows(entities, lambda series: series.totals.shadow_throttled if series.has_shadow else None)
+    said = "Requests that limits in shadow would have throttled."
+    yield counter("sluice_shadow_throttled_responses", said, _LABELS, throttled)
+    for unit in _UNITS:
+        first = {kind: kind.row.word if unit.by_direction else kind for kind in CLIENT_KINDS if kind.row.unit is unit}
+        charged = _rows(entities, lambda series: series.totals.charged, first)
+        labels = ("direction" if unit.by_direction else "kind", *_LABELS[1:])
+        yield counter(f"sluice_quota_{unit.charged}", unit.said, labels, charged)
+    said = "Entities summed up as other, each counted for each of its kinds."
+    yield number("sluice_quota_entities_folded", said, entities.folded)
+
+
+_Value = Callable[[ShownEntity], float | None]
+
+
+def _rows(entities: EntitySeries, value: _Value, kinds: Mapping[QuotaKind, str] = _KINDS) -> Iterator[Row]:
+    """Yield the series of ``kinds`` that have a value; each kind is shown as it is told there."""
+    for names, kind, broker, series in entities:
+        if kind in kinds and (shown := value(series)) is not None:
+            yield (kinds[kind], *names, broker_label(broker)), shown
+
+
+def _with_rule(entities: EntitySeries, value: _Value, kinds: Collection[QuotaKind]) -> Iterator[Row]:
+    """Yield limits, with their rule as the last label; ``other`` has none."""
+    for names, kind, broker, series in entities:
+        if kind in kinds and names != OTHER and series.rule is not None and (shown := value(series)) is not None:
+            yield (kind, *names, broker_label(broker), label(series.rule.describe())), shown

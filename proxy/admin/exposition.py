@@ -1,7 +1,7 @@
 """Builds metric families from rows."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -10,12 +10,18 @@ from quotas.counted import CLUSTER
 SUMMED: Final = -3
 """The ``broker`` of series that sum up all brokers, because there are too many for series of their own."""
 
+StrT = TypeVar("StrT", bound=str)
+
 Row = tuple[tuple[str, ...], float]
 """A series: its label values, in the order of its family's labels, and its value."""
 
 
 def number(name: str, documentation: str, value: float) -> Metric:
     return GaugeMetricFamily(name, documentation, value=value)
+
+
+def total(name: str, documentation: str, value: float) -> Metric:
+    return CounterMetricFamily(name, documentation, value=value)
 
 
 def gauge(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
@@ -30,6 +36,11 @@ def counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable
     for values, value in rows:
         family.add_metric(values, value)
     return family
+
+
+def by_label(values: Mapping[StrT, float]) -> Iterator[Row]:
+    """Return the rows of a family with one label."""
+    return (((label,), value) for label, value in values.items())
 
 
 def broker_label(node_id: int) -> str:

@@ -6,7 +6,7 @@ and its snapshot. ``docs/metrics.md`` describes each family.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from itertools import accumulate, chain
+from itertools import accumulate, chain, product
 from typing import Final
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -14,28 +14,20 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from config.settings import Dialect
 from protocol.error_codes import ERROR_NAMES
 from protocol.errors import Cause
 from protocol.overlay import FETCH, PRODUCE
 from protocol.table import SPECS
-from proxy.admin.client_series import ClientSeries
+from proxy.admin.client_series import ClientSeries, client_families
 from proxy.admin.connection_series import connection_rates
-from proxy.admin.dialects import Dialects
-from proxy.admin.entity_families import entity_families
-from proxy.admin.entity_series import EntitySeries
-from proxy.admin.exposition import SUMMED, Row, broker_label
-from proxy.admin.exposition import counter as _counter
-from proxy.admin.exposition import gauge as _gauge
-from proxy.admin.exposition import number as _number
-from proxy.admin.series_limits import SeriesLimits
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
-from proxy.runtime.clock import monotonic_s
+from proxy.admin.entity_series import EntitySeries, entity_families
+from proxy.admin.exposition import SUMMED, Row, broker_label, by_label, counter, gauge, number, total
+from proxy.admin.series import SeriesLimits
+from proxy.edge.stats import LAG_BUCKETS_S
 from proxy.runtime.names import label
-from proxy.usage.latencies import BOUNDS_MS, Times
-from proxy.usage.latencies import OTHER as FOLDED_BROKER
-from proxy.usage.meter import ClientNames
-from quotas.counted import FOLDED
+from proxy.snapshot import Snapshot
+from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
+from quotas.folding import FOLDED
 from quotas.kinds import PERCENT
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -52,22 +44,28 @@ _API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
 class Renderer:
     """Renders snapshots one after the other; to be called by one thread at a time."""
 
-    def __init__(self, limits: SeriesLimits, dialects: Sequence[Dialect] = ()) -> None:
+    def __init__(self, limits: SeriesLimits) -> None:
         self._limits = limits
         self._entities = EntitySeries(limits.counters)
         self._clients = ClientSeries(limits.clients)
-        self._dialects = Dialects(dialects)
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """Return ``snapshot`` in the exposition format of ``CONTENT_TYPE``."""
+        """Take ``snapshot``, and return its text."""
+        self.take(snapshot)
+        return self.text(snapshot)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Add what was counted since the last snapshot."""
         self._entities.update(snapshot.usage, snapshot.gone)
         self._clients.update(snapshot.clients)
+
+    def text(self, snapshot: Snapshot) -> bytes:
+        """Return the last snapshot that was taken in the exposition format of ``CONTENT_TYPE``."""
         families = chain(
             entity_families(self._entities),
-            self._dialects.families(self._entities, monotonic_s()),
             _quotas(snapshot),
-            _clients(self._clients),
+            client_families(self._clients),
             _traffic(snapshot, self._limits),
             connection_rates(snapshot, self._limits.addresses),
             _shipping(snapshot),
@@ -91,136 +89,79 @@ class _Families(Collector):
 
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
-    yield _gauge("sluice_quota_mode", "1 for the quota mode in force, 0 for the others.", ("mode",), modes)
-    changes = [((), snapshot.mode_changes)]
-    yield _counter("sluice_quota_mode_changes", "Changes of the mode since the start.", (), changes)
-    yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
-    yield _number("sluice_quota_users_unseen", "Users with quotas that no client has used.", len(snapshot.unseen_users))
+    yield gauge("sluice_quota_mode", "1 for the quota mode in force, 0 for the others.", ("mode",), modes)
+    yield total("sluice_quota_mode_changes", "Changes of the mode since the start.", snapshot.mode_changes)
+    yield number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
+    yield number("sluice_quota_users_unseen", "Users with quotas that no client has used.", len(snapshot.unseen_users))
     unseen = (((label(user),), 1) for user in snapshot.unseen_users[:_MOST_UNSEEN])
-    yield _gauge("sluice_quota_user_unseen", "1 for each unseen user, at most a hundred.", ("user",), unseen)
+    yield gauge("sluice_quota_user_unseen", "1 for each unseen user, at most a hundred.", ("user",), unseen)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
-    yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
-    yield _number(
+    yield gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
+    yield number(
         "sluice_quota_staleness_seconds",
         "How long the quotas in force may have differed from the store.",
         snapshot.quotas_staleness_s,
     )
     stand_in = [((snapshot.quotas_stand_in,), 1)] if snapshot.quotas_stand_in else []
     said = "1 for the fallback in force because the store was never read."
-    yield _gauge("sluice_quota_stand_in", said, ("mode",), stand_in)
+    yield gauge("sluice_quota_stand_in", said, ("mode",), stand_in)
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
-    yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
-    changed = (((outcome,), number) for outcome, number in snapshot.quota_changes.items())
+    yield counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     said = "Entities in requests to change quotas, by outcome."
-    yield _counter("sluice_quota_changes", said, ("outcome",), changed)
+    yield counter("sluice_quota_changes", said, ("outcome",), by_label(snapshot.quota_changes))
     error = snapshot.reload_error
     why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
-    yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
-    muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
-    yield _gauge("sluice_delay_queue_size", "Connections that are muted or wait now.", ("kind",), muted)
-    exempt = [((), snapshot.exempt_request_us * PERCENT.per_used)]
-    yield _counter("sluice_exempt_request_percent_seconds", "Thread time of exempt requests.", (), exempt)
-    empty = [((), snapshot.fetches_answered_empty)]
-    yield _counter("sluice_fetches_answered_empty", "Fetches answered with nothing after max_hold.", (), empty)
-    dropped = [((), snapshot.requests_dropped)]
-    yield _counter("sluice_requests_dropped", "Waiting requests whose clients closed.", (), dropped)
-
-
-def _clients(clients: ClientSeries) -> Iterator[Metric]:
-    sizes = (
-        ((direction, *names), number)
-        for names, shown in clients
-        for direction, number in (("in", shown.traffic.bytes_in), ("out", shown.traffic.bytes_out))
-    )
-    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *ClientNames._fields), sizes)
-    exempt = (
-        ((direction, *names), number)
-        for names, shown in clients
-        if shown.traffic.exempt_in or shown.traffic.exempt_out
-        for direction, number in (("in", shown.traffic.exempt_in), ("out", shown.traffic.exempt_out))
-    )
-    said = "Bytes among them of exempt clients, to which no quota applies."
-    yield _counter("sluice_client_exempt_bytes", said, ("direction", *ClientNames._fields), exempt)
-    requests = ((names, shown.traffic.requests) for names, shown in clients)
-    yield _counter("sluice_client_requests", "Requests of a client.", ClientNames._fields, requests)
-    opened = ((names, shown.traffic.connections_opened) for names, shown in clients)
-    yield _counter("sluice_client_connections_opened", "Connections opened by a client.", ClientNames._fields, opened)
-    now = ((names, shown.connections) for names, shown in clients)
-    yield _gauge("sluice_client_connections", "Connections of a client open now.", ClientNames._fields, now)
-    muted = ((names, shown.muted) for names, shown in clients)
-    yield _gauge("sluice_client_muted", "1 if a client is muted or waits now.", ClientNames._fields, muted)
-    yield _number(
-        "sluice_clients_folded", "Clients summed up as other, beyond the limit of named ones.", clients.folded
-    )
+    yield gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
+    said = "Connections that are muted or wait now."
+    yield gauge("sluice_delay_queue_size", said, ("kind",), by_label(snapshot.delay_queue))
+    exempt = snapshot.exempt_request_us * PERCENT.per_used
+    yield total("sluice_exempt_request_percent_seconds", "Thread time of exempt requests.", exempt)
+    said = "Fetches answered with nothing after max_hold."
+    yield total("sluice_fetches_answered_empty", said, snapshot.fetches_answered_empty)
+    yield total("sluice_requests_dropped", "Waiting requests whose clients closed.", snapshot.requests_dropped)
 
 
 def _traffic(snapshot: Snapshot, limits: SeriesLimits) -> Iterator[Metric]:
-    sessions = (((listener,), number) for listener, number in snapshot.sessions.items())
-    yield _gauge("sluice_sessions", "Client connections open now.", ("listener",), sessions)
-    yield _counter(
-        "sluice_connections", "Client connections, by outcome.", ("listener", "outcome"), snapshot.connections.items()
-    )
+    yield gauge("sluice_sessions", "Client connections open now.", ("listener",), by_label(snapshot.sessions))
+    connections = snapshot.connections.items()
+    yield counter("sluice_connections", "Client connections, by outcome.", ("listener", "outcome"), connections)
     said = "Bytes of incomplete client requests in memory, beyond 16 KiB each."
-    yield _number("sluice_gathered_bytes", said, snapshot.gathered_bytes)
-    yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
-    yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
+    yield number("sluice_gathered_bytes", said, snapshot.gathered_bytes)
+    yield number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
+    yield counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
     errors = (
         ((_API_NAMES[api_key], ERROR_NAMES.get(code, "other")), number)
         for (api_key, code), number in sorted(snapshot.response_errors.items())
     )
-    yield _counter("sluice_response_errors", "Errors in the responses that are inspected.", ("api", "error"), errors)
+    yield counter("sluice_response_errors", "Errors in the responses that are inspected.", ("api", "error"), errors)
     said = "Time that brokers took to answer forwarded requests."
     yield _latencies("sluice_request_broker_seconds", said, _fit(snapshot.latencies, limits.latencies))
     said = "Time that forwarded requests and their answers spent in the proxy."
     yield _latencies("sluice_request_proxy_seconds", said, _fit(snapshot.proxy_latencies, limits.latencies))
-    yield _counter(
-        "sluice_authentications",
-        "SASL authentications that ended.",
-        ("listener", "mechanism", "outcome"),
-        snapshot.authentications.items(),
-    )
-    yield _counter(
-        "sluice_shared_logins",
-        "Authentications of clients that share one counter with all others of their mechanism.",
-        ("listener", "mechanism", "cause"),
-        snapshot.shared_logins.items(),
-    )
-    yield _counter(
-        "sluice_gssapi_unread",
-        "GSSAPI first tokens that yielded no user.",
-        ("listener", "cause"),
-        snapshot.gssapi_unread.items(),
-    )
-    rejected = (((side, cause), snapshot.rejected.get((side, cause), 0)) for side in _SIDES for cause in Cause)
-    yield _counter("sluice_frames_rejected", "Rejected frames, each with its connection.", ("side", "cause"), rejected)
-    yield _gauge(
-        "sluice_certificate_expiry_timestamp_seconds",
-        "Unix time at which the first certificate of a listener's chain expires.",
-        ("listener",),
-        (((listener,), at_s) for listener, at_s in snapshot.certificate_expiry_s.items()),
-    )
-    yield _counter(
-        "sluice_certificate_reloads",
-        "Loads of a listener's TLS files after the first.",
-        ("listener", "outcome"),
-        (
-            ((listener, outcome), snapshot.certificate_reloads.get((listener, outcome), 0))
-            for listener in snapshot.certificate_expiry_s
-            for outcome in _OUTCOMES
-        ),
-    )
+    labels = ("listener", "mechanism", "outcome")
+    ended = snapshot.authentications.items()
+    yield counter("sluice_authentications", "SASL authentications that ended.", labels, ended)
+    said = "Authentications of clients that share one counter with all others of their mechanism."
+    yield counter("sluice_shared_logins", said, ("listener", "mechanism", "cause"), snapshot.shared_logins.items())
+    said = "GSSAPI first tokens that yielded no user."
+    yield counter("sluice_gssapi_unread", said, ("listener", "cause"), snapshot.gssapi_unread.items())
+    rejected = ((each, snapshot.rejected.get(each, 0)) for each in product(_SIDES, Cause))
+    yield counter("sluice_frames_rejected", "Rejected frames, each with its connection.", ("side", "cause"), rejected)
+    expiry_s = snapshot.certificate_expiry_s
+    said = "Unix time at which the first certificate of a listener's chain expires."
+    yield gauge("sluice_certificate_expiry_timestamp_seconds", said, ("listener",), by_label(expiry_s))
+    loads = product(expiry_s, _OUTCOMES)
+    reloads = ((each, snapshot.certificate_reloads.get(each, 0)) for each in loads)
+    said = "Loads of a listener's TLS files after the first."
+    yield counter("sluice_certificate_reloads", said, ("listener", "outcome"), reloads)
     # If they do not all fit, the unreachable brokers are shown first.
     shown = nsmallest(limits.brokers, snapshot.brokers.items(), key=lambda each: (each[1], each[0]))
     reachable = (((broker_label(node_id),), up) for node_id, up in sorted(shown))
-    yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
-    yield _gauge(
-        "sluice_brokers_without_port",
-        "Brokers without a port at a listener, whose clients cannot reach them.",
-        ("listener",),
-        (((listener,), number) for listener, number in snapshot.brokers_without_port.items()),
-    )
+    yield gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
+    said = "Brokers without a port at a listener, whose clients cannot reach them."
+    yield gauge("sluice_brokers_without_port", said, ("listener",), by_label(snapshot.brokers_without_port))
     said = "Times that a response named a broker beyond the limit of 2,000."
-    yield _counter("sluice_brokers_ignored", said, (), [((), snapshot.brokers_ignored)])
+    yield total("sluice_brokers_ignored", said, snapshot.brokers_ignored)
 
 
 def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
@@ -228,19 +169,18 @@ def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
     if shipping is None:
         return
     rows = ((("shipped",), shipping.shipped_rows), (("dropped",), shipping.dropped_rows))
-    yield _counter("sluice_usage_rows", "Rows of usage records.", ("outcome",), rows)
+    yield counter("sluice_usage_rows", "Rows of usage records.", ("outcome",), rows)
     documents = ((("shipped",), shipping.shipped_documents), (("dropped",), shipping.dropped_documents))
-    yield _counter("sluice_usage_documents", "Documents of usage records.", ("outcome",), documents)
-    yield _number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
+    yield counter("sluice_usage_documents", "Documents of usage records.", ("outcome",), documents)
+    yield number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
     why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_BYTES),), 1)]
-    yield _gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
+    yield gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
 
 
 def _state_file(snapshot: Snapshot) -> Iterator[Metric]:
-    counts = snapshot.state_file
-    if counts is not None:
-        outcomes = (((outcome,), number) for outcome, number in counts.items())
-        yield _counter("sluice_state_file_operations", "Loads and writes of cluster.state.", ("outcome",), outcomes)
+    if snapshot.state_file is not None:
+        said, outcomes = "Loads and writes of cluster.state.", by_label(snapshot.state_file)
+        yield counter("sluice_state_file_operations", said, ("outcome",), outcomes)
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Metric]:
@@ -248,14 +188,14 @@ def _owners(snapshot: Snapshot) -> Iterator[Metric]:
     if owners is None:
         return
     owned = sum(owner == owners.instance for owner in owners.owners.values())
-    yield _number("sluice_owners_epoch", "Generation of the map of owners in force; -1 without one.", owners.epoch)
-    yield _number("sluice_owned_brokers", "Brokers that this instance owns.", 0 if owners.state == "fenced" else owned)
+    yield number("sluice_owners_epoch", "Generation of the map of owners in force; -1 without one.", owners.epoch)
+    yield number("sluice_owned_brokers", "Brokers that this instance owns.", 0 if owners.state == "fenced" else owned)
     said = "Since the coordinator of the group has last answered."
-    yield _number("sluice_owners_heartbeat_age_seconds", said, owners.heartbeat_age_s)
+    yield number("sluice_owners_heartbeat_age_seconds", said, owners.heartbeat_age_s)
     moves = [(("gained",), owners.gained), (("lost",), owners.lost)]
     said = "Other instances whose use of limits of the whole cluster (scope: cluster) is not known any more."
-    yield _number("sluice_owners_unheard_instances", said, snapshot.instances_unheard)
-    yield _counter("sluice_owners_moves", "Brokers that have come to this instance, or gone.", ("direction",), moves)
+    yield number("sluice_owners_unheard_instances", said, snapshot.instances_unheard)
+    yield counter("sluice_owners_moves", "Brokers that have come to this instance, or gone.", ("direction",), moves)
 
 
 def _workers(snapshot: Snapshot) -> Iterator[Metric]:
@@ -263,25 +203,27 @@ def _workers(snapshot: Snapshot) -> Iterator[Metric]:
         return
     workers = [((str(number),), each) for number, each in enumerate(snapshot.workers)]
     up = ((labels, each.up) for labels, each in workers)
-    yield _gauge("sluice_worker_up", "1 if the process of a worker serves clients.", ("worker",), up)
+    yield gauge("sluice_worker_up", "1 if the process of a worker serves clients.", ("worker",), up)
     restarts = ((labels, each.restarts) for labels, each in workers)
-    yield _counter("sluice_worker_restarts", "Restarts of a worker's process after its end.", ("worker",), restarts)
+    yield counter("sluice_worker_restarts", "Restarts of a worker's process after its end.", ("worker",), restarts)
     cpu = ((labels, each.cpu_s) for labels, each in workers)
-    yield _counter("sluice_worker_cpu_seconds", "CPU time of a worker.", ("worker",), cpu)
+    yield counter("sluice_worker_cpu_seconds", "CPU time of a worker.", ("worker",), cpu)
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:
-    yield _number("sluice_ready", "1 if clients can be served, as in /readyz.", snapshot.ready)
+    yield number("sluice_ready", "1 if clients can be served, as in /readyz.", snapshot.ready)
+    said = "Tokens given to the admin port, by outcome."
+    yield counter("sluice_admin_tokens", said, ("outcome",), by_label(snapshot.admin_tokens))
     errors = (((label(where),), number) for where, number in snapshot.internal_errors.items())
-    yield _counter("sluice_internal_errors", "Internal errors, contained.", ("where",), errors)
+    yield counter("sluice_internal_errors", "Internal errors, contained.", ("where",), errors)
     bounds = (*map(str, LAG_BUCKETS_S), "+Inf")
     lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "Lateness of event loop callbacks.")
     lag.add_metric((), list(zip(bounds, accumulate(snapshot.lag_counts), strict=True)), snapshot.lag_sum_s)
     yield lag
-    lost = (((cause,), number) for cause, number in snapshot.log_dropped.items())
-    yield _counter("sluice_log_dropped", "Lines of the log that were not written.", ("cause",), lost)
+    said = "Lines of the log that were not written."
+    yield counter("sluice_log_dropped", said, ("cause",), by_label(snapshot.log_dropped))
     info = snapshot.info
-    yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
+    yield gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 
 
 def _fit(latencies: Mapping[tuple[int, int], Times], most: int) -> Mapping[tuple[int, int], Times]:

@@ -1,32 +1,36 @@
-"""The admin port: plain HTTP for Prometheus and orchestrators; ``/mode``, ``/quotas/changes``, the state API and the
-page for operators.
-"""
+"""The admin port: HTTP, over TLS if there is any, for Prometheus, orchestrators and operators."""
 
 import asyncio
-import gc
+import ipaddress
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from config.units import Address
-from proxy.admin.api import Api
 from proxy.admin.connections import AdminConnections
-from proxy.admin.metrics import CONTENT_TYPE, Renderer
-from proxy.admin.mode import ModePage
+from proxy.admin.route import RefusedError, Route, text
+from proxy.admin.tls import AdminTls
 from proxy.edge.listening import bind as listen_at
-from proxy.edge.stats import Snapshot
-from proxy.runtime.faults import note
-from proxy.runtime.tasks import spawn
+from proxy.runtime.collector import COLLECTOR
+from proxy.runtime.faults import report
+from quotas.networks import network_of
 
-METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
+PROBES: Final = ("/livez", "/readyz")
+"""Answered under any name in Host: they tell nothing of clients, and whoever probes may use any name."""
+_API: Final = "/api/"
+MOST_AT_ONCE: Final = 16
+MOST_OF_A_NETWORK: Final = 8
+"""So that others are answered too."""
 
-# A scrape has a few short headers, the state API a line with names; only ``/mode`` reads a body, of one word.
+# A scrape has a few short headers, the state API a line with names; only changes have a body, which is short.
 _MAX_LINE_BYTES: Final = 8190
 _MAX_HEADER_BYTES: Final = 8190
 _STOP_TIMEOUT_S: Final = 1.0
@@ -45,62 +49,75 @@ _log: Final = logging.getLogger("sluice.admin")
 _log.addFilter(_without_requests)
 
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+class Hosts:
+    """The names of the admin port that are accepted in Host: ``hosts``, besides addresses, localhost and the machine's
+    own name. By DNS rebinding a foreign web page makes a browser send requests here under the page's own host name.
+
+    Those that clients are told are the operator's own, and nobody else's page is found under them.
+    """
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        self._hosts = frozenset(_bare(host) for host in (*hosts, "localhost", socket.gethostname()))
+
+    def why_not(self, host: str) -> str | None:
+        """Return why a value of Host is refused; None if it is not."""
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+        name = _bare(name.removeprefix("[").removesuffix("]"))
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            if name not in self._hosts:
+                return f"asked for as {host!a}: use an address, or add the name to admin.hosts, and restart"
+        return None
 
 
-class Route(NamedTuple):
-    """The handler of a path, and the methods that are allowed."""
+def _bare(host: str) -> str:
+    return host.casefold().removesuffix(".")
 
-    handler: Handler
-    methods: tuple[str, ...] = METHODS
+
+class Work:
+    """The requests that are worked on at once, by the network of who asks: the work for one connection may be much."""
+
+    def __init__(self) -> None:
+        self._by_network: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, network: str) -> Iterator[bool]:
+        """Take a place for as long as the work lasts; False if there is none."""
+        if self._by_network.total() >= MOST_AT_ONCE or self._by_network[network] >= MOST_OF_A_NETWORK:
+            yield False
+            return
+        self._by_network[network] += 1
+        try:
+            yield True
+        finally:
+            self._by_network[network] -= 1
+            self._by_network += Counter()  # without zeros
+
+
+async def anybody(_: web.BaseRequest) -> None:
+    """Let anybody read."""
 
 
 class AdminServer:
-    """Serves on ``bind`` between ``start`` and ``stop``.
-
-    ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
-    why the proxy is not ready, none if it is; ``mode`` answers ``/mode``, if it can be switched; ``changes`` returns
-    the last changes of quotas as JSON data, ``owners`` the membership in a group of instances, if there is one, and
-    ``demand`` what is used of limits of the whole cluster, signed for the instance that asks. ``api`` answers the state
-    API, and ``pages`` have more paths (``proxy.page``). ``remarks`` returns what is wrong while the proxy is ready.
+    """Serves ``routes`` on ``bind`` between ``start`` and ``stop``, to who asks for it by a name of ``hosts``, and may
+    read: otherwise ``may_read`` raises RefusedError.
     """
 
     def __init__(
         self,
         bind: Address,
-        snapshot: Callable[[], Awaitable[Snapshot]],
-        not_ready: Callable[[], Awaitable[list[str]]],
-        renderer: Renderer,
-        mode: ModePage | None = None,
-        changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-        owners: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None,
-        demand: Callable[[Mapping[str, str]], bytes | None] = lambda _: None,
-        api: Api | None = None,
-        pages: Mapping[str, Route] | None = None,
-        remarks: Callable[[], Awaitable[list[str]]] | None = None,
+        routes: Mapping[str, Route],
+        hosts: Hosts,
+        may_read: Callable[[web.BaseRequest], Awaitable[None]] = anybody,
+        tls: AdminTls | None = None,
     ) -> None:
+        self._tls = tls
         self._bind = bind
-        self._snapshot = snapshot
-        self._not_ready = not_ready
-        self._remarks = remarks
-        self._renderer = renderer
-        self._changes = changes
-        self._owners = owners
-        self._demand = demand
-        self._rendering: asyncio.Task[bytes] | None = None
-        handlers: dict[str, Handler] = {
-            "/metrics": self._metrics,
-            "/livez": self._livez,
-            "/readyz": self._readyz,
-            "/quotas/changes": self._quota_changes,
-            "/owners": self._who_owns,
-            "/owners/demand": self._tell_demand,
-            **({} if api is None else api.paths),
-        }
-        self._routes = {path: Route(handler) for path, handler in handlers.items()}
-        if mode is not None:
-            self._routes["/mode"] = Route(mode.answer, ModePage.METHODS)
-        self._routes.update(pages or {})
+        self._may_read = may_read
+        self._routes = routes
+        self._hosts = hosts
+        self._work = Work()
 
     async def start(self) -> None:
         """Listen. Raises OSError that names the setting and the address."""
@@ -116,8 +133,9 @@ class AdminServer:
             logger=_log,
             max_line_size=_MAX_LINE_BYTES,
             max_field_size=_MAX_HEADER_BYTES,
+            handler_cancellation=True,  # nobody works for one who has gone
         )
-        self._connections = AdminConnections(self._server)
+        self._connections = AdminConnections(self._server, self._tls)
         self._connections.listen(sockets)
 
     async def stop(self) -> None:
@@ -135,64 +153,45 @@ class AdminServer:
                 await answer.write_eof()
         return answer
 
-    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+    def _refusal(self, request: web.BaseRequest) -> web.Response | None:
+        """Return the answer to a request that goes to no route; None if it may go on."""
+        if request.path not in PROBES and (why := self._hosts.why_not(request.host)) is not None:
+            return _refused(request, 403, why)
         route = self._routes.get(request.path)
         if route is None:
-            return _text(404, ["not found; valid paths:", *self._routes])
+            return text(404, "not found; valid paths:", *self._routes)
         if request.method not in route.methods:
-            return _text(405, [f"{request.method} is not allowed for {request.path}"], Allow=", ".join(route.methods))
+            return text(405, f"{request.method} is not allowed for {request.path}", Allow=", ".join(route.methods))
+        return None
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        route = self._routes[request.path]
+        if request.path in PROBES or not route.is_bounded:
+            return await self._handled(route, request)
+        with COLLECTOR.pause(), self._work.place(network_of(request.remote or "")) as has_place:
+            if has_place:
+                return await self._handled(route, request)
+            return _refused(request, 503, "too many requests at once: ask again", **{"Retry-After": "1"})
+
+    async def _handled(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if not route.is_open:
+                await self._may_read(request)
             return await route.handler(request)
+        except RefusedError as refused:
+            if refused.status == 401 and "text/html" in request.headers.get("Accept", ""):
+                return text(303, "log in first", Location="/login")
+            return _refused(request, refused.status, str(refused), **refused.headers)
         except Exception as error:  # noqa: BLE001  one broken page must not affect the others
-            note(f"admin {request.path}", error)
-            return _text(500, ["internal error: see the log"])
-
-    async def _metrics(self, _: web.BaseRequest) -> web.Response:
-        if self._rendering is None or self._rendering.done():
-            self._rendering = spawn(self._render(), "render metrics")
-        # Shielded: a scraper that gives up must not cancel the rendering for others.
-        text = await asyncio.shield(self._rendering)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
-
-    async def _render(self) -> bytes:
-        # A flood of clients makes a snapshot of many objects, which live until it is rendered: garbage collections in
-        # between would stop the loop several times and free nothing.
-        gc.disable()
-        try:
-            return await asyncio.to_thread(self._renderer.render, await self._snapshot())
-        finally:
-            gc.enable()
-
-    async def _livez(self, _: web.BaseRequest) -> web.Response:
-        return _text(200, ["ok"])
-
-    async def _readyz(self, request: web.BaseRequest) -> web.Response:
-        reasons = [" ".join(reason.splitlines()) for reason in await self._not_ready()]
-        status = 503 if reasons else 200
-        remarks = [] if reasons or self._remarks is None else await self._remarks()
-        if "application/json" in request.headers.get("Accept", ""):
-            return web.Response(
-                status=status,
-                text=json.dumps({"ready": not reasons, "reasons": reasons} | ({"remarks": remarks} if remarks else {})),
-                content_type="application/json",
-            )
-        return _text(status, reasons or ["ready", *remarks])
-
-    async def _quota_changes(self, _: web.BaseRequest) -> web.Response:
-        return web.Response(text=json.dumps({"changes": self._changes()}) + "\n", content_type="application/json")
-
-    async def _who_owns(self, _: web.BaseRequest) -> web.Response:
-        said = None if self._owners is None else await self._owners()
-        if said is None:
-            return _text(404, ["no owners are elected here: see owners.group"])
-        return web.Response(text=json.dumps(said) + "\n", content_type="application/json")
-
-    async def _tell_demand(self, request: web.BaseRequest) -> web.Response:
-        said = self._demand(request.query)
-        if said is None:
-            return _text(404, ["there are no other instances: see owners.group"])
-        return web.Response(body=said, content_type="application/octet-stream")
+            report(f"admin {request.path}", error)
+            return text(500, "internal error: see the log")
 
 
-def _text(status: int, lines: list[str], **headers: str) -> web.Response:
-    return web.Response(status=status, text="\n".join(lines) + "\n", headers=headers)
+def _refused(request: web.BaseRequest, status: int, why: str, **headers: str) -> web.Response:
+    """Return why nothing is told: as JSON for the state API."""
+    if request.path.startswith(_API):
+        said = json.dumps({"error": why})
+        return web.Response(status=status, text=said, content_type="application/json", headers=headers)
+    return text(status, why, **headers)

@@ -20,8 +20,8 @@ from proxy.brokers.names import NAMES
 from proxy.brokers.tls import BrokerTls
 from proxy.brokers.verification import ERRORS, Verification
 from proxy.runtime.clock import monotonic_s
-from proxy.runtime.faults import note
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.faults import report
+from proxy.runtime.files import FileWatch
 from proxy.runtime.tasks import every, spawn
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ class Cluster(BrokerMap):
                 transport = await open_transport(protocol, broker.host, broker.port, self._context(), ip=verdict.ip)
         except (OSError, TimeoutError) as error:
             broker.lose()
-            self._note(broker, error)
+            self._record(broker, error)
             raise
         if broker.look is not look or not broker.stands:  # the address may have gone to another node meanwhile
             transport.abort()
@@ -157,7 +157,7 @@ class Cluster(BrokerMap):
         try:
             verdict = await self._verification.verify(broker, again=again)
         except ERRORS as error:
-            self._note(broker, error)
+            self._record(broker, error)
             if not self._takes_hint(broker):
                 raise
             return await self.verify(broker)
@@ -165,7 +165,7 @@ class Cluster(BrokerMap):
             self._on_refused(verdict.cause)
             if self._takes_hint(broker):
                 return await self.verify(broker)
-        self._note(broker, verdict)
+        self._record(broker, verdict)
         return verdict
 
     def _takes_hint(self, broker: Broker) -> bool:
@@ -184,14 +184,14 @@ class Cluster(BrokerMap):
         if not said.brokers:
             return None  # it knows no broker yet, not even itself: the next session asks
         verdict = self._verification.told(broker, said)
-        self._note(broker, verdict)
+        self._record(broker, verdict)
         if isinstance(verdict, Refused):
             return ProtocolError(verdict.cause, verdict.text)
         for begin in range(0, len(said.brokers), LEARNED_AT_ONCE):
             self._take(said, begin)  # at once: before the request goes that waits for this
         return None
 
-    def _note(self, broker: Broker, outcome: Verdict | Exception) -> None:
+    def _record(self, broker: Broker, outcome: Verdict | Exception) -> None:
         """Record whether ``broker`` can be reached; log changes only."""
         was_reachable, was_refused = broker.reachable, broker.refused
         broker.refused = outcome if isinstance(outcome, Refused) else None
@@ -317,9 +317,9 @@ class Cluster(BrokerMap):
             except ERRORS as error:
                 failures.append(f"{broker}: {describe(error)}")
                 if not isinstance(error, _OtherClusterError):
-                    self._note(broker, error)
+                    self._record(broker, error)
             except Exception as error:  # noqa: BLE001  a broken answer of one broker must not keep the others from being asked
-                note("ask a broker", error)
+                report("ask a broker", error)
                 failures.append(f"{broker}: internal error: {describe(error)}")
         raise NoAnswerError("; ".join(sorted(failures)), refused=False)
 

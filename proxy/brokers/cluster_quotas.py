@@ -4,18 +4,15 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from config.problems import Problem
 from protocol.client_quotas import Described, Named, Op, QuotaEntry, Result
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind, Whose
+from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, canonical_ip, check
 from quotas.stores.base import UnreadableEntry
 from quotas.stores.unlimited import of_zero
-
-_KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ def read(described: Sequence[Described], source: str) -> ClusterQuotas:
         except ValueError as error:
             skip(f"is no entity in Sluice: {error}")
             continue
-        known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+        known = entity.kinds
         found: dict[QuotaKind, float] = {}
         for name, limit in each.limits:
             kind = known.get(name)

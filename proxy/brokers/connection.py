@@ -3,15 +3,17 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from aiohappyeyeballs import start_connection
 
 from protocol.frames import RESPONSE_HEAD
 from protocol.requests import Request
 from proxy.brokers.names import NAMES
+
+T = TypeVar("T")
 
 CLIENT_ID: Final = "sluice"
 _GOODBYE_S: Final = 1.0
@@ -81,6 +83,14 @@ class BrokerConnection:
         """Host and port of this side, which the other side sees as its peer."""
         name = self._writer.get_extra_info("sockname")
         return name[0], name[1]
+
+
+class BrokerClient(Protocol):
+    """Asks whichever broker answers: ``proxy.brokers.cluster.Cluster``."""
+
+    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        """Raises OSError if no broker answers."""
+        ...
 
 
 class _ClosedByEnd(asyncio.StreamReaderProtocol):

@@ -60,16 +60,14 @@ def describe(error: BaseException, fixes: Fixes = OF_SLUICE) -> str:
 
 
 def _of_certificate(error: ssl.SSLCertVerificationError, fixes: Fixes) -> str:
-    match error.verify_code:
-        case code if code == _EXPIRED:
-            return "its certificate has expired: renew it"
-        case code if code == _NOT_YET_VALID:
-            return "its certificate is not valid yet: compare the clocks"
-        case code if code in _UNKNOWN_AUTHORITY:
-            return f"its certificate is not signed by an authority trusted here: {fixes.authority}"
-        case code if code in _OTHER_NAME:
-            reason = error.verify_message.rstrip(".")
-            return f"{reason}: add the name to it, or {fixes.host}"
+    if error.verify_code == _EXPIRED:
+        return "its certificate has expired: renew it"
+    if error.verify_code == _NOT_YET_VALID:
+        return "its certificate is not valid yet: compare the clocks"
+    if error.verify_code in _UNKNOWN_AUTHORITY:
+        return f"its certificate is not signed by an authority trusted here: {fixes.authority}"
+    if error.verify_code in _OTHER_NAME:
+        return f"{error.verify_message.rstrip('.')}: add the name to it, or {fixes.host}"
     return f"its certificate cannot be verified: {error.verify_message or error.reason}"
 
 

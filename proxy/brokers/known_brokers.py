@@ -1,38 +1,39 @@
 """Node ids and addresses of brokers as plain data, and the state file that holds them (``cluster.state``)."""
 
-import json
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from config.brokers import MAX_NODE_ID
 from config.files import read_file
 from config.units import MAX_HOST_LENGTH, MAX_PORT
-
-_VERSION: Final = 1
-_MAX_ID_LENGTH: Final = 255
-_DIRECTORY_MODE: Final = 0o700
+from proxy.runtime.files import write_atomically
 
 
 class NotUsableError(ValueError):
     """A state file that is unusable; the text says why."""
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("is not printable")
+    return text
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class KnownBroker:
-    """A broker and its advertised address."""
+    """A broker and its advertised address, as the state file takes them."""
 
-    node_id: int
-    host: str
-    port: int
+    node_id: Annotated[int, Field(ge=0, le=MAX_NODE_ID)]
+    host: Annotated[str, Field(min_length=1, max_length=MAX_HOST_LENGTH), AfterValidator(_printable)]
+    port: Annotated[int, Field(ge=1, le=MAX_PORT)]
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether the state file accepts it: brokers may advertise unusable addresses."""
+        """Whether the state file takes it: brokers may advertise unusable addresses."""
         return 0 < len(self.host) <= MAX_HOST_LENGTH and self.host.isprintable() and 1 <= self.port <= MAX_PORT
 
 
@@ -40,76 +41,32 @@ class KnownBroker:
 class KnownBrokers:
     """The brokers of one route, by node id."""
 
-    bootstrap: tuple[str, ...]
-    cluster_id: str
+    bootstrap: tuple[
+        Annotated[str, Field(min_length=1, max_length=MAX_HOST_LENGTH + 8), AfterValidator(_printable)], ...
+    ]
+    cluster_id: Annotated[str, Field(max_length=255), AfterValidator(_printable)]
     """The id in Metadata; "" if there was none."""
     brokers: tuple[KnownBroker, ...]
 
 
-def read(path: Path) -> list[KnownBrokers]:
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True)
+    version: Literal[1] = 1
+    routes: tuple[KnownBrokers, ...]
+
+
+def read(path: Path) -> Sequence[KnownBrokers]:
     """Return the content of a state file. Raises NotUsableError and OSError."""
     try:
-        data = json.loads(read_file(path))
-    except (ValueError, RecursionError):
-        raise NotUsableError("it is not JSON") from None
-    if not isinstance(data, dict) or data.get("version") != _VERSION:
-        raise NotUsableError(f"it is not of version {_VERSION}")
-    try:
-        return [_route(each) for each in data["routes"]]
-    except (KeyError, TypeError, AttributeError):
-        raise NotUsableError("it does not have the expected form") from None
+        return _File.model_validate_json(read_file(path)).routes
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise NotUsableError("it is not JSON") from None
+        at = ".".join(map(str, first["loc"]))
+        raise NotUsableError(f"it does not have the expected form ({at}: {first['msg']})") from None
 
 
 def write(path: Path, known: Sequence[KnownBrokers]) -> None:
     """Write a state file atomically. Raises OSError."""
-    routes = [
-        {
-            "bootstrap": list(each.bootstrap),
-            "cluster_id": each.cluster_id,
-            "brokers": [{"node_id": one.node_id, "host": one.host, "port": one.port} for one in each.brokers],
-        }
-        for each in known
-    ]
-    text = json.dumps({"version": _VERSION, "routes": routes}, indent=1) + "\n"
-    path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-
-
-def _route(data: dict[str, object]) -> KnownBrokers:
-    bootstrap, cluster_id, brokers = data["bootstrap"], data["cluster_id"], data["brokers"]
-    if not isinstance(bootstrap, list) or not isinstance(brokers, list):
-        raise TypeError
-    return KnownBrokers(
-        tuple(_text(each, MAX_HOST_LENGTH + 8) for each in bootstrap),
-        _text(cluster_id, _MAX_ID_LENGTH) if cluster_id else "",
-        tuple(
-            KnownBroker(
-                _number(each["node_id"], 0, MAX_NODE_ID),
-                _text(each["host"], MAX_HOST_LENGTH),
-                _number(each["port"], 1, MAX_PORT),
-            )
-            for each in brokers
-        ),
-    )
-
-
-def _text(value: object, longest: int) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
-        raise TypeError
-    return value
-
-
-def _number(value: object, least: int, most: int) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise TypeError
-    return value
+    write_atomically(path, _File(routes=tuple(known)).model_dump_json(indent=1) + "\n")

@@ -25,7 +25,7 @@ class LoginError(ConnectionError):
 
 
 class SaslExchange(Protocol):
-    """The client side of a SASL mechanism (``exchanges.py``)."""
+    """The client side of a SASL mechanism, from kafka-python, for one login."""
 
     def auth_bytes(self) -> bytes: ...
 
@@ -34,20 +34,38 @@ class SaslExchange(Protocol):
     def is_done(self) -> bool: ...
 
 
+def client_exchange(mechanism: str, username: str, secret: str) -> SaslExchange:
+    """Return an exchange of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or of OAUTHBEARER, where ``secret`` is a token."""
+    # Imported here, only for a login: it takes a tenth of a second.
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
+        def token(self) -> str:
+            return secret
+
+    if mechanism.startswith("SCRAM"):  # kafka-python leaves RFC 5802's escaping to its caller
+        username = username.replace("=", "=3D").replace(",", "=2C")
+    exchange: SaslExchange = get_sasl_mechanism(mechanism)(
+        sasl_mechanism=mechanism,
+        sasl_plain_username=username,
+        sasl_plain_password=secret,
+        sasl_oauth_token_provider=Token(),
+    )
+    return exchange
+
+
 class BrokerLogin:
     """The proxy's own user. The password is read at each login, so a new one needs no restart."""
 
     def __init__(self, settings: BrokerSasl) -> None:
-        # Imported here, only for a login: it takes a tenth of a second.
-        from proxy.brokers.exchanges import password_exchange
-
-        self._exchange = password_exchange
+        client_exchange(settings.mechanism, settings.username, "")  # imported now rather than at the first login
         self._settings = settings
 
     async def perform(self, connection: BrokerConnection) -> None:
         """Authenticate ``connection``. Raises as ``log_in``."""
         settings = self._settings
-        exchange = self._exchange(settings.mechanism, settings.username, read_password(settings.password_file))
+        exchange = client_exchange(settings.mechanism, settings.username, read_password(settings.password_file))
         await log_in(connection, settings.mechanism, exchange, f"user {settings.username}")
 
 

@@ -1,6 +1,7 @@
 """The session's view of partition counts of topics: an interface, because a session sends no requests of its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.mutations import Topic
@@ -8,10 +9,13 @@ from protocol.mutations import Topic
 Then = Callable[[Mapping[Topic, int]], None]
 
 
-class Look(Protocol):
+@dataclass(slots=True)
+class Lookup:
     """A look-up under way. Set ``wanted`` to False to cancel its callback."""
 
-    wanted: bool
+    topics: Sequence[Topic]
+    then: Then
+    wanted: bool = True
 
 
 class Partitions(Protocol):
@@ -21,36 +25,21 @@ class Partitions(Protocol):
     """The number of partitions of a topic that is created without one."""
 
     def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
-        """Return the partition counts that are cached, of ``topics``."""
+        """Return the cached numbers of partitions of ``topics``."""
         ...
 
     def forget(self, topics: Iterable[Topic]) -> None:
-        """Drop ``topics`` from the cache."""
+        """Drop ``topics`` from the cache: their state is unknown."""
         ...
 
-    def note(self, topic: Topic, partitions: int) -> None:
-        """Cache a partition count from a controller's answer."""
+    def remember(self, topic: Topic, partitions: int) -> None:
+        """Cache a number that a controller has just confirmed: brokers' metadata lags behind it."""
         ...
 
-    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
-        """Ask a broker and call ``then`` later with the counts it knows. Returns None if no broker can be asked."""
+    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
+        """Ask a broker; ``then`` is called with the known numbers, never at once, after an answer or a failure.
+
+        Returns None if no broker can be asked. ``whose`` identifies the counter: it has one look-up in flight at a
+        time.
+        """
         ...
-
-
-class NoPartitions:
-    """A cache that is always empty, for sessions without a broker to ask."""
-
-    def __init__(self) -> None:
-        self.default_partitions = 1
-
-    def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:  # noqa: ARG002  the face of Partitions
-        return {}
-
-    def forget(self, topics: Iterable[Topic]) -> None:
-        """Do nothing."""
-
-    def note(self, topic: Topic, partitions: int) -> None:
-        """Do nothing."""
-
-    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:  # noqa: ARG002  likewise
-        return None

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from config.units import Address
 from protocol.answers import read_versions
 from protocol.errors import ProtocolError
 from protocol.requests import WHICH_VERSIONS, Request
-from proxy.brokers.connection import BrokerConnection, connect
+from proxy.brokers.connection import BrokerConnection, open_connection
 from proxy.brokers.failures import OF_SLUICE, Fixes, describe
 from proxy.brokers.login import BrokerLogin, LoginError
 from proxy.brokers.metadata import host_of, which_brokers
@@ -36,6 +36,10 @@ class UnansweredError(Exception):
         """The broker does not support the request."""
 
 
+async def _no_login(_: BrokerConnection) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """Access to a cluster: addresses of brokers, TLS and login.
@@ -45,10 +49,22 @@ class Access:
 
     addresses: tuple[Address, ...]
     context: Callable[[], ssl.SSLContext | None] = lambda: None
-    log_in: Callable[[BrokerConnection], Awaitable[None]] | None = None
+    log_in: Callable[[BrokerConnection], Awaitable[None]] = _no_login
     user: str | None = None
     """The login's user, if it is known here."""
     fixes: Fixes = OF_SLUICE
+
+    async def open(
+        self, host: str, port: int, begin: Callable[[BrokerConnection], Awaitable[None]] | None = None
+    ) -> BrokerConnection:
+        """Connect, and log in, or do all of ``begin`` instead. Raises as ``open_connection`` and ``log_in``."""
+        connection = await open_connection(host, port, self.context())
+        try:
+            await (begin or self.log_in)(connection)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
 
 
 def access_by(route: Route) -> Access:
@@ -57,7 +73,7 @@ def access_by(route: Route) -> Access:
     return Access(
         route.bootstrap,
         lambda: None if tls is None else broker_context(tls),
-        None if sasl is None else BrokerLogin(sasl).perform,
+        _no_login if sasl is None else BrokerLogin(sasl).perform,
         None if sasl is None else sasl.username,
     )
 
@@ -76,7 +92,6 @@ class PersistentConnection:
         """The id of the cluster that answered first: another one is not asked."""
         self._last: Address | None = None
         """The broker that answered last."""
-        self._open: AsyncExitStack | None = None
         self._connection: BrokerConnection | None = None
         self._versions: Mapping[int, tuple[int, int]] = {}
         self._in_use = asyncio.Lock()
@@ -85,31 +100,28 @@ class PersistentConnection:
         """Return the complete answer. Raises UnansweredError."""
         async with self._in_use:
             if self._connection is not None:
-                try:
+                with suppress(*_ERRORS):  # it was idle too long, or its login has expired (KIP-368)
                     return await self._ask(self._connection, request)
-                except _ERRORS:  # it was idle too long, or its login has expired (KIP-368)
-                    await self.close()
-            connection = await self._connect()
-            try:
-                return await self._ask(connection, request)
-            except _ERRORS as error:
                 await self.close()
-                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}") from None
+            return await self._ask_or_close(request)
 
     async def ask_once(self, request: Request) -> bytes:
         """Like ``ask``, but on the current connection only: a request that changes something is not repeated."""
         async with self._in_use:
-            connection = self._connection or await self._connect()
-            try:
-                return await self._ask(connection, request)
-            except _ERRORS as error:
-                await self.close()
-                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}") from None
+            return await self._ask_or_close(request)
 
     async def close(self) -> None:
-        if self._open is not None:
-            opened, self._open, self._connection = self._open, None, None
-            await opened.aclose()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _ask_or_close(self, request: Request) -> bytes:
+        connection = self._connection or await self._connect()
+        try:
+            return await self._ask(connection, request)
+        except _ERRORS as error:
+            await self.close()
+            raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}") from None
 
     async def _ask(self, connection: BrokerConnection, request: Request) -> bytes:
         lowest, highest = self._versions.get(request.api_key, (0, -1))
@@ -123,32 +135,22 @@ class PersistentConnection:
         addresses = dict.fromkeys((*access.addresses, *self._known))
         first = [self._last] if self._last in addresses else []
         for address in dict.fromkeys([*first, *addresses]):
-            opening = AsyncExitStack()
             try:
                 async with asyncio.timeout(_CONNECT_S):
-                    connection = await opening.enter_async_context(
-                        connect(address.host, address.port, access.context())
-                    )
-                    await self._introduce(connection)
+                    self._connection = await access.open(address.host, address.port, self._introduce)
             except LoginError as error:  # users are the same at all brokers, so all refuse
-                await opening.aclose()
                 raise UnansweredError(f"{address}: {error}", refused=True) from None
             except _ERRORS as error:
-                await opening.aclose()
                 failures[address] = f"{address}: {describe(error, access.fixes)}"
-            except BaseException:
-                await opening.aclose()
-                raise
             else:
-                self._open, self._connection, self._last = opening, connection, address
-                return connection
+                self._last = address
+                return self._connection
         # In the order of the settings, so that the same failures give the same text wherever it began.
         raise UnansweredError("; ".join(failures[address] for address in addresses))
 
     async def _introduce(self, connection: BrokerConnection) -> None:
         self._versions = read_versions(await connection.ask(WHICH_VERSIONS))
-        if self._access.log_in is not None:
-            await self._access.log_in(connection)
+        await self._access.log_in(connection)
         said = await which_brokers(connection)
         if said.cluster_id != (self._cluster_id or said.cluster_id):
             raise ConnectionError(f"belongs to cluster {said.cluster_id}, not to {self._cluster_id}")

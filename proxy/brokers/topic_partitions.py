@@ -4,8 +4,9 @@ Quotas need them if a request has no number: to delete a topic, or to add partit
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -13,12 +14,11 @@ from protocol.errors import ProtocolError
 from protocol.fields import NO_ID
 from protocol.mutations import Topic
 from protocol.topic_partitions import LONGEST_NAME, read_partitions, which_partitions
-from proxy.brokers.connection import BrokerConnection
+from proxy.brokers.connection import BrokerClient, BrokerConnection
 from proxy.brokers.failures import describe
+from proxy.brokers.partitions import Lookup, Then
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt, spawn
-
-T = TypeVar("T")
 
 log = structlog.get_logger("sluice.cluster")
 
@@ -33,46 +33,24 @@ PAUSE_S: Final = 0.02
 _TOPICS_AT_ONCE: Final = 20
 """Topics in one request. Other work gets its turn between answers, each of which may have thousands of partitions."""
 
-Then = Callable[[Mapping[Topic, int]], None]
 
-
-class BrokerClient(Protocol):
-    """Sends a question to a broker: ``proxy.brokers.cluster.Cluster``."""
-
-    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        """Raises OSError if no broker answers."""
-        ...
-
-
-class Lookup:
-    """A pending lookup, which can be cancelled."""
-
-    __slots__ = ("then", "topics", "wanted")
-
-    def __init__(self, topics: Sequence[Topic], then: Then) -> None:
-        self.topics = topics
-        self.then = then
-        self.wanted = True
-
-
+@dataclass(eq=False)
 class TopicPartitions:
-    """Looks up partitions at the first of ``clusters``; without any, nothing is known."""
+    """The ``Partitions``, looked up at the first of ``_clusters``; without any, nothing is known."""
 
-    def __init__(self, clusters: Callable[[], Iterable[BrokerClient]], clock: Callable[[], int]) -> None:
-        self._clusters = clusters
-        self._clock = clock
-        self._known: dict[Topic, tuple[int, int]] = {}
-        """Topic → (number of partitions, valid until)."""
-        self._looks: dict[object, list[Lookup]] = {}
-        """Pending lookups, by counter."""
-        self._room = asyncio.Semaphore(_AT_ONCE)
-        self.default_partitions = 1
-        """Partitions of a topic created without a number, as last seen."""
-        self.error: str | None = None
-        """Why the last lookup failed; None if it succeeded."""
+    _clusters: Callable[[], Iterable[BrokerClient]]
+    _clock: Callable[[], int]
+    _known: dict[Topic, tuple[int, int]] = field(default_factory=dict)
+    """Topic → (number of partitions, valid until)."""
+    _looks: dict[object, list[Lookup]] = field(default_factory=dict)
+    """Pending lookups, by counter."""
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    default_partitions: int = 1
+    """Partitions of a topic created without a number, as last seen."""
+    error: str | None = None
+    """Why the last lookup failed; None if it succeeded."""
 
     def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
-        """Return the cached numbers for ``topics``."""
         now_ms = self._clock()
         found = {}
         for topic in topics:
@@ -82,28 +60,20 @@ class TopicPartitions:
         return found
 
     def forget(self, topics: Iterable[Topic]) -> None:
-        """Drop ``topics`` from the cache: their state is unknown."""
         for topic in topics:
             self._known.pop(topic, None)
 
-    def note(self, topic: Topic, partitions: int) -> None:
-        """Cache a number that a controller has just confirmed: brokers' metadata lags behind it."""
+    def remember(self, topic: Topic, partitions: int) -> None:
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
         self._known[topic] = (partitions, self._clock() + KEPT_MS)
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
-        """Start a lookup; ``then`` is called with the known numbers, once there is an answer or a failure.
-
-        Returns None if there is no cluster to ask; ``then`` is never called immediately. ``whose`` identifies the
-        counter: it has one lookup in flight at a time.
-        """
-        if not any(True for _ in self._clusters()):
+        if next(iter(self._clusters()), None) is None:
             return None
         look = Lookup(topics, then)
-        waiting = self._looks.get(whose)
-        if waiting is not None:
-            waiting.append(look)
+        if whose in self._looks:
+            self._looks[whose].append(look)
         else:
             self._looks[whose] = [look]
             spawn(self._serve(whose), "ask how many partitions topics have")
@@ -142,7 +112,7 @@ class TopicPartitions:
                 if topics:
                     await cluster.ask(question)
         except (OSError, TimeoutError, ProtocolError) as error:
-            said = describe(error) if isinstance(error, OSError | TimeoutError) else str(error)
+            said = describe(error)
             if said != self.error:
                 log.error("partitions of topics unknown: each changed topic is charged as one", error=said)
             self.error = said
@@ -154,7 +124,7 @@ class TopicPartitions:
         """Cache the found numbers, except where the cache is newer than the question."""
         known = self.known(found)
         for topic in found.keys() - known.keys():
-            self.note(topic, found[topic])
+            self.remember(topic, found[topic])
         found.update(known)
 
 

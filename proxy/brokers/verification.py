@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from protocol.errors import Cause, ProtocolError
 from protocol.requests import WHICH_VERSIONS, are_you
@@ -24,22 +25,16 @@ _NO_ERROR = 0
 _REBOOTSTRAP_REQUIRED = 129
 
 
+@dataclass(eq=False)
 class Verification:
-    """Asks the nodes at addresses of one cluster. ``expected`` returns its id, "" while it is not known."""
+    """Asks the nodes at addresses of one cluster."""
 
-    def __init__(
-        self,
-        context: Callable[[], ssl.SSLContext | None],
-        login: BrokerLogin | None,
-        expected: Callable[[Broker], str],
-        timeout_s: float,
-        can_ask: Callable[[], bool],
-    ) -> None:
-        self._context = context
-        self._login = login
-        self._expected = expected
-        self._timeout_s = timeout_s
-        self._can_ask = can_ask
+    _context: Callable[[], ssl.SSLContext | None]
+    _login: BrokerLogin | None
+    _expected: Callable[[Broker], str]
+    """Returns the id of the broker's cluster, "" while it is not known."""
+    _timeout_s: float
+    _can_ask: Callable[[], bool]
 
     async def verify(self, broker: Broker, *, again: bool = False) -> Verdict:
         """Return whether bytes may go to ``broker``; ``again``: see that the node still answers. Raises OSError,

@@ -1,24 +1,33 @@
-"""Bursts of three kinds of requests, each under a small quota of its own, until the broker's first throttle."""
+"""``sluice calibrate``: bursts of three kinds of requests, each under a small quota, until its first throttle.
+
+The cost of a request is the inverse of QuotaUtils.throttleTime. A broker whose client has used S seconds of thread time
+in a window of W seconds, with a limit of T, throttles it for S / T - W. So with the first throttle X of a fresh
+client-id after n requests, S = T * (W + X), and S / n is the cost. It equals the broker's own JMX figure within 1 %
+(docs/request-percentage.md).
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Final
 
+import click
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from config.quotas import RequestCosts as Prices
 from config.quotas import Window
-from config.request_costs import RequestCosts as Prices
+from config.settings import Settings
 from protocol.error_codes import ERROR_NAMES
 from protocol.fetch import partitions_in
 from protocol.first_batch import NO_BATCH, first_batch
 from protocol.headers import fetch_limits_offset, produce_acks_offset, request_body_offset
 from protocol.probes import Probe, all_metadata, fetch_nothing, produce
 from proxy.brokers.connection import BrokerConnection
-from proxy.brokers.persistent_connection import Access
+from proxy.brokers.persistent_connection import Access, access_by
 from proxy.calibrate.cluster import PREFIX, TIMEOUT_S, Calibrated, CalibrationError, connection_to
-from proxy.calibrate.inversion import cost_us, factor
+from proxy.manage.target import access_to
 from proxy.runtime.clock import monotonic_s
 from proxy.usage.request_costs import FETCH, PRODUCE, RequestCosts
 
@@ -33,6 +42,16 @@ _RECORDS: Final = 150
 _RECORD_BYTES: Final = 100
 MOST_SPREAD: Final = 1.5
 """Beyond it, something else has made requests dear: a broker that has just started, or a busy machine."""
+
+BURST_SHARE: Final = 0.68
+"""Cost in a burst / cost of a throttled client's requests: 0.62 on the machine of the table's measurements, 0.75 on
+another one. Sparse requests cost more."""
+LEAST: Final = 0.5
+MOST: Final = 4.0
+_EDGE_MS: Final = 20
+"""Distance from the border of two samples within which the broker's W may differ from ours."""
+EXIT_FAILED: Final = 1
+EXIT_STOPPED: Final = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +212,39 @@ def _batch() -> bytes:
         value = f"{number:08}".encode() * (_RECORD_BYTES // 8)
         builder.append(number, timestamp=None, key=None, value=value, headers=[])
     return bytes(builder.build())
+
+
+def cost_us(percent: float, window: Window, took_ms: float, throttle_ms: int, requests: int) -> float | None:
+    """Return the cost of each of ``requests``, which took ``took_ms`` until the first throttle.
+
+    Returns None if the throttle was capped, or fell near the end of a sample.
+    """
+    beyond_ms = took_ms % window.size_ms
+    if throttle_ms >= window.size_ms or took_ms >= window.size_ms * (window.samples - 1):
+        return None
+    if took_ms > _EDGE_MS and not _EDGE_MS < beyond_ms < window.size_ms - _EDGE_MS:
+        return None
+    window_ms = window.size_ms * (window.samples - 1) + beyond_ms
+    return percent / 100 * (window_ms + throttle_ms) * 1000 / requests
+
+
+def factor(ratios: list[float]) -> float:
+    """Return the ``request_costs.scale`` that bursts ask for, each measured as a part of what the table says."""
+    return min(max(median(ratios) / BURST_SHARE, LEAST), MOST)
+
+
+def run(settings: Settings, command_config: Path | None, broker: int | None) -> int:
+    """Measure, print what was found, and return the exit status. Raises click.UsageError."""
+    access = access_by(settings.cluster)
+    if command_config is not None:
+        access = access_to(",".join(map(str, access.addresses)), command_config)
+    try:
+        found = asyncio.run(calibrate(access, settings.request_costs, settings.quotas.window, broker))
+    except CalibrationError as error:
+        click.echo(f"not calibrated: {error}", err=True)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        click.echo("stopped; what was made for it is removed", err=True)
+        return EXIT_STOPPED
+    click.echo("\n".join(found.lines()))
+    return 0

@@ -50,9 +50,8 @@ async def connection_to(access: Access, host: str, port: int) -> AsyncIterator[B
     """Connect and log in. Raises CalibrationError, also for what fails while the connection is in use."""
     try:
         async with connect(host, port, access.context()) as connection:
-            if access.log_in is not None:
-                async with asyncio.timeout(TIMEOUT_S):
-                    await access.log_in(connection)
+            async with asyncio.timeout(TIMEOUT_S):
+                await access.log_in(connection)
             yield connection
     except _ERRORS as error:
         raise CalibrationError(f"broker {host}:{port}: {describe(error, access.fixes)}") from None

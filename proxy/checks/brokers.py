@@ -1,25 +1,28 @@
 """Asks the bootstrap brokers which cluster they belong to, for ``sluice check --brokers``."""
 
 import asyncio
+import ssl
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from config.cluster import Route
 from config.document import Document
-from config.problems import InvalidValue, Problem, Steps
+from config.problems import InvalidValue, Steps
 from config.settings import Settings
 from config.units import Address
 from proxy.brokers.connection import connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import BrokerLogin
-from proxy.brokers.metadata import is_kraft, which_brokers
+from proxy.brokers.metadata import Metadata, is_kraft, which_brokers
 from proxy.brokers.tls import broker_context
 from proxy.brokers.verification import ERRORS
+from proxy.checks.findings import Finding, Severity
 
-_TIMEOUT_S: Final = 5.0
+TIMEOUT_S: Final = 5.0
 
 
-def look_at_brokers(settings: Settings, document: Document) -> tuple[list[Problem], list[Problem]]:
-    """Return problems, and warnings of brokers that do not answer: all addresses must lead to one cluster."""
+def look_at_brokers(settings: Settings, document: Document) -> Iterator[Finding]:
+    """Yield the brokers that do not answer, and those of another cluster: all addresses must lead to one."""
     routes: list[tuple[Steps, Route, bool]] = [(("cluster",), settings.cluster, False)]
     for index, listener in enumerate(settings.listeners):
         demands_sasl = listener.authentication == "sasl"
@@ -33,36 +36,42 @@ def look_at_brokers(settings: Settings, document: Document) -> tuple[list[Proble
         if route.sasl or not demands
         for address in route.bootstrap
     ]
-    answers = asyncio.run(_ask_all([(address, route) for _, address, route in asked]))
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
+    answers = asyncio.run(_ask_all((address, route) for _, address, route in asked))
     first: tuple[Address, str] | None = None
     for (steps, address, _), answer in zip(asked, answers, strict=True):
         at = (*steps, "bootstrap")
         if isinstance(answer, Exception):
-            is_wrong = "KRaft controller" in str(answer)
+            severity = Severity.UNUSABLE if "KRaft controller" in str(answer) else Severity.WARNING
             said = InvalidValue(f"{address}: {describe(answer)}", "is it up, and reached from here?")
-            (problems if is_wrong else warnings).append(document.problem(at, said))
+            yield Finding(severity, document.problem(at, said))
         elif first is None:
             first = address, answer
         elif answer != first[1]:
             text = f"{address} belongs to cluster {answer}, and {first[0]} to {first[1]}"
-            problems.append(document.problem(at, InvalidValue(text, "name the brokers of one cluster")))
-    return problems, warnings
+            said = InvalidValue(text, "name the brokers of one cluster")
+            yield Finding(Severity.UNUSABLE, document.problem(at, said))
 
 
-async def _ask_all(asked: list[tuple[Address, Route]]) -> list[str | Exception]:
-    return await asyncio.gather(*(_ask(address, route) for address, route in asked))
+async def _ask_all(asked: Iterable[tuple[Address, Route]]) -> list[str | Exception]:
+    return await asyncio.gather(*(_cluster_id(address, route) for address, route in asked))
 
 
-async def _ask(address: Address, route: Route) -> str | Exception:
+async def _cluster_id(address: Address, route: Route) -> str | Exception:
     """Return the cluster id that a broker says, or why it does not."""
     try:
         context = broker_context(route.tls) if route.tls is not None else None
-        async with asyncio.timeout(_TIMEOUT_S), connect(address.host, address.port, context) as connection:
-            if route.sasl is not None:
-                await BrokerLogin(route.sasl).perform(connection)
-            await is_kraft(connection)
-            return (await which_brokers(connection)).cluster_id
+        login = BrokerLogin(route.sasl) if route.sasl is not None else None
+        return (await ask_broker(address, context, login)).cluster_id
     except ERRORS as error:
         return error
+
+
+async def ask_broker(
+    address: Address, context: ssl.SSLContext | None, login: BrokerLogin | None, *, blind: bool = False
+) -> Metadata:
+    """Return the brokers of the cluster, as one of them says; ``blind``: only ask whether it answers. Raises ERRORS."""
+    async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:
+        if login is not None:
+            await login.perform(connection)
+        await is_kraft(connection)
+        return Metadata("", ()) if blind else await which_brokers(connection)

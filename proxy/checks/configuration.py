@@ -1,13 +1,14 @@
 """Checks the files and other objects that a configuration names."""
 
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from config.document import Document
-from config.files import read_file
+from config.files import read_secret
 from config.nodes import Mapping, Node, Sequence
 from config.owners import FixedOwners, Owners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
@@ -15,7 +16,6 @@ from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listen
 from config.stores import ZooKeeperStore
 from proxy.brokers import known_brokers
 from proxy.brokers.login import LoginError, read_password
-from proxy.checks.addresses import looks_unfinished, reads_as_port
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.mapping import look_for_doubled_in_kerberos
 from proxy.identity.kerberos import keytab
@@ -27,9 +27,8 @@ from quotas.stores import likely_mistakes
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 
-_SHORTEST_TOKEN: Final = 16
 _SHORTEST_SESSION_S: Final = 6
-_WRITE_ONE: Final = "write one into it: openssl rand -hex 32"
+_SHORTEST_PORT: Final = 3
 
 log = structlog.get_logger("sluice")
 
@@ -50,6 +49,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_exempt(found, settings.quotas.exempt)
     _look_at_admins(found, settings.quotas.admins)
     _look_at_token(found, settings.admin)
+    _look_at_admin_tls(found, settings)
     _look_for_same_addresses(found, settings.listeners)
     if settings.owners is not None:
         _look_at_owners(found, settings.owners, settings, document.root)
@@ -101,26 +101,34 @@ def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
 
 
 def _look_at_token(found: Findings, admin: Admin) -> None:
-    if admin.token_file is None:
+    files: list[tuple[Steps, Path | None]] = [(("admin", "token_file"), admin.token_file)]
+    files += [(("admin", "access", index, "token_file"), each.token_file) for index, each in enumerate(admin.access)]
+    for at, file in files:
+        if file is not None:
+            found.secret(at, file, read_secret)
+
+
+def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
+    from proxy.owners.membership import is_loopback, probe_address
+
+    admin = settings.admin
+    if admin.tls is None:
+        if admin.is_closed and not is_loopback(admin.bind.host):
+            message = "sends tokens, and the state of clients, in cleartext"
+            found.add(Severity.WARNING, ("admin", "access"), message, "add admin.tls")
         return
-    at = ("admin", "token_file")
-    with found.at(*at):
-        try:
-            token = read_file(admin.token_file).strip()
-        except OSError as error:
-            raise InvalidValue(f"{admin.token_file}: {(error.strerror or str(error)).lower()}") from None
-        if not token:
-            raise InvalidValue(f"{admin.token_file} is empty", _WRITE_ONE)
-        if len(token) < _SHORTEST_TOKEN:
-            found.add(Severity.WARNING, at, f"the token has {len(token)} bytes, and can be guessed", _WRITE_ONE)
-        found.secret(at, admin.token_file)
+    from proxy.checks.tls import look_at_admin_tls
+
+    in_group = settings.owners is not None and settings.owners.group is not None
+    probed = probe_address(settings) if in_group else None
+    look_at_admin_tls(found, admin, admin.tls, None if probed is None else probed.host)
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:
-    if (with_port := reads_as_port(listener)) is not None:
+    if (with_port := _reads_as_port(listener)) is not None:
         message = f"{listener.advertise.host} is an IPv6 address without a port"
         found.add(Severity.WARNING, (*at, "advertise"), message, f"if its end is meant as the port, write {with_port}")
-    if (odd := looks_unfinished(listener)) is not None:
+    if (odd := _looks_unfinished(listener)) is not None:
         found.add(Severity.WARNING, (*at, "advertise"), odd, "write the whole address, or a host name")
     if listener.tls is not None:
         from proxy.checks.tls import look_at_client_tls  # imports 9 MB of cryptography
@@ -138,6 +146,22 @@ def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: C
         own = "cluster" if listener.cluster is None else "the cluster of this listener"
         fix = f"add sasl to {own}, or set cluster.state: a file that keeps the brokers for the next start"
         found.add(Severity.WARNING, (*at, "authentication"), message, fix)
+
+
+def _reads_as_port(listener: Listener) -> str | None:
+    """Return the probable spelling if an unbracketed IPv6 address may have been meant to end in a port."""
+    host, _, last = listener.advertise.host.rpartition(":")
+    if listener.advertise.port is not None or not host or not last.isdecimal() or len(last) < _SHORTEST_PORT:
+        return None
+    return f"[{host}]:{last}"
+
+
+def _looks_unfinished(listener: Listener) -> str | None:
+    """Return what is odd about an advertised IPv6 address that no client can reach."""
+    host = listener.advertise.host
+    if "%" in host:
+        return f"{host} has a zone, which is this machine's own: no other machine can use it"
+    return f"{host} ends in ::, as a network does" if host.endswith("::") else None
 
 
 def _look_at_route(found: Findings, at: Steps, route: Route) -> None:
@@ -180,18 +204,17 @@ def _look_at_login(found: Findings, at: Steps, sasl: BrokerSasl, *, encrypted: b
 
 
 def _look_at_password(found: Findings, at: Steps, file: Path) -> None:
-    with found.at(*at):
+    def read(file: Path) -> None:
         try:
             read_password(file)
         except LoginError as error:
             raise InvalidValue(str(error).removeprefix("password_file ")) from None
-        found.secret(at, file)
+
+    found.secret(at, file, read)
 
 
 def _look_at_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
-    with found.at(*at, "keytab"):
-        keytab.principals(kerberos.keytab)
-        found.secret((*at, "keytab"), kerberos.keytab)
+    found.secret((*at, "keytab"), kerberos.keytab, keytab.principals)
     with found.at(*at, "principal_to_local_rules"):
         parse_rules(kerberos.principal_to_local_rules, kerberos.default_realm)
     look_for_doubled_in_kerberos(found, at, kerberos)
@@ -228,14 +251,12 @@ def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
 
 
 def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: Node) -> None:
-    from proxy.owners.settings import probe_address, read_secret  # not loaded without the section
+    from proxy.owners.membership import probe_address  # not loaded without the section
 
     if owners.fixed is not None:
         _look_for_unowned(found, owners.fixed, settings.listeners)
     if owners.secret_file is not None:
-        with found.at("owners", "secret_file"):
-            read_secret(owners.secret_file)
-            found.secret(("owners", "secret_file"), owners.secret_file)
+        found.secret(("owners", "secret_file"), owners.secret_file, read_secret)
     if owners.group is not None and owners.probe and probe_address(settings) is None:
         message = (
             f"the other instances do not reach {settings.admin.bind}: one that dies is replaced only after session"
@@ -255,18 +276,10 @@ def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: N
 
 def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[Listener, ...]) -> None:
     """Warn of brokers that have a port, and no owner."""
-    ports = [
-        each.node_ids for listener in listeners if listener.brokers is not None for each in listener.brokers.ranges
-    ]
-    owned = [ids for each in fixed.instances.values() for ids in each.brokers]
-    for node_ids in ports:
-        first = node_ids.start
-        while first in node_ids and (ids := next((ids for ids in owned if first in ids), None)) is not None:
-            first = ids.stop
-        if first in node_ids:
-            message = f"broker {first} has a port, and no owner: an instance is chosen by a hash of its id"
-            found.add(Severity.WARNING, ("owners", "fixed"), message, "give it to an instance")
-            return
+    ids = chain.from_iterable(each.node_ids for listener in listeners for each in listener.ranges)
+    if (unowned := next((node_id for node_id in ids if fixed.owner_of(node_id) is None), None)) is not None:
+        message = f"broker {unowned} has a port, and no owner: an instance is chosen by a hash of its id"
+        found.add(Severity.WARNING, ("owners", "fixed"), message, "give it to an instance")
 
 
 def _told(listener: Listener) -> list[tuple[str, range]]:
@@ -274,7 +287,7 @@ def _told(listener: Listener) -> list[tuple[str, range]]:
     bootstrap = listener.bootstrap
     hosts = [bootstrap.host, *([listener.broker_host] if listener.broker_host is not None else [])]
     ports = [range(bootstrap.port, bootstrap.port + 1)]
-    ports += [each.advertised for each in listener.brokers.ranges] if listener.brokers is not None else []
+    ports += [each.advertised for each in listener.ranges]
     return [(host.lower(), each) for host in hosts for each in ports]
 
 

@@ -26,7 +26,7 @@ def of_same_quotas(loaded: Loaded) -> list[Problem]:
 
 def of_address(brokers: Policy, source: str) -> list[Problem]:
     """Return a warning if brokers would limit the proxy's address as one client."""
-    rates = brokers.table(RATE)
+    rates = brokers.book(RATE).limits
     if rates.get((Default.DEFAULT, None), OFF) >= OFF:
         return []
     message = f"{RATE} of ip=<default> applies to the proxy's address at the brokers, for all its clients together"
@@ -41,7 +41,7 @@ def of_one_user(brokers: Policy, source: str) -> list[Problem]:
     kinds = [
         kind.value
         for kind in QuotaKind
-        if kind is not RATE and any(user is Default.DEFAULT for user, _ in brokers.table(kind))
+        if kind is not RATE and any(user is Default.DEFAULT for user, _ in brokers.book(kind).limits)
     ]
     if not kinds:
         return []

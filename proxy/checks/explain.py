@@ -1,6 +1,6 @@
-"""Explains which limits apply to one client, and why, from the engine: as data and as text."""
+"""Explains which limits apply to one client, and why, from the engine: as rows, which are JSON or text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isinf
 from typing import Final, NamedTuple
@@ -17,9 +17,10 @@ from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
 from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
 from quotas.policy import PLAIN, Key, KindTerms, Policy
-from quotas.precedence import Counter, Walk, counter_of, level_name, levels
+from quotas.precedence import Counter, counter_under, levels
 from quotas.rate import Window
 from quotas.stores.edit import number
+from quotas.texts import rate, shown
 
 Where = Callable[[Entity, QuotaKind], str]
 """Returns where a limit is defined: its store, and the place in it."""
@@ -40,80 +41,87 @@ class ExplainedClient(NamedTuple):
     ip: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A configured limit."""
+class RuleRow(NamedTuple):
+    """A limit, as it is answered and printed; ``rule`` is None where there is none."""
 
-    kind: QuotaKind
-    entity: Entity
-    limit: float
-    where: str
-    terms: KindTerms = PLAIN
-    counted: str = ""
+    rule: str | None = None
+    limit: float | None = None
+    source: str | None = None
+    mode: str | None = None
+    proposed: float | None = None
+    burst_ms: int | None = None
+    max_delay_ms: int | None = None
+    scope: str = ""
+    counter: str | None = None
     """The clients that share the counter."""
 
-    def as_data(self) -> dict[str, object]:
-        return {
-            "entity": self.entity.describe(),
-            "limit": finite(self.limit),
-            "where": self.where,
-            "mode": "shadow" if self.terms.shadow else "enforce",
-            "proposed": self.terms.proposed,
-            "burst_ms": self.terms.burst_ms,
-            "max_delay_ms": self.terms.max_delay_ms,
-            "scope": scope(self.kind, self.terms),
-            "counter": self.counted,
-        }
+
+class LevelRow(NamedTuple):
+    """A level of precedence."""
+
+    rule: str
+    limit: float | None
+    source: str | None
+    wins: bool
+    is_reached: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of precedence and its limit, None if it has none."""
+class ExplainedRow(NamedTuple):
+    """The limit of one kind, as a RuleRow, and the walk that led to it."""
 
-    entity: Entity
-    limit: float | None = None
-    where: str = ""
-    reached: bool = True
-    """False for levels after the winner."""
-
-    @property
-    def level(self) -> str:
-        """The name of the level."""
-        of = self.entity
-        if of.ip is not None:
-            return "default ip" if isinstance(of.ip, Default) else "ip"
-        return level_name((of.user, of.client_id))
-
-
-@dataclass(frozen=True, slots=True)
-class KindVerdict:
-    """The result for one kind."""
-
-    kind: QuotaKind
-    levels: tuple[Level, ...]
-    winner: Rule | None
+    kind: str
+    rule: str | None
+    limit: float | None
+    source: str | None
+    mode: str | None
+    proposed: float | None
+    burst_ms: int | None
+    max_delay_ms: int | None
+    scope: str
+    counter: str | None
     why: str
-    caps: tuple[Rule, ...] = ()
+    levels: tuple[LevelRow, ...]
+    caps: tuple[RuleRow, ...]
 
-    def as_data(self) -> dict[str, object]:
-        return {
-            "kind": self.kind.value,
-            "unit": _UNITS[self.kind.row.unit],
-            "scope": scope(self.kind, PLAIN if self.winner is None else self.winner.terms),
-            "winner": None if self.winner is None else self.winner.as_data(),
-            "why": self.why,
-            "caps": [cap.as_data() for cap in self.caps],
-            "levels": [
-                {
-                    "level": each.level,
-                    "entity": each.entity.describe(),
-                    "limit": finite(each.limit),
-                    "where": each.where,
-                    "reached": each.reached,
-                }
-                for each in self.levels
-            ],
-        }
+    def lines(self) -> Iterator[str]:
+        """Yield it as text."""
+        if self.rule is None:
+            yield f"{self.kind}: no quota ({self.why})"
+        else:
+            yield f"{self.kind}: {self._limit(self)}"
+            yield f"  why: {self.why}"
+            yield from self._terms(self)
+        if any(each.limit is not None for each in self.levels):
+            yield from self._table()
+        for cap in self.caps:
+            yield f"  also: {self._limit(cap)}"
+            yield from (f"  {line}" for line in self._terms(cap))
+
+    def _limit(self, of: "RuleRow | ExplainedRow") -> str:
+        where = f" ({shown(of.source)})" if of.source else ""
+        at = "in the whole cluster" if of.scope == "cluster" else "at each broker"
+        return f"{amount(QuotaKind(self.kind), of.limit)} {at}, of {shown(of.rule or '')}{where}"
+
+    def _terms(self, of: "RuleRow | ExplainedRow") -> Iterator[str]:
+        yield f"  counter: one for {shown(of.counter or '')}"
+        if of.mode == "shadow":
+            yield "  mode: shadow: measured, not enforced"
+        if of.proposed is not None:
+            yield f"  proposed: {amount(QuotaKind(self.kind), of.proposed)}: measured beside it, not enforced"
+        if of.burst_ms is not None:
+            yield f"  burst: {of.burst_ms} ms' worth at once"
+        if of.max_delay_ms is not None:
+            yield f"  max_delay: no throttle is longer than {of.max_delay_ms} ms"
+
+    def _table(self) -> Iterator[str]:
+        """Yield a line for each level: its rule, its limit and where that is defined."""
+        limits = ["-" if each.limit is None else written(each.limit) for each in self.levels]
+        rules = [shown(each.rule) for each in self.levels]
+        rule_width, limit_width = max(map(len, rules)), max(map(len, limits))
+        for level, rule, limit in zip(self.levels, rules, limits, strict=True):
+            remark = "wins" if level.wins else "not reached" if level.limit is not None and not level.is_reached else ""
+            line = f"    {rule:<{rule_width}}  {limit:>{limit_width}}  {remark:<11}  {shown(level.source or '')}"
+            yield line.rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ class Explanation:
     group: str | None
     exempt: str
     """The property by which the client is exempt from all quotas; "" if it is not."""
-    verdicts: tuple[KindVerdict, ...]
+    rows: tuple[ExplainedRow, ...]
 
     def title(self) -> str:
         """Return a description of the client."""
@@ -132,16 +140,6 @@ class Explanation:
         said = f"user {client.user}, {f'client-id {client.client_id}' if client.client_id else 'without a client-id'}"
         said += f", at {client.ip}" if client.ip else ""
         return said + (f", of the group {self.group}" if self.group is not None else "")
-
-    def as_data(self) -> dict[str, object]:
-        return {
-            "user": self.client.user,
-            "client_id": self.client.client_id,
-            "ip": self.client.ip or None,
-            "group": self.group,
-            "exempt": self.exempt or None,
-            "kinds": [verdict.as_data() for verdict in self.verdicts],
-        }
 
 
 class Explainer:
@@ -158,11 +156,11 @@ class Explainer:
     def explain(self, client: ExplainedClient) -> Explanation:
         """Return the explanation for ``client``; its ip has to be an address."""
         user, client_id = counted_as(client.user), counted_as(client.client_id)
-        verdicts = [self.verdict(user, client_id, kind) for kind in CLIENT_KINDS]
+        rows = [self._of_client(user, client_id, kind) for kind in CLIENT_KINDS]
         if client.ip:
-            verdicts.append(self._of_address(counted_address(client.ip)))
+            rows.append(self._of_address(counted_address(client.ip)))
         exempt = self._exempt_by(user, client_id, client.ip)
-        return Explanation(client, self._policy.group_of.get(user), exempt, tuple(verdicts))
+        return Explanation(client, self._policy.group_of.get(user), exempt, tuple(rows))
 
     def _exempt_by(self, user: str, client_id: str, ip: str) -> str:
         if Exemptions(self._exempt.users).covers(user, ""):
@@ -172,59 +170,52 @@ class Explainer:
         networks = Exemptions((), (), self._exempt.networks)
         return "network" if ip and networks.covers_address(ip) else ""
 
-    def verdict(self, user: str, client_id: str, kind: QuotaKind) -> KindVerdict:
-        """Return the result for one kind, for names as they are counted."""
-        policy = self._policy
-        walk = self._engine.explain(user, client_id, kind)
-        group = policy.groups_of(kind).get(user)
-        all_levels = [*levels(user, client_id, group, policy.prefix_lengths(kind))]
-        looked = [self._looked(kind, level.key, level.limit) for level in walk.levels]
-        behind = all_levels[len(looked) :]
-        looked += [self._looked(kind, key, policy.table(kind).get(key), reached=False) for key in behind]
+    def _of_client(self, user: str, client_id: str, kind: QuotaKind) -> ExplainedRow:
+        walk, book = self._engine.explain(user, client_id, kind), self._policy.book(kind)
+        rule = RuleRow(scope=_scope(kind))
+        if walk.winner is not None:
+            rule = self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter)
+        looked = []
+        for place, key in enumerate(levels(book, user, client_id)):
+            limit = book.limits.get(key)
+            entity = book.entities.get(key, Entity(*key))
+            wins = key == walk.winner
+            looked.append(self._level(kind, entity, limit, wins=wins, is_reached=place < len(walk.levels)))
         caps = []
         for key, limit in walk.caps:
-            terms = policy.terms_of(kind, cap=True).get(key, PLAIN)
-            caps.append(self._rule(kind, key, limit, counter_of(key, user, client_id, terms), cap=True))
-        return KindVerdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
+            terms = self._policy.book(kind, cap=True).terms_of(key)
+            caps.append(self._rule(kind, key, limit, counter_under(key, user, client_id, terms), cap=True))
+        return ExplainedRow(kind.value, *rule, walk.why, tuple(looked), tuple(caps))
 
-    def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
-        """Return only the rule that wins, as ``verdict`` does."""
-        return self._winner(kind, self._engine.explain(user, client_id, kind))
+    def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool = False) -> RuleRow:
+        book = self._policy.book(kind, cap=cap)
+        entity, terms = book.entities[key], book.terms_of(key)
+        mode, where = "shadow" if terms.shadow else "enforce", self._where(entity, kind) or None
+        of_terms = mode, terms.proposed, terms.burst_ms, terms.max_delay_ms
+        return RuleRow(entity.describe(), limit, where, *of_terms, _scope(kind, terms), _counted(counter))
 
-    def _winner(self, kind: QuotaKind, walk: Walk) -> Rule | None:
-        if walk.winner is None:
-            return None
-        return self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter, cap=False)
+    def _level(self, kind: QuotaKind, entity: Entity, limit: float | None, *, wins: bool, is_reached: bool) -> LevelRow:
+        where = None if limit is None else self._where(entity, kind) or None
+        return LevelRow(entity.describe(), limit, where, wins, is_reached)
 
-    def _looked(self, kind: QuotaKind, key: Key, limit: float | None, *, reached: bool = True) -> Level:
-        if limit is None:
-            return Level(Entity(*key), reached=reached)
-        entity = self._policy.client(key)
-        return Level(entity, limit, self._where(entity, kind), reached)
-
-    def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool) -> Rule:
-        entity = self._policy.client(key, cap=cap)
-        terms = self._policy.terms_of(kind, cap=cap).get(key, PLAIN)
-        return Rule(kind, entity, limit or 0.0, self._where(entity, kind), terms, _counted(counter))
-
-    def _of_address(self, ip: str) -> KindVerdict:
-        limits = self._policy.table(CONNECTIONS)
+    def _of_address(self, ip: str) -> ExplainedRow:
+        limits = self._policy.book(CONNECTIONS).limits
         limit, entity = self._rates.limit_of(ip)
         looked = []
         for name in (ip, Default.DEFAULT):
-            found = limits.get((name, None))
             of = Entity(ip=name)
-            reached = name is ip or entity.ip is not ip
-            looked.append(Level(of, found, "" if found is None else self._where(of, CONNECTIONS), reached))
+            wins, is_reached = limit is not None and of == entity, name is ip or entity.ip is not ip
+            looked.append(self._level(CONNECTIONS, of, limits.get((name, None)), wins=wins, is_reached=is_reached))
         if limit is None:
             unlimited = limits.get((entity.ip, None)) is not None
             why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
-            return KindVerdict(CONNECTIONS, tuple(looked), None, why)
+            return ExplainedRow(CONNECTIONS.value, *RuleRow(scope=_scope(CONNECTIONS)), why, tuple(looked), ())
         own = entity.ip is not Default.DEFAULT
         why = "the address has a limit of its own" if own else "the default address is the first level with a limit"
-        counted = f"ip={ip}" if own else f"ip={ip}, or its network if very many connect (docs/quotas.md)"
-        rule = Rule(CONNECTIONS, entity, limit, self._where(entity, CONNECTIONS), counted=counted)
-        return KindVerdict(CONNECTIONS, tuple(looked), rule, why)
+        counter = f"ip={ip}" if own else f"ip={ip}, or its network if very many connect (docs/quotas.md)"
+        where, scope = self._where(entity, CONNECTIONS) or None, _scope(CONNECTIONS)
+        rule = RuleRow(entity.describe(), limit, where, "enforce", scope=scope, counter=counter)
+        return ExplainedRow(CONNECTIONS.value, *rule, why, tuple(looked), ())
 
 
 def written(limit: float) -> str:
@@ -232,29 +223,17 @@ def written(limit: float) -> str:
     return "no limit" if isinf(limit) else number(limit) or f"{limit:.17g}"
 
 
-def finite(limit: float | None) -> float | str | None:
-    """Return a limit for JSON, which has no infinity."""
-    return "Infinity" if limit is not None and isinf(limit) else limit
-
-
-def amount(kind: QuotaKind, limit: float) -> str:
-    """Return a limit with its unit, and in a larger unit if it is long."""
-    if isinf(limit):
+def amount(kind: QuotaKind, limit: float | None) -> str:
+    """Return a limit with its unit, and in a larger unit if it is long. None: infinity, which JSON does not have."""
+    if limit is None or isinf(limit):
         return "no limit"  # to a broker, 0 bytes in ZooKeeper are no limit
     said = f"{written(limit)} {_UNITS[kind.row.unit]}"
-    if kind.row.unit is BYTES and limit >= 1024:
-        size, unit = limit, ""
-        for unit in ("KiB", "MiB", "GiB", "TiB"):  # noqa: B007  the last one is used
-            size /= 1024
-            if size < 1024:
-                break
-        said += f" ({size:.4g} {unit}/s)"
-    return said
+    return f"{said} ({rate(limit)})" if kind.row.unit is BYTES and limit >= 1024 else said
 
 
-def scope(kind: QuotaKind, terms: KindTerms = PLAIN) -> str:
+def _scope(kind: QuotaKind, terms: KindTerms = PLAIN) -> str:
     """Return the scope of a limit's counter."""
-    return "in the whole cluster" if kind.row.of_cluster or terms.of_cluster else "at each broker"
+    return "cluster" if kind.row.of_cluster or terms.of_cluster else "broker"
 
 
 def _counted(counter: Counter) -> str:

@@ -1,7 +1,7 @@
 """Findings: problems with their severity, at the setting that they are about."""
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,10 +50,12 @@ class Findings:
         except InvalidValue as invalid:
             self._found.append(Finding(Severity.UNUSABLE, self._document.problem(steps, invalid)))
 
-    def secret(self, at: Steps, path: Path) -> None:
-        """Warn of a file with a secret that all users of the machine can read."""
-        if path.stat().st_mode & stat.S_IROTH:
-            self.add(Severity.WARNING, at, f"every user of this machine can read {path}", f"chmod o-rwx {path}")
+    def secret(self, at: Steps, path: Path, read: Callable[[Path], object]) -> None:
+        """Check a file with a secret: ``read`` raises InvalidValue; it should not be readable by all users."""
+        with self.at(*at):
+            read(path)
+            if path.stat().st_mode & stat.S_IROTH:
+                self.add(Severity.WARNING, at, f"every user of this machine can read {path}", f"chmod o-rwx {path}")
 
     def unusable(self) -> bool:
         return any(finding.severity is Severity.UNUSABLE for finding in self._found)

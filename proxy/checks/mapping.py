@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Final
 
 from config.listener import Kerberos
 from config.problems import InvalidValue, Steps
 from config.settings import Listener
 from proxy.checks.findings import Findings, Severity
-from proxy.checks.pattern_example import example_of
 from proxy.identity.certificates import ssl_mapping
 from proxy.identity.kerberos import name as kerberos_name
 from proxy.identity.mapping_rule import NoMatchingRule
@@ -39,22 +37,13 @@ def made_of_examples(listeners: Iterable[Listener], names: Sequence[str] = ()) -
 def _of(listener: Listener, names: Sequence[str]) -> Iterator[str]:
     if listener.tls is not None and listener.tls.principal_mapping_rules != "DEFAULT":
         for rule in ssl_mapping.texts(listener.tls.principal_mapping_rules):
-            tried = names or (*_SUBJECTS, *_subjects_for(rule))
-            yield from _line(listener.name, rule, lambda text: ssl_mapping.parse_rules(text).user, tried)
+            yield from _line(listener.name, rule, lambda text: ssl_mapping.parse_rules(text).user, names or _SUBJECTS)
     kerberos = listener.sasl.kerberos
     if kerberos is not None and kerberos.principal_to_local_rules != ("DEFAULT",):
         realm = kerberos.default_realm
         tried = names or _principals(realm)
         for rule in kerberos.principal_to_local_rules:
             yield from _line(listener.name, rule, lambda text: kerberos_name.parse_rules([text], realm).user, tried)
-
-
-def _subjects_for(rule: str) -> Iterator[str]:
-    """Yield a subject derived from the rule's own pattern."""
-    with suppress(InvalidValue):
-        for pattern in ssl_mapping.parse_rules(rule).patterns:
-            if (example := example_of(pattern.regex)) is not None:
-                yield example
 
 
 def _principals(realm: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The report of ``sluice check``: on the configuration, everything that it names, and the quotas."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,14 +8,13 @@ from config.document import read_document
 from config.loader import STATIC, load_with_document, named_quota_files
 from config.problems import ConfigError, InvalidValue, Problem, Steps
 from config.settings import FileStore, Listener, Settings
+from config.units import Address
 from proxy.checks import double_enforcement
-from proxy.checks.addresses import told_and_bound
 from proxy.checks.brokers import look_at_brokers
 from proxy.checks.configuration import look
 from proxy.checks.findings import Severity
 from proxy.checks.mapping import made_of_examples
-from proxy.checks.sharing import sharing_default
-from quotas.entities import ANONYMOUS
+from quotas.entities import ANONYMOUS, Default
 from quotas.policy import Policy
 from quotas.stores import likely_mistakes
 from quotas.stores.base import Loaded, UnreadableError
@@ -103,15 +102,15 @@ def check(
     if settings is not None:
         report.mapped = made_of_examples(settings.listeners, names)
     if quota_file is not None:
-        _check_quotas(report, quota_file, settings)
+        _read_quotas(report, quota_file, settings)
         return report
     named = named_quota_files(config_path)
     static = named.pop(STATIC, None)
     alone = len(named) == 1 and (settings is None or len(settings.quotas.layers) == 1)
     for steps, file in named.items():
-        _check_quotas(report, file, settings, named_in=(config_path, steps))
+        _read_quotas(report, file, settings, (config_path, steps))
     if static is not None:
-        _read_quotas(report, static, settings, (config_path, STATIC))
+        _read_quotas(report, static, settings, (config_path, STATIC), counts=False)
     if settings is None or alone or report.problems:
         return report
     elsewhere = [store.type for store in settings.quotas.layers if not isinstance(store, FileStore)]
@@ -134,22 +133,23 @@ def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
     except UnreadableError as error:
         report.problems += error.problems
         return
-    _count(report, loaded.policy)
-    report.shared = sharing_default(settings.listeners, loaded.policy)
+    report.quotas, report.caps = _number(loaded.policy)
+    report.shared = _sharing_default(settings.listeners, loaded.policy)
     report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
     if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
         report.warnings += double_enforcement.of_same_quotas(loaded)
 
 
-def _count(report: Report, policy: Policy) -> None:
-    report.caps = sum(entity.cap for entity in policy.limits)
-    report.quotas = len(policy.limits) - report.caps
+def _number(policy: Policy) -> tuple[int, int]:
+    """Return how many quotas and caps there are."""
+    caps = sum(entity.cap for entity in policy.limits)
+    return len(policy.limits) - caps, caps
 
 
 def check_quotas(quota_file: Path) -> Report:
     """Check a quota file without a configuration."""
     report = Report()
-    _check_quotas(report, quota_file, None)
+    _read_quotas(report, quota_file, None)
     return report
 
 
@@ -160,36 +160,23 @@ def _check_configuration(report: Report, config_path: Path, now_s: float, *, ask
         report.problems += error.problems
         return None
     report.listeners = len(settings.listeners)
-    report.addresses = told_and_bound(settings.listeners)
-    for finding in look(settings, document, now_s):
+    report.addresses = [line for listener in settings.listeners for line in _told_and_bound(listener)]
+    of_brokers = look_at_brokers(settings, document) if asks_brokers else ()
+    for finding in (*look(settings, document, now_s), *of_brokers):
         bearable = finding.severity is Severity.WARNING
         (report.warnings if bearable else report.problems).append(finding.problem)
-    if asks_brokers:
-        problems, warnings = look_at_brokers(settings, document)
-        report.problems += problems
-        report.warnings += warnings
     return settings
 
 
-def _check_quotas(
+def _read_quotas(
     report: Report,
     quota_file: Path,
     settings: Settings | None,
-    *,
     named_in: tuple[Path, Steps] | None = None,
+    *,
+    counts: bool = True,
 ) -> None:
-    loaded = _read_quotas(report, quota_file, settings, named_in)
-    if loaded is None:
-        return
-    caps = sum(entity.cap for entity in loaded.policy.limits)
-    report.caps += caps
-    report.quotas += len(loaded.policy.limits) - caps
-
-
-def _read_quotas(
-    report: Report, quota_file: Path, settings: Settings | None, named_in: tuple[Path, Steps] | None
-) -> LoadedPolicy | None:
-    """Read a quota file and report its problems and warnings; return None if it is invalid."""
+    """Read a quota file and report its problems and warnings."""
     try:
         loaded = load_file(quota_file)
     except ConfigError as error:
@@ -197,16 +184,15 @@ def _read_quotas(
             report.problems.append(_at_its_name(*named_in, error.problems[0]))
         else:
             report.problems += error.problems
-        return None
+        return
+    if counts:
+        quotas, caps = _number(loaded.policy)
+        report.quotas, report.caps = report.quotas + quotas, report.caps + caps
     report.warnings += loaded.warnings
-    report.warnings += _small_limits(quota_file, loaded)
+    for line, message, fix in _doubts(loaded, settings):
+        report.warnings.append(Problem(str(quota_file), line, 1, "quotas", message, fix))
     if settings is not None:
-        report.shared = sharing_default(settings.listeners, loaded.policy)
-    if settings is not None and _counts_apart(settings):
-        report.warnings += _scopes_apart(quota_file, loaded)
-    if settings is not None and not any(map(_knows_users, settings.listeners)):
-        report.warnings += _quotas_of_nobody(quota_file, loaded)
-    return loaded
+        report.shared = _sharing_default(settings.listeners, loaded.policy)
 
 
 def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:
@@ -221,19 +207,9 @@ def _counts_apart(settings: Settings) -> bool:
     owners = settings.owners
     if owners is None:
         return False
-    from proxy.owners.settings import probe_address  # not loaded without the section
+    from proxy.owners.membership import probe_address  # not loaded without the section
 
     return owners.group is None or not owners.probe or probe_address(settings) is None
-
-
-def _scopes_apart(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning for all limits of the whole cluster, where the instances do not count together."""
-    lines = [loaded.lines[entity] for entity, terms in loaded.policy.terms.items() if terms.of_cluster]
-    if not lines:
-        return []
-    message = "scope: cluster, but the instances cannot ask each other for their use: each may count separately"
-    fix = "use owners.group with probe, and an admin.bind that the others reach"
-    return [Problem(str(quota_file), min(lines), 1, "quotas", message, fix)]
 
 
 def _knows_users(listener: Listener) -> bool:
@@ -241,22 +217,67 @@ def _knows_users(listener: Listener) -> bool:
     return certificates or listener.authentication == "sasl"
 
 
-def _small_limits(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning for all byte rates below one batch per second."""
-    found = likely_mistakes.of_small_limits(loaded.policy.limits)
-    if found is None:
-        return []
-    entity, number, mistake = found
-    more = f" ({number} times in this file)" if number > 1 else ""
-    return [Problem(str(quota_file), loaded.lines[entity], 1, "quotas", mistake.message + more, mistake.hint)]
+def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[int, str, str]]:
+    """Yield warnings about a quota file, each once for all limits that it concerns: the first line, message and fix."""
+    if (small := likely_mistakes.of_small_limits(loaded.policy.limits)) is not None:
+        entity, number, mistake = small
+        more = f" ({number} times in this file)" if number > 1 else ""
+        yield loaded.lines[entity], mistake.message + more, mistake.hint
+    if settings is None:
+        return
+    scopes = [loaded.lines[entity] for entity, terms in loaded.policy.terms.items() if terms.of_cluster]
+    if scopes and _counts_apart(settings):
+        message = "scope: cluster, but the instances cannot ask each other for their use: each may count separately"
+        yield min(scopes), message, "use owners.group with probe, and an admin.bind that the others reach"
+    users = [at for entity, at in loaded.lines.items() if isinstance(entity.user, str) and entity.user != ANONYMOUS]
+    if users and not any(map(_knows_users, settings.listeners)):
+        more = f", and {len(users) - 1} more" if len(users) > 1 else ""
+        message = f"a quota of a user{more}, but no listener authenticates: clients that do not log in are {ANONYMOUS}"
+        fix = "write authentication: sasl where the brokers demand SASL, or tls with client_authentication: required"
+        yield min(users), message, fix
 
 
-def _quotas_of_nobody(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
-    """Return one warning, at the first of all quotas of users, if no listener can know a user."""
-    lines = [line for entity, line in loaded.lines.items() if isinstance(entity.user, str) and entity.user != ANONYMOUS]
-    if not lines:
+def _told_and_bound(listener: Listener) -> list[str]:
+    """Return a line for each address that clients reach at another port than the bound one."""
+    found = [("bootstrap.servers", _one(listener.bootstrap), _one(listener.bind))]
+    if listener.broker_host is not None:
+        every = Address(listener.broker_host, listener.bootstrap.port)
+        found.append(("every broker", _one(every), _one(listener.bind)))
+    for each in listener.ranges:
+        brokers = f"broker{'s' if len(each.node_ids) > 1 else ''} {_span(each.node_ids)}"
+        found.append((brokers, (listener.advertise.host, each.advertised), (listener.bind.host, each.bound)))
+    return [
+        f"listener {listener.name}: {what} {_at(*told)}, bound at {_at(*bound)}"
+        for what, told, bound in found
+        if told[1] != bound[1]
+    ]
+
+
+def _one(address: Address) -> tuple[str, range]:
+    return address.host, range(address.port, address.port + 1)
+
+
+def _at(host: str, ports: range) -> str:
+    return f"[{host}]:{_span(ports)}" if ":" in host else f"{host}:{_span(ports)}"
+
+
+def _span(numbers: range) -> str:
+    return str(numbers.start) if len(numbers) == 1 else f"{numbers.start}-{numbers[-1]}"
+
+
+def _sharing_default(listeners: Sequence[Listener], policy: Policy) -> list[str]:
+    """Return a line for each listener whose clients cannot be told apart, and share a quota of the default user."""
+    if not any(entity.user is Default.DEFAULT and not entity.cap for entity in policy.limits):
         return []
-    more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-    message = f"a quota of a user{more}, but no listener authenticates: clients that do not log in are {ANONYMOUS}"
-    fix = "write authentication: sasl where the brokers demand SASL, or tls with client_authentication: required"
-    return [Problem(str(quota_file), min(lines), 1, "quotas", message, fix)]
+    return [
+        f"listener {listener.name}: the quota of the default user limits {_whom(listener)}"
+        for listener in listeners
+        if listener.authentication == "sasl"
+    ]
+
+
+def _whom(listener: Listener) -> str:
+    custom = "of a mechanism that Sluice cannot follow, all clients together"
+    if listener.sasl.kerberos is not None:
+        return custom
+    return f"all clients of GSSAPI together (sasl.kerberos tells them apart), and {custom}"

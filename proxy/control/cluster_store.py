@@ -2,8 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Mapping
-from concurrent.futures import CancelledError
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 from config.problems import Problem
@@ -19,7 +20,6 @@ from protocol.errors import ProtocolError
 from proxy.brokers import cluster_quotas
 from proxy.brokers.cluster_quotas import ClusterQuotas
 from proxy.brokers.persistent_connection import Access, PersistentConnection, UnansweredError
-from proxy.runtime.loop_thread import LoopThread
 from proxy.runtime.tasks import attempt, every
 from quotas.entities import Entity
 from quotas.stores.alteration import Alteration, Limits, Outcome
@@ -29,7 +29,7 @@ from quotas.stores.base import (
     QuotaStore,
     UnreadableError,
     UnwritableError,
-    altered,
+    outcome_of,
 )
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class ClusterStore(QuotaStore):
         self._user = access.user
         self._poll_s = poll_ms / 1000
         self._connection = PersistentConnection(access)
-        self._thread = LoopThread("cluster store", self._connection.close)
+        self._thread = _LoopThread("cluster store", self._connection.close)
         self._watched = False
         self._told = True
         """The quotas may have to be loaded."""
@@ -95,7 +95,7 @@ class ClusterStore(QuotaStore):
         warnings = [each.problem for each in found.unread]
         return Loaded(found.policy, found.version, self._source, places, warnings, found.unread)
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         if len(wanted) > MOST_AT_ONCE:
             raise UnwritableError(f"{len(wanted)} entities at once: ask for {MOST_AT_ONCE} at most")
         return self._wait(self._altered(wanted, alteration))
@@ -154,7 +154,7 @@ class ClusterStore(QuotaStore):
         before = self._read(await self._ask_for_all())
         if alteration.version not in (None, before.version):
             raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
-        outcomes = {entity: Outcome(None, altered(before.policy, entity, limits)) for entity, limits in wanted.items()}
+        outcomes = {entity: outcome_of(entity, before.policy.limits.get(entity), of) for entity, of in wanted.items()}
         changes = {entity: outcome.altered for entity, outcome in outcomes.items() if outcome.altered}
         if not changes:
             return outcomes
@@ -233,3 +233,43 @@ class ClusterStore(QuotaStore):
 def _digest(frame: bytes) -> bytes:
     """Return a digest of an answer, to notice changes without parsing 50,000 quotas every few seconds."""
     return hashlib.sha256(frame[_HEAD:]).digest()
+
+
+class _LoopThread:
+    """An event loop on its own thread, as a store is called from any: it starts with the first work. ``close`` cancels
+    what is not done, then awaits ``at_end``.
+    """
+
+    def __init__(self, name: str, at_end: Callable[[], Awaitable[object]]) -> None:
+        self._name = name
+        self._at_end = at_end
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = threading.Lock()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run ``work`` on the thread; returns immediately."""
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End the thread and wait for it. The next ``submit`` starts a new one."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+            if loop is not None:
+                asyncio.run_coroutine_threadsafe(self._end(), loop)
+                self._thread.join()
+                loop.close()
+
+    async def _end(self) -> None:
+        try:
+            if others := asyncio.all_tasks() - {asyncio.current_task()}:
+                for task in others:
+                    task.cancel()
+                await asyncio.wait(others)
+            await self._at_end()
+        finally:
+            asyncio.get_running_loop().stop()

@@ -57,6 +57,10 @@ CLUSTER_AUTHORIZATION_FAILED: Final = 31
 UNSUPPORTED_VERSION: Final = 35
 INVALID_REQUEST: Final = 42
 
+_WITHOUT_A_MATCH: Final[Mapping[int, tuple[str, Wanted]]] = {
+    DEFAULT: ("MATCH_TYPE_DEFAULT", Default.DEFAULT),
+    ANY: ("MATCH_TYPE_SPECIFIED", Specified.ANY),
+}
 _NOT_AUTHORIZED: Final = (CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _BUSY: Final = (REQUEST_TIMED_OUT, f"{MOST_WAITING} changes of quotas wait already: try again")
 _UNKNOWN: Final = (REQUEST_TIMED_OUT, "the store of quotas could not be read yet: try again")
@@ -202,14 +206,11 @@ def _components(components: Sequence[Component]) -> Iterator[tuple[str, Wanted]]
             if match is None:
                 raise FilterError("Request specified MATCH_TYPE_EXACT, but set match string to null.")
             yield entity_type, match
-        elif match_type == DEFAULT:
+        elif match_type in _WITHOUT_A_MATCH:
+            name, wanted = _WITHOUT_A_MATCH[match_type]
             if match is not None:
-                raise FilterError("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
-            yield entity_type, Default.DEFAULT
-        elif match_type == ANY:
-            if match is not None:
-                raise FilterError("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
-            yield entity_type, Specified.ANY
+                raise FilterError(f"Request specified {name}, but also specified a match string.")
+            yield entity_type, wanted
         else:
             raise FilterError(f"Unknown match type {match_type}")
 

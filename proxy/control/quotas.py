@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -11,10 +11,11 @@ from typing import Final
 import structlog
 
 from config.problems import Problem
-from proxy.control.change_log import KEPT, ChangeLog, shown
+from proxy.control.change_log import ChangeLog
 from proxy.control.temporary_limits import STORE as TEMPORARY
 from proxy.control.temporary_limits import TemporaryLimits
 from proxy.runtime.clock import now_ms, wall_s
+from proxy.runtime.logs import log_problems
 from proxy.runtime.names import label
 from proxy.runtime.tasks import every
 from quotas.entities import Entity
@@ -27,22 +28,12 @@ log = structlog.get_logger("sluice")
 
 POLL_S: Final = 0.125
 """Interval between checks of the store; a file's change is believed at the second check (docs/decisions/0005)."""
-_MAX_LOGGED_PROBLEMS: Final = 20
 _MAX_LOGGED_CHANGES: Final = 20
 _MEANWHILE: Final = {
     "refuse": "no client is accepted without them",
     "static": "those of quotas.static are in force until then",
     "unlimited": "no client is limited until then",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """The behaviour at startup while the store is unavailable: ``refuse``, ``static`` or ``unlimited``."""
-
-    policy: str = "refuse"
-    static: QuotaStore | None = None
-    """The store of the quotas of ``static``."""
 
 
 class QuotasInForce:
@@ -64,7 +55,7 @@ class QuotasInForce:
         self._apply = apply
         self._enabled = enabled
         self.changes = ChangeLog(kind)
-        self.temporary = TemporaryLimits(self._renew, partial(self._tell, store=TEMPORARY))
+        self.temporary = TemporaryLimits(self._renew, partial(self.changes.tell, store=TEMPORARY))
         self.configured = Policy()
         """The quotas last read from the store, in force or not; their fallback until the store is ``known``."""
         self.policy = Policy()
@@ -81,13 +72,11 @@ class QuotasInForce:
         """Limits changed by ``alter`` since the last successful load, to tell them from other edits in the store."""
         self._passed = 0
         """Number of requests for changes passed on to brokers, at the last check."""
-        self.known = False
-        """The store has been read at least once."""
         self.decided = asyncio.Event()
         """Set when it has been read, or is no longer waited for."""
         self.stand_in = ""
         """The fallback in force until the store is read: static, unlimited."""
-        self._outage = Outage()
+        self._when_unavailable = "refuse"
         self._started = False
         """Startup is over: from now on an unreadable store is retried."""
         self._away = False
@@ -100,33 +89,27 @@ class QuotasInForce:
         async with self._in_use:
             return await self._load()
 
-    async def start(self, outage: Outage) -> bool:
-        """Load the quotas for the first time, or apply ``outage`` if their store is unavailable.
+    async def start(self, when_unavailable: str = "refuse", static: QuotaStore | None = None) -> bool:
+        """Load the quotas for the first time. If their store is unavailable, have none in force (``unlimited``), those
+        of ``static``, or with ``refuse`` none, and no client may be served before ``known``.
 
-        Returns False if the configuration is wrong. With ``refuse`` no client may be served before ``known``.
+        Returns False if the configuration is wrong.
         """
-        self._outage = outage
-        if await self.load():
-            await self._static(outage)  # report its errors now, not when it is needed
-            return True
-        if not self._away or (static := await self._static(outage)) is None:
-            return False
+        self._when_unavailable = when_unavailable
+        loaded, fallback = await self.load(), Policy()
+        if static is not None:  # read even if it is not needed, so that its errors are reported now
+            try:
+                fallback = (await asyncio.to_thread(static.load, now_ms())).policy
+            except UnreadableError as error:
+                log_problems(log.error, "quotas.static not loaded", error.problems)
+                return loaded
+        if loaded or not self._away:
+            return loaded
         self._started = True
-        if outage.policy != "refuse":
-            self.stand_in = outage.policy
-            await self._take(static)
+        if when_unavailable != "refuse":
+            self.stand_in = when_unavailable
+            await self._take(fallback)
         return True
-
-    async def _static(self, outage: Outage) -> Policy | None:
-        """Return the fallback quotas until the store is read; None if they cannot be read either."""
-        if outage.static is None:
-            return Policy()
-        try:
-            return (await asyncio.to_thread(outage.static.load, now_ms())).policy
-        except UnreadableError as error:
-            for problem in error.problems[:_MAX_LOGGED_PROBLEMS]:
-                log.error("quotas.static not loaded", problem=str(problem))
-            return None
 
     async def _take(self, policy: Policy) -> PolicyChange:
         """Record ``policy`` and put it in force, if quotas are enabled; return what that changed."""
@@ -142,10 +125,6 @@ class QuotasInForce:
             old = self.policy
             await self._take(self.configured)
             return old, self.policy
-
-    async def reload(self) -> None:
-        """Load the quotas again."""
-        await self.load()
 
     async def enable(self, enabled: bool) -> None:
         """Put the last loaded quotas in force, or none."""
@@ -169,7 +148,7 @@ class QuotasInForce:
             if altered and not alteration.validate_only:
                 log.info("quotas altered", **self.changes.origin(alteration), entities=altered)
                 made = [each for outcome in outcomes for each in outcome.altered]
-                self._tell(made, alteration)
+                self.changes.tell(made, alteration)
                 self._made.update({(each.entity, each.kind): each for each in made})
                 await self._load()
         return outcomes
@@ -184,6 +163,11 @@ class QuotasInForce:
         if (limit := self.temporary.limits.get((entity, kind))) is not None:
             return f"temporary, until {datetime.fromtimestamp(limit.until_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
         return self._loaded.where(entity, kind) or None if entity in self._loaded.places else None
+
+    @property
+    def known(self) -> bool:
+        """The store has been read at least once."""
+        return self.loaded_at_s > 0
 
     def staleness_s(self) -> float:
         """Return for how long the quotas in force may have differed from the store; 0 if it could be read."""
@@ -215,7 +199,6 @@ class QuotasInForce:
         taken = await self._take(loaded.policy)
         self._loaded = loaded
         self.stand_in = ""
-        self.known = True
         self.decided.set()
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self.loads["ok"] += self.error is None
@@ -224,66 +207,31 @@ class QuotasInForce:
             author = "" if self._made else loaded.author
             await asyncio.to_thread(self._tell_of_edits, known, old, author)
         self._made = {}
-        for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
-            log.warning("quotas", problem=str(warning))
-        if len(loaded.warnings) > _MAX_LOGGED_PROBLEMS:
-            log.warning("quotas", further_problems=len(loaded.warnings) - _MAX_LOGGED_PROBLEMS)
+        log_problems(log.warning, "quotas", loaded.warnings)
         event, unread = "quotas in force", {}
         if failed is not None and self.error is None:
             event = "the quota store is back" if self._away else "quotas are read again"
             unread = {"unread_s": round(unread_s, 1)}
-        log.info(
-            event,
-            path=loaded.source,
-            added=taken.added,
-            changed=taken.changed,
-            removed=taken.removed,
-            **unread,
-        )
+        counts = {"added": taken.added, "changed": taken.changed, "removed": taken.removed}
+        log.info(event, path=loaded.source, **counts, **unread)
         return True
 
     def _tell_of_edits(self, known: Policy, old: Policy, author: str) -> None:
         """Log and count edits made directly in the store, other than those made by ``alter``; log changed terms."""
         edited = _differences(known, self.configured, self._made)
         self.changes.count("edited", len({each.entity for each in edited}))
-        self._tell(edited, Alteration([], author) if author else None, aloud=self._enabled)
+        self.changes.tell(edited, Alteration([], author) if author else None, aloud=self._enabled)
         new = self.policy
         terms = [entity for entity in {**old.terms, **new.terms} if old.terms.get(entity) != new.terms.get(entity)]
         for entity in terms[:_MAX_LOGGED_CHANGES]:
             log.info("terms of quota changed", quota=label(entity.describe()), new=_said(new.terms.get(entity)))
-
-    def _tell(
-        self, altered: Sequence[Altered], by: Alteration | None, *, aloud: bool = True, store: str | None = None
-    ) -> None:
-        """Record each changed limit, and log old and new values; of very many, only the first ones."""
-        store = store or self.changes.store
-        self.changes.note(altered, by, store)
-        if not aloud:
-            return
-        most = _MAX_LOGGED_CHANGES if by is None else KEPT
-        for each in altered[:most]:
-            log.info(
-                "quota changed",
-                quota=label(each.entity.describe()),
-                kind=each.kind.value,
-                old=shown(each.kind, each.old),
-                new=shown(each.kind, each.new),
-                store=store,
-                **self.changes.origin(by),
-            )
-        if len(altered) > most:
-            log.info("quotas changed", further=len(altered) - most)
 
     def _refuse(self, problems: Sequence[Problem]) -> None:
         self.loads["failed"] += 1
         if self.error == str(problems[0]):
             return  # logged once: an unavailable store is retried again and again
         self.error = str(problems[0])
-        event = f"quotas not loaded, {self._meanwhile()}"
-        for problem in problems[:_MAX_LOGGED_PROBLEMS]:
-            log.error(event, problem=str(problem))
-        if len(problems) > _MAX_LOGGED_PROBLEMS:
-            log.error("quotas not loaded", further_problems=len(problems) - _MAX_LOGGED_PROBLEMS)
+        log_problems(log.error, f"quotas not loaded, {self._meanwhile()}", problems)
 
     def _meanwhile(self) -> str:
         """Return the consequence of a failed load, for the log."""
@@ -291,7 +239,7 @@ class QuotasInForce:
             return "the old ones stay in force"
         if not (self._away or self._started):
             return "the proxy does not start without them"
-        return _MEANWHILE[self._outage.policy]
+        return _MEANWHILE[self._when_unavailable]
 
 
 def _said(terms: Terms | None) -> dict[str, object]:

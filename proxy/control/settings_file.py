@@ -19,6 +19,7 @@ from config.problems import ConfigError, Problem
 from config.settings import Listener, Mode, Settings
 from proxy.checks import configuration
 from proxy.runtime.clock import wall_s
+from proxy.runtime.logs import log_problems
 
 log = structlog.get_logger("sluice")
 
@@ -26,7 +27,7 @@ _MAX_LOGGED: Final = 20
 _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
 """Settings of a listener that need no restart. A switch between ports and TLS host names does."""
 
-_CERTIFICATES: Final = re.compile(r"listeners\[\d+\]\.tls\b")
+_CERTIFICATES: Final = re.compile(r"(?:listeners\[\d+\]|admin)\.tls\b")
 
 Configure = Callable[[Mode, str], Awaitable[None]]
 Put = Callable[[Settings], Awaitable[None]]
@@ -53,7 +54,7 @@ class SettingsFile:
         told, self._told = self._told, problems
         if settings is None:
             if problems != told:  # log once for a write followed by SIGHUP
-                self._log(problems)
+                log_problems(log.error, "configuration not usable: the settings in force stay", problems)
             return
         await self._configure(settings.quotas.mode, str(self._path))
         await self._take(settings)
@@ -81,12 +82,6 @@ class SettingsFile:
             log.info("addresses of listeners changed", listeners=moved)
         if owners is not None and owners.fixed is not None and owners != running.owners:
             log.info("owners of brokers changed", instances=sorted(owners.fixed.instances))
-
-    def _log(self, problems: Sequence[Problem]) -> None:
-        for problem in problems[:_MAX_LOGGED]:
-            log.error("configuration not usable: the settings in force stay", problem=str(problem))
-        if len(problems) > _MAX_LOGGED:
-            log.error("configuration not usable", further_problems=len(problems) - _MAX_LOGGED)
 
     def _read(self) -> tuple[Settings | None, Sequence[Problem]]:
         """Return the current settings, or None and the problems of the file and of files that it names.

@@ -53,7 +53,7 @@ class StateFile:
             bootstrap = tuple(map(str, route.bootstrap))
             for each in found:
                 if set(bootstrap) & set(each.bootstrap):
-                    self._kept[bootstrap] = KnownBrokers(bootstrap, each.cluster_id, each.brokers)
+                    self._kept[bootstrap] = replace(each, bootstrap=bootstrap)
         if not self._kept:
             self._not_usable("its brokers have other bootstrap addresses")
             return []
@@ -66,8 +66,7 @@ class StateFile:
 
     async def keep(self) -> None:
         """Write the file if it is out of date."""
-        known = {each.bootstrap: self._with_id(each) for each in await self._take()}
-        self._compare(known)
+        known = {each.bootstrap: self._compared(each) for each in await self._take()}
         wanted = self._kept | known
         if wanted == self._kept:
             return
@@ -85,25 +84,24 @@ class StateFile:
         self._kept = wanted
         self.counts["written"] += 1
 
-    def _with_id(self, known: KnownBrokers) -> KnownBrokers:
-        """Keep the file's cluster id until Metadata has one."""
+    def _compared(self, known: KnownBrokers) -> KnownBrokers:
+        """Keep the file's cluster id until Metadata has one; log once for each cluster that it is another one."""
         kept = self._kept.get(known.bootstrap)
-        return known if known.cluster_id or kept is None else replace(known, cluster_id=kept.cluster_id)
-
-    def _compare(self, known: dict[tuple[str, ...], KnownBrokers]) -> None:
-        """Log once for each cluster that it is not the one in the file."""
-        for bootstrap, each in known.items():
-            kept = self._kept.get(bootstrap)
-            if kept is not None and kept.cluster_id and each.cluster_id not in ("", kept.cluster_id, *self._other):
-                self._other.add(each.cluster_id)
-                self.counts["other_cluster"] += 1
-                log.error(
-                    "the cluster is not that of the state file: the file's brokers are dropped",
-                    path=str(self._path),
-                    cluster_id=each.cluster_id,
-                    in_file=kept.cluster_id,
-                    bootstrap=list(bootstrap),
-                )
+        if kept is None or kept.cluster_id in ("", known.cluster_id):
+            return known
+        if not known.cluster_id:
+            return replace(known, cluster_id=kept.cluster_id)
+        if known.cluster_id not in self._other:
+            self._other.add(known.cluster_id)
+            self.counts["other_cluster"] += 1
+            log.error(
+                "the cluster is not that of the state file: the file's brokers are dropped",
+                path=str(self._path),
+                cluster_id=known.cluster_id,
+                in_file=kept.cluster_id,
+                bootstrap=list(known.bootstrap),
+            )
+        return known
 
     def _not_usable(self, why: str) -> None:
         self.counts["not_usable"] += 1

@@ -7,7 +7,6 @@ from config.cluster import Route
 from config.settings import Quotas, Settings
 from config.stores import FileStore as FileStoreSettings
 from config.stores import Store
-from proxy.control.quotas import Outage
 from quotas.stores.base import Loaded, QuotaStore
 from quotas.stores.file_store import FileStore
 from quotas.stores.layers import LayeredStore
@@ -50,9 +49,9 @@ def open_quotas(settings: Settings) -> QuotaStore:
     return layers[0] if len(layers) == 1 else LayeredStore(layers)
 
 
-def outage_of(quotas: Quotas) -> Outage:
-    """Return the behaviour while the store is unavailable at startup."""
-    return Outage(quotas.when_unavailable, None if quotas.static is None else FileStore(quotas.static))
+def open_static(quotas: Quotas) -> QuotaStore | None:
+    """Return the store of the quotas in force while the other one is unavailable at startup, if there is one."""
+    return None if quotas.static is None else FileStore(quotas.static)
 
 
 def load_quotas(settings: Settings) -> Loaded:

@@ -1,19 +1,27 @@
 """Limits for a time, on top of those in the store: for an operator who acts now, and changes the quotas later.
 
-They are in this process alone: a restart ends them, and other instances do not have them.
+With a file, next to ``cluster.state``, they survive a restart.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
 
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+
+from config.files import read_file
 from proxy.runtime.clock import now_ms, wall_s
+from proxy.runtime.files import write_atomically
 from proxy.runtime.tasks import every
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
-from quotas.stores.alteration import Alteration, Altered
+from quotas.stores.alteration import Alteration, Altered, Change, Refusal, check
+
+log = structlog.get_logger("sluice")
 
 MOST: Final = 100
 """The policy is made anew for each."""
@@ -23,14 +31,33 @@ STORE: Final = "temporary"
 _LOOK_EVERY_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class TemporaryLimit:
-    """A limit of an entity, its end on the monotonic clock, and as wall time."""
+class TemporaryLimit(BaseModel):
+    """A limit, as in the file."""
 
-    limit: float
-    until_ms: int
-    until_s: float
+    model_config = ConfigDict(frozen=True)
+    user: str | None
+    client_id: str | None
+    kind: QuotaKind
+    limit: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    until_s: Annotated[float, Field(allow_inf_nan=False)]
+    """Its end, as wall time."""
     who: str
+    until_ms: Annotated[int, Field(exclude=True)] = 0
+    """Its end on the monotonic clock."""
+
+    @property
+    def counter(self) -> tuple[Entity, QuotaKind]:
+        """The counter that it is for. Raises ValueError."""
+        named = {"user": self.user, "client-id": self.client_id}
+        checked = check(Change({part: name for part, name in named.items() if name}, ((self.kind, self.limit),)))
+        if isinstance(checked, Refusal):
+            raise ValueError(str(checked))  # noqa: TRY004  user input
+        return checked[0], self.kind
+
+
+class _File(BaseModel):
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    limits: Sequence[TemporaryLimit]
 
 
 class TemporaryLimits:
@@ -44,12 +71,29 @@ class TemporaryLimits:
         tell: Callable[[Sequence[Altered], Alteration], None],
         clock: Callable[[], int] = now_ms,
     ) -> None:
+        self.file: Path | None = None
+        """Keeps them for the next start."""
         self._renew = renew
         self._tell = tell
         self._clock = clock
         self._changing = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self.limits: dict[tuple[Entity, QuotaKind], TemporaryLimit] = {}
+
+    async def restore(self) -> None:
+        """Take the limits in the file whose time is not over; they are in force with the next policy."""
+        if self.file is None:
+            return
+        kept = await asyncio.to_thread(_read, self.file)
+        now, now_s = self._clock(), wall_s()
+        self.limits = {
+            counter: each.model_copy(update={"until_ms": now + int((each.until_s - now_s) * 1000)})
+            for counter, each in list(kept.items())[:MOST]
+            if 0 < each.until_s - now_s <= LONGEST_MS / 1000
+        }
+        if self.limits:
+            self._watch()
+            log.info("temporary limits kept over the restart", path=str(self.file), limits=len(self.limits))
 
     def over(self, policy: Policy) -> Policy:
         """Return a policy with these limits in it. For a thread: a large policy takes a while."""
@@ -65,11 +109,13 @@ class TemporaryLimits:
         async with self._changing:
             if len(self.limits) >= MOST and (entity, kind) not in self.limits:
                 raise ValueError(f"{MOST} temporary limits are in force: end one first")
-            now = self._clock()
-            limit_for_a_time = TemporaryLimit(limit, now + for_ms, wall_s() + for_ms / 1000, who)
-            await self._put({(entity, kind): limit_for_a_time}, who, source)
-        if self._watching is None:
-            self._watching = every(_LOOK_EVERY_S, self.end_overdue, "end temporary limits")
+            user, client_id = (None if name is None else str(name) for name in (entity.user, entity.client_id))
+            until_s, until_ms = wall_s() + for_ms / 1000, self._clock() + for_ms
+            temporary = TemporaryLimit(
+                user=user, client_id=client_id, kind=kind, limit=limit, until_s=until_s, who=who, until_ms=until_ms
+            )
+            await self._put({(entity, kind): temporary}, who, source)
+        self._watch()
 
     async def end(self, entity: Entity, kind: QuotaKind, who: str, source: str) -> bool:
         """End a limit before its time; return whether there was one."""
@@ -87,6 +133,10 @@ class TemporaryLimits:
             if overdue:
                 await self._put(dict.fromkeys(overdue), "its end", "")
 
+    def _watch(self) -> None:
+        if self._watching is None:
+            self._watching = every(_LOOK_EVERY_S, self.end_overdue, "end temporary limits")
+
     async def _put(self, changed: dict[tuple[Entity, QuotaKind], TemporaryLimit | None], who: str, source: str) -> None:
         kept = self.limits
         self.limits = {key: each for key, each in {**kept, **changed}.items() if each is not None}
@@ -100,3 +150,33 @@ class TemporaryLimits:
             for entity, kind in changed
         ]
         self._tell(altered, Alteration([], who, peer=source))
+        if self.file is not None:
+            await asyncio.to_thread(_write, self.file, self.limits.values())
+
+
+def path_beside(state: Path) -> Path:
+    """Return the path of the file for a ``cluster.state``: ``brokers.json`` → ``brokers.limits.json``."""
+    return state.with_suffix(f".limits{state.suffix}")
+
+
+def _read(path: Path) -> Mapping[tuple[Entity, QuotaKind], TemporaryLimit]:
+    """Return the limits in the file; a file that is not usable is logged, and has none."""
+    try:
+        return {each.counter: each for each in _File.model_validate_json(read_file(path)).limits}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+    except ValueError:
+        why = "it does not have the expected form"
+    log.error("file of temporary limits not usable: it is ignored, and rewritten", path=str(path), error=why)
+    return {}
+
+
+def _write(path: Path, limits: Iterable[TemporaryLimit]) -> None:
+    """Write the file. A failure is logged: the limits are in force all the same."""
+    try:
+        write_atomically(path, _File(limits=[*limits]).model_dump_json(indent=1) + "\n")
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        log.error("temporary limits not kept: a restart would end them", path=str(path), error=why)

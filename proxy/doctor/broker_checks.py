@@ -1,23 +1,44 @@
-"""Checks the brokers behind the proxy, with the proxy's own settings, from the doctor's machine."""
+"""Checks the brokers behind the proxy, with the proxy's own settings, from the doctor's machine.
+
+Whether each answers and is of the cluster, which SASL mechanisms they offer, and which quotas they enforce themselves.
+"""
 
 import asyncio
 import ssl
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from config.cluster import Route
+from config.listener import Listener
+from config.settings import FileStore, Settings
 from config.units import Address
+from protocol.answers import read_handshake
+from protocol.client_quotas import Describing, describe_request, read_described
 from protocol.errors import ProtocolError
+from protocol.requests import sasl_handshake
+from proxy.brokers import cluster_quotas
 from proxy.brokers.connection import connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import BrokerLogin, LoginError
-from proxy.brokers.metadata import Metadata, host_of, is_kraft, which_brokers
+from proxy.brokers.metadata import Metadata, host_of
+from proxy.brokers.persistent_connection import PersistentConnection, UnansweredError, access_by
 from proxy.brokers.tls import broker_context
+from proxy.brokers.verification import ERRORS
+from proxy.checks import double_enforcement
+from proxy.checks.brokers import TIMEOUT_S, ask_broker
 from proxy.doctor.findings import DoctorFindings
+from proxy.identity.mechanisms.registry import NAMING
+from proxy.identity.principal import of_mechanism
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.stores.base import UnreadableError
+from quotas.stores.file_store import FileStore as FileQuotas
 
-TIMEOUT_S: Final = 5.0
-ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
-"""Errors of failed connections."""
+_QUOTAS_TIMEOUT_S: Final = 10.0
+_NONE_SUCH: Final = "-"
+"""A mechanism that no broker has: it is refused with the list of supported ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +104,80 @@ async def _ask(
 ) -> Metadata | None:
     """Ask one broker for the others; ``blind``: only whether it answers. None: it did not answer."""
     try:
-        async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:
-            if login is not None:
-                await login.perform(connection)
-            await is_kraft(connection)
-            if blind:
-                found.ok("brokers", f"{broker} answers")
-                return Metadata("", ())
-            said = await which_brokers(connection)
+        said = await ask_broker(address, context, login, blind=blind)
     except LoginError as error:
         found.fail("brokers", f"{broker} {error}", "compare cluster.sasl with the brokers' users")
     except ERRORS as error:
         found.broken("brokers", broker, describe(error), "is it up, and reached from here as the settings say?")
     else:
+        if blind:
+            found.ok("brokers", f"{broker} answers")
+            return said
         names = ", ".join(str(endpoint.node_id) for endpoint in sorted(said.brokers))
         found.ok("brokers", f"{broker} answers: the cluster has brokers {names}")
         return said
     return None
+
+
+async def look_at_mechanisms(found: DoctorFindings, listener: Listener, route: Route) -> None:
+    """Warn of mechanisms whose clients share one counter. Brokers that do not list their mechanisms are skipped."""
+    for mechanism in await _offered(route):
+        if mechanism in NAMING or (mechanism == "GSSAPI" and listener.sasl.kerberos is not None):
+            continue
+        fix = (
+            "set sasl.kerberos"
+            if mechanism == "GSSAPI"
+            else f"set quotas for {of_mechanism(mechanism)}, or use another"
+        )
+        message = (
+            f"they offer {mechanism}, which does not show who a client is: all of them share one counter, and a quota "
+            "of the default user limits them all together"
+        )
+        found.warn("brokers", message, fix)
+
+
+async def _offered(route: Route) -> list[str]:
+    context = broker_context(route.tls) if route.tls is not None else None
+    for address in route.bootstrap:
+        try:
+            async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:
+                return read_handshake(await connection.ask(sasl_handshake(_NONE_SUCH))).mechanisms
+        except ERRORS:
+            continue
+    return []
+
+
+async def look_at_quotas(found: DoctorFindings, settings: Settings, route: Route) -> None:
+    """Report quotas that brokers enforce on traffic of the proxy, if there are any."""
+    asking = PersistentConnection(access_by(route))
+    try:
+        async with asyncio.timeout(_QUOTAS_TIMEOUT_S):
+            answer = read_described(await asking.ask(describe_request(Describing())))
+    except (UnansweredError, TimeoutError, ProtocolError):
+        return  # reported by the checks of brokers
+    finally:
+        await asking.close()
+    if answer.error_code:
+        fix = "let the proxy's user describe the configuration of the cluster"
+        found.warn("quotas", f"the brokers refuse to describe their quotas (error {answer.error_code})", fix)
+        return
+    brokers = cluster_quotas.read(answer.entries, "brokers").policy
+    problems = double_enforcement.of_address(brokers, "brokers")
+    if route.tls is not None and route.tls.certificate is not None and route.sasl is None:
+        problems += double_enforcement.of_one_user(brokers, "brokers")
+    if settings.quotas.mode == "enforce":
+        in_files = isinstance(settings.quotas.layers[-1], FileStore)  # or in the brokers themselves
+        ours = await asyncio.to_thread(_of_files, settings) if in_files else brokers.limits
+        problems += double_enforcement.of_both(ours, brokers, "brokers")
+    for problem in problems:
+        found.warn("quotas", f"{problem.path}: {problem.message}", problem.hint)
+
+
+def _of_files(settings: Settings) -> dict[Entity, Mapping[QuotaKind, float]]:
+    """Return the limits of the quota files; errors in a file are reported with the configuration."""
+    limits: dict[Entity, Mapping[QuotaKind, float]] = {}
+    for store in settings.quotas.layers:
+        if isinstance(store, FileStore):
+            with suppress(UnreadableError):
+                limits |= FileQuotas(store.path).load(0).policy.limits
+    return limits

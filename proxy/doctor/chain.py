@@ -11,10 +11,18 @@ from config.listener import Listener
 from config.problems import InvalidValue
 from config.units import Address
 from proxy.brokers.connection import connect
+from proxy.checks.certificates import (
+    OUT_OF_ORDER_FIX,
+    covers,
+    hosts_of,
+    lapse,
+    name_of,
+    names_in,
+    out_of_order,
+    read_certificates,
+)
 from proxy.doctor.findings import DoctorFindings
-from proxy.edge.certificates import covers, days_left, name_of, names_in, out_of_order, read_certificates
 
-SOON_DAYS: Final = 30
 _DER: Final = 2  # _ssl.ENCODING_DER
 
 
@@ -48,36 +56,29 @@ def look_at_chain(found: DoctorFindings, chain: Chain, listener: Listener, now_s
     """Report subject, issuer and expiry of each certificate, and whether the first one covers the hosts."""
     now = datetime.fromtimestamp(now_s, UTC)
     for certificate in chain.certificates:
-        days = days_left(certificate, now)
         said = f"{name_of(certificate)}, issued by {_issuer_of(certificate)}"
-        until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-        if certificate.not_valid_before_utc > now:
-            since = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
-            found.fail("certificate", f"{said}, is not valid before {since}", "compare the clocks")
-        elif days < 0:
-            found.fail("certificate", f"{said}, expired on {until}", "renew it")
-        elif days < SOON_DAYS:
-            found.warn("certificate", f"{said}, expires on {until}, in {days} days", "renew it")
+        if (why := lapse(certificate, now)) is not None:
+            (found.warn if why.is_valid else found.fail)("certificate", f"{said}, {why.message}", why.fix)
         else:
-            found.ok("certificate", f"{said}, until {until}, {days} days")
+            until = certificate.not_valid_after_utc
+            found.ok("certificate", f"{said}, until {until:%Y-%m-%d}, {(until - now).days} days")
     if wrong := out_of_order(chain.certificates):
-        found.fail("certificate", wrong, "write the certificate first, then the one that issued it, and so on")
+        found.fail("certificate", wrong, OUT_OF_ORDER_FIX)
     if chain.certificates:
         _look_at_hosts(found, chain.certificates[0], listener)
         _look_at_file(found, chain.certificates[0], listener)
 
 
 def _look_at_hosts(found: DoctorFindings, leaf: Certificate, listener: Listener) -> None:
-    hosts = [listener.advertise.host]
-    if listener.broker_host is not None:
-        hosts = [listener.advertise.host, listener.broker_host.replace("{node_id}", "0")]
+    names = names_in(leaf)
+    hosts = hosts_of(listener, names)
     missing = [host for host in hosts if not covers(leaf, host)]
-    names = ", ".join(names_in(leaf)) or "nothing"
+    said = ", ".join(names) or "nothing"
     if missing:
         fix = "have one issued that names it as a subject alternative name"
-        found.fail("certificate", f"is not for {', '.join(missing)}, which clients are told, only for {names}", fix)
+        found.fail("certificate", f"is not for {', '.join(missing)}, which clients are told, only for {said}", fix)
     else:
-        found.ok("certificate", f"is for {names}: {', '.join(hosts)} is among them")
+        found.ok("certificate", f"is for {said}: {', '.join(hosts)} is among them")
 
 
 def _look_at_file(found: DoctorFindings, leaf: Certificate, listener: Listener) -> None:

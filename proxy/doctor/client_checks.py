@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -16,7 +16,10 @@ from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
 from proxy.brokers.login import LoginError, log_in
 from proxy.brokers.metadata import host_of, which_brokers
-from proxy.doctor.broker_checks import ERRORS, TIMEOUT_S, BrokerState
+from proxy.brokers.verification import ERRORS
+from proxy.checks.brokers import TIMEOUT_S
+from proxy.checks.health import AdminLogin
+from proxy.doctor.broker_checks import BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, ClientLogin
 from proxy.doctor.findings import DoctorFindings
@@ -24,7 +27,8 @@ from proxy.owners.map import OwnersInForce
 from proxy.runtime.http_get import http_get
 from quotas.entities import ANONYMOUS
 
-BEHIND_TLS: Final = ("versions", "login", "whoami", "advertised")
+STEPS: Final = ("tls", "versions", "login", "whoami", "advertised")
+"""Each makes sense only if those before it have succeeded."""
 _ADMIN_TIMEOUT_S: Final = 3.0
 _MOST_ANSWER_BYTES: Final = 64 * 1024
 
@@ -46,40 +50,28 @@ class ClientChecks:
     bootstrap: Address
     admin: Address
     client: ClientLogin
+    brokers: BrokerState
     now_s: float
     owners: OwnersInForce | None = None
     """With several instances: those that own the brokers."""
+    login: AdminLogin = AdminLogin()  # noqa: RUF009  immutable
 
-    async def examine(self, check_brokers: Callable[[], Awaitable[BrokerState]]) -> None:
-        """Run the client's steps as far as they succeed, and check the brokers in between.
-
-        The proxy accepts connections without brokers, but answers nothing.
-        """
+    async def examine(self) -> None:
+        """Run the client's steps as far as they succeed."""
         try:
-            context = await self._reach()
+            await self._tcp()
+            await self._use(await self._tls())
         except StopError as stop:
-            self.found.not_tried(stop.check, "tls", *(["certificate"] if self.client.context is not None else []))
-            await check_brokers()
-            self.found.not_tried(stop.check, *BEHIND_TLS)
-            return
-        state = await check_brokers()
-        try:
-            await self._use(context, state)
-        except StopError as stop:
-            self.found.not_tried(stop.check, *BEHIND_TLS)
+            self.found.not_tried(stop.check, *STEPS, *(["certificate"] if self.client.context is not None else []))
 
-    async def _reach(self) -> ssl.SSLContext | None:
-        await self._tcp()
-        return await self._tls()
-
-    async def _use(self, context: ssl.SSLContext | None, state: BrokerState) -> None:
+    async def _use(self, context: ssl.SSLContext | None) -> None:
         try:
             async with asyncio.timeout(2 * TIMEOUT_S), connect(*self._place, context) as connection:
-                await self._versions(connection, state)
+                await self._versions(connection)
                 await self._login(connection)
                 await self._whoami(connection)
                 endpoints = (await which_brokers(connection)).brokers
-            await self._advertised(endpoints, context, state)
+            await self._advertised(endpoints, context)
         except ERRORS as error:
             fix = "see the logs of the proxy and the brokers at that time"
             check, said = "advertised", f"{self.bootstrap} does not answer Metadata"
@@ -142,11 +134,11 @@ class ClientChecks:
 
     # -------------------------------------------------------------------------------------------------- one session
 
-    async def _versions(self, connection: BrokerConnection, state: BrokerState) -> None:
+    async def _versions(self, connection: BrokerConnection) -> None:
         try:
             answer = await connection.ask(WHICH_VERSIONS)
         except ERRORS as error:
-            if not state.reached and self.listener.proxy_protocol is None:
+            if not self.brokers.reached and self.listener.proxy_protocol is None:
                 self.found.skip("versions", "no answer to ApiVersions, because brokers failed")
                 raise StopError("brokers") from None
             fix = self._behind_a_load_balancer or f"is there a broker behind {self._name}? See /readyz"
@@ -184,7 +176,15 @@ class ClientChecks:
         at, path = (self.admin.host, self.admin.port), f"/api/v1/connections?peer={quote(peer)}"
         clients, why = [], f"no connection from {peer}"
         try:  # as localhost, which every admin port accepts: the clients' name for it need not be in admin.hosts
-            answer = await http_get(at, path, within_s=_ADMIN_TIMEOUT_S, most_bytes=_MOST_ANSWER_BYTES)
+            token = f"Bearer {self.login.token}" if self.login.token else ""
+            answer = await http_get(
+                at,
+                path,
+                within_s=_ADMIN_TIMEOUT_S,
+                most_bytes=_MOST_ANSWER_BYTES,
+                authorization=token,
+                context=self.login.context,
+            )
             clients = [(each["user"], each["listener"]) for each in json.loads(answer.body)["items"]]
         except OSError as error:
             why = describe(error)
@@ -210,9 +210,7 @@ class ClientChecks:
 
     # ---------------------------------------------------------------------------------------------------- addresses
 
-    async def _advertised(
-        self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None, state: BrokerState
-    ) -> None:
+    async def _advertised(self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None) -> None:
         if not endpoints:
             self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
         for endpoint in sorted(endpoints):
@@ -228,7 +226,7 @@ class ClientChecks:
                 fix = "was the running proxy started with this configuration, and is this its listener?"
                 self.found.fail("advertised", f"{broker} is advertised as {told} instead of {wanted}", fix)
             else:
-                await self._reachable(endpoint.node_id, told, context, silent=endpoint.node_id in state.silent)
+                await self._reachable(endpoint.node_id, told, context, silent=endpoint.node_id in self.brokers.silent)
 
     async def _reachable(self, node_id: int, told: Address, context: ssl.SSLContext | None, *, silent: bool) -> None:
         broker = f"broker {node_id}"

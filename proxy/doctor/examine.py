@@ -1,7 +1,7 @@
 """Runs all checks: the configuration, the steps of a client, and the brokers."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from config.listener import Listener
@@ -9,40 +9,32 @@ from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
+from proxy.checks.health import context_of_others, login_of, scheme_of
 from proxy.checks.report import check
-from proxy.doctor.broker_checks import BrokerState, check_brokers
-from proxy.doctor.client import ClientLogin, client_for, load_client
-from proxy.doctor.client_checks import BEHIND_TLS, ClientChecks
-from proxy.doctor.credentials import ClientConfigError
+from proxy.doctor.broker_checks import check_brokers, look_at_mechanisms, look_at_quotas
+from proxy.doctor.client import ClientConfigError, ClientLogin, client_for, load_client
+from proxy.doctor.client_checks import STEPS, ClientChecks
 from proxy.doctor.findings import DoctorFindings
-from proxy.doctor.mechanisms import look_at_mechanisms
 from proxy.doctor.owners import look_at_owners
-from proxy.doctor.quotas import look_at_quotas
 from proxy.owners.map import owners_of
 from proxy.runtime.clock import wall_s
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """The arguments of the command line."""
+def examine(
+    config_path: Path, listener_name: str | None, command_config: Path | None, bootstrap: str | None
+) -> DoctorFindings:
+    """Run all checks; without a name at the only listener. ``bootstrap``: ``host:port`` instead of the address in the
+    configuration or the client's file.
 
-    config_path: Path
-    listener: str | None = None
-    """A listener's name; None: the only listener."""
-    command_config: Path | None = None
-    bootstrap: str | None = None
-    """``host:port`` instead of the address in the configuration or the client's file."""
-
-
-def examine(wanted: Examination) -> DoctorFindings:
-    """Run all checks. Raises ValueError if the arguments do not match the configuration."""
+    Raises ValueError if the arguments do not match the configuration.
+    """
     found = DoctorFindings()
-    settings = _configuration(found, wanted.config_path)
+    settings = _configuration(found, config_path)
     if settings is None:
         return found
-    listener = _choose(settings.listeners, wanted.listener)
-    client = _client(found, listener, wanted.command_config)
-    place = _bootstrap(found, listener, wanted.bootstrap, client)
+    listener = _choose(settings.listeners, listener_name)
+    client = _client(found, listener, command_config)
+    place = _bootstrap(found, listener, bootstrap, client)
     asyncio.run(_connect(found, settings, listener, client, place))
     return found
 
@@ -50,27 +42,23 @@ def examine(wanted: Examination) -> DoctorFindings:
 async def _connect(
     found: DoctorFindings, settings: Settings, listener: Listener, client: ClientLogin | None, place: Address | None
 ) -> None:
-    async def look() -> BrokerState:
-        route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
-        state = await check_brokers(found, route, demands_sasl=demands_sasl)
-        if state.reached and demands_sasl:
-            await look_at_mechanisms(found, listener, route)
-        if state.reached:
-            await look_at_quotas(found, settings, route)
-        return state
-
+    route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
+    brokers = await check_brokers(found, route, demands_sasl=demands_sasl)
+    if brokers.reached and demands_sasl:
+        await look_at_mechanisms(found, listener, route)
+    if brokers.reached:
+        await look_at_quotas(found, settings, route)
     if client is None or place is None:
-        found.not_tried("client", "tcp", "tls")
-        await look()
-        found.not_tried("client", *BEHIND_TLS)
+        found.not_tried("client", "tcp", *STEPS)
         return
     bind = settings.admin.bind
     # An admin port on every interface is reachable at the clients' address too.
     admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
     owners = None if settings.owners is None else owners_of(settings.owners)
-    await ClientChecks(found, listener, place, admin, client, wall_s(), owners).examine(look)
+    login = login_of(settings.admin)
+    await ClientChecks(found, listener, place, admin, client, brokers, wall_s(), owners, login).examine()
     if settings.owners is not None and settings.owners.group is not None:
-        await look_at_owners(found, f"http://{admin}")
+        await look_at_owners(found, f"{scheme_of(settings.admin)}://{admin}", login, context_of_others(settings.admin))
 
 
 def _configuration(found: DoctorFindings, path: Path) -> Settings | None:

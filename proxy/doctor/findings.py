@@ -2,6 +2,13 @@
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Final
+
+_CHECKS: Final = (
+    "config", "client", "tcp", "tls", "certificate", "brokers", "quotas",
+    "versions", "login", "whoami", "advertised", "owners",
+)  # fmt: skip
+"""In an order in which one failure causes the next."""
 
 
 class Status(StrEnum):
@@ -29,10 +36,14 @@ class DoctorFinding:
 
 
 class DoctorFindings:
-    """All findings, in order."""
+    """All findings, in the order of the checks."""
 
     def __init__(self) -> None:
-        self.all: list[DoctorFinding] = []
+        self._found: list[DoctorFinding] = []
+
+    @property
+    def all(self) -> list[DoctorFinding]:
+        return sorted(self._found, key=lambda finding: _CHECKS.index(finding.check))
 
     def ok(self, check: str, text: str) -> None:
         self._add(Status.OK, check, text)
@@ -53,17 +64,17 @@ class DoctorFindings:
 
     def not_tried(self, cause: str, *checks: str) -> None:
         """Skip those of ``checks`` without a finding: the result of ``cause`` makes them pointless."""
-        skipped = any(finding.check == cause and finding.status is Status.SKIP for finding in self.all)
+        skipped = any(finding.check == cause and finding.status is Status.SKIP for finding in self._found)
         for check in checks:
             if not self.seen(check):
                 self.skip(check, f"not tried, because {cause} {'was skipped' if skipped else 'failed'}")
 
     def seen(self, check: str) -> bool:
-        return any(finding.check == check for finding in self.all)
+        return any(finding.check == check for finding in self._found)
 
     @property
     def first_failure(self) -> DoctorFinding | None:
-        """The failure to fix first: checks are ordered so that one failure causes the next."""
+        """The failure to fix first."""
         return next((finding for finding in self.all if finding.status is Status.FAIL), None)
 
     @property
@@ -85,7 +96,7 @@ class DoctorFindings:
         }
 
     def _add(self, status: Status, check: str, text: str, fix: str = "") -> None:
-        self.all.append(DoctorFinding(status, check, _printable(text), _printable(fix)))
+        self._found.append(DoctorFinding(status, check, _printable(text), _printable(fix)))
 
 
 def _printable(text: str) -> str:

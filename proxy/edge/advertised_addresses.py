@@ -10,8 +10,7 @@ import structlog
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from proxy.brokers.failures import describe
-from proxy.edge.accepting import Acceptor
-from proxy.edge.listening import Bind
+from proxy.edge.listening import Acceptor, Bind
 from proxy.runtime.tasks import later
 
 if TYPE_CHECKING:

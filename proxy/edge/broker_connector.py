@@ -11,7 +11,7 @@ from proxy.brokers.cluster import Cluster
 from proxy.brokers.verification import ERRORS
 from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.protected_topics import NO_SNI, NOT_OWNER, NOT_OWNER_OF_THIS, Guard
-from proxy.edge.transports import BrokerWire
+from proxy.edge.wires import BrokerWire
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt, spawn
 from proxy.session.session import Session

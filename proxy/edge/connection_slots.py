@@ -1,16 +1,21 @@
 """Limits on the number of connections: in all, per listener and per address.
 
-Connections without a request are free for strangers to open. Few of them are allowed at a time, and a newcomer evicts
-one of them: the oldest of the network that has most.
+Connections without a request are free for strangers to open. Few of them are allowed at a time, and the network that
+has most of them yields its oldest. So that a few networks never keep others out, with requests or without, a network
+gets one of the last places only while it has fewer than are left: of k that take all they can each has 1 / (k + 1).
+
+The limit of open files bounds them all: each connection takes two descriptors, the client's and the broker's.
 """
 
+import resource
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.crowds import Crowds, network_of
+from quotas.networks import network_of
 
 GRACE_S: Final = 5.0
 """How long a connection without a request is safe from eviction. After a restart all clients reconnect at once;
@@ -18,7 +23,21 @@ evicting those that have waited longest for their handshake would help none of t
 
 _MOST_EVICTED: Final = 4
 """Connections that one newcomer may evict, so that those of a storm are not all closed at once."""
+_MOST_TIDIED: Final = 100
+"""Those that are closed at once, in some milliseconds, if there are too many and no newcomer comes."""
+_LAST: Final = 8
+"""One place in so many is one of the last."""
 
+MOST_HELD: Final = 1000
+"""Refused connections that are held at once: one costs its client nothing."""
+_RESERVED: Final = 128
+"""Descriptors for other uses: the admin port (32 connections), files, Metadata."""
+_HELD_SHARE: Final = 16
+"""One descriptor in so many may hold a connection that is refused for its rate."""
+_TURNED_AWAY_SHARE: Final = 4
+"""One of these in so many, a connection whose broker another instance owns."""
+_UNSORTED_SHARE: Final = 8
+"""One descriptor in so many may have a connection whose worker is not known yet."""
 
 _K = TypeVar("_K")
 
@@ -31,39 +50,93 @@ class FullError(Exception):
         self.outcome = outcome
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionSlot:
     """The slot of one connection, taken until its descriptors are closed."""
 
-    __slots__ = ("_slots", "broker", "entered_s", "evict", "host", "listener", "network", "open_descriptors")
+    _free: Callable[["ConnectionSlot"], None]
+    host: str
+    """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
+    broker: int | None
+    """The node id of the broker that it counts for; None while it is not known."""
+    entered_s: float
+    evict: Callable[[ProtocolError], None] | None
+    """Closes the connection, whose slot is given to another; unset once it has sent a request."""
+    listener: str
+    network: str = field(init=False)
+    open_descriptors: int = 1
+    """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
 
-    def __init__(
-        self,
-        slots: "ConnectionSlots",
-        host: str,
-        broker: int | None,
-        entered_s: float,
-        evict: Callable[[ProtocolError], None],
-        listener: str,
-    ) -> None:
-        self._slots = slots
-        self.broker = broker
-        """The node id of the broker that it counts for; None while it is not known."""
-        self.entered_s = entered_s
-        self.host = host
-        """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
-        self.network = network_of(host)
-        self.listener = listener
-        self.evict: Callable[[ProtocolError], None] | None = evict
-        """Closes the connection, whose slot is given to another; unset once it has sent a request."""
-        self.open_descriptors = 1
-        """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
+    def __post_init__(self) -> None:
+        self.network = network_of(self.host)
 
     def descriptor_closed(self) -> None:
         """Note that a descriptor is closed."""
         if self.open_descriptors:
             self.open_descriptors -= 1
             if not self.open_descriptors:
-                self._slots.remove(self)
+                self._free(self)
+
+
+class Crowds:
+    """The connections of each network, oldest first, and the networks by number of connections.
+
+    Adding, removing and finding the largest take constant time: this runs for each accepted connection, and strangers
+    decide from how many addresses they connect. So the first of an OrderedDict is asked for: that of a dict, from which
+    the first is removed again and again, is found behind all those removed.
+    """
+
+    __slots__ = ("_by_age", "_by_network", "_by_size", "_largest")
+
+    def __init__(self) -> None:
+        self._by_network: dict[str, OrderedDict[ConnectionSlot, None]] = {}
+        self._by_size: dict[int, OrderedDict[str, None]] = {}
+        """Number of connections → its networks, in the order in which they reached that number."""
+        self._largest = 0
+        self._by_age: OrderedDict[ConnectionSlot, None] = OrderedDict()
+
+    @property
+    def number(self) -> int:
+        """The number of connections."""
+        return len(self._by_age)
+
+    @property
+    def oldest(self) -> ConnectionSlot:
+        """The connection that has been here longest. There has to be one."""
+        return next(iter(self._by_age))
+
+    def add(self, slot: ConnectionSlot) -> None:
+        """Add a connection."""
+        crowd = self._by_network.setdefault(slot.network, OrderedDict())
+        crowd[slot] = self._by_age[slot] = None
+        self._moved(slot.network, len(crowd) - 1, len(crowd))
+
+    def remove(self, slot: ConnectionSlot) -> None:
+        """Remove a connection, if it is there."""
+        crowd = self._by_network.get(slot.network)
+        if crowd is None or slot not in crowd:
+            return
+        del crowd[slot], self._by_age[slot]
+        self._moved(slot.network, len(crowd) + 1, len(crowd))
+        if not crowd:
+            del self._by_network[slot.network]
+
+    def largest(self) -> OrderedDict[ConnectionSlot, None]:
+        """Return the connections of the network with most of them; empty if there are none."""
+        networks = self._by_size.get(self._largest)
+        return self._by_network[next(iter(networks))] if networks else OrderedDict()
+
+    def _moved(self, network: str, before: int, now: int) -> None:
+        """Move ``network`` from size ``before`` to ``now``, which differs by one."""
+        if now:
+            self._by_size.setdefault(now, OrderedDict())[network] = None
+        if before:
+            of_size = self._by_size[before]
+            del of_size[network]
+            if not of_size:
+                del self._by_size[before]
+        if now > self._largest or self._largest not in self._by_size:
+            self._largest = now
 
 
 class _SlotTable:
@@ -104,11 +177,6 @@ class ConnectionSlots:
         self.grace_s = GRACE_S
 
     @property
-    def most(self) -> int:
-        """The number of slots."""
-        return self._all.most
-
-    @property
     def taken(self) -> int:
         """The number of slots in use."""
         return self._all.taken
@@ -129,29 +197,25 @@ class ConnectionSlots:
         """Take a slot at a broker, None while it is not known which. Raises ProtocolError if ``host`` has too many,
         FullError if none can be evicted.
         """
-        tables = self._tables_of(listener)
-        self._require_slot_for(host, broker, listener)
-        for table in tables:
-            if table.taken >= table.most:
-                crowd = table.crowds.largest()
-                if len(crowd) <= table.crowds.of(network_of(host)) or not self._evict_oldest(crowd, now_s):
-                    raise FullError("refused_limit" if table is self._all else "refused_listener_limit")
-        for _ in range(_MOST_EVICTED):
-            if self.before_request < self._most_before_request:
-                break
-            if not self._evict_oldest(self._all.crowds.largest(), now_s):
-                break
-        slot = ConnectionSlot(self, host, broker, now_s, evict, listener)
+        self._make_room(host, broker, listener, now_s)
+        self._evict_beyond(self._most_before_request - 1, _MOST_EVICTED, now_s)
+        slot = ConnectionSlot(self.remove, host, broker, now_s, evict, listener)
         self._add(slot)
         return slot
 
     def name(self, slot: ConnectionSlot, host: str) -> None:
         """Count a slot for ``host``, as a PROXY header names its client. Raises ProtocolError as ``enter``."""
         if slot.open_descriptors:
-            self._require_slot_for(host, slot.broker, slot.listener)
             self.remove(slot)
-            slot.host, slot.network = host, network_of(host)
-            self._add(slot)
+            try:
+                self._make_room(host, slot.broker, slot.listener, slot.entered_s)
+                slot.host, slot.network = host, network_of(host)
+            finally:
+                self._add(slot)
+
+    def tidy(self, now_s: float) -> None:
+        """Close connections past their grace beyond the number that may be without a request."""
+        self._evict_beyond(self._most_before_request, _MOST_TIDIED, now_s)
 
     def assign(self, slot: ConnectionSlot, broker: int) -> None:
         """Count a slot at its broker, which was not known before. Raises ProtocolError if ``host`` has too many."""
@@ -187,13 +251,20 @@ class ConnectionSlots:
             _count(table.numbers_of_networks, slot.network, 1)
             table.crowds.add(slot)
 
-    def _require_slot_for(self, host: str, broker: int | None, listener: str) -> None:
+    def _make_room(self, host: str, broker: int | None, listener: str, now_s: float) -> None:
+        """See to a place for one more connection. Raises ProtocolError or FullError if it may have none."""
         self._require_number(host, broker)
         network, most = network_of(host), self._most(host)
         for table in self._tables_of(listener):
-            half = max(table.most // 2, 1 if most is None else most)
-            if host and table.numbers_of_networks.get(network, 0) >= half:
-                raise _too_many(half, "to all brokers together")
+            has, left, half = table.numbers_of_networks.get(network, 0), table.most - table.taken, table.most // 2
+            if host and has >= max(half, most or 1):
+                raise _too_many(max(half, most or 1), "to all brokers together")
+            is_trusted = not host or (most or 0) > half
+            is_one_of_the_last = not is_trusted and has >= left and left <= table.most // _LAST
+            if (left <= 0 or is_one_of_the_last) and not self._evict_of_largest(table.crowds, has, now_s):
+                if left > 0:
+                    raise _too_many(has, f"to all brokers together, and {left} are left for all others")
+                raise FullError("refused_limit" if table is self._all else "refused_listener_limit")
 
     def _require_number(self, host: str, broker: int | None) -> None:
         most = self._most(host)
@@ -203,14 +274,32 @@ class ConnectionSlots:
     def _most(self, host: str) -> int | None:
         return self._overrides.get(host, self._most_of_ip)
 
-    def _evict_oldest(self, crowd: OrderedDict[ConnectionSlot, None], now_s: float) -> bool:
-        """Evict the oldest of ``crowd``, unless it has just connected; return whether it was evicted."""
-        oldest = next(iter(crowd))
-        if now_s - oldest.entered_s < self.grace_s:
+    def _evict_of_largest(self, crowds: Crowds, has: int, now_s: float) -> bool:
+        """Evict for a newcomer whose network ``has`` so many connections; return whether any was.
+
+        Grace ends for a network that would still have as many as the newcomer's.
+        """
+        crowd = crowds.largest()
+        if len(crowd) <= has or (len(crowd) == has + 1 and self._is_in_grace(next(iter(crowd)), now_s)):
             return False
-        evict = oldest.evict
-        oldest.open_descriptors = 0
-        self.remove(oldest)
+        self._evict(next(iter(crowd)))
+        return True
+
+    def _evict_beyond(self, number: int, at_once: int, now_s: float) -> None:
+        """Evict those without a request beyond a number, if any is past its grace, but few at once."""
+        crowds = self._all.crowds
+        for _ in range(at_once):
+            if crowds.number <= number or self._is_in_grace(crowds.oldest, now_s):
+                return
+            self._evict(next(iter(crowds.largest())))
+
+    def _is_in_grace(self, slot: ConnectionSlot, now_s: float) -> bool:
+        return now_s - slot.entered_s < self.grace_s
+
+    def _evict(self, slot: ConnectionSlot) -> None:
+        evict = slot.evict
+        slot.open_descriptors = 0
+        self.remove(slot)
         if evict is not None:
             evict(
                 ProtocolError(
@@ -218,7 +307,6 @@ class ConnectionSlots:
                     "sent no request yet, and its slot is needed: see limits.connections_before_request",
                 )
             )
-        return True
 
 
 def _too_many(most: int, where: str) -> ProtocolError:
@@ -240,9 +328,61 @@ def slots_of(settings: Settings, most: int) -> ConnectionSlots:
     return ConnectionSlots(
         most=most,
         most_of_ip=limits.connections_per_ip,
-        overrides=dict(limits.connections_per_ip_overrides.pairs),
+        overrides=limits.connections_per_ip_overrides,
         most_before_request=limits.connections_before_request,
         most_of={
             each.name: each.limits.connections for each in settings.listeners if each.limits.connections is not None
         },
     )
+
+
+class Capacity(NamedTuple):
+    """Numbers of sockets that fit within the limit of open files."""
+
+    connections: int
+    held: int
+    """Sockets that are held unread until they are closed, for the rate of their address."""
+    turned_away: int
+    """Those held because another instance owns their broker, for less than a tenth of that time."""
+    unsorted: int
+    """With several workers at one port: connections whose worker is not known yet."""
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard one, and return it.
+
+    Past the limit, uvloop accepts and closes silently, so the proxy has to refuse connections itself.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def capacity(settings: Settings, most_files: int) -> Capacity:
+    """Return the configured number of connections, or else as many as fit.
+
+    Raises OSError if fewer fit than are configured.
+    """
+    ports = sum(len(ports.bound) for each in settings.listeners if each.brokers for ports in each.brokers.ranges)
+    held = min(MOST_HELD, most_files // _HELD_SHARE)
+    turned_away = max(held // _TURNED_AWAY_SHARE, 1)
+    shares_ports = settings.workers > 1 and any(each.broker_host is not None for each in settings.listeners)
+    unsorted = most_files // _UNSORTED_SHARE if shares_ports else 0
+    # of each listener a socket, and a delayed connection
+    taken = _RESERVED + ports + 2 * len(settings.listeners) + held + unsorted
+    taken += 0 if settings.owners is None else turned_away
+    most = (most_files - taken) // 2
+    configured = {"limits.connections": settings.limits.connections}
+    configured |= {
+        f"limits.connections of listener {each.name}": each.limits.connections for each in settings.listeners
+    }
+    for name, number in configured.items():
+        if number is not None and number > most:
+            raise OSError(
+                f"{name}: {number} connections need {taken + 2 * number} open files, two each, and the limit is "
+                f"{most_files}: raise it (ulimit -n, LimitNOFILE= of systemd), or set at most {max(most, 0)}"
+            )
+    if most < 1:
+        raise OSError(f"a limit of {most_files} open files leaves no room for connections: raise it (ulimit -n)")
+    connections = settings.limits.connections or most
+    return Capacity(connections, held, turned_away, min(unsorted, connections))

@@ -1,12 +1,16 @@
-"""Socket options, and the kernel's view of a connection (TCP_INFO), polled so that the data path counts nothing.
+"""Socket options, bytes that are peeked at, and the kernel's view of a connection (TCP_INFO): polled, so that the data
+path counts nothing.
 
 While a connection is paused, neither asyncio nor uvloop notices that its peer has closed; the kernel does.
 """
 
+import asyncio
 import socket
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, Protocol
+
+from proxy.runtime.tasks import on_readable
 
 KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 """A vanished peer is noticed after two minutes; by the kernel's default, after two hours."""
@@ -74,3 +78,26 @@ def prepare_listening(listening: socket.socket, send_buffer_bytes: int) -> None:
     keep_alive(listening)
     if send_buffer_bytes > 0:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+
+
+async def peek(connection: socket.socket, most_bytes: int) -> bytes:
+    """Wait for bytes and return them unread; b"" at the end of the stream, or if the connection is reset."""
+    loop = asyncio.get_running_loop()
+    while True:
+        readable = loop.create_future()
+        on_readable(connection, "wake a waiter for first bytes", _wake, readable)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(connection)
+        try:
+            return connection.recv(most_bytes, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            continue
+        except OSError:
+            return b""
+
+
+def _wake(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)

@@ -1,20 +1,148 @@
-"""Listening sockets: bound by the process that owns the ports, and handed to acceptors."""
+"""Listening sockets: bound by the process that owns the ports, handed to acceptors, and accepted from.
 
+asyncio's own servers are not used, for three reasons: a PROXY header has to be read before TLS begins; a replaced
+certificate needs a new SSLContext; and when descriptors run out, uvloop's server accepts and closes silently and
+asyncio's spins. docs/decisions/0013 has the cost, and why plaintext takes the same path.
+"""
+
+import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
+
+import structlog
 
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from proxy.brokers.failures import describe
 from proxy.edge.kernel import prepare_listening
+from proxy.runtime.faults import contained
+from proxy.runtime.tasks import later, on_readable
+from quotas.connections import counted_as
+
+log = structlog.get_logger("sluice.listener")
 
 Bind = Callable[[str, int], list[socket.socket]]
 """(host, port) → listening sockets, owned by the caller. Does not block. Raises OSError."""
 
+Take = Callable[[socket.socket, Address, int | None], None]
+"""(socket, address of its peer, node id of the port) → None. The callee owns the socket."""
+
 _BACKLOG: Final = 1024
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+_BATCH: Final = 8
+"""Connections accepted per turn of the loop, so that a storm of them does not stop other clients' traffic. A refused
+connection costs some 60 µs, uncompiled."""
+_PAUSE_S = 1.0
+
+
+class Acceptor:
+    """Accepts connections of one listener. ``on_failure`` is called whenever accept fails, for example when descriptors
+    run out.
+
+    ``delay_ms`` is asked for each accepted connection. A delayed one is handed on after that time; until then all
+    others wait in the backlog, whichever port of the listener they connected to (Kafka's Acceptor, KIP-612).
+    """
+
+    def __init__(
+        self, name: str, take: Take, on_failure: Callable[[], None], delay_ms: Callable[[], int] = lambda: 0
+    ) -> None:
+        self._name = name
+        self._take = take
+        self._on_failure = on_failure
+        self._delay_ms = delay_ms
+        self._sockets: dict[socket.socket, int | None] = {}
+        """Listening sockets at which connections are accepted → node id."""
+        self._left: set[socket.socket] = set()
+        """Those at which another process accepts."""
+        self._delayed: tuple[socket.socket, Address, int | None] | None = None
+        """While a connection is delayed, no socket is watched."""
+        self._failing = False
+        self.open = True
+
+    def listen(self, sockets: Iterable[socket.socket], node_id: int | None) -> None:
+        """Accept from listening ``sockets``, and own them from now on."""
+        for listening in sockets:
+            self._left.discard(listening)
+            self._sockets[listening] = node_id
+            self._watch(listening)
+
+    def leave(self, sockets: Iterable[socket.socket]) -> None:
+        """Own listening ``sockets``, and leave their connections to another process that has them too."""
+        for listening in sockets:
+            self._left.add(listening)
+            self._sockets.pop(listening, None)
+            asyncio.get_running_loop().remove_reader(listening)
+
+    def stop_listening(self, sockets: Iterable[socket.socket]) -> None:
+        """Stop accepting from ``sockets``, and close them."""
+        for listening in sockets:
+            self.leave([listening])
+            self._left.discard(listening)
+            listening.close()
+
+    def close(self) -> None:
+        """Stop accepting."""
+        self.open = False
+        self.stop_listening([*self._sockets, *self._left])
+        if self._delayed is not None:
+            self._delayed[0].close()
+
+    def _watch(self, listening: socket.socket) -> None:
+        if listening in self._sockets and self._delayed is None:
+            on_readable(listening, "accept", self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        node_id = self._sockets[listening]
+        for _ in range(_BATCH):
+            if self._delayed is not None:
+                asyncio.get_running_loop().remove_reader(listening)
+                return
+            try:
+                client, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(listening, error)
+                return
+            client.setblocking(False)
+            self._failing = False
+            contained("take a connection", self._accepted, client, peer, node_id, otherwise=client.close)
+
+    def _accepted(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+        address, delay_ms = Address(counted_as(peer[0]), peer[1]), self._delay_ms()
+        if delay_ms > 0:
+            self._delayed = client, address, node_id
+            self._go_on_later(delay_ms / 1000)
+        else:
+            self._take(client, address, node_id)
+
+    def _go_on_later(self, delay_s: float) -> None:
+        again = partial(self._go_on_later, _PAUSE_S)
+        later(delay_s, "take a delayed connection", self._go_on, otherwise=again)
+
+    def _go_on(self) -> None:
+        """Hand on the delayed connection, and accept again."""
+        if self.open and self._delayed is not None:
+            delayed, self._delayed = self._delayed, None
+            contained("take a connection", self._take, *delayed, otherwise=delayed[0].close)
+            for listening in self._sockets:
+                self._watch(listening)
+
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        """Stop accepting for a second; connections wait in the backlog."""
+        self._on_failure()
+        if not self._failing:
+            log.error("cannot accept connections, trying again", listener=self._name, error=str(error))
+        self._failing = True
+        asyncio.get_running_loop().remove_reader(listening)
+        self._watch_later(listening)
+
+    def _watch_later(self, listening: socket.socket) -> None:
+        again = partial(self._watch_later, listening)
+        later(_PAUSE_S, "accept again", self._watch, listening, otherwise=again)
 
 
 def bind(host: str, port: int, send_buffer_bytes: int = -1, given: Sequence[socket.socket] = ()) -> list[socket.socket]:

@@ -1,6 +1,5 @@
-"""Client authentication by the settings of each listener: SASL observers, names in certificates, counts of logins."""
+"""Client authentication by the settings of each listener: SASL observers, counts of logins."""
 
-from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -10,8 +9,6 @@ from config.listener import ListenerSasl
 from config.settings import Listener as ListenerSettings
 from proxy.edge.routes import ClusterView
 from proxy.edge.stats import Stats
-from proxy.identity.certificates.distinguished_name import rfc2253
-from proxy.identity.certificates.ssl_mapping import parse_rules
 from proxy.identity.credentials import Credentials
 from proxy.identity.failed_logins import FailedLogins
 from proxy.identity.kerberos.gssapi import GssapiAcceptor, UnreadableCause, acceptor
@@ -40,7 +37,7 @@ class Logins:
             self._stats.authentications[listener.name, mechanism, outcome] += 1
             log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
             if not succeeded:
-                self._failed.note(listener.name, mechanism, claimed, peer, now_ms())
+                self._failed.log(listener.name, mechanism, claimed, peer, now_ms())
 
         kerberos = listener.sasl.kerberos
         if kerberos is not None:
@@ -82,9 +79,3 @@ def _names(sasl: ListenerSasl) -> Names:
         return Names((sasl.sub_claim,))
     fallback = parse_claim(oauth.fallback_claim) if oauth.fallback_claim is not None else ()
     return Names(parse_claim(oauth.user_claim), oauth.user_prefix, fallback, oauth.fallback_prefix)
-
-
-def certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:
-    """Return a function from a client certificate's DER to its user; it raises ValueError if no rule matches."""
-    rules = parse_rules(listener.tls.principal_mapping_rules if listener.tls is not None else "")
-    return lambda der: rules.user(rfc2253(der))

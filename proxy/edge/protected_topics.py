@@ -14,11 +14,12 @@ from typing import Final, NamedTuple
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.group_names import GroupNames
-from protocol.headers import MORE, request_body_offset
+from protocol.headers import MORE, HeaderRest
 from protocol.produce_topics import ProduceTopics
 from protocol.table import NAMES, SPECS
 
 _PRODUCE: Final = 0
+_SIZE_BYTES: Final = 4
 _BEGIN: Final = Struct(">ih")
 """A request's size and api key."""
 
@@ -66,6 +67,7 @@ class Guard:
     __slots__ = (
         "_forward",
         "_group",
+        "_header",
         "_held",
         "_judged",
         "_left",
@@ -97,8 +99,10 @@ class Guard:
         """Bytes of the frame under way that are still to come."""
         self._walk: ProduceTopics | GroupNames | None = None
         """The walk through the names in that frame, if it has any."""
+        self._header: HeaderRest | None = None
+        """The rest of that frame's header, while it is to come and names follow."""
         self._held = b""
-        """A header that was not all there. It has been forwarded: nothing in it can be refused."""
+        """The first bytes of a header that were not all there. They have been forwarded, and can be no names."""
 
     def write(self, data: bytes) -> None:
         """Forward what comes next. Raises ProtocolError for a request that is not to pass."""
@@ -121,44 +125,52 @@ class Guard:
                     self._held = data[position:]
                     return
                 position = begin
-            step = min(self._left, end - position)
+            stop = position + min(self._left, end - position)
+            self._left -= stop - position
+            if self._header is not None:
+                position = self._pass_header(self._header, data, position, stop)
             if self._walk is not None:
-                self._judge(self._walk.feed(data, position, position + step))
-            self._left -= step
-            position += step
+                self._judge(self._walk.feed(data, position, stop))
+            position = stop
 
     def _begin(self, data: bytes, position: int, end: int) -> int:
-        """Begin with the frame at ``position``; return where its body is, or MORE if its header is not all there."""
-        self._walk = None
-        if end - position < REQUEST_HEAD.size and not (self._raw() and end - position >= 4):
+        """Begin with the frame at ``position``; return where to go on, or MORE if its first bytes are not all there."""
+        self._walk = self._header = None
+        raw = self._raw()
+        if end - position < (_SIZE_BYTES if raw else REQUEST_HEAD.size):
             return MORE
-        size = int.from_bytes(data[position : position + 4], "big")
-        key_version = int.from_bytes(data[position + 4 : position + 8], "big")
-        begin = position + 4
-        if not self._raw():
-            begin = self._judge_begin(data, position, size, key_version)
-            if begin == MORE:
-                return MORE
-        self._left = position + 4 + size - begin
+        size = int.from_bytes(data[position : position + _SIZE_BYTES], "big")
+        begin = position + _SIZE_BYTES
+        if not raw:
+            _, key_version, _, client_id_bytes = REQUEST_HEAD.unpack_from(data, position)
+            begin = self._judge_begin(begin, key_version, client_id_bytes)
+        self._left = position + _SIZE_BYTES + size - begin
         return begin
 
-    def _judge_begin(self, data: bytes, position: int, size: int, key_version: int) -> int:
-        """Return where to go on with a request, or MORE if its begin is not all there."""
+    def _judge_begin(self, position: int, key_version: int, client_id_bytes: int) -> int:
+        """Return where to go on with the request whose fields begin at ``position``."""
         api_key = key_version >> 16
         if self._refused is not None and api_key in self._refused_apis:
             raise ProtocolError(self._refused.cause, f"{SPECS[key_version]} {self._refused.text}")
         is_of_group = self._group is not None and api_key in _OF_GROUPS
         if not is_of_group and (api_key != _PRODUCE or not self._topics):
-            return position + 4
-        spec = SPECS[key_version]
-        begin = request_body_offset(spec, data, position, position + 4 + size)
+            return position
+        self._header = HeaderRest(SPECS[key_version], client_id_bytes)
+        return position + REQUEST_HEAD.size - _SIZE_BYTES
+
+    def _pass_header(self, header: HeaderRest, data: bytes, position: int, stop: int) -> int:
+        """Return where the body begins, whose names are to be read, or ``stop`` if the header goes on."""
+        begin = header.body_offset(data, position, stop)
         if begin != MORE:
-            left = position + 4 + size - begin
-            if is_of_group:
-                self._walk = GroupNames(spec, self._group or b"", is_array=api_key in _DESCRIBING)
+            self._header, spec = None, header.spec
+            if self._group is not None and spec.api_key in _OF_GROUPS:
+                self._walk = GroupNames(spec, self._group, is_array=spec.api_key in _DESCRIBING)
             else:
-                self._walk = ProduceTopics(spec, left)
-        return begin
+                self._walk = ProduceTopics(spec, stop - begin + self._left)
+            return begin
+        if not self._left:
+            raise ProtocolError(Cause.BAD_HEADER, f"{header.spec} request ends inside its header")
+        return stop
 
     def _judge(self, names: list[bytes]) -> None:
         for name in names:

@@ -1,9 +1,11 @@
 """The PROXY protocol, versions 1 and 2: a load balancer sends the client's address before the client's first byte.
 
-Sans-I/O, after HAProxy's specification (proxy-protocol.txt, 2020/03/05). TLVs after the addresses are skipped: they
+After HAProxy's specification (proxy-protocol.txt, 2020/03/05). TLVs after the addresses are skipped: they
 repeat what TLS or SASL tells better. So is the checksum (CRC32C), which guards against nothing that TCP does not.
 """
 
+import re
+import socket
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from struct import Struct
@@ -11,6 +13,9 @@ from typing import Final
 
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
+from proxy.edge.arrival import Arrival, LeftEarly
+from proxy.edge.kernel import peek
+from quotas.connections import counted_as
 
 V1_SIGNATURE: Final = b"PROXY "
 V2_SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
@@ -19,6 +24,8 @@ MAX_HEADER_BYTES: Final = 16 * 1024
 """The longest accepted header; version 2 would allow 64 KiB, and load balancers send some hundred bytes."""
 
 _V1_MAX_BYTES: Final = 107
+_PORT: Final = re.compile("0|[1-9][0-9]{0,4}")
+_LAST_PORT: Final = 65535
 _V2_HEAD: Final = Struct(">12sBBH")
 """signature, version << 4 | command, address family << 4 | transport, bytes that follow"""
 _TCP4: Final = Struct(">4s4xH2x")
@@ -56,19 +63,44 @@ def parse(data: bytes) -> Header | None:
     )
 
 
+def least_bytes(data: bytes) -> int:
+    """Return the least length of the incomplete header that ``data`` begins: before that it need not be parsed."""
+    if data.startswith(V2_SIGNATURE) and len(data) >= _V2_HEAD.size:
+        return _V2_HEAD.size + int(_V2_HEAD.unpack_from(data)[3])
+    return len(data) + 1
+
+
 def is_header(data: bytes) -> bool:
     """Whether ``data``, the first bytes of a connection, begin a header."""
     return data.startswith((V1_SIGNATURE, V2_SIGNATURE))
 
 
-def address(host: str, port: int) -> Address:
-    """Return a client's address; an IPv4-mapped IPv6 address (``::ffff:192.0.2.1``) becomes the IPv4 address."""
-    if ":" in host:
-        bare, _, _ = host.partition("%")  # a link-local address has a scope
-        mapped = IPv6Address(bare).ipv4_mapped
-        if mapped is not None:
-            return Address(str(mapped), port)
-    return Address(host, port)
+async def read_source(arrival: Arrival) -> None:
+    """Take the client's address from the header. Raises as ``read_header``."""
+    header = await read_header(arrival.client)
+    arrival.peer = header.source or arrival.peer
+    arrival.names_source = False
+
+
+async def read_header(client: socket.socket) -> Header:
+    """Read the header and not a byte beyond it. Raises ProtocolError for anything else, or LeftEarly."""
+    begun, least = bytearray(), 1
+    while True:
+        peeked = await peek(client, MAX_HEADER_BYTES)
+        if not peeked and begun:
+            raise ProtocolError(Cause.PROXY_PROTOCOL_INVALID, "the connection ends within the PROXY protocol header")
+        if not peeked:
+            raise LeftEarly
+        before = len(begun)
+        begun.extend(peeked)
+        header = None
+        if len(begun) >= least:
+            data = bytes(begun)
+            header, least = parse(data), least_bytes(data)
+        # An incomplete header is consumed: left in the socket, it would keep the socket readable for ever.
+        client.recv(len(peeked) if header is None else header.length_bytes - before)
+        if header is not None:
+            return header
 
 
 def _begins(data: bytes, signature: bytes) -> bool:
@@ -82,38 +114,23 @@ def _version_1(data: bytes) -> Header | None:
         if len(data) >= _V1_MAX_BYTES:
             raise _invalid(f"version 1 without a line end in {_V1_MAX_BYTES} bytes")
         return None
-    length_bytes = end + 2
     fields = data[len(V1_SIGNATURE) : end].decode("ascii", "replace").split(" ")
     if fields[0] == "UNKNOWN":
-        return Header(length_bytes, None)
-    if fields[0] not in ("TCP4", "TCP6"):
+        return Header(end + 2, None)
+    ip_of = {"TCP4": IPv4Address, "TCP6": IPv6Address}.get(fields[0])
+    if ip_of is None:
         raise _invalid("version 1 is neither TCP4 nor TCP6 nor UNKNOWN")
     if len(fields) != 5:
         raise _invalid(f"version 1 has {len(fields) - 1} fields behind {fields[0]} instead of 4")
-    source = _ip_of(fields[0], fields[1])
-    _ip_of(fields[0], fields[2])
-    port = _port_of(fields[3])
-    _port_of(fields[4])
-    return Header(length_bytes, address(source, port))
-
-
-def _ip_of(family: str, text: str) -> str:
-    try:
-        ip = IPv4Address(text) if family == "TCP4" else IPv6Address(text)
-    except AddressValueError:
-        raise _invalid(f"version 1 has no {family} address in its place") from None
-    if "%" in text:
+    if "%" in fields[1] + fields[2]:
         raise _invalid("version 1 has an address with a scope, which has no meaning on another machine")
-    return str(ip)
-
-
-def _port_of(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or (text[0] == "0" and text != "0"):
+    try:
+        source, _ = [str(ip_of(each)) for each in fields[1:3]]
+    except AddressValueError:
+        raise _invalid(f"version 1 has no {fields[0]} address in its place") from None
+    if not all(_PORT.fullmatch(each) and int(each) <= _LAST_PORT for each in fields[3:]):
         raise _invalid("version 1 has no port in its place")
-    port = int(text)
-    if port > 65535:
-        raise _invalid(f"version 1 has the port {port}")
-    return port
+    return Header(end + 2, Address(counted_as(source), int(fields[3])))
 
 
 def _version_2(data: bytes) -> Header | None:
@@ -136,7 +153,7 @@ def _version_2(data: bytes) -> Header | None:
         return Header(length_bytes, None)
     packed, port = addresses.unpack_from(data, _V2_HEAD.size)
     source = IPv4Address(packed) if addresses is _TCP4 else IPv6Address(packed)
-    return Header(length_bytes, address(str(source), port))
+    return Header(length_bytes, Address(counted_as(str(source)), port))
 
 
 def _invalid(what: str) -> ProtocolError:

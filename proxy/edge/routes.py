@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from config.cluster import Route
 from config.settings import Listener as ListenerSettings
@@ -13,11 +13,8 @@ from proxy.brokers.known_brokers import KnownBrokers
 from proxy.identity.delegation_tokens import TokenOwners
 from proxy.runtime.faults import contained
 
-
-class BrokerListener(Protocol):
-    """A listener to which new brokers are announced."""
-
-    def open_broker(self, node_id: int) -> None: ...
+if TYPE_CHECKING:
+    from proxy.edge.listeners import Listener
 
 
 @dataclass(slots=True)
@@ -27,7 +24,7 @@ class ClusterView:
     cluster: Cluster
     owners: TokenOwners | None
     """Looks up owners of delegation tokens; None without a login that may describe them."""
-    listeners: list[BrokerListener] = field(default_factory=list)
+    listeners: "list[Listener]" = field(default_factory=list)
 
     def owner_of(self, token_id: str, then: Callable[[str], None]) -> str | None:
         """Return the owner of a delegation token; if he is not known yet, None, and ``then`` is called once he is."""

@@ -1,26 +1,19 @@
-"""Plain counters raised by the data path, and the snapshots from which metrics are rendered.
+"""Plain counters that the data path raises: ints, on the loop. ``proxy.snapshot`` is what metrics are rendered from.
 
-The data path adds to ints on the loop; metrics are rendered elsewhere, from a ``Snapshot`` that shares nothing mutable
-with the loop.
+Rejected requests and connections are counted, and logged at a limited rate.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from protocol.errors import Cause
-from proxy.usage.latencies import Times
-from proxy.usage.meter import ClientState
-from proxy.usage.shipping import Shipping
-from quotas.connections import AcceptRate, IpRate
-from quotas.engine import Counted, CounterState, Gone
-from quotas.kinds import QuotaKind
+import structlog
 
-if TYPE_CHECKING:
-    from proxy.owners.membership import Status
+from protocol.errors import Cause, ProtocolError
+from proxy.runtime.log_lines import OTHERS, OnceAMinute
+from proxy.session.flow import BROKER
+
+log = structlog.get_logger("sluice.rejected")
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -32,28 +25,14 @@ class ThrottleTotals:
     number: int = 0
     ms: int = 0
 
-    def note(self, throttle_ms: int) -> None:
+    def add(self, throttle_ms: int) -> None:
         """Count one throttle."""
         self.number += 1
         self.ms += throttle_ms
 
 
 class Stats:
-    """Everything that a worker counts, by the labels of its metric."""
-
-    __slots__ = (
-        "accept_throttles",
-        "authentications",
-        "certificate_expiry_s",
-        "certificate_reloads",
-        "connections",
-        "ip_throttles",
-        "lag_counts",
-        "lag_sum_s",
-        "rejected",
-        "sessions",
-        "shared_logins",
-    )
+    """Everything that a worker counts, by the labels of its metric. Each field is one of ``WorkerSnapshot``."""
 
     def __init__(self) -> None:
         self.sessions: Counter[str] = Counter()
@@ -84,132 +63,32 @@ class Stats:
         self.lag_sum_s += lag_s
 
 
-class Sum(Enum):
-    """How a metric of several workers is that of all together."""
+class Rejections:
+    """Counts every rejection; logs the first of each cause and host, then one line with the number of the rest.
 
-    COUNTED = auto()
-    """It adds up, and what a process had counted stays when that has ended."""
-    NOW = auto()
-    """It adds up: it is the state of now, or what was counted since the last snapshot."""
-    EACH = auto()
-    """As ``NOW``, element by element."""
-    LEAST = auto()
-    """The least current value, for each key."""
-    IN_ALL = auto()
-    """The current value, and true in all processes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSnapshot:
-    """A worker's metrics: plain copied data that shares nothing mutable with its loop; by default, of one that serves
-    nobody. The metadata say how those of several workers are added up (``Sum``), if not as ``COUNTED``.
+    ``flush`` has to be called now and then: it writes those lines.
     """
 
-    usage: list[tuple[CounterState, Counted]] = field(default_factory=list, metadata={"sum": Sum.NOW})
-    """The state of each counter, and what it has counted since the last snapshot."""
-    gone: list[Gone] = field(default_factory=list, metadata={"sum": Sum.NOW})
-    """Counts since the last snapshot of counters that were removed."""
-    clients: list[ClientState] = field(default_factory=list, metadata={"sum": Sum.NOW})
-    """Traffic of clients since the last snapshot; a client may occur more than once."""
-    delay_queue: dict[QuotaKind, int] = field(default_factory=dict, metadata={"sum": Sum.NOW})
-    unseen_users: list[str] = field(default_factory=list, metadata={"sum": Sum.IN_ALL})
-    """Users that have quotas and that no client has used yet."""
-    fetches_answered_empty: int = 0
-    requests_dropped: int = 0
-    requests: tuple[int, ...] = (0,) * 128
-    """Number of requests, by api key."""
-    latencies: Mapping[tuple[int, int], Times] = field(default_factory=dict)
-    """Latencies of brokers' answers, by (api key, node id)."""
-    proxy_latencies: Mapping[tuple[int, int], Times] = field(default_factory=dict)
-    """Time in the proxy of those requests and their answers, by (api key, node id)."""
-    response_errors: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """Answers with an error code, by (api key, error code)."""
-    sessions: dict[str, int] = field(default_factory=dict, metadata={"sum": Sum.NOW})
-    connections: dict[tuple[str, str], int] = field(default_factory=dict)
-    accept_rates: list[AcceptRate] = field(default_factory=list, metadata={"sum": Sum.EACH})
-    """Accept rates of the proxy and every listener; empty while quotas are off."""
-    accept_throttles: dict[str, ThrottleTotals] = field(default_factory=dict)
-    """By listener."""
-    ip_rates: list[IpRate] = field(default_factory=list, metadata={"sum": Sum.NOW})
-    ip_throttles: dict[str, ThrottleTotals] = field(default_factory=dict)
-    """By listener."""
-    authentications: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    shared_logins: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    gssapi_unread: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Kerberos tokens that could not be decrypted, by (listener with a keytab, cause)."""
-    rejected: dict[tuple[str, Cause], int] = field(default_factory=dict)
-    certificate_expiry_s: dict[str, float] = field(default_factory=dict, metadata={"sum": Sum.LEAST})
-    certificate_reloads: dict[tuple[str, str], int] = field(default_factory=dict)
-    brokers: dict[int, bool] = field(default_factory=dict, metadata={"sum": Sum.NOW})
-    """Node id → whether the last connection attempt to it succeeded."""
-    brokers_without_port: dict[str, int] = field(default_factory=dict, metadata={"sum": Sum.NOW})
-    """By listener: known brokers that its clients cannot reach."""
-    brokers_ignored: int = 0
-    """Brokers in answers beyond the limit of a cluster."""
-    gathered_bytes: int = field(default=0, metadata={"sum": Sum.NOW})
-    """Bytes of incomplete client requests in memory."""
-    connections_limit: int = field(default=0, metadata={"sum": Sum.NOW})
-    exempt_request_us: int = 0
-    """Thread time of requests exempt from request_percentage."""
-    lag_counts: tuple[int, ...] = (0,) * (len(LAG_BUCKETS_S) + 1)
-    lag_sum_s: float = 0.0
-    internal_errors: dict[str, int] = field(default_factory=dict)
-    """Internal errors of the process, by the place in the program."""
-    log_dropped: dict[str, int] = field(default_factory=dict)
-    """Dropped log lines of the process, by cause."""
+    def __init__(self, stats: Stats) -> None:
+        self._stats = stats
+        self._lines = OnceAMinute(_say_more)
+
+    def count(self, side: str, error: ProtocolError, peer: str, now_ms: int, *, about: str | None = None) -> None:
+        """Count ``error``, and log it unless the same was logged just now. ``about`` replaces the host as the key."""
+        self._stats.rejected[side, error.cause] += 1
+        same = peer.rpartition(":")[0] if about is None else about
+        if self._lines.admits((side, error.cause, same), (side, error.cause, OTHERS), now_ms):
+            log.warning("connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer)
+
+    def count_refused(self, cause: Cause) -> None:
+        """Count a broker's address at which another node answers, which is logged where it is found."""
+        self._stats.rejected[BROKER, cause] += 1
+
+    def flush(self, now_ms: int) -> None:
+        """Log how many more there were, for intervals that are over."""
+        self._lines.flush(now_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot(WorkerSnapshot):
-    """Everything that one scrape shows: the worker's metrics and those of its process."""
-
-    mode: str
-    """The quota mode in force: enforce, shadow, off."""
-    reloads: dict[str, int]
-    """Loads of the quota store, by outcome: ok, failed."""
-    reload_error: str | None
-    """The first problem of the last load; None if it succeeded."""
-    quotas_configured: int
-    quotas_loaded_at_s: float
-    """Wall time of the last successful load; 0.0 before the first."""
-    quotas_staleness_s: float
-    """How long the quotas in force may have differed from the store."""
-    quotas_stand_in: str
-    """The fallback in force because the store was never read: static, unlimited; else ""."""
-    ready: bool
-    mode_changes: int = 0
-    """Mode changes since the start."""
-    quota_changes: dict[str, int] = field(default_factory=dict)
-    """Entities in requests to change quotas, by outcome (``proxy.control.change_log``)."""
-    state_file: dict[str, int] | None = None
-    """Loads and writes of ``cluster.state``, by outcome; None without it."""
-    workers: "Sequence[WorkerState]" = ()
-    """The processes of several workers."""
-    owners: "Status | None" = None
-    """Membership in the group of instances; None without one."""
-    instances_unheard: int = 0
-    """Other instances whose use of limits of the whole cluster is not known any more."""
-    shipping: Shipping | None = None
-    """Shipping of usage records; None without records."""
-    info: dict[str, str] = field(default_factory=dict)
-    """Labels of ``sluice_build_info``."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerState:
-    """The process of one of several workers."""
-
-    up: bool
-    restarts: int
-    """Times that it was started again."""
-    cpu_s: float
-    """CPU time, also of the processes before a restart."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainResult:
-    """The result of draining."""
-
-    sessions: int
-    cut_off: int
-    """Sessions among them that were cut off at the deadline."""
+def _say_more(key: tuple[str, Cause, str], number: int) -> None:
+    side, cause, same = key
+    log.warning("more connections closed", side=side, cause=cause.value, of=same, number=number)

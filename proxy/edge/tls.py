@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
@@ -12,7 +12,9 @@ from config.files import read_file, require_regular
 from config.listener import ClientTls
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.tls import load_own_certificate
-from proxy.edge.handshake import HANDSHAKE, Handshake
+from proxy.edge.arrival import HANDSHAKE, Handshake
+from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.identity.certificates.ssl_mapping import parse_rules
 from proxy.identity.principal import confirmed
 from quotas.entities import ANONYMOUS
 from quotas.names import counted_as
@@ -42,15 +44,13 @@ _CAUSES: Final = {
 class ListenerTls:
     """The SSLContext of one listener. ``load`` replaces it for new handshakes; open connections keep theirs.
 
-    ``name_of`` maps a certificate's DER to its user, or raises ValueError. ``hosts``: host names that clients may use
-    (SNI), in lower case; None: any. It may grow. Raises OSError as ``load`` does.
+    ``hosts``: host names that clients may use (SNI), in lower case; None: any. It may grow. Raises OSError as ``load``
+    does, and InvalidValue for rules that name no user.
     """
 
-    def __init__(
-        self, settings: ClientTls, name_of: Callable[[bytes], str], hosts: Mapping[str, int | None] | None
-    ) -> None:
+    def __init__(self, settings: ClientTls, hosts: Mapping[str, int | None] | None) -> None:
         self._settings = settings
-        self._name_of = name_of
+        self._rules = parse_rules(settings.principal_mapping_rules)
         self._hosts = hosts
         ca = (settings.client_ca,) if settings.client_ca is not None else ()
         self.files: tuple[Path, ...] = (settings.certificate, settings.key, *ca)
@@ -67,7 +67,7 @@ class ListenerTls:
         if der is None:
             return ANONYMOUS
         try:
-            return confirmed(counted_as(self._name_of(der)))
+            return confirmed(counted_as(self._rules.user(rfc2253(der))))
         except ValueError as error:
             raise ProtocolError(Cause.PRINCIPAL_MAPPING, f"no user for the client's certificate: {error}") from error
 

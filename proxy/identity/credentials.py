@@ -5,19 +5,17 @@ without naming its user. A client that can obtain new credentials at will would 
 number of names per address and in all is limited. Clients beyond the limit share ``sluice:<mechanism>``.
 """
 
-import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.identity.principal import of_credential, of_mechanism
+from quotas.networks import network_of_peer
 
 MOST: Final = 1024
 """Limit of names per listener."""
 KEPT_MS: Final = 3_600_000
 """How long a name is kept after its last connection; otherwise each connection could bring another one."""
-_IPV6_BITS: Final = 64
-"""Prefix length of IPv6 addresses that belong to one customer."""
 
 
 @dataclass(slots=True)
@@ -27,18 +25,15 @@ class _NamedCredential:
     left_ms: int
 
 
+@dataclass(eq=False)
 class Credentials:
-    """The named credentials of one listener.
+    """The named credentials of one listener."""
 
-    ``on_shared(mechanism, has_credential)`` is called for each login that shares its mechanism's counter.
-    """
-
-    def __init__(self, most_of_address: int, clock: Callable[[], int], on_shared: Callable[[str, bool], None]) -> None:
-        self._most_of_address = most_of_address
-        self._clock = clock
-        self._on_shared = on_shared
-        self._named: dict[str, _NamedCredential] = {}
-        self._of_address: dict[str, set[str]] = {}
+    _most_of_address: int
+    _clock: Callable[[], int]
+    _on_shared: Callable[[str, bool], None]
+    """(mechanism, has a credential) → None: called for each login that shares its mechanism's counter."""
+    _named: dict[str, _NamedCredential] = field(default_factory=dict)
 
     def user(self, mechanism: str, credential: str | None, peer: str) -> str:
         """Return the user of an authenticated client at ``peer``. Its connection has to give it back."""
@@ -46,7 +41,7 @@ class Credentials:
             self._on_shared(mechanism, False)
             return of_mechanism(mechanism)
         user = of_credential(mechanism, credential)
-        named = self._named.get(user) or self._take(user, network_of(peer))
+        named = self._named.get(user) or self._take(user, network_of_peer(peer))
         if named is None:
             self._on_shared(mechanism, True)
             return of_mechanism(mechanism)
@@ -61,38 +56,17 @@ class Credentials:
             named.left_ms = self._clock()
 
     def _take(self, user: str, address: str) -> _NamedCredential | None:
-        taken = self._of_address.get(address, set())
-        if len(taken) >= self._most_of_address:
-            self._drop_old(taken)
-        if len(self._named) >= MOST:
-            self._drop_old(self._named)
-        if len(self._of_address.get(address, ())) >= self._most_of_address or len(self._named) >= MOST:
-            return None
-        self._of_address.setdefault(address, set()).add(user)
+        """Name a client, if there is room for another one, at least without those that have left long ago."""
+        if not self._has_room(address):
+            since_ms = self._clock() - KEPT_MS
+            self._named = {
+                who: each for who, each in self._named.items() if each.connections or each.left_ms >= since_ms
+            }
+            if not self._has_room(address):
+                return None
         named = self._named[user] = _NamedCredential(address, 0, 0)
         return named
 
-    def _drop_old(self, users: "set[str] | dict[str, _NamedCredential]") -> None:
-        since_ms = self._clock() - KEPT_MS
-        for user in [*users]:
-            named = self._named[user]
-            if not named.connections and named.left_ms < since_ms:
-                del self._named[user]
-                of_address = self._of_address[named.address]
-                of_address.discard(user)
-                if not of_address:
-                    del self._of_address[named.address]
-
-
-def network_of(peer: str) -> str:
-    """Return the address in ``host:port``; for IPv6, its network."""
-    host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
-    if ":" not in host:
-        return host
-    try:
-        address = ipaddress.IPv6Address(host)
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, _IPV6_BITS), strict=False))
+    def _has_room(self, address: str) -> bool:
+        of_address = sum(each.address == address for each in self._named.values())
+        return of_address < self._most_of_address and len(self._named) < MOST

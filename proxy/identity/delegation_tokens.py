@@ -6,19 +6,17 @@ selects the quotas that apply. Until it is known, and if there is none, the clie
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import structlog
 
 from protocol.answers import Token, read_tokens
 from protocol.requests import WHICH_TOKENS
-from proxy.brokers.connection import BrokerConnection
+from proxy.brokers.connection import BrokerClient, BrokerConnection
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt, spawn
-
-T = TypeVar("T")
 
 log = structlog.get_logger("sluice.identity")
 
@@ -32,14 +30,6 @@ _REASONS: Final = {
     64: "brokers answer this on SASL or mTLS listeners alone, and not to a login by token",
     65: "the proxy's user may not: grant it DESCRIBE on the delegation tokens, or DESCRIBE_TOKENS on their owners",
 }
-
-
-class BrokerClient(Protocol):
-    """Sends a question to a broker: ``proxy.brokers.cluster.Cluster``."""
-
-    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        """Raises OSError if no broker answers."""
-        ...
 
 
 class _Waiting(NamedTuple):

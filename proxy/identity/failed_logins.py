@@ -2,8 +2,8 @@
 
 import structlog
 
+from proxy.runtime.log_lines import OTHERS, OnceAMinute
 from proxy.runtime.names import label
-from proxy.runtime.once_a_minute import OTHERS, OnceAMinute
 
 log = structlog.get_logger("sluice.logins")
 
@@ -14,7 +14,7 @@ class FailedLogins:
     def __init__(self) -> None:
         self._lines = OnceAMinute(_say_more)
 
-    def note(self, listener: str, mechanism: str, user: str | None, peer: str, now_ms: int) -> None:
+    def log(self, listener: str, mechanism: str, user: str | None, peer: str, now_ms: int) -> None:
         """Log a failed login; ``user`` is the claimed name, None if it could not be read."""
         if self._lines.admits(peer.rpartition(":")[0], OTHERS, now_ms):
             claimed = None if user is None else label(user)

@@ -1,8 +1,7 @@
 """Shared parts of the rules for certificate names and for Kerberos names."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Final
 
 from config.problems import InvalidValue
@@ -19,21 +18,8 @@ class NoMatchingRule(ValueError):  # noqa: N818  Kafka's word
         super().__init__(f"{shown!r}: {why}")
 
 
-class Case(StrEnum):
-    """The letter at the end of a rule: how its result is converted."""
-
-    KEPT = ""
-    LOWER = "L"
-    UPPER = "U"
-
-    def of(self, name: str) -> str:
-        match self:
-            case Case.KEPT:
-                return name
-            case Case.LOWER:
-                return name.lower()
-            case Case.UPPER:
-                return name.upper()
+CASES: Final[Mapping[str, Callable[[str], str]]] = {"": str, "L": str.lower, "U": str.upper}
+"""The letter at the end of a rule: how its result is converted."""
 
 
 @contextmanager

@@ -17,6 +17,7 @@ A re-authentication (KIP-368) is an exchange that opens while AUTHENTICATED: the
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -32,6 +33,7 @@ from protocol.sasl import (
 from protocol.table import ApiSpec
 from proxy.identity.credentials import Credentials
 from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.registry import NAMING
 from proxy.identity.principal import confirmed, token_holder
 from proxy.runtime.clock import NEVER_MS
 from quotas.entities import ANONYMOUS
@@ -49,12 +51,8 @@ _REAUTHENTICATION_MS: Final = 2000
 Clients re-authenticate after 85 to 95 % of the lifetime (KIP-368), with the first request that they can send. Mutes
 have to end by then, but not much earlier: until the client re-authenticates its requests are not throttled."""
 
-_ANSWERED: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
-"""Mechanisms in which every raw token is answered, and the last one is recognized. GSSAPI's last token gets no
-answer."""
 
-
-class State(StrEnum):
+class LoginState(StrEnum):
     """The authentication state of a connection."""
 
     NONE = "none"
@@ -63,28 +61,20 @@ class State(StrEnum):
     AUTHENTICATED = "authenticated"
 
 
+@dataclass(frozen=True, slots=True)
 class SaslRules:
-    """Parts that the observers of one listener share.
+    """Parts that the observers of one listener share."""
 
-    ``begin(name)`` creates the observer of a mechanism, None if it cannot be followed. ``owner_of(token id, then)``
-    returns the owner of a delegation token, or None and calls ``then`` once he is known. ``on_outcome(mechanism,
-    succeeded, peer, claimed)`` counts a login; ``claimed`` is the name that the client gave, None if none could be
-    read. ``credentials`` names clients whose mechanism shows no user.
+    begin: Callable[[str], Mechanism | None]
+    """Creates the observer of a mechanism, None if it cannot be followed."""
+    owner_of: Callable[[str, Callable[[str], None]], str | None]
+    """Returns the owner of a delegation token by its id, or None and calls the function once he is known."""
+    on_outcome: Callable[[str, bool, str, str | None], None]
+    """(mechanism, succeeded, peer, claimed) → None: counts a login. ``claimed`` is the name that the client gave, None
+    if none could be read.
     """
-
-    __slots__ = ("begin", "credentials", "on_outcome", "owner_of")
-
-    def __init__(
-        self,
-        begin: Callable[[str], Mechanism | None],
-        owner_of: Callable[[str, Callable[[str], None]], str | None],
-        on_outcome: Callable[[str, bool, str, str | None], None],
-        credentials: Credentials,
-    ) -> None:
-        self.begin = begin
-        self.credentials = credentials
-        self.owner_of = owner_of
-        self.on_outcome = on_outcome
+    credentials: Credentials
+    """Names clients whose mechanism shows no user."""
 
 
 class ObservedConnection(Protocol):
@@ -99,58 +89,38 @@ class ObservedConnection(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SaslObserver:
-    """Observer of one connection's SASL. ``observed`` is called for each change of the user and of raw framing."""
+    """Observer of one connection's SASL. ``_observed`` is called for each change of the user and of raw framing."""
 
-    __slots__ = (
-        "_accepted",
-        "_asked",
-        "_asked_raw",
-        "_began_raw",
-        "_by_credential",
-        "_exchange",
-        "_observed",
-        "_open",
-        "_peer",
-        "_raw_tokens",
-        "_rules",
-        "deadline_ms",
-        "mechanism",
-        "raw",
-        "session_lifetime_ms",
-        "state",
-        "token_id",
-    )
-
-    def __init__(self, rules: SaslRules, peer: str, observed: ObservedConnection) -> None:
-        self._rules = rules
-        self._peer = peer
-        self._observed = observed
-        self._asked = ""
-        self._asked_raw = False
-        self._began_raw = False
-        self._open = False
-        """The broker has accepted a mechanism, and neither success nor failure has followed yet."""
-        self._accepted = False
-        """The broker has answered a token of this exchange without an error."""
-        self._exchange: Mechanism | None = None
-        self._raw_tokens = 0
-        self._by_credential: str | None = None
-        """The user from ``Credentials`` for the last success."""
-        self.state = State.NONE
-        self.mechanism: str | None = None
-        """The mechanism that the broker accepted last."""
-        self.raw = False
-        """Tokens come without Kafka's headers: after SaslHandshake v0, until the exchange ends."""
-        self.token_id: str | None = None
-        """The id of the delegation token that authenticated the connection."""
-        self.session_lifetime_ms = 0
-        self.deadline_ms = NEVER_MS
-        """The time by which every mute has to end, so that the client can re-authenticate."""
+    _rules: SaslRules
+    _peer: str
+    _observed: ObservedConnection
+    _asked: str = ""
+    _asked_raw: bool = False
+    _began_raw: bool = False
+    _open: bool = False
+    """The broker has accepted a mechanism, and neither success nor failure has followed yet."""
+    _accepted: bool = False
+    """The broker has answered a token of this exchange without an error."""
+    _exchange: Mechanism | None = None
+    _raw_tokens: int = 0
+    _by_credential: str | None = None
+    """The user from ``Credentials`` for the last success."""
+    state: LoginState = LoginState.NONE
+    mechanism: str | None = None
+    """The mechanism that the broker accepted last."""
+    raw: bool = False
+    """Tokens come without Kafka's headers: after SaslHandshake v0, until the exchange ends."""
+    token_id: str | None = None
+    """The id of the delegation token that authenticated the connection."""
+    session_lifetime_ms: int = 0
+    deadline_ms: int = NEVER_MS
+    """The time by which every mute has to end, so that the client can re-authenticate."""
 
     @property
     def authenticated(self) -> bool:
-        return self.state is State.AUTHENTICATED
+        return self.state is LoginState.AUTHENTICATED
 
     # ----------------------------------------------------------------------------- requests and answers as they pass
 
@@ -186,7 +156,7 @@ class SaslObserver:
         The claim counts if tokens are raw, because a broker reads no requests before such an exchange is done. In other
         exchanges success is recognized, or the broker's result is unknown.
         """
-        if self._open and self.state is State.IN_PROGRESS:
+        if self._open and self.state is LoginState.IN_PROGRESS:
             self._succeed(with_claim=self._began_raw)
 
     @property
@@ -207,7 +177,7 @@ class SaslObserver:
         self.mechanism = mechanism
         self._exchange = self._rules.begin(mechanism)
         if not self.authenticated:
-            self.state = State.IN_PROGRESS
+            self.state = LoginState.IN_PROGRESS
         if raw:
             self._raw_tokens = 0
             self._set_raw(raw=True)
@@ -236,7 +206,7 @@ class SaslObserver:
 
         Neither holds for other mechanisms: there, a frame that can be an ordinary request ends the exchange.
         """
-        return self.mechanism in _ANSWERED
+        return self.mechanism in NAMING
 
     def begin_without_handshake(self) -> None:
         """Read the next frames as raw GSSAPI tokens without SaslHandshake, as clients of Kafka 0.9 send them."""
@@ -274,7 +244,7 @@ class SaslObserver:
         claimed = self._claimed
         mechanism = self.mechanism or ""
         self._over()
-        self.state = State.AUTHENTICATED
+        self.state = LoginState.AUTHENTICATED
         self._rules.on_outcome(mechanism, True, self._peer, claimed)
         self._observed.identified(self._user_of(mechanism, claim))
 
@@ -297,7 +267,7 @@ class SaslObserver:
         mechanism = self.mechanism if self._open and self.mechanism else "none accepted"
         claimed = self._claimed
         self._over()
-        self.state = State.FAILED
+        self.state = LoginState.FAILED
         self.deadline_ms = NEVER_MS
         self.leave()
         self._rules.on_outcome(mechanism, False, self._peer, claimed)

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import click
 
-from config.problems import ConfigError, without_secrets
-from proxy.checks.health import admin_url, get
+from config.problems import ConfigError, InvalidValue, without_secrets
+from proxy.checks.health import AdminLogin, admin_url, get, login_of
 from proxy.live.options import DEFAULT_URL
 
 Item = Mapping[str, Any]
@@ -26,7 +26,8 @@ class ApiError(click.ClickException):
 class Api:
     """The state API of the proxy at ``url``; ``all_instances``: of all instances."""
 
-    def __init__(self, url: str, *, all_instances: bool = False) -> None:
+    def __init__(self, url: str, *, all_instances: bool = False, login: AdminLogin = AdminLogin()) -> None:  # noqa: B008  immutable
+        self._login = login
         self.url = without_secrets(url.rstrip("/"))
         self.all_instances = all_instances
         self._url = url
@@ -35,7 +36,7 @@ class Api:
         """Return the answer of ``/api/v1/{name}``; parameters that are None are left out. Raises ApiError."""
         given = {key: value for key, value in parameters.items() if value is not None}
         try:
-            answer = get(self._url, f"/api/v1/{name}?{urlencode(given)}")
+            answer = get(self._url, f"/api/v1/{name}?{urlencode(given)}", login=self._login)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error
             raise ApiError(f"{self.url} does not answer: {why}; give --admin URL or --config FILE") from None
@@ -64,14 +65,24 @@ def instance_errors(answer: Item) -> Iterator[str]:
             yield f"instance {each['instance']}: {each['error']}"
 
 
-def open_api(*, config_path: Path | None, admin: str | None, all_instances: bool) -> Api:
+def open_api(
+    config_path: Path | None, admin: str | None, token_file: Path | None, ca: Path | None, *, all_instances: bool
+) -> Api:
     """Return the API at ``admin``, else of the configuration's admin port, else at DEFAULT_URL."""
-    if admin is None and config_path is not None:
-        from config.loader import load_settings
+    login = AdminLogin()
+    try:
+        if config_path is not None:
+            from config.loader import load_settings
 
-        try:
-            admin = admin_url(load_settings(config_path).admin.bind)
-        except ConfigError as error:
-            click.echo(error, err=True)
-            sys.exit(_EXIT_CONFIG)
-    return Api(admin or DEFAULT_URL, all_instances=all_instances)
+            of_file = load_settings(config_path).admin
+            admin, login = admin or admin_url(of_file), login_of(of_file)
+    except OSError as error:
+        raise ApiError(f"admin.tls: {error}") from None
+    except ConfigError as error:
+        click.echo(error, err=True)
+        sys.exit(_EXIT_CONFIG)
+    try:
+        login = login.given(token_file, ca)
+    except InvalidValue as error:
+        raise ApiError(error.message) from None
+    return Api(admin or DEFAULT_URL, all_instances=all_instances, login=login)

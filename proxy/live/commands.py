@@ -1,42 +1,40 @@
 """The commands that show what a running proxy does."""
 
 import sys
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from proxy.live.options import api_options, list_options
+
+if TYPE_CHECKING:
+    from proxy.live.api import Api
 
 _EXIT_CONFIG: Final = 2
 
 
 @click.command(short_help="List clients, what they use, and their limits.")
 @list_options
-def clients(output: str, *, config_path: Path | None, admin: str | None, all_instances: bool, **wanted: Any) -> None:
+def clients(api: "Api", output: str, **wanted: Any) -> None:
     """List the clients of a running proxy: what they use, their limits, how often they are throttled.
 
-    By default those nearest to their limits come first. The columns 1m, 5m and 15m are the share of that time for
-    which a client was throttled. If the output is not a terminal, columns are separated by tabs.
+    By default those nearest to their limits come first. The column 1m is the share of the last minute for which a
+    client was throttled. If the output is not a terminal, columns are separated by tabs.
 
     \b
     sluice clients --sort -in
     sluice clients --filter team-a -o json
     """  # noqa: D301  \b is click's
     from proxy.live import listing
-    from proxy.live.api import open_api
     from proxy.live.tables import CLIENTS
 
-    api = open_api(config_path=config_path, admin=admin, all_instances=all_instances)
     listing.show(api, CLIENTS, output, wanted)
 
 
 @click.command(short_help="List the clients that are throttled now.")
 @list_options
 @click.option("--watch", is_flag=True, help="Print a line whenever a client starts or ends being throttled.")
-def throttled(
-    output: str, *, watch: bool, config_path: Path | None, admin: str | None, all_instances: bool, **wanted: Any
-) -> None:
+def throttled(api: "Api", output: str, *, watch: bool, **wanted: Any) -> None:
     """List the clients that are throttled now, by which rule, and until when.
 
     By default those that wait longest come first. `wanted` is what a client would use without the limit. If the output
@@ -49,10 +47,8 @@ def throttled(
     sluice throttled --watch --filter alice
     """  # noqa: D301  \b is click's
     from proxy.live import listing
-    from proxy.live.api import open_api
     from proxy.live.tables import THROTTLED
 
-    api = open_api(config_path=config_path, admin=admin, all_instances=all_instances)
     if watch:
         listing.watch(api, output, wanted)
     else:
@@ -62,15 +58,13 @@ def throttled(
 @click.command(short_help="Show throttled clients, brokers and workers, live.")
 @api_options
 @click.option("--once", "--plain", "once", is_flag=True, help="Print plain rows once, as when not on a terminal.")
-def top(*, once: bool, config_path: Path | None, admin: str | None, all_instances: bool) -> None:
+def top(api: "Api", *, once: bool) -> None:
     """Show who is throttled now, clients, brokers and workers; every two seconds, until q is pressed.
 
     If the output is not a terminal, print them once, with columns separated by tabs.
     """
     from proxy.live import listing
-    from proxy.live.api import open_api
 
-    api = open_api(config_path=config_path, admin=admin, all_instances=all_instances)
     if once or not listing.is_for_people():
         listing.show_all(api)
         return

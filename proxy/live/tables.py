@@ -1,13 +1,11 @@
 """The tables of a running proxy: their columns, and how values are shown to people and to programs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.live.api import Item
-from proxy.runtime.names import shown
-from quotas.kinds import BYTES, PERCENT, QuotaKind
-
-_KINDS: Final = {kind.value: kind.row for kind in QuotaKind}
+from quotas import texts
+from quotas.texts import aligned, shown
 
 
 def plain(value: object) -> str:
@@ -24,69 +22,34 @@ def plain(value: object) -> str:
     return shown(str(value))
 
 
-def _text(value: object, _: Item) -> str:
-    return plain(value)
-
-
-def _number(value: float | str, _: Item) -> str:
+def _number(value: float | str) -> str:
     return plain(value) if isinstance(value, str) else f"{value:.6g}"
 
 
-def _bytes(value: float, _: Item) -> str:
-    unit = "B"
-    for larger in ("KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{_short(value)}{unit}/s"
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _rate(value: float, item: Item) -> str:
-    """A rate in the unit of the item's quota kind."""
-    unit = _KINDS[item["kind"]].unit if item["kind"] in _KINDS else None
-    if unit is BYTES:
-        return _bytes(value, item)
-    return f"{_short(value)}{'%' if unit is PERCENT else '/s'}"
-
-
-def _kind(value: str, _: Item) -> str:
-    return _KINDS[value].word if value in _KINDS else plain(value)
-
-
-def _share(value: float, _: Item) -> str:
-    return f"{value:.0%}"
-
-
-def _seconds(value: float, _: Item) -> str:
-    return f"{value / 1000:.1f}s"
-
-
-def _time(value: str, _: Item) -> str:
+def _time(value: str) -> str:
     """The time of day, to the second, in UTC."""
     return value[11:19]
 
 
 class Column(NamedTuple):
-    """A column: its title, its field in the answers, and how a value is shown to people."""
+    """A column: its title, its field in the answers, and how a value is shown to people: an amount by its kind."""
 
     title: str
     field: str
-    show: Callable[[Any, Item], str] = _text
+    show: Callable[..., str] = plain
     width: int = 0
     """In ``sluice top``; 0: a name, which takes what the others leave."""
 
     @property
     def is_right(self) -> bool:
-        return self.show in {_number, _bytes, _rate, _share, _seconds}
+        return self.show in {_number, texts.rate, texts.amount, texts.share, texts.duration_of_ms}
 
     def text(self, item: Item) -> str:
         """Return the value of a row, for people."""
         value = item.get(self.field)
-        return plain(value) if value is None else self.show(value, item)
+        if value is None:
+            return plain(value)
+        return self.show(value, item["kind"]) if self.show is texts.amount else self.show(value)
 
 
 class Table(NamedTuple):
@@ -137,18 +100,16 @@ _COLUMNS: Final = {
         Column("up", "is_up", width=3),
         Column("reachable", "is_reachable", width=9),
         Column("throttled", "is_throttled", width=9),
-        Column("kind", "kind", _kind, 8),
+        Column("kind", "kind", texts.kind_word, 8),
         Column("until", "until", _time, 8),
-        Column("used", "used", _rate, 9),
-        Column("limit", "limit", _rate, 9),
-        Column("wanted", "wanted", _rate, 9),
-        Column("in", "bytes_in_per_s", _bytes, 9),
-        Column("out", "bytes_out_per_s", _bytes, 9),
-        Column("ratio", "ratio", _share, 5),
-        Column("1m", "throttled_share_1m", _share, 4),
-        Column("5m", "throttled_share_5m", _share, 4),
-        Column("15m", "throttled_share_15m", _share, 4),
-        Column("owed", "owed_ms", _seconds, 6),
+        Column("used", "used", texts.amount, 10),
+        Column("limit", "limit", texts.amount, 10),
+        Column("wanted", "wanted", texts.amount, 10),
+        Column("in", "bytes_in_per_s", texts.rate, 10),
+        Column("out", "bytes_out_per_s", texts.rate, 10),
+        Column("ratio", "ratio", texts.share, 6),
+        Column("1m", "throttled_share_1m", texts.share, 6),
+        Column("owed", "owed_ms", texts.duration_of_ms, 11),
         Column("waiting", "waiting", _number, 7),
         Column("broker", "broker", _number, 6),
         Column("broker", "node_id", _number, 6),
@@ -174,7 +135,7 @@ THROTTLED: Final = _table(
 CLIENTS: Final = _table(
     "clients",
     "-ratio",
-    "user client_id kind used limit ratio throttled_share_1m throttled_share_5m throttled_share_15m bytes_in_per_s "
+    "user client_id kind used limit ratio throttled_share_1m bytes_in_per_s "
     "bytes_out_per_s is_throttled broker connections rule listener",
 )
 BROKERS: Final = _table("brokers", "node_id", "node_id host port is_reachable owner worker load_ms_per_s connections")
@@ -185,11 +146,3 @@ ALL: Final = (THROTTLED, CLIENTS, BROKERS, WORKERS)
 def of_instances(table: Table) -> Table:
     """Return the table with the instance in front."""
     return table._replace(columns=(_COLUMNS["instance"], *table.columns))
-
-
-def aligned(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield rows as aligned lines; the first is the header, columns named in ``right`` are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(rows[0], row, widths, strict=True)
-        yield "  ".join(text.rjust(w) if name in right else text.ljust(w) for name, text, w in cells).rstrip()

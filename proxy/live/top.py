@@ -17,7 +17,7 @@ from proxy.live.api import Api, ApiError, Item, instance_errors
 from proxy.live.tables import ALL, THROTTLED, Column, Table, of_instances, plain
 
 _EVERY_S: Final = 2.0
-_LEAST_NAME: Final = 11
+_LEAST_NAME: Final = 10
 """The width of names on a narrow terminal."""
 
 
@@ -190,6 +190,8 @@ class Top(App[None]):
         self.run_worker(self._refresh(), exclusive=True)
 
     async def _refresh(self) -> None:
+        if not self.query("#rows"):  # it is ending
+            return
         try:
             answers = await asyncio.to_thread(self._ask, self._view, self._page)
         except ApiError as error:
@@ -244,7 +246,7 @@ class Top(App[None]):
 def _fitting(table: Table, width: int) -> list[tuple[Column, int]]:
     """Return the first columns that fit into ``width``, and how wide each is."""
     shown: list[Column] = []
-    left = width
+    left = width + 1  # the last column needs no space after it
     for column in table.columns:
         taken = (column.width or _LEAST_NAME) + 1
         if taken > left:

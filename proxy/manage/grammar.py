@@ -16,6 +16,8 @@ import click
 
 from config.problems import InvalidValue, suggestion, without_secrets
 from config.units import parse_bytes, parse_number, parse_whole
+from proxy.live.options import Command, with_options
+from proxy.manage.target import StoreCommand
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind, Written
 from quotas.stores.alteration import canonical_ip
@@ -79,23 +81,16 @@ def _entity(target: Mapping[str, Named]) -> Entity:
 
 def read(flags: Sequence[tuple[str, str]], words: Sequence[str] = ()) -> QuotaArguments:
     """Parse flags (parameter names with values, in order) and words. Raises UsageError."""
-    collector = _ArgumentCollector()
-    styles = {_style(name) for name, _ in flags} - {None}
-    if len(styles) > 1:
+    typed = [(name, value) for name, value in flags if name.startswith("entity_")]
+    if typed and any(name in _FLAGS or name in _DEFAULTS for name, _ in flags):
         raise click.UsageError("--entity-type and --user, --client, --ip are two styles: use one of them")
-    if "types" in styles:
-        collector.read_types([(name, value) for name, value in flags if _style(name) == "types"])
+    collector = _ArgumentCollector()
+    collector.read_types(typed)
     for name, value in flags:
         collector.read_flag(name, value)
     for word in words:
         collector.read_word(word)
     return QuotaArguments(collector.targets(), collector.added, tuple(collector.removed))
-
-
-def _style(name: str) -> str | None:
-    if name in _FLAGS or name in _DEFAULTS:
-        return "flags"
-    return "types" if name.startswith("entity_") else None
 
 
 class _ArgumentCollector:
@@ -243,3 +238,53 @@ def _of(flag: str) -> Iterator[None]:
     except InvalidValue as invalid:
         fix = f"; {invalid.hint}" if invalid.hint else ""
         raise click.UsageError(f"{flag}: {invalid.message}{fix}") from None
+
+
+# ------------------------------------------------------------------------------------------------------------ options
+
+
+class QuotaCommand(StoreCommand):
+    """A command with ``entity_options``, and those for limits: its function is passed ``arguments``.
+
+    Names belong to types by their order across options, which click keeps only within each option.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        rest = super().parse_args(ctx, args)
+        given = {name: iter(texts) for name, texts in values.items() if isinstance(texts, list | tuple)}
+        flags = [
+            (str(each.name), str(next(given.get(str(each.name), iter(())), "")))
+            for each in order
+            if each.name != "words"
+        ]
+        ctx.params["arguments"] = read(flags, [str(word) for word in given.get("words", ())])
+        return rest
+
+
+def _option(name: str, help_text: str, *more: str, metavar: str | None = None) -> Callable[[Command], Command]:
+    if metavar is None:
+        return click.option(name, *more, count=True, metavar="", help=help_text, expose_value=False)
+    parameter = name.removeprefix("--").replace("-", "_")
+    return click.option(name, *more, parameter, multiple=True, metavar=metavar, help=help_text, expose_value=False)
+
+
+entity_options: Callable[[Command], Command] = with_options(
+    click.argument("words", nargs=-1, metavar="[user=NAME] [client-id=NAME] [ip=ADDRESS] ...", expose_value=False),
+    _option("--entity-type", "users, clients or ips; users and clients together are pairs.", metavar="TYPE"),
+    _option("--entity-name", "The name for the type before it.", metavar="NAME"),
+    _option("--entity-default", "The default entity of the type before it."),
+    _option("--user", "A user: --entity-type users --entity-name NAME.", metavar="NAME"),
+    _option("--user-defaults", "The default user."),
+    _option("--client", "A client-id.", "--client-id", metavar="NAME"),
+    _option("--client-defaults", "The default client-id."),
+    _option("--ip", "An IP address.", metavar="ADDRESS"),
+    _option("--ip-defaults", "The default of IP addresses."),
+)
+"""The options of a QuotaCommand that name entities."""
+adding_option: Callable[[Command], Command] = _option(
+    "--add-config", "Limits to set: producer_byte_rate=1MiB,request_percentage=50.", metavar="K=V,..."
+)
+removing_option: Callable[[Command], Command] = _option(
+    "--delete-config", "Limits to remove: producer_byte_rate,request_percentage.", metavar="K,..."
+)

@@ -1,13 +1,14 @@
 """Findings about precedence: rules that apply to fewer, or to more, clients than a reader may expect."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
-from proxy.checks.explain import Explainer, Rule, written
-from quotas.engine import CLIENT_KINDS
+from proxy.checks.explain import Where, written
+from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Name, Prefix
-from quotas.kinds import QuotaKind
-from quotas.policy import PLAIN, Key, Policy
+from quotas.kinds import CLIENT_KINDS, QuotaKind
+from quotas.policy import Key, Policy
+from quotas.precedence import Walk, counter_under, levels
 
 Said = tuple[str, Entity | None, QuotaKind | None, str, str]
 """Name of the finding, entity, kind, message and fix."""
@@ -17,12 +18,30 @@ _MOST_USERS: Final = 100
 """Users checked for one rule: the first is named, the others are counted."""
 
 
+class Rule(NamedTuple):
+    """A quota to judge."""
+
+    kind: QuotaKind
+    key: Key
+    entity: Entity
+    limit: float
+
+    @property
+    def user(self) -> Name:
+        return self.key[0]
+
+    @property
+    def client_id(self) -> Name:
+        return self.key[1]
+
+
 class Witnesses:
     """Sample clients for the engine, which show to whom a rule applies."""
 
-    def __init__(self, policy: Policy, explainer: Explainer) -> None:
+    def __init__(self, policy: Policy, where: Where) -> None:
         self.policy = policy
-        self.explainer = explainer
+        self._where = where
+        self._engine = Engine(policy)
         users = {each.user for each in policy.limits} | set(policy.group_of)
         texts = [each.client_id for each in policy.limits]
         used = {letter for each in texts for letter in (each.text if isinstance(each, Prefix) else str(each))}
@@ -32,6 +51,17 @@ class Witnesses:
             letter for letter in map(chr, range(0xE000, 0xE000 + len(used) + 1)) if letter not in used
         )
         """A client-id that nothing is configured for, and that no prefix contains."""
+        self.rules = [
+            Rule(kind, key, book.entities[key], limit)
+            for kind, book in ((kind, policy.book(kind)) for kind in CLIENT_KINDS)
+            for key, limit in book.limits.items()
+        ]
+        own = [each for each in self.rules if isinstance(each.user, str | Group) and each.client_id is None]
+        self.of_users = {
+            kind: sorted((each for each in own if each.kind is kind), key=lambda each: -each.limit)
+            for kind in CLIENT_KINDS
+        }
+        """The rules of users and groups, whatever the client-id, the largest first."""
 
     def users(self, name: Name) -> list[str]:
         """Return users to whom a rule for ``name`` may apply: all of a group, or the most probable one of many."""
@@ -47,182 +77,169 @@ class Witnesses:
             return [self.client_id, ""]
         return [name] if isinstance(name, str) else [self.client_id]
 
-    def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
-        """Return the rule that wins for a client."""
-        return self.explainer.winner(user, client_id, kind)
+    def walk(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
+        """Return which rule wins for a client, and its caps."""
+        return self._engine.explain(user, client_id, kind)
 
-    def rules(self, kind: QuotaKind) -> Iterator[tuple[Key, Entity, float]]:
-        """Yield the quotas of a kind."""
-        for key, limit in self.policy.table(kind).items():
-            yield key, self.policy.client(key), limit
+    def is_shadow(self, kind: QuotaKind, key: Key, *, cap: bool = False) -> bool:
+        return self.policy.book(kind, cap=cap).terms_of(key).shadow
 
-
-def never_matching(of: Witnesses) -> Iterator[Said]:
-    """Yield rules that win for no client."""
-    for kind in CLIENT_KINDS:
-        for (user, client_id), entity, _ in of.rules(kind):
-            first: Rule | None = None
-            for witness in ((name, each) for name in of.users(user) for each in of.client_ids(client_id)):
-                winner = of.winner(*witness, kind)
-                if winner is not None and winner.entity == entity:
-                    break
-                first = first or winner
-            else:
-                by = (
-                    "the group has no users"
-                    if first is None
-                    else f"{_said(first)} takes precedence for all of its clients"
-                )
-                yield (
-                    "never-matches",
-                    entity,
-                    kind,
-                    by,
-                    "remove it, or the rule that takes precedence; a cap applies in addition",
-                )
+    def said(self, kind: QuotaKind, key: Key) -> str:
+        """Return a rule, and where it is defined."""
+        entity = self.policy.book(kind).entities[key]
+        return f"{entity.describe()} ({self._where(entity, kind)})"
 
 
-def before_client_ids(of: Witnesses) -> Iterator[Said]:
-    """Yield rules for a client-id (levels 4, 7) over which larger quotas of users (level 3) take precedence."""
-    for kind in CLIENT_KINDS:
-        own = [(limit, key, entity) for key, entity, limit in of.rules(kind) if _is_own(key)]
-        own.sort(key=lambda each: -each[0])
-        for (user, client_id), entity, limit in of.rules(kind):
-            if user not in {None, DEFAULT} or client_id in {None, DEFAULT}:
-                continue
-            (witness,) = of.client_ids(client_id)
-            anybody = of.winner(of.user, witness, kind)
-            if anybody is None or anybody.entity != entity:
-                continue  # reported by ``never_matching``
-            larger = [each for each in own[:_MOST_USERS] if each[0] > limit]
-            found = []
-            for _, (name, _), of_user in larger:
-                winner = of.winner(of.users(name)[0], witness, kind)
-                if winner is not None and winner.entity == of_user:
-                    found.append(winner)
-            if found:
-                more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-                at_least = " at least" if len(larger) == _MOST_USERS else ""
-                who = f"{_said(found[0])} with {written(found[0].limit)}{more}{at_least}"
-                message = f"a larger quota of a user takes precedence over this one: {who}"
-                fix = "write a cap for the client-id, or a quota for each such user and the client-id"
-                yield "precedence-surprise", entity, kind, message, fix
+def look(policy: Policy, where: Where) -> Iterator[Said]:
+    """Yield all findings about precedence."""
+    of = Witnesses(policy, where)
+    for find in _FINDERS:
+        for rule in of.rules:
+            for name, message, fix in find(of, rule):
+                yield name, rule.entity, rule.kind, message, fix
+    yield from _idle_caps(of)
 
 
-def empty_client_ids(of: Witnesses) -> Iterator[Said]:
-    """Yield rules for the default client-id that a client evades by having no client-id."""
-    for kind in CLIENT_KINDS:
-        for (user, client_id), entity, limit in of.rules(kind):
-            if client_id is not DEFAULT:
-                continue
-            (name, *_) = of.users(user)
-            verdict = of.explainer.verdict(name, "", kind)
-            if any(cap.limit <= limit and not cap.terms.shadow for cap in verdict.caps):
-                continue
-            winner = verdict.winner
-            if winner is not None and winner.limit <= limit:
-                continue
-            gets = "no limit" if winner is None else f"{written(winner.limit)} of {_said(winner)}"
-            who = Entity(DEFAULT if user is None else user).describe()
-            what = "cap" if user is None else "quota"
-            message = f"it does not apply to a client without a client-id, which has {gets}"
-            yield "empty-client-id-escapes", entity, kind, message, f"write a {what} for {who}, no larger than this one"
+_Found = Iterator[tuple[str, str, str]]
 
 
-def multiplied(of: Witnesses) -> Iterator[Said]:
-    """Yield rules that a client multiplies by making up client-ids, with no cap over all of them."""
-    for kind in CLIENT_KINDS:
-        for (user, client_id), entity, _ in of.rules(kind):
-            if client_id is not DEFAULT and not isinstance(client_id, Prefix):
-                continue
-            (name, *_), (one,) = of.users(user), of.client_ids(client_id)
-            verdicts = [of.explainer.verdict(name, each, kind) for each in (one, one + of.client_id)]
-            counters = [each.winner.counted for each in verdicts if each.winner and each.winner.entity == entity]
-            common = set.intersection(
-                *({cap.counted for cap in each.caps if not cap.terms.shadow} for each in verdicts)
-            )
-            if len({*counters}) > 1 and not common:
-                who = Entity(DEFAULT if user is None else user).describe()
-                message = "a client that makes up client-ids gets the full limit for each"
-                yield "client-id-multiplies", entity, kind, message, f"write a cap for {who} beside it"
+def _never_matching(of: Witnesses, rule: Rule) -> _Found:
+    """Yield a rule that wins for no client."""
+    first: Key | None = None
+    for witness in ((name, each) for name in of.users(rule.user) for each in of.client_ids(rule.client_id)):
+        winner = of.walk(*witness, rule.kind).winner
+        if winner == rule.key:
+            return
+        first = first or winner
+    by = "the group has no users"
+    if first is not None:
+        by = f"{of.said(rule.kind, first)} takes precedence for all of its clients"
+    yield "never-matches", by, "remove it, or the rule that takes precedence; a cap applies in addition"
 
 
-def members(of: Witnesses) -> Iterator[Said]:
-    """Yield rules of groups some of whose members have a quota of their own instead."""
-    for kind in CLIENT_KINDS:
-        for (user, client_id), entity, _ in of.rules(kind):
-            if not isinstance(user, Group) or client_id is not None:
-                continue
-            own = []
-            for name in of.users(user):
-                winner = of.winner(name, of.client_id, kind)
-                if winner is not None and winner.entity.user == name:
-                    own.append(winner)
-            if own:
-                more = f", and {len(own) - 1} more" if len(own) > 1 else ""
-                message = (
-                    f"a member has a quota of its own instead, which does not count towards this: {_said(own[0])}{more}"
-                )
-                fix = "write the group's as a cap if it is for all of them, or take the user out of the group"
-                yield "group-member-has-own", entity, kind, message, fix
+def _before_client_ids(of: Witnesses, rule: Rule) -> _Found:
+    """Yield a rule for a client-id (levels 4, 7) over which larger quotas of users (level 3) take precedence."""
+    if rule.user not in {None, DEFAULT} or rule.client_id in {None, DEFAULT}:
+        return
+    kind, (witness,) = rule.kind, of.client_ids(rule.client_id)
+    if of.walk(of.user, witness, kind).winner != rule.key:
+        return  # reported by ``_never_matching``
+    larger = [each for each in of.of_users[kind][:_MOST_USERS] if each.limit > rule.limit]
+    found = [each for each in larger if of.walk(of.users(each.user)[0], witness, kind).winner == each.key]
+    if found:
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        at_least = " at least" if len(larger) == _MOST_USERS else ""
+        who = f"{of.said(kind, found[0].key)} with {written(found[0].limit)}{more}{at_least}"
+        message = f"a larger quota of a user takes precedence over this one: {who}"
+        fix = "write a cap for the client-id, or a quota for each such user and the client-id"
+        yield "precedence-surprise", message, fix
 
 
-def shadows(of: Witnesses) -> Iterator[Said]:
-    """Yield rules in shadow that take precedence over an enforced limit."""
-    for kind in CLIENT_KINDS:
-        terms = of.policy.terms_of(kind)
-        for key, entity, _ in of.rules(kind):
-            if not terms.get(key, PLAIN).shadow:
-                continue
-            verdict = of.explainer.verdict(of.users(key[0])[0], of.client_ids(key[1])[0], kind)
-            if verdict.winner is None or verdict.winner.entity != entity:
-                continue
-            for level in verdict.levels:
-                of_level = terms.get((level.entity.user, level.entity.client_id), PLAIN)
-                if level.limit is not None and not level.reached and not of_level.shadow:
-                    at = f"{level.entity.describe()} ({level.where})"
-                    message = f"while it is in shadow its clients are unlimited; without it, {at} would limit them"
-                    fix = "if that is not intended, use `proposed` beside an enforced limit"
-                    yield "shadow-hides-limit", entity, kind, message, fix
-                    break
+def _empty_client_ids(of: Witnesses, rule: Rule) -> _Found:
+    """Yield a rule for the default client-id that a client evades by having no client-id."""
+    if rule.client_id is not DEFAULT:
+        return
+    walk = of.walk(of.users(rule.user)[0], "", rule.kind)
+    if any((limit or 0) <= rule.limit and not of.is_shadow(rule.kind, key, cap=True) for key, limit in walk.caps):
+        return
+    gets = "no limit"
+    if walk.winner is not None:
+        if (limit := walk.levels[-1].limit or 0) <= rule.limit:
+            return
+        gets = f"{written(limit)} of {of.said(rule.kind, walk.winner)}"
+    who = Entity(DEFAULT if rule.user is None else rule.user).describe()
+    what = "cap" if rule.user is None else "quota"
+    message = f"it does not apply to a client without a client-id, which has {gets}"
+    yield "empty-client-id-escapes", message, f"write a {what} for {who}, no larger than this one"
 
 
-def idle_caps(of: Witnesses) -> Iterator[Said]:
+def _multiplied(of: Witnesses, rule: Rule) -> _Found:
+    """Yield a rule that a client multiplies by making up client-ids, with no cap over all of them."""
+    if rule.client_id is not DEFAULT and not isinstance(rule.client_id, Prefix):
+        return
+    kind, (name, *_), (one,) = rule.kind, of.users(rule.user), of.client_ids(rule.client_id)
+    counters, capped = set(), []
+    for client_id in (one, one + of.client_id):
+        walk = of.walk(name, client_id, kind)
+        if walk.winner == rule.key:
+            counters.add(walk.counter)
+        caps = of.policy.book(kind, cap=True)
+        keys = [key for key, _ in walk.caps if not of.is_shadow(kind, key, cap=True)]
+        capped.append({counter_under(key, name, client_id, caps.terms_of(key)) for key in keys})
+    if len(counters) > 1 and not set.intersection(*capped):
+        who = Entity(DEFAULT if rule.user is None else rule.user).describe()
+        message = "a client that makes up client-ids gets the full limit for each"
+        yield "client-id-multiplies", message, f"write a cap for {who} beside it"
+
+
+def _members(of: Witnesses, rule: Rule) -> _Found:
+    """Yield a rule of a group some of whose members have a quota of their own instead."""
+    if not isinstance(rule.user, Group) or rule.client_id is not None:
+        return
+    winners = ((name, of.walk(name, of.client_id, rule.kind).winner) for name in of.users(rule.user))
+    own = [winner for name, winner in winners if winner is not None and winner[0] == name]
+    if own:
+        more = f", and {len(own) - 1} more" if len(own) > 1 else ""
+        member = of.said(rule.kind, own[0])
+        message = f"a member has a quota of its own instead, which does not count towards this: {member}{more}"
+        fix = "write the group's as a cap if it is for all of them, or take the user out of the group"
+        yield "group-member-has-own", message, fix
+
+
+def _shadows(of: Witnesses, rule: Rule) -> _Found:
+    """Yield a rule in shadow that takes precedence over an enforced limit."""
+    kind = rule.kind
+    if not of.is_shadow(kind, rule.key):
+        return
+    user, client_id = of.users(rule.user)[0], of.client_ids(rule.client_id)[0]
+    if of.walk(user, client_id, kind).winner != rule.key:
+        return
+    book = of.policy.book(kind)
+    keys = [key for key in levels(book, user, client_id) if key in book.limits]
+    enforced = [key for key in keys[keys.index(rule.key) + 1 :] if not of.is_shadow(kind, key)]
+    if enforced:
+        at = of.said(kind, enforced[0])
+        message = f"while it is in shadow its clients are unlimited; without it, {at} would limit them"
+        fix = "if that is not intended, use `proposed` beside an enforced limit"
+        yield "shadow-hides-limit", message, fix
+
+
+_FINDERS: Final[tuple[Callable[[Witnesses, Rule], _Found], ...]] = (
+    _never_matching,
+    _before_client_ids,
+    _empty_client_ids,
+    _multiplied,
+    _members,
+    _shadows,
+)
+
+
+def _idle_caps(of: Witnesses) -> Iterator[Said]:
     """Yield caps of a user or a group that are not below the sum of its quotas.
 
     Only where that is certain: each user has one counter for all client-ids, in force, and with the burst of the cap.
     """
     for kind in CLIENT_KINDS:
-        pairs = {user for user, client_id in of.policy.table(kind) if user is not None and client_id is not None}
-        for (user, client_id), limit in of.policy.table(kind, cap=True).items():
+        book, caps = of.policy.book(kind), of.policy.book(kind, cap=True)
+        pairs = {user for user, client_id in book.limits if user is not None and client_id is not None}
+        for (user, client_id), limit in caps.limits.items():
             if client_id is not None or not isinstance(user, str | Group):
                 continue
-            terms = of.policy.terms_of(kind, cap=True).get((user, None), PLAIN)
-            together: dict[str, float] = {}
+            terms = caps.terms_of((user, None))
+            together: dict[object, float] = {}
             for name in of.users(user):
-                winner = of.winner(name, of.client_id, kind)
+                walk = of.walk(name, of.client_id, kind)
                 group = of.policy.group_of.get(name, "")
-                if (
-                    winner is None
-                    or winner.terms.shadow
-                    or winner.terms.burst_ms != terms.burst_ms
-                    or winner.terms.of_cluster is not terms.of_cluster
-                    or winner.entity.user is None
-                    or pairs & {name, Group(group), DEFAULT}
-                ):
+                if walk.winner is None or walk.winner[0] is None or pairs & {name, Group(group), DEFAULT}:
                     break
-                together[winner.counted] = winner.limit
+                of_winner = book.terms_of(walk.winner)
+                is_like = (of_winner.burst_ms, of_winner.of_cluster) == (terms.burst_ms, terms.of_cluster)
+                if of_winner.shadow or not is_like:
+                    break
+                together[walk.counter] = walk.levels[-1].limit or 0
             else:
                 total = sum(together.values())
                 if together and total <= limit:
-                    entity = of.policy.client((user, client_id), cap=True)
+                    entity = of.policy.book(kind, cap=True).entities[user, client_id]
                     message = f"it has no effect: quotas allow {written(total)} all together"
                     yield "cap-never-holds", entity, kind, message, "lower it, or remove it"
-
-
-def _is_own(key: Key) -> bool:
-    return isinstance(key[0], str | Group) and key[1] is None
-
-
-def _said(rule: Rule) -> str:
-    return f"{rule.entity.describe()} ({rule.where})"

@@ -1,7 +1,12 @@
-"""Writes quotas as a quota file (docs/quotas.md), which can hold everything that Sluice supports."""
+"""Writes quotas as a quota file (docs/quotas.md), which can hold everything that Sluice supports: ``export``."""
 
+import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+import click
+
+from proxy.manage.target import EXIT_FAILED, StoreCommand, load_target, target_options, warn
 from proxy.manage.wording import names, terms_written
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
@@ -59,3 +64,30 @@ def _entity(entity: Entity) -> str:
             case _:
                 parts.append(f"{kind}: {written_name(str(name))}")
     return f"{{{', '.join(parts)}}}"
+
+
+@click.command("export", cls=StoreCommand, short_help="Print quotas as a quota file.")
+@target_options
+@click.option("--strict", is_flag=True, help="Print nothing if any quota cannot be read, or written into a quota file.")
+def export(*, strict: bool, **target: Any) -> None:
+    """Print all quotas, as a quota file. Quotas that cannot be read, or that a quota file cannot hold, are listed on
+    stderr.
+
+    \b
+    sluice quotas export --zookeeper zk:2181 > quotas.yaml
+    sluice quotas export --bootstrap-server broker:9092 > quotas.yaml
+
+    Exit status: 0; with --strict 1 if anything was left out.
+    """  # noqa: D301  \b is click's
+    loaded = load_target(**target)
+    warn(loaded.warnings)
+    text, left_out = write(loaded.policy)
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
+    if strict and loaded.unread:
+        click.echo(f"error: not all quotas could be read ({len(loaded.unread)} skipped)", err=True)
+    if strict and left_out:
+        click.echo(f"error: a quota file cannot hold all quotas ({len(left_out)} left out)", err=True)
+    if strict and (left_out or loaded.unread):
+        sys.exit(EXIT_FAILED)
+    click.echo(text, nl=False)

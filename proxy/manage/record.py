@@ -7,14 +7,13 @@ names its target.
 import json
 import os
 import re
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from config.document import read_text
 from proxy.manage import quota_file
+from proxy.runtime.files import write_atomically
 from quotas.policy import Policy
 from quotas.stores.base import StoreError
 from quotas.stores.file import parse
@@ -22,10 +21,6 @@ from quotas.stores.file import parse
 _FIRST_LINE: Final = re.compile(
     r"# What sluice quotas apply has made of (\".*\")\. It writes this file; do not edit it\."
 )
-
-
-class RecordError(StoreError):
-    """A record is unusable; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +47,13 @@ def _target(text: str) -> object:
 
 
 def read(path: Path, source: str) -> Record:
-    """Return the record at ``path`` of quotas applied to ``source``. Raises ConfigError, RecordError."""
+    """Return the record at ``path`` of quotas applied to ``source``. Raises ConfigError, StoreError."""
     if not path.exists():
         return Record(path, None, is_ours=True)
     text = read_text(path)
     found = _FIRST_LINE.match(text)
     if found is not None and _target(found[1]) != _named(source, path):
-        raise RecordError(
+        raise StoreError(
             f"{path}:1: records what was applied to {found[1]}, not to {_quoted(source, path)}; "
             "keep a record for each target (--last-applied)"
         )
@@ -66,36 +61,24 @@ def read(path: Path, source: str) -> Record:
 
 
 def require_writable(record: Record) -> None:
-    """Check before an apply that the record can be written afterwards. Raises RecordError."""
+    """Check before an apply that the record can be written afterwards. Raises StoreError."""
     if record.is_ours and not os.access(record.path.absolute().parent, os.W_OK):
-        raise RecordError(
-            f"{record.path}: cannot be written: let this user write to the folder, or give --last-applied"
-        )
+        raise StoreError(f"{record.path}: cannot be written: let this user write to the folder, or give --last-applied")
 
 
 def write(record: Record, source: str, policy: Policy) -> bool:
-    """Write the applied quotas atomically; return whether they differ from the record. Raises RecordError."""
+    """Write the applied quotas atomically; return whether they differ from the record. Raises StoreError."""
     if record.policy is not None and record.policy.limits == policy.limits:
         return False
     text, _ = quota_file.write(policy)
     head = (
         f"# What sluice quotas apply has made of {_quoted(source, record.path)}. It writes this file; do not edit it.\n"
     )
-    folder = record.path.absolute().parent
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{record.path.name}.", dir=folder)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(head + text)
-                os.fchmod(descriptor, 0o644)
-            Path(name).replace(record.path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_atomically(record.path, head + text, mode=0o644)
     except OSError as error:
         reason = str(error.strerror or error).lower()
-        raise RecordError(f"{record.path}: the record was not written: {reason}; apply again") from None
+        raise StoreError(f"{record.path}: the record was not written: {reason}; apply again") from None
     return True
 
 

@@ -1,64 +1,77 @@
 """The target of a command: the quotas of a configuration, a file, a ZooKeeper, or a running cluster or proxy."""
 
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from config.problems import InvalidValue
-from config.stores import FileStore
+from config.loader import load_settings
+from config.problems import ConfigError, InvalidValue, Problem
+from config.settings import FileStore, Quotas
 from config.units import parse_reachable
 from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.login import log_in
 from proxy.brokers.persistent_connection import Access, access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
-from proxy.doctor.client import OF_CLIENT, ClientLogin, load_client
-from proxy.doctor.credentials import ClientConfigError
-from proxy.manage.options import Command, with_options
+from proxy.doctor.client import OF_CLIENT, ClientConfigError, ClientLogin, load_client
+from proxy.live.options import Command, file_option, with_options
 from proxy.manage.zookeeper_client import open_zookeeper
-from proxy.runtime.clock import wall_s
-from quotas.stores.base import QuotaStore
+from proxy.runtime.clock import now_ms, wall_s
+from quotas.stores.base import Loaded, QuotaStore, StoreError
 
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 2
 _POLL_MS: Final = 5_000
 
 
-def target_options(command: Command) -> Command:
-    """Add the options of ``open_target`` to a command; exactly one of them selects the target."""
-    return with_options(
-        command,
-        click.option(
-            "-c",
-            "--config",
-            "config_path",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
-            help="The quotas of the store that this configuration file (sluice.yaml) names.",
-        ),
-        click.option(
-            "--file", "quota_file", metavar="FILE", type=click.Path(path_type=Path), help="The quotas of a quota file."
-        ),
-        click.option(
-            "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="The quotas in the ZooKeeper of brokers up to 3.9."
-        ),
-        click.option(
-            "--zookeeper-config",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
-            help="How to connect there: zookeeper.ssl... as kafka-configs takes it; sasl.jaas.config to log in.",
-        ),
-        click.option(
-            "--bootstrap-server",
-            metavar="HOST:PORT",
-            help="The quotas of a running cluster, or of a proxy at that address.",
-        ),
-        click.option(
-            "--command-config",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
-            help="How to connect there, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
-        ),
-    )
+class StoreCommand(click.Command):
+    """A command that prints a ConfigError or StoreError in a line, and exits."""
+
+    store_status: int = EXIT_FAILED
+    """Exit status of a StoreError."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ConfigError, StoreError) as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(EXIT_CONFIG if isinstance(error, ConfigError) else self.store_status)
+
+
+class AnsweringCommand(StoreCommand):
+    """A StoreCommand whose exit status 1 is an answer."""
+
+    store_status = EXIT_CONFIG
+
+
+target_options: Callable[[Command], Command] = with_options(
+    file_option(
+        "-c",
+        "--config",
+        "config_path",
+        help_text="The quotas of the store that this configuration file (sluice.yaml) names.",
+    ),
+    file_option("--file", "quota_file", help_text="The quotas of a quota file."),
+    click.option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="The quotas in the ZooKeeper of brokers up to 3.9."),
+    file_option(
+        "--zookeeper-config",
+        help_text="How to connect there: zookeeper.ssl... as kafka-configs takes it; sasl.jaas.config to log in.",
+    ),
+    click.option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="The quotas of a running cluster, or of a proxy at that address.",
+    ),
+    file_option(
+        "--command-config",
+        help_text="How to connect there, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
+    ),
+)
+"""The options of ``open_target``; exactly one of them selects the target."""
 
 
 def open_target(
@@ -79,9 +92,7 @@ def open_target(
     if zookeeper_config is not None and zookeeper is None:
         raise click.UsageError("--zookeeper-config is for --zookeeper")
     if config_path is not None:
-        from config.loader import load_with_document
-
-        return open_quotas(load_with_document(config_path)[0])
+        return open_quotas(load_settings(config_path))
     if quota_file is not None:
         return open_store(FileStore(path=quota_file))
     if bootstrap_server is not None:
@@ -110,30 +121,33 @@ def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
     return Access(addresses, lambda: client.context, login, credentials.username, OF_CLIENT)
 
 
-def source_options(command: Command) -> Command:
-    """Add the options of ``open_source`` to a command: a cluster or a ZooKeeper to import from."""
-    return with_options(
-        command,
-        click.option(
-            "--from",
-            "source_kind",
-            type=click.Choice(["cluster", "zookeeper"]),
-            help="Take the quotas of a running cluster, or of the ZooKeeper of brokers up to 3.9.",
-        ),
-        click.option(
-            "--from-address",
-            "source_address",
-            metavar="HOST:PORT[/CHROOT]",
-            help="Address of that cluster or ZooKeeper. Default: the cluster of --config.",
-        ),
-        click.option(
-            "--from-command-config",
-            "source_config",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
-            help="How to connect there: a file as for --command-config or --zookeeper-config.",
-        ),
-    )
+@contextmanager
+def opened(**target: Any) -> Iterator[tuple[QuotaStore, Loaded]]:
+    """Open the store of a target and load its quotas; close it at the end. Raises as ``open_target``, and
+    UnreadableError.
+    """
+    store = open_target(**target)
+    try:
+        yield store, store.load(now_ms())
+    finally:
+        store.close()
+
+
+def load_target(**target: Any) -> Loaded:
+    """Return the quotas in a target's store. Raises as ``opened``."""
+    with opened(**target) as (_, loaded):
+        return loaded
+
+
+def warn(problems: Iterable[Problem]) -> None:
+    """Print problems that do not keep a command from going on."""
+    for problem in problems:
+        click.echo(f"warning: {problem}", err=True)
+
+
+def settings_of(target: Mapping[str, Any]) -> Quotas | None:
+    """Return the quota settings of the target's configuration; None if it has none. Raises ConfigError."""
+    return None if target["config_path"] is None else load_settings(target["config_path"]).quotas
 
 
 def open_source(kind: str, address: str | None, config: Path | None, *, of: Path | None) -> QuotaStore:
@@ -142,9 +156,7 @@ def open_source(kind: str, address: str | None, config: Path | None, *, of: Path
     Raises click.UsageError, ConfigError.
     """
     if kind == "cluster" and address is None and of is not None and config is None:
-        from config.loader import load_with_document
-
-        return ClusterStore(access_by(load_with_document(of)[0].cluster), poll_ms=_POLL_MS)
+        return ClusterStore(access_by(load_settings(of).cluster), poll_ms=_POLL_MS)
     if address is None:
         default = ", or --config FILE for its cluster" if kind == "cluster" else ""
         raise click.UsageError(f"--from {kind} needs an address: give --from-address HOST:PORT{default}")

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from quotas.entities import Entity, Group, Name, Prefix
+from proxy.manage.wording import beyond_kafka, terms_written
+from quotas.entities import Entity, Group, Name
 from quotas.kinds import QuotaKind
 from quotas.names import counted_as
 from quotas.policy import Policy, Terms
@@ -121,24 +122,19 @@ def _float(kind: QuotaKind, limit: float | None) -> float | None:
 def _beyond(desired: Policy, live: Policy) -> Iterator[Unsupported]:
     for entity, limits in desired.limits.items():
         terms, live_terms = desired.terms.get(entity, _PLAIN), live.terms.get(entity, _PLAIN)
-        if is_of_kafka(entity):
-            if entity not in live.limits and any(map(_is_cut, (entity.user, entity.client_id))):
-                yield Unsupported(entity, "a name of more than 256 bytes, of which only the beginning is known")
-            elif not all(limit > 0 and number(float(limit)) for limit in limits.values()):
-                yield Unsupported(entity, "a limit that a quota file, and so the record, cannot hold")
-            elif terms != live_terms:
-                yield Unsupported(entity, _terms(terms) or f"no {_terms(live_terms)}, which is live")
-            continue
-        same = {kind: float(limit) for kind, limit in limits.items()} == {
-            kind: float(limit) for kind, limit in live.limits.get(entity, {}).items()
-        }
-        if isinstance(entity.user, Group):
-            name = entity.user.name
-            same = same and {*desired.groups[name]} == {*live.groups.get(name, ())}
-        if not same or terms != live_terms:
-            kinds = (entity.cap, "a cap"), (isinstance(entity.user, Group), "a group of users")
-            several = (isinstance(entity.client_id, Prefix), "a prefix of client-ids")
-            yield Unsupported(entity, ", ".join(what for is_one, what in (*kinds, several) if is_one))
+        if what := beyond_kafka(entity):
+            same = limits == live.limits.get(entity, {}) and terms == live_terms
+            if isinstance(entity.user, Group):
+                name = entity.user.name
+                same = same and {*desired.groups[name]} == {*live.groups.get(name, ())}
+            if not same:
+                yield Unsupported(entity, what)
+        elif entity not in live.limits and any(map(_is_cut, (entity.user, entity.client_id))):
+            yield Unsupported(entity, "a name of more than 256 bytes, of which only the beginning is known")
+        elif not all(limit > 0 and number(float(limit)) for limit in limits.values()):
+            yield Unsupported(entity, "a limit that a quota file, and so the record, cannot hold")
+        elif terms != live_terms:
+            yield Unsupported(entity, _terms(terms) or f"no {_terms(live_terms)}, which is live")
 
 
 def _is_cut(name: Name) -> bool:
@@ -147,14 +143,8 @@ def _is_cut(name: Name) -> bool:
 
 def _terms(terms: Terms) -> str:
     """Return the names of a rule's terms."""
-    said = {
-        "mode: shadow": terms.shadow,
-        "scope: cluster": terms.of_cluster,
-        "proposed": terms.proposed,
-        "burst": terms.burst_ms is not None,
-        "max_delay": terms.max_delay_ms is not None,
-    }
-    return ", ".join(name for name, is_said in said.items() if is_said)
+    said = terms_written(terms).items()
+    return ", ".join(f"{name}: {value}" if name in ("mode", "scope") else name for name, value in said)
 
 
 def now_applied(desired: Policy, live: Policy, applied: Policy | None, refused: Collection[Entity]) -> Policy:

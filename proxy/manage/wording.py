@@ -1,10 +1,10 @@
 """Quotas in the words of kafka-configs (ConfigCommand); lines about features of Sluice begin with "Sluice"."""
 
 from collections.abc import Mapping
+from math import isinf
 from typing import Final
 
 from config.units import BYTE_UNITS
-from proxy.runtime.names import shown
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind, Written
 from quotas.numbers import java_double
@@ -13,6 +13,7 @@ from quotas.stores.alteration import Altered
 from quotas.stores.edit import number
 from quotas.stores.filters import is_of_kafka
 from quotas.stores.unlimited import as_described
+from quotas.texts import shown
 
 _WHO: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _ALTERED: Final = {"user": "user", "client-id": "client", "ip": "ip"}
@@ -38,6 +39,16 @@ def names(entity: Entity) -> dict[str, Name]:
     """Return entity type → name."""
     of_entity = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
     return {kind: name for kind, name in of_entity.items() if name is not None}
+
+
+def beyond_kafka(entity: Entity) -> str:
+    """Return the parts of an entity that Kafka does not have; "" for one of Kafka's."""
+    parts = {
+        "a cap": entity.cap,
+        "a group of users": isinstance(entity.user, Group),
+        "a prefix of client-ids": isinstance(entity.client_id, Prefix),
+    }
+    return ", ".join(part for part, is_there in parts.items() if is_there)
 
 
 def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
@@ -120,6 +131,13 @@ def plain(kind: QuotaKind, limit: float | None) -> str:
             if limit and limit < 2**63 and limit % size == 0:
                 return f"{limit / size:.0f}{unit}"
     return _written(kind, limit)
+
+
+def number_in_json(limit: float) -> int | float | str:
+    """Return a limit for JSON, which has no infinity."""
+    if isinf(limit):
+        return java_double(limit)
+    return int(number(limit) or limit) if limit.is_integer() else limit
 
 
 def _written(kind: QuotaKind, limit: float) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from config.client_properties import parse_properties
+from config.client_properties import parse_jaas, parse_properties
 from config.document import read_text
-from config.jaas import parse_jaas
 from config.problems import ConfigError, Problem
 from config.stores import ZooKeeperSasl, ZooKeeperTls
 from config.stores import ZooKeeperStore as Settings

@@ -30,10 +30,10 @@ def assign(members: Mapping[str, MemberMessage], brokers: Collection[int]) -> di
     for name, each in sorted(members.items(), key=lambda item: (item[1].epoch, item[0])):  # the newest map is right
         claims.update(dict.fromkeys(each.owned, name))
         load.update(each.load)
-    return share_out(weights, claims, load, {*brokers, *claims})
+    return place_brokers(weights, claims, load, {*brokers, *claims})
 
 
-def share_out(
+def place_brokers(
     weights: Mapping[str, float], claims: Mapping[int, str], load: Mapping[int, float], brokers: Collection[int]
 ) -> dict[int, str]:
     """Return the owner of each broker, by name of those in ``weights``: the heaviest brokers are given first, and one
@@ -42,32 +42,32 @@ def share_out(
     known = sorted(brokers)
     usual = sum(load.values()) / len(load) if load and sum(load.values()) > 0 else 1.0
     costs = {broker: max(load.get(broker, usual), usual * _LEAST_SHARE) for broker in known}
-    shares = _Shares(weights, costs)
+    loads = _Loads(weights, costs)
     for broker in known:
         if claims.get(broker) in weights:
-            shares.give(broker, claims[broker])
-    for broker in sorted(set(known) - shares.owners.keys(), key=lambda broker: (-costs[broker], broker)):
-        shares.give(broker, min(weights, key=lambda name: (shares.with_more(name, costs[broker]), name)))
+            loads.give(broker, claims[broker])
+    for broker in sorted(set(known) - loads.owners.keys(), key=lambda broker: (-costs[broker], broker)):
+        loads.give(broker, min(weights, key=lambda name: (loads.with_more(name, costs[broker]), name)))
     is_idle = sum(load.values()) < _IDLE_MS * len(weights)
-    takers = weights.keys() - set(shares.owners.values()) if is_idle else weights.keys()
-    while shares.improve(takers):
+    takers = weights.keys() - set(loads.owners.values()) if is_idle else weights.keys()
+    while loads.improve(takers):
         pass
-    return shares.owners
+    return loads.owners
 
 
 class Drift:
-    """Tells that brokers should be shared out anew, as the load is not the one by which they were."""
+    """Tells that brokers should be placed anew, as the load is not the one by which they were."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None
 
-    def is_due(self, shared_by: Mapping[str, float], loads: Mapping[str, float], now_s: float) -> bool:
+    def is_due(self, placed_by: Mapping[str, float], loads: Mapping[str, float], now_s: float) -> bool:
         """Return whether a load has differed for minutes, by more than a part of the mean. To be called now and then.
 
-        ``shared_by``: the loads by which brokers were shared out; ``loads``: those of now; of each instance, or worker.
+        ``placed_by``: the loads by which brokers were placed; ``loads``: those of now; of each instance, or worker.
         """
         least = HYSTERESIS * max(sum(loads.values()) / len(loads), _IDLE_MS)
-        if all(abs(load - shared_by.get(name, 0.0)) <= least for name, load in loads.items()):
+        if all(abs(load - placed_by.get(name, 0.0)) <= least for name, load in loads.items()):
             self._since_s = None
             return False
         if self._since_s is None:
@@ -75,7 +75,7 @@ class Drift:
         return now_s - self._since_s >= DRIFT_S
 
 
-class _Shares:
+class _Loads:
     """The load of each instance, in proportion to its weight."""
 
     def __init__(self, weights: Mapping[str, float], costs: Mapping[int, float]) -> None:

@@ -1,15 +1,13 @@
 """Connections to the coordinator of the group, the broker that all instances ask."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD
 from protocol.groups import GroupError, find_coordinator, read_coordinator
 from protocol.requests import Request
-from proxy.brokers.connection import BrokerConnection, connect
+from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.failures import describe
 from proxy.brokers.login import LoginError
 from proxy.brokers.persistent_connection import Access, PersistentConnection, UnansweredError
@@ -53,7 +51,6 @@ class Coordinator:
         self._any_broker = PersistentConnection(access)
         self._at: tuple[str, int] | None = None
         """The coordinator found last."""
-        self._open: AsyncExitStack | None = None
         self._connection: BrokerConnection | None = None
         self._in_use = asyncio.Lock()
 
@@ -65,21 +62,20 @@ class Coordinator:
         async with self._in_use:
             try:
                 async with asyncio.timeout(within_s + 2 * _CONNECT_S):
-                    if self._connection is None:
-                        await self._connect()
-                    assert self._connection is not None  # noqa: S101  for mypy: connected above
+                    connection = self._connection
+                    if connection is None:
+                        self._at = await self._find()
+                        connection = self._connection = await self._access.open(*self._at)
                     async with asyncio.timeout(within_s):
                         if longest_bytes is None:
-                            return await self._connection.ask(request)
-                        return await shortened(*await self._connection.begin(request), longest_bytes)
-            except LoginError as error:
+                            return await connection.ask(request)
+                        return await shortened(*await connection.begin(request), longest_bytes)
+            except (*_ERRORS, asyncio.CancelledError) as error:
                 await self.forget()
-                raise NotAllowedError(str(error)) from None
-            except _ERRORS as error:
-                await self.forget()
-                raise NoCoordinatorError(describe(error)) from None
-            except asyncio.CancelledError:
-                await self.forget()
+                if isinstance(error, LoginError):
+                    raise NotAllowedError(str(error)) from None
+                if isinstance(error, _ERRORS):
+                    raise NoCoordinatorError(describe(error)) from None
                 raise
 
     async def ask_apart(self, request: Request) -> bytes:
@@ -90,8 +86,12 @@ class Coordinator:
         if self._at is None:
             raise NoCoordinatorError("the coordinator is not known")
         try:
-            async with asyncio.timeout(ANSWER_S), self._logged_in(self._at) as connection:
-                return await connection.ask(request)
+            async with asyncio.timeout(ANSWER_S):
+                connection = await self._access.open(*self._at)
+                try:
+                    return await connection.ask(request)
+                finally:
+                    await connection.close()
         except _ERRORS as error:
             raise NoCoordinatorError(describe(error)) from None
 
@@ -103,24 +103,14 @@ class Coordinator:
 
     async def forget(self) -> None:
         """Close the connection, and look for the coordinator again before the next request."""
-        opened, self._open, self._connection = self._open, None, None
-        if opened is not None:
-            await opened.aclose()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     async def close(self) -> None:
         """Close all connections."""
         await self.forget()
         await self._any_broker.close()
-
-    async def _connect(self) -> None:
-        self._at = await self._find()
-        opening = AsyncExitStack()
-        try:
-            self._connection = await opening.enter_async_context(self._logged_in(self._at))
-        except BaseException:
-            await opening.aclose()
-            raise
-        self._open = opening
 
     async def _find(self) -> tuple[str, int]:
         try:
@@ -132,13 +122,6 @@ class Coordinator:
         if found.error_code:
             raise NoCoordinatorError(f"FindCoordinator is answered with error {found.error_code}")
         return found.host, found.port
-
-    @asynccontextmanager
-    async def _logged_in(self, at: tuple[str, int]) -> AsyncIterator[BrokerConnection]:
-        async with connect(*at, self._access.context()) as connection:
-            if self._access.log_in is not None:
-                await self._access.log_in(connection)
-            yield connection
 
 
 async def shortened(size: int, reader: asyncio.StreamReader, longest_bytes: int) -> bytes:

@@ -1,19 +1,18 @@
 """The group of instances that elects the owners of brokers, as the supervisor starts and stops it."""
 
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
 
+from config.files import read_secret
 from config.owners import Owners
 from config.settings import Settings
-from config.units import Address
 from proxy.brokers.persistent_connection import access_by
+from proxy.owners.asking import Asking
 from proxy.owners.coordinator import Coordinator
-from proxy.owners.exchange import AskDemands, Exchange, PutShares
-from proxy.owners.member import GroupMember, Own
-from proxy.owners.membership import Membership, Status
+from proxy.owners.member import GroupMember, PutOwners
+from proxy.owners.membership import Membership, probe_address
 from proxy.owners.messages import EndpointMessage
 from proxy.owners.probe import Probe
-from proxy.owners.settings import probe_address, read_secret
 from proxy.runtime.clock import wall_s
 
 
@@ -26,87 +25,34 @@ class OwnersGroup:
         owners: Owners,
         brokers: Callable[[], Awaitable[Collection[int]]],
         load: Callable[[], Mapping[int, float]],
-        own: Own,
+        put_owners: PutOwners,
+        context: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
+        """``context``: of TLS to the admin ports of other instances."""
         if owners.instance is None or owners.group is None or owners.secret_file is None:
             raise ValueError("owners.group needs instance and secret_file")  # the loader sees to it
         membership = Membership(
+            owners,
             owners.instance,
             int(wall_s() * 1_000_000),
             owners.group,
             read_secret(owners.secret_file),
-            owners.session_s,
-            owners.heartbeat_s,
-            owners.weight,
             {each.name: EndpointMessage.of(each.endpoint) for each in settings.listeners},
             probe_address(settings) if owners.probe else None,
-            serves_alone=owners.before_first == "serve",
-            stops_cut_off=owners.when_cut_off == "stop",
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
-        self._member = GroupMember(membership, coordinator, brokers, load, own)
-        self._probe = Probe(self._member) if owners.probe else None
+        self.member = GroupMember(membership, coordinator, brokers, load, put_owners)
+        self.asking = Asking(self.member, context)
+        self._probe = Probe(self.member, self.asking.get) if owners.probe else None
 
     def start(self) -> None:
         """Join; the ports of brokers have to be open."""
-        self._member.start()
+        self.member.start()
         if self._probe is not None:
             self._probe.start()
-
-    async def step_down(self) -> None:
-        """Have all brokers owned by others, before they are drained here."""
-        await self._member.step_down()
 
     async def leave(self) -> None:
         """Leave the group, when nobody is served here any more."""
         if self._probe is not None:
             self._probe.stop()
-        await self._member.leave()
-
-    @property
-    def status(self) -> Status:
-        return self._member.status
-
-    @property
-    def why_not_ready(self) -> str | None:
-        return self._member.why_not_ready
-
-    @property
-    def others(self) -> dict[str, tuple[str, int] | None]:
-        """The admin port of each other instance, None where it is not known."""
-        return {name: at for name, (_, at) in self._member.peers.items()}
-
-    def exchange(self, demands: AskDemands, share: PutShares, is_needed: Callable[[], bool]) -> Exchange:
-        """Return the exchange of demand with the other instances."""
-        member, status = self._member, self._member.status
-        return Exchange(
-            demands,
-            share,
-            is_needed,
-            status.instance,
-            status.boot,
-            member.signing,
-            lambda: member.peers,
-            lambda: member.member_id,
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """Return the membership as JSON data, for ``/owners``."""
-        status = self.status
-        owners: dict[str, dict[str, Any]] = {
-            str(node_id): {"instance": owner} for node_id, owner in sorted(status.owners.items())
-        }
-        for member in () if self._member.map is None else self._member.map.members.values():
-            for node_id, load in member.load.items():
-                if status.owners.get(node_id) == member.instance:
-                    owners[str(node_id)]["load"] = load
-        return {
-            "instance": status.instance,
-            "boot": status.boot,
-            "state": str(status.state),
-            "epoch": status.epoch,
-            "age_s": round(status.heartbeat_age_s, 1),
-            "owners": owners,
-            "others": {name: None if at is None else str(Address(*at)) for name, at in sorted(self.others.items())},
-            "error": status.error,
-        }
+        await self.member.leave()

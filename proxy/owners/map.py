@@ -42,7 +42,7 @@ EVERYTHING: Final = OwnersMap((), {}, ("",))
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Placement:
     """The brokers of one worker among those of its instance."""
 
     worker: int
@@ -72,7 +72,7 @@ def fixed_map(fixed: FixedOwners) -> OwnersMap:
 class OwnersInForce:
     """The map in force at ``instance``; None: none is known yet, and it owns no broker.
 
-    ``share``: of several workers, the brokers of this one. The address told for a broker is the same at all of them.
+    ``placement``: of several workers, the brokers of this one. All tell the same address for a broker.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class OwnersInForce:
         instance: str,
         in_force: OwnersMap | None = None,
         group: str | None = None,
-        share: Share | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self.instance = instance
         self.group = None if group is None else group.encode()
         """The group in which owners are elected; no client may join it."""
-        self.replace(in_force, share=share)
+        self.replace(in_force, placement=placement)
 
-    def replace(self, in_force: OwnersMap | None, *, fenced: bool = False, share: Share | None = None) -> None:
+    def replace(self, in_force: OwnersMap | None, *, fenced: bool = False, placement: Placement | None = None) -> None:
         """Put a map in force. ``fenced``: whatever it says, this instance owns no broker."""
-        self.share = share
-        self._map = in_force
+        self.placement = placement
+        self.in_force = in_force
         self._fenced = fenced
         self._found: dict[int, str | None] = {}
         """Owners looked up before, by node id."""
@@ -98,16 +98,12 @@ class OwnersInForce:
     @property
     def are_known(self) -> bool:
         """Whether a map was ever in force."""
-        return self._map is not None
-
-    @property
-    def in_force(self) -> OwnersMap | None:
-        return self._map
+        return self.in_force is not None
 
     def owner(self, node_id: int) -> str | None:
         """Return the instance that owns a broker; None if no map is known."""
         if node_id not in self._found:
-            self._found[node_id] = None if self._map is None or node_id < 0 else self._map.owner(node_id)
+            self._found[node_id] = None if self.in_force is None or node_id < 0 else self.in_force.owner(node_id)
         return self._found[node_id]
 
     def owns(self, node_id: int) -> bool:
@@ -116,18 +112,18 @@ class OwnersInForce:
 
     def accepts(self, node_id: int) -> bool:
         """Whether connections to the broker's port are accepted here: by one worker, also to turn them away."""
-        return self.share is None or self.share.has(node_id)
+        return self.placement is None or self.placement.has(node_id)
 
     def other_worker(self, node_id: int) -> int | None:
         """Return the worker that accepts the connections for a broker; None if that is this one."""
-        return None if self.share is None or self.share.has(node_id) else self.share.worker_of(node_id)
+        return None if self.placement is None or self.placement.has(node_id) else self.placement.worker_of(node_id)
 
     def elsewhere(self, listener: str, node_id: int) -> Address | None:
         """Return the advertised address of a broker at another instance that owns it; None if none is known to."""
         owner = self.owner(node_id)
-        if owner is None or owner == self.instance or self._map is None:
+        if owner is None or owner == self.instance or self.in_force is None:
             return None
-        endpoint = self._map.endpoints.get(owner, {}).get(listener)
+        endpoint = self.in_force.endpoints.get(owner, {}).get(listener)
         told = None if endpoint is None else endpoint.advertised(node_id)
         if told is not None:
             return told
@@ -136,15 +132,15 @@ class OwnersInForce:
         return Address(f"node-id-{node_id}-has-no-port-in-sluice-{at[:40]}.invalid", 9092)
 
 
-def owners_of(settings: Owners | None, share: Share | None = None) -> OwnersInForce:
+def owners_of(settings: Owners | None) -> OwnersInForce:
     """Return the owners in the settings of an instance, as loaded. If they are elected: nobody yet, or all brokers are
     its own (``before_first``).
     """
     if settings is None:
-        return OwnersInForce("", EVERYTHING, share=share)
+        return OwnersInForce("", EVERYTHING)
     name = settings.instance
     assert name is not None  # noqa: S101  for mypy: the loader fills it in
     in_force = None if settings.fixed is None else fixed_map(settings.fixed)
     if in_force is None and settings.before_first == "serve":
         in_force = OwnersMap((), {}, (name,))
-    return OwnersInForce(name, in_force, settings.group, share)
+    return OwnersInForce(name, in_force, settings.group)

@@ -7,6 +7,7 @@ that the coordinator does not know any more (``FENCED``) owns nothing until it h
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -25,7 +26,7 @@ from protocol.groups import (
 from proxy.owners.assignment import Drift, assign, by_instance
 from proxy.owners.coordinator import ANSWER_S, REFUSED, Coordinator, NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
-from proxy.owners.membership import Membership, State, Status
+from proxy.owners.membership import Membership, MemberState, Status
 from proxy.owners.messages import MOST_BYTES, Kind, Label, MapMessage, MemberMessage, MessageError, Signing
 from proxy.owners.turns import Turns, member_label
 from proxy.runtime.clock import monotonic_s, wall_s
@@ -45,35 +46,29 @@ _MOST_REMOVED: Final = 100
 _PLACE_NEW_S: Final = 60.0
 """How long a new broker is owned by hash before the leader places it by load."""
 
-Own = Callable[[OwnersMap | None, bool], None]
+PutOwners = Callable[[OwnersMap | None, bool], None]
 """(map, fenced) → None; puts the map in force at once."""
 
 
+@dataclass(eq=False, repr=False)
 class GroupMember:
-    """Takes part in the election between ``start`` and ``leave``.
+    """Takes part in the election between ``start`` and ``leave``."""
 
-    ``brokers`` returns the known node ids, ``load`` the load of those served here; nothing is done before a broker is
-    known, when its port is open.
-    """
+    _me: Membership
+    _coordinator: Coordinator
+    _brokers: Callable[[], Awaitable[Collection[int]]]
+    """Returns the known node ids; nothing is done before a broker is known, when its port is open."""
+    _load: Callable[[], Mapping[int, float]]
+    """Returns the load of the brokers that are served here."""
+    _put_owners: PutOwners
 
-    def __init__(
-        self,
-        membership: Membership,
-        coordinator: Coordinator,
-        brokers: Callable[[], Awaitable[Collection[int]]],
-        load: Callable[[], Mapping[int, float]],
-        own: Own,
-    ) -> None:
-        self._me = membership
-        self._coordinator = coordinator
-        self._brokers = brokers
-        self._load = load
-        self._own = own
-        self.signing = Signing(membership.secret, membership.group)
+    def __post_init__(self) -> None:
+        self._settings, self.instance, self.boot = self._me.settings, self._me.instance, self._me.boot
+        self.signing = Signing(self._me.secret, self._me.group)
         """Signs messages to the others."""
         self._turns = Turns(self.signing)
         self._turn = 0
-        self._weight = membership.weight
+        self._weight = self._settings.weight
         self.member_id = ""
         self._generation = -1
         self._leads = False
@@ -84,10 +79,10 @@ class GroupMember:
         self._changing = asyncio.Lock()
         self._jobs: list[asyncio.Task[None]] = []
         self._gained = self._lost = 0
-        self._has_stopped = False  # cut off (Membership.stops_cut_off)
+        self._has_stopped = False  # cut off (when_cut_off: stop)
         self._retry_s = _RETRY_S
         self.map: MapMessage | None = None
-        self.state = State.ALONE
+        self.state = MemberState.ALONE
         self.error: str | None = "it has not joined yet"
         """Why it is not a member; None if it is."""
 
@@ -100,11 +95,11 @@ class GroupMember:
 
     async def step_down(self) -> None:
         """Have all brokers owned by others, and return once they are, or that takes longer than a session."""
-        if self.state is not State.MEMBER:
+        if self.state is not MemberState.MEMBER:
             return
         self._weight = 0.0
         try:
-            async with asyncio.timeout(self._me.session_s), self._changing:
+            async with asyncio.timeout(self._settings.session_s), self._changing:
                 await self._try(self._join)
         except TimeoutError:
             log.warning("no owners for the brokers of this instance in time", group=self._me.group)
@@ -132,11 +127,9 @@ class GroupMember:
 
     @property
     def status(self) -> Status:
-        owners = dict(self.map.owners) if self.map is not None else {}
-        epoch = self.map.epoch if self.map is not None else -1
+        epoch, owners = (-1, {}) if self.map is None else (self.map.epoch, dict(self.map.owners))
         age_s = monotonic_s() - self._answered_s
-        me = self._me
-        return Status(me.instance, me.boot, self.state, epoch, owners, age_s, self._gained, self._lost, self.error)
+        return Status(self.instance, self.boot, self.state, epoch, owners, age_s, self._gained, self._lost, self.error)
 
     @property
     def peers(self) -> dict[str, tuple[int, tuple[str, int] | None]]:
@@ -147,9 +140,9 @@ class GroupMember:
     @property
     def why_not_ready(self) -> str | None:
         """Why clients should not come here; None if they may."""
-        if self.map is None and self._me.serves_alone:
+        if self.map is None and self._settings.before_first == "serve":
             return None
-        if self.map is None or self._has_stopped or self.state is State.FENCED:
+        if self.map is None or self._has_stopped or self.state is MemberState.FENCED:
             return f"owners: {self.error}"
         more_instances = len(self.map.members) > len(self.map.owners)
         if self._weight == 0 or more_instances or self._me.instance in self.map.owners.values():
@@ -159,7 +152,7 @@ class GroupMember:
     # ------------------------------------------------------------------------------------------------ step by step
 
     def _pause_s(self) -> float:
-        return self._me.heartbeat_s if self.state is State.MEMBER else self._retry_s
+        return self._settings.heartbeat_s if self.state is MemberState.MEMBER else self._retry_s
 
     async def _step(self) -> None:
         async with self._changing:
@@ -172,8 +165,8 @@ class GroupMember:
         try:
             await job()
         except NoCoordinatorError as error:
-            self._change(State.ALONE if self.map is None else State.FROZEN, f"no coordinator: {error}")
-            if self._me.stops_cut_off and monotonic_s() - self._answered_s > self._me.session_s:
+            self._freeze(f"no coordinator: {error}")
+            if self._settings.when_cut_off == "stop" and monotonic_s() - self._answered_s > self._settings.session_s:
                 self._stop(stops=True)
         except NotAllowedError as error:
             self._retry_s = _NOT_ALLOWED_S
@@ -181,13 +174,16 @@ class GroupMember:
             await self._say_goodbye()
         except MessageError as error:  # a stranger leads the group, or this instance is one to the others
             self._retry_s = _STRANGER_S
-            self._change(State.ALONE if self.map is None else State.FROZEN, f"map not taken: {error}")
+            self._freeze(f"map not taken: {error}")
             await self._say_goodbye()
 
-    def _change(self, state: State, error: str | None) -> None:
+    def _change(self, state: MemberState, error: str | None) -> None:
         if error is not None and (state, error) != (self.state, self.error):
             log.error("not a member of the group of instances", group=self._me.group, state=str(state), error=error)
         self.state, self.error = state, error
+
+    def _freeze(self, error: str) -> None:
+        self._change(MemberState.ALONE if self.map is None else MemberState.FROZEN, error)
 
     async def _beat(self) -> None:
         asked = heartbeat(self._me.group, self._generation, self.member_id)
@@ -198,7 +194,7 @@ class GroupMember:
         match error:
             case GroupError.NONE:
                 self._answered_s = monotonic_s()
-                self._change(State.MEMBER, None)
+                self._change(MemberState.MEMBER, None)
                 self._stop(stops=False)
                 if await self._has_to_place() or self._has_other_load():
                     await self._join()
@@ -208,19 +204,14 @@ class GroupMember:
             case GroupError.UNKNOWN_MEMBER_ID | GroupError.ILLEGAL_GENERATION:
                 self._replaced(error)
                 await self._join()
-            case GroupError.COORDINATOR_LOAD_IN_PROGRESS:
-                raise NoCoordinatorError("it loads the group")
-            case GroupError.GROUP_AUTHORIZATION_FAILED:
-                raise self._coordinator.not_allowed()
             case _:
-                await self._coordinator.forget()
-                raise NoCoordinatorError(f"Heartbeat is answered with error {error}")
+                await self._look_at_error(error, "Heartbeat")
 
     def _stop(self, *, stops: bool) -> None:
         """Own nothing, or again what the map says."""
         if self.map is not None and stops is not self._has_stopped:
             self._has_stopped = stops
-            self._own(self.map.owners_map, stops)
+            self._put_owners(self.map.owners_map, stops)
 
     def _replaced(self, error: int) -> None:
         """Own nothing from now on: others own its brokers. Raises MessageError if this instance never had a map."""
@@ -234,26 +225,22 @@ class GroupMember:
 
     def _fence(self, error: str) -> None:
         if self.map is None:
-            self._change(State.ALONE, error)
+            self._change(MemberState.ALONE, error)
             return
-        self._change(State.FENCED, error)
-        self._own(self.map.owners_map, True)
+        self._change(MemberState.FENCED, error)
+        self._put_owners(self.map.owners_map, True)
 
     async def _join(self) -> None:
         """Join, and take the map. Raises NoCoordinatorError, NotAllowedError, MessageError."""
-        if self.state is State.MEMBER:
-            self._change(State.JOINING, None)
-        wait_s = 2.5 * self._me.session_s
+        if self.state is MemberState.MEMBER:
+            self._change(MemberState.JOINING, None)
+        wait_s = 2.5 * self._settings.session_s
         for _ in range(_TRIES):
             self._turn += 1
             me = self._said().packed.signed(self.signing, member_label(self.member_id))
-            session_ms = int(self._me.session_s * 1000)
+            session_ms, of = int(self._settings.session_s * 1000), {PROTOCOL: me}
             asked = join_group(
-                self._me.group,
-                self.member_id,
-                session_ms=session_ms,
-                protocol_type=PROTOCOL_TYPE,
-                protocols={PROTOCOL: me},
+                self._me.group, self.member_id, session_ms=session_ms, protocol_type=PROTOCOL_TYPE, protocols=of
             )
             joined = read_joined(await self._coordinator.ask(asked, wait_s, longest_bytes=MOST_BYTES))
             if joined.error_code == GroupError.MEMBER_ID_REQUIRED:
@@ -330,9 +317,9 @@ class GroupMember:
         self.map = taken
         if own is None or own.boot != me.boot:
             raise NotAllowedError(f"another instance has the name {me.instance}: give each its own, in owners.instance")
-        self._change(State.MEMBER, None)
+        self._change(MemberState.MEMBER, None)
         self._has_stopped = False
-        self._own(taken.owners_map, False)
+        self._put_owners(taken.owners_map, False)
         mine, were = ({n for n, o in m.owners.items() if o == me.instance} if m else set() for m in (taken, before))
         self._gained += len(mine - were)
         self._lost += len(were - mine)
@@ -381,7 +368,7 @@ class GroupMember:
         now_s, wall = monotonic_s(), wall_s()
         slept_s = max(now_s - self._looked_s, wall - self._looked_wall_s)
         self._looked_s, self._looked_wall_s = now_s, wall
-        if slept_s <= self._me.session_s or self._generation < 0 or self.map is None:
+        if slept_s <= self._settings.session_s or self._generation < 0 or self.map is None:
             return
         log.warning("this process has slept: asking whether it still owns brokers", slept_s=round(slept_s, 1))
         answers: list[int] = []
@@ -391,7 +378,7 @@ class GroupMember:
         if answers and answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
             self._replaced(answers[0])
         elif not answers or answers[0] < 0:
-            self._change(State.FROZEN, "no answer after a sleep")
+            self._freeze("no answer after a sleep")
 
     async def _ask_apart(self) -> int:
         """Return the error of a heartbeat on a connection of its own, -1 without an answer."""

@@ -40,6 +40,8 @@ class Kind(StrEnum):
     MEMBER = "member"
     MAP = "map"
     DEMAND = "demand"
+    CHANGE = "change"
+    QUESTION = "question"
 
 
 class Label(NamedTuple):
@@ -51,7 +53,7 @@ class Label(NamedTuple):
     member_id: str
     """The receiver's; in a member's message its own. The coordinator gives one only once."""
     at: int | str = ""
-    """The generation of a map, the turn in which demand was asked for; a member's message has its turn inside."""
+    """The generation of a map, the turn in which demand was asked for; other messages have their turn inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,21 @@ class MemberMessage(_Message):
     """Its addresses, by listener."""
     probe: tuple[Text, Port] | None
     """Its admin port, which others may ask whether it is alive."""
+
+
+class ChangeMessage(_Message):
+    """A change that an operator has asked another instance for."""
+
+    instance: Text
+    """The one that was asked."""
+    boot: int
+    turn: int
+    """Grows with each change since the boot."""
+    what: Text
+    form: Mapping[Text, Annotated[str, Field(max_length=8192)]]
+    who: Text
+    source: Text
+    """The address of who asked."""
 
 
 class MapMessage(_Message):

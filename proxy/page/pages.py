@@ -1,21 +1,20 @@
 """The pages: what each asks the state API for, and shows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
-from markupsafe import Markup
 
-from proxy.admin.mode import ModePage
-from proxy.admin.server import Route
-from proxy.page import draw, html
-from proxy.page.actions import Actions, Controls, temporary
-from proxy.page.recent import RecentAnswers
-from proxy.page.stream import Streams
+from proxy.admin.route import GET, POST, Route
+from proxy.page import html
+from proxy.page.actions import Actions, Controls
+from proxy.page.changes import shown
+from proxy.page.open_pages import RecentAnswers, Streams
 from proxy.runtime.clock import wall_s
+from proxy.runtime.collector import COLLECTOR
 from quotas.kinds import QuotaKind, Whose
 
 _MOST_THROTTLED: Final = 50
@@ -27,7 +26,7 @@ _MOST_CONNECTIONS: Final = 100
 _MOST_BROKERS: Final = 200
 _MOST_CHANGES: Final = 50
 _MOST_OF_A_NAME: Final = 1024
-_SORTS: Final = ("connections", "bytes_in_per_s", "bytes_out_per_s", "ratio", "throttled_share_5m")
+_SORTS: Final = ("connections", "bytes_in_per_s", "bytes_out_per_s", "ratio", "throttled_share_1m")
 
 _KINDS: Final = tuple(kind.value for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
 
@@ -35,6 +34,7 @@ _Data = dict[str, Any]
 State = Callable[[str, Mapping[str, str]], Coroutine[Any, Any, _Data]]
 """Answers a resource of the state API and its parameters, as the API does."""
 
+_NO_INSTANCE: Final = {"instance": None, "version": None}
 _KEEP_S: Final = 1.0
 _KEEP_HISTORY_S: Final = 10.0
 
@@ -75,10 +75,10 @@ class Pages:
             "/": self._route("overview"),
             "/client": self._route("client"),
             "/quotas": self._route("quotas"),
-            "/login": Route(self._login, ModePage.METHODS),
-            "/events": Route(self._events, ("GET",)),
-            "/page.css": Route(partial(_static, "page.css", "text/css")),
-            "/page.js": Route(partial(_static, "page.js", "text/javascript")),
+            "/login": Route(self._login, GET + POST, is_open=True),
+            "/events": Route(self._events, ("GET",), is_bounded=False),  # has a bound of its own
+            "/page.css": Route(partial(_static, "page.css", "text/css"), is_open=True),
+            "/page.js": Route(partial(_static, "page.js", "text/javascript"), is_open=True),
             **self._actions.routes(),
         }
 
@@ -86,8 +86,6 @@ class Pages:
         return Route(partial(self._page, name))
 
     async def _page(self, name: str, request: web.BaseRequest) -> web.StreamResponse:
-        if (why := self._controls.access.hosts.why_not(request.host)) is not None:
-            return _text(403, why)
         asked = parameters_of(request)
         events = html.query(page=name, **asked)
         data = await self._shown(request, asked, await self._data[name](asked))
@@ -97,14 +95,13 @@ class Pages:
         name, asked = request.query.get("page", ""), parameters_of(request)
         if name not in self._data:
             return _text(404, f"page is one of {', '.join(self._data)}")
-        if (why := self._controls.access.hosts.why_not(request.host)) is not None:
-            return _text(403, why)
 
         async def make() -> str:
-            data = await self._shown(request, asked, await self._data[name](asked))
-            return await asyncio.to_thread(html.fragment, name, data)
+            with COLLECTOR.pause():
+                data = await self._shown(request, asked, await self._data[name](asked))
+                return await asyncio.to_thread(html.fragment, name, data)
 
-        key = name, *asked.items(), await self._controls.access.is_logged_in(request)
+        key = name, *asked.items(), await self._controls.access.may_change(request)
         return await self._streams.answer(request, lambda: self._recent.get(key, _KEEP_S, make))
 
     async def _login(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -120,18 +117,18 @@ class Pages:
     async def _shown(self, request: web.BaseRequest, asked: Mapping[str, Any], data: _Data) -> _Data:
         """Return everything that a page shows."""
         access = self._controls.access
+        may_see = request.path != "/login" or not access.is_closed  # the other pages are shown to who may read
         now = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="seconds")
         return {
             "now": now,
             "path": request.path,
-            "instance": await self._ask("instance"),
+            "instance": await self._ask("instance") if may_see else _NO_INSTANCE,
             "all": asked.get("all"),
             "q": asked.get("q", ""),
             "asked": asked,
-            "plot": _plot,
-            "temporary": temporary(self._controls.temporary),
+            "temporary": shown(self._controls.changes.temporary) if may_see else [],
             "can_log_in": access.is_possible,
-            "may_change": await access.is_logged_in(request),
+            "may_change": await access.may_change(request),
             "kinds": _KINDS,
         } | data
 
@@ -166,7 +163,6 @@ class Pages:
             "brokers": _by_owners(brokers) if all_ else brokers,
             "workers": workers,
             "points_of": lambda client: points.get(_whose(client)),
-            "by": partial(_sorted_by, asked),
         }
 
     async def _client(self, asked: Mapping[str, Any]) -> _Data:
@@ -227,19 +223,3 @@ async def _static(name: str, content_type: str, _: web.BaseRequest) -> web.Strea
 
 def _whose(item: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(item.get(name) for name in ("instance", "worker", "listener", "user", "client_id"))
-
-
-def _plot(points: Sequence[Mapping[str, Any]]) -> Markup:
-    """Draw the last hour: used of the limit, or without a limit the bytes."""
-    ratios = [each["ratio"] for each in points]
-    throttled = [each["throttled_share"] for each in points]
-    if any(ratio is not None for ratio in ratios):
-        return draw.hour(ratios, throttled, limit=1.0)
-    return draw.hour([(each["bytes_in_per_s"] or 0) + (each["bytes_out_per_s"] or 0) for each in points], throttled)
-
-
-def _sorted_by(asked: Mapping[str, Any], field: str, heading: str) -> Markup:
-    """Return the heading of a column as a link that sorts by it, from the highest down."""
-    link = "/" + html.query(q=asked.get("q"), sort=f"-{field}", all=asked.get("all"))
-    current = ' aria-current="true"' if asked.get("sort", "-ratio") == f"-{field}" else ""
-    return Markup('<a href="{}"{}>{}</a>').format(link, Markup(current), heading)  # noqa: S704  our own words

@@ -12,47 +12,42 @@ from typing import Final, TypeVar, TypeVarTuple
 import structlog
 
 from proxy.runtime.clock import now_ms
+from proxy.runtime.log_lines import LineLimit
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-INTERVAL_MS: Final = 60_000
-"""Interval between two log lines about the same place: a fault on the data path may recur with every request."""
 
 log = structlog.get_logger("sluice.faults")
 
 counts: Final[Counter[str]] = Counter()
 """Errors since startup, by place in the program."""
 
-_quiet_until_ms: Final[dict[str, int]] = {}
-_unsaid: Final[Counter[str]] = Counter()
+_lines: Final[LineLimit[str]] = LineLimit()
+"""A fault on the data path may recur with every request."""
 
 
-def note(where: str, error: BaseException) -> None:
+def report(where: str, error: BaseException) -> None:
     """Count ``error``, and log it with its traceback unless the same place was logged just now. ``where`` is a metric
     label.
     """
     counts[where] += 1
-    at_ms = now_ms()
-    if at_ms < _quiet_until_ms.get(where, at_ms):
-        _unsaid[where] += 1
-        return
-    _quiet_until_ms[where] = at_ms + INTERVAL_MS
-    with suppress(Exception):  # a failing repr must not undo the containment
-        log.error("internal error", where=where, repeated=_unsaid.pop(where, 0), exc_info=error)
+    repeated = _lines.admit(where, "others", now_ms())
+    if repeated is not None:
+        with suppress(Exception):  # a failing repr must not undo the containment
+            log.error("internal error", where=where, repeated=repeated, exc_info=error)
 
 
 def contained(
     where: str, call: Callable[[*Ts], T], *args: *Ts, otherwise: Callable[[], object] | None = None
 ) -> T | None:
-    """Return the result of ``call``; None, with the fault noted, if it raises.
+    """Return the result of ``call``; None, with the fault reported, if it raises.
 
     ``otherwise`` is then called, contained too: it cuts off the one session that the call was about.
     """
     try:
         return call(*args)
     except Exception as error:  # noqa: BLE001  all errors are contained here
-        note(where, error)
+        report(where, error)
     if otherwise is not None:
         contained(where, otherwise)
     return None

@@ -7,6 +7,8 @@ body in chunks is not asked for, nor taken.
 
 import asyncio
 import re
+import ssl
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 _HEAD_BYTES: Final = 16 * 1024
@@ -25,28 +27,62 @@ class BadAnswerError(ConnectionError):
     """An answer that is not taken; the text says why."""
 
 
+Get = Callable[[str, tuple[str, int], str, float, int], Awaitable[Answer]]
+"""Asks another instance: (name, its admin port, path, seconds, most bytes) → its answer. Raises OSError."""
+
+
+async def get_unsigned(name: str, at: tuple[str, int], path: str, within_s: float, most_bytes: int) -> Answer:
+    """Ask another instance, as anybody could. Raises OSError."""
+    del name
+    return await http_get(at, path, within_s=within_s, most_bytes=most_bytes)
+
+
 async def http_get(
-    at: tuple[str, int], path: str, *, within_s: float, most_bytes: int, host: str = "localhost"
+    at: tuple[str, int],
+    path: str,
+    *,
+    within_s: float,
+    most_bytes: int,
+    host: str = "localhost",
+    authorization: str = "",
+    post: bytes | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> Answer:
-    """Ask; ``host`` is the Host header, by default a name that every admin port accepts. Raises OSError."""
-    if not _PRINTABLE.fullmatch(path) or not _PRINTABLE.fullmatch(host):
-        raise BadAnswerError(f"cannot be asked for {path[:64]!a}")
+    """Ask, over TLS with ``context``; ``host`` is the Host header, by default a name that every admin port accepts.
+    ``post``: a message that is sent, in place of a question. Raises OSError.
+    """
+    length = "" if post is None else str(len(post))
+    head = _head("GET" if post is None else "POST", path, host, authorization, length)
     try:
         async with asyncio.timeout(within_s):
-            reader, writer = await asyncio.open_connection(*at, limit=_HEAD_BYTES)
+            name = None if context is None else at[0]
+            reader, writer = await asyncio.open_connection(*at, limit=_HEAD_BYTES, ssl=context, server_hostname=name)
             try:
-                writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-                head = await reader.readuntil(b"\r\n\r\n")
-                status, length = _read_head(head)
-                if length is not None and length > most_bytes:
+                writer.write(head + (post or b""))
+                status, left = _read_head(await reader.readuntil(b"\r\n\r\n"))
+                if left is not None and left > most_bytes:
                     raise BadAnswerError(f"answers with more than {most_bytes} bytes")
-                return Answer(status, await _read_body(reader, length, most_bytes))
+                return Answer(status, await _read_body(reader, left, most_bytes))
             finally:
                 writer.transport.abort()
     except TimeoutError:
         raise TimeoutError(f"does not answer within {within_s:g} s") from None
+    except ssl.SSLError as error:
+        said = getattr(error, "verify_message", None) or error.reason or "it ends the handshake"
+        raise BadAnswerError(f"TLS: {said}") from None
     except (ValueError, EOFError, asyncio.LimitOverrunError):
         raise BadAnswerError("does not answer as an admin port does") from None
+
+
+def _head(method: str, path: str, host: str, authorization: str, length: str) -> bytes:
+    """Return the first lines of a request. Raises BadAnswerError."""
+    if not _PRINTABLE.fullmatch(path) or not _PRINTABLE.fullmatch(host):
+        raise BadAnswerError(f"cannot be asked for {path[:64]!a}")
+    if not authorization.isprintable():
+        raise BadAnswerError("cannot be asked with a token that has other than printable characters")
+    headers = {"Host": host, "Authorization": authorization, "Content-Length": length}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value)
+    return f"{method} {path} HTTP/1.0\r\n{lines}\r\n".encode()
 
 
 def _read_head(head: bytes) -> tuple[int, int | None]:

@@ -1,16 +1,18 @@
-"""Writes log lines by a thread, so that an unread pipe blocks nothing but the log, and limits the
-rate of each event.
+"""Writes log lines by a thread, so that an unread pipe blocks nothing but the log, and limits the rate of each event,
+and of lines about the same.
 """
 
 import os
 import select
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import Condition, RLock, Thread
-from typing import Final, TextIO
+from typing import Final, Generic, TextIO, TypeVar
 
 from structlog import DropEvent
 from structlog.typing import EventDict, WrappedLogger
+
+from quotas.folding import fold
 
 MAX_WAITING_CHARS: Final = 2**20
 """Limit of buffered characters; further lines are dropped."""
@@ -20,8 +22,12 @@ _LAST_WORDS_S: Final = 1.0
 BURST: Final = 100
 EVERY_MS: Final = 600
 """Rate limit of one event: BURST lines at once, then one per interval, a hundred a minute."""
-MAX_EVENTS: Final = 1000
-"""Limit of distinct events; all others share one rate."""
+MINUTE_MS: Final = 60_000
+MAX_KEYS: Final = 1000
+"""Limit of distinct events, or of what else lines are about; all others share one rate."""
+OTHERS: Final = "others"
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class LogWriter:
@@ -132,13 +138,53 @@ def _write_all(descriptor: int, data: bytes) -> None:
             select.select((), (descriptor,), ())
 
 
-class _Event:
+class _Tokens:
+    """How many lines about the same are still admitted."""
+
     __slots__ = ("left_out", "since_ms", "tokens")
 
-    def __init__(self, now_ms: int) -> None:
-        self.tokens = BURST
+    def __init__(self, tokens: int, now_ms: int) -> None:
+        self.tokens = tokens
         self.since_ms = now_ms
         self.left_out = 0
+
+
+class LineLimit(Generic[Key]):
+    """Admits ``burst`` lines about the same at once, then one every ``every_ms``; counts those that are left out."""
+
+    def __init__(self, burst: int = 1, every_ms: int = MINUTE_MS) -> None:
+        self._burst = burst
+        self._every_ms = every_ms
+        self.seen: dict[Key, _Tokens] = {}
+
+    def admit(self, key: Key, others: Key, now_ms: int) -> int | None:
+        """Return how many lines were left out before this one, or None if this one is left out. ``others`` is the key
+        beyond MAX_KEYS.
+        """
+        key = fold(key, self.seen, MAX_KEYS, others)
+        seen = self.seen.get(key)
+        if seen is None:
+            seen = self.seen[key] = _Tokens(self._burst, now_ms)
+        due = (now_ms - seen.since_ms) // self._every_ms
+        seen.tokens = min(seen.tokens + due, self._burst)
+        seen.since_ms += due * self._every_ms
+        if not seen.tokens:
+            seen.left_out += 1
+            return None
+        seen.tokens -= 1
+        left_out, seen.left_out = seen.left_out, 0
+        return left_out
+
+    def take_left_out(self, now_ms: int, *, of_all: bool = False) -> list[tuple[Key, int]]:
+        """Return (key, number) for lines left out without a later line, and forget those keys.
+
+        It covers keys without a line for so long that a whole burst is admitted again, or ``of_all``.
+        """
+        long_ms = self._burst * self._every_ms
+        over = {key: seen for key, seen in self.seen.items() if of_all or now_ms - seen.since_ms >= long_ms}
+        for key in over:
+            del self.seen[key]
+        return [(key, seen.left_out) for key, seen in over.items() if seen.left_out]
 
 
 class EventLimiter:
@@ -146,7 +192,7 @@ class EventLimiter:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._events: dict[tuple[str, str], _Event] = {}
+        self._limit: LineLimit[tuple[str, str]] = LineLimit(BURST, EVERY_MS)
         self._lock = RLock()  # an object's destructor may log meanwhile
         self.left_out = 0
 
@@ -156,40 +202,37 @@ class EventLimiter:
         # A library is one event: the number of its texts is unlimited.
         key = (logger.name, event["event"] if logger.name.startswith("sluice") else "")
         with self._lock:
-            left_out = self._admit(key)
-        if left_out < 0:
+            left_out = self._limit.admit(key, ("", ""), self._clock())
+            self.left_out += left_out is None
+        if left_out is None:
             raise DropEvent
         return {**event, "left_out": left_out} if left_out else event
 
-    def _admit(self, key: tuple[str, str]) -> int:
-        """Return how many lines were left out before this one, or -1 if this one is left out."""
-        now_ms = self._clock()
-        seen = self._events.get(key)
-        if seen is None:
-            if len(self._events) >= MAX_EVENTS:
-                key = ("", "")
-            seen = self._events.setdefault(key, _Event(now_ms))
-        due = (now_ms - seen.since_ms) // EVERY_MS
-        seen.tokens = min(seen.tokens + due, BURST)
-        seen.since_ms += due * EVERY_MS
-        if not seen.tokens:
-            seen.left_out += 1
-            self.left_out += 1
-            return -1
-        seen.tokens -= 1
-        left_out, seen.left_out = seen.left_out, 0
-        return left_out
-
-    def take_left_out(self, *, of_all: bool = False) -> list[tuple[str, str, int]]:
-        """Return (logger, event, number) of lines left out without a later line, and forget those events.
-
-        It covers events that have not occurred for a minute, or ``of_all``.
-        """
-        now_ms = self._clock()
+    def take_left_out(self, *, of_all: bool = False) -> list[tuple[tuple[str, str], int]]:
+        """Return ((logger, event), number) as ``LineLimit`` does: here for events that did not occur for a minute."""
         with self._lock:
-            over = {
-                key: seen for key, seen in self._events.items() if of_all or now_ms - seen.since_ms >= BURST * EVERY_MS
-            }
-            for key in over:
-                del self._events[key]
-        return [(*key, seen.left_out) for key, seen in over.items() if seen.left_out]
+            return self._limit.take_left_out(self._clock(), of_all=of_all)
+
+
+class OnceAMinute(LineLimit[Key]):
+    """Admits one line per key and minute; ``say_more(key, number)`` logs the number of the rest.
+
+    ``flush`` has to be called now and then: it logs those numbers.
+    """
+
+    def __init__(self, say_more: Callable[[Key, int], None]) -> None:
+        super().__init__()
+        self._say_more = say_more
+
+    def admits(self, key: Key, others: Key, now_ms: int) -> bool:
+        """Return whether a line may be logged for ``key``, or for ``others`` if there are too many keys."""
+        key = fold(key, self.seen, MAX_KEYS, others)
+        left_out = self.admit(key, others, now_ms)
+        if left_out:
+            self._say_more(key, left_out)
+        return left_out is not None
+
+    def flush(self, now_ms: int) -> None:
+        """Log how many more there were, for minutes that are over."""
+        for key, number in self.take_left_out(now_ms):
+            self._say_more(key, number)

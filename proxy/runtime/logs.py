@@ -7,7 +7,7 @@ and bidirectional controls, with which a client's name could rewrite the termina
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, Literal, TextIO
@@ -17,7 +17,8 @@ from structlog.typing import EventDict, WrappedLogger
 
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.log_lines import EventLimiter, LogWriter
-from proxy.runtime.names import label, shown
+from proxy.runtime.names import label
+from quotas.texts import shown
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -28,6 +29,7 @@ LEVELS: Final = {
 MAX_VALUE_BYTES: Final = 1024
 MAX_EXCEPTION_BYTES: Final = 16 * 1024
 """A longer value is cut, and ends in a digest by which it can be compared."""
+_MOST_PROBLEMS: Final = 20
 _CONTINUED: Final = "\n    | "  # prefix of continuation lines
 
 
@@ -100,8 +102,16 @@ def writer_thread() -> Iterator[None]:
 def flush(*, of_all: bool = False) -> None:
     """Log how many lines were left out, for events that no longer occur. To be called now and then."""
     if _current is not None:
-        for name, event, number in _current.limiter.take_left_out(of_all=of_all):
+        for (name, event), number in _current.limiter.take_left_out(of_all=of_all):
             structlog.get_logger("sluice.log").warning("lines left out", of=name, said=event, number=number)
+
+
+def log_problems(say: Callable[..., object], event: str, problems: Sequence[object]) -> None:
+    """Log the first problems, each in a line, and the number of the rest."""
+    for problem in problems[:_MOST_PROBLEMS]:
+        say(event, problem=str(problem))
+    if len(problems) > _MOST_PROBLEMS:
+        say(event, further_problems=len(problems) - _MOST_PROBLEMS)
 
 
 def dropped() -> dict[str, int]:

@@ -1,17 +1,23 @@
-"""The event loop of a process: uvloop, where it is installed."""
+"""The event loop of a process: uvloop, where it is installed; and how late it is."""
 
 import asyncio
 import os
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
+
+from proxy.runtime import clock
+from proxy.runtime.tasks import every
 
 _SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread may hold the interpreter: with it, rendering 2,000 entities delays the loop half as much."""
 
 _THREADS_END_S: Final = 5.0
 """How long threads that are still busy are waited for at the end."""
+
+LAG_EVERY_S: Final = 0.1
+"""Often enough to detect a stall of a tenth of a second, too rare to cost anything."""
 
 
 def loop_runner() -> tuple[asyncio.Runner, str]:
@@ -37,3 +43,19 @@ def _end_within(seconds: float, status: int) -> None:
     end = threading.Timer(seconds, os._exit, (status,))
     end.daemon = True
     end.start()
+
+
+def watch_lag(observe: Callable[[float], None], every_s: float = LAG_EVERY_S) -> asyncio.Task[None]:
+    """Every ``every_s``, pass ``observe`` the seconds by which the loop was late."""
+    due_s: float | None = None
+
+    def look() -> None:
+        nonlocal due_s
+        # A timer may fire early within the clock's resolution: that is not late.
+        late_s = None if due_s is None else max(0.0, clock.monotonic_s() - due_s)
+        due_s = None
+        if late_s is not None:
+            observe(late_s)
+        due_s = clock.monotonic_s() + every_s
+
+    return every(every_s, look, "measure event-loop lag")

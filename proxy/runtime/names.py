@@ -1,4 +1,4 @@
-"""Names from the wire, and names as shown: both limited in length."""
+"""Names from the wire, and as labels: both limited in length."""
 
 from hashlib import sha256
 from typing import Final
@@ -35,8 +35,3 @@ def label(text: str, max_bytes: int = MAX_LABEL_BYTES) -> str:
             return encoded.decode("utf-8")
     beginning = encoded[: max_bytes - _DIGEST_CHARS - 1].decode("utf-8", "ignore")
     return f"{beginning}~{sha256(encoded).hexdigest()[:_DIGEST_CHARS]}"
-
-
-def shown(text: str) -> str:
-    """Return a text with control characters, line ends and bidirectional controls escaped."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

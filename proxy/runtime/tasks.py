@@ -1,16 +1,18 @@
-"""The only module that schedules work on the loop: tasks, recurring jobs, timers, sockets and signals.
+"""The only module that schedules work on the loop: tasks, recurring jobs, timers, sockets and signals; and long work in
+pieces, so that other work comes in between.
 
-Exceptions are noted (``proxy.runtime.faults``), never lost, and end only the work that raised them.
+Exceptions are reported (``proxy.runtime.faults``), never lost, and end only the work that raised them.
 """
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar, TypeVarTuple
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple
 
 import structlog
 
-from proxy.runtime.faults import contained, note
+from proxy.runtime.faults import contained, report
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -19,6 +21,9 @@ Job = Callable[[], Awaitable[object] | None]
 
 AFTER_FAULT_S: Final = 1.0
 """The shortest pause after a failed job, so that a job without a pause does not spin."""
+SLICE: Final = 100
+"""Items processed at a time: less than a millisecond of counters or meters. A request that is answered meanwhile waits
+for several slices: with 500 items, its 99th percentile was twice as long while 5,000 clients were listed."""
 
 log = structlog.get_logger("sluice.tasks")
 
@@ -39,7 +44,7 @@ def every(period_s: float | Callable[[], float], job: Job, name: str) -> asyncio
 
 
 async def attempt(where: str, job: Job, within_s: float | None = None) -> bool:
-    """Run ``job`` once, for ``within_s`` at most; return whether it succeeded; an exception is noted."""
+    """Run ``job`` once, for ``within_s`` at most; return whether it succeeded; an exception is reported."""
     try:
         async with asyncio.timeout(within_s) as bound:
             waiting = job()
@@ -49,7 +54,7 @@ async def attempt(where: str, job: Job, within_s: float | None = None) -> bool:
         if bound.expired():
             log.error("not done in time: going on without it", where=where, seconds=within_s)
         else:
-            note(where, error)
+            report(where, error)
         return False
     return True
 
@@ -80,7 +85,7 @@ def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     if isinstance(error, OSError):  # of a connection, whose owner is told separately
         log.debug("connection failed", loop=type(loop).__name__, message=said, error=str(error))
     else:
-        note("event loop", error if isinstance(error, BaseException) else RuntimeError(said))
+        report("event loop", error if isinstance(error, BaseException) else RuntimeError(said))
 
 
 async def _repeat(period_s: float | Callable[[], float], job: Job, name: str) -> None:
@@ -93,4 +98,66 @@ async def _repeat(period_s: float | Callable[[], float], job: Job, name: str) ->
 def _finished(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
-        note(task.get_name(), error)
+        report(task.get_name(), error)
+
+
+# --------------------------------------------------------------------------------------------------- long work
+
+
+async def in_slices(items: Iterable[T]) -> list[T]:
+    """Return all items of an iterable, which is consumed in slices."""
+    made = []
+    for number, item in enumerate(items, 1):
+        made.append(item)
+        if number % SLICE == 0:
+            await asyncio.sleep(0)
+    return made
+
+
+class CallQueue:
+    """Calls back in the order of requests, one at a time, with the loop's other work in between.
+
+    Otherwise a hundred sessions with a piece of some milliseconds each would block the loop for the sum. ``call_soon``
+    is the loop's.
+    """
+
+    __slots__ = ("_call_soon", "_waiting")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def later(self, callback: Callable[[], None]) -> None:
+        """Enqueue ``callback``, which is called once."""
+        self._waiting.append(callback)
+        if len(self._waiting) == 1:
+            self._call_soon(self._next)
+
+    def _next(self) -> None:
+        contained("a turn", self._waiting[0])  # a failure affects no other callback
+        self._waiting.popleft()
+        if self._waiting:
+            self._call_soon(self._next)
+
+
+class SharedWork(Generic[T]):
+    """Work that is done once for all who wait for it.
+
+    One who leaves does not end it for the others; when none is left, it is given up.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = spawn(work, "work for several")
+        self._waiting = 0
+        self.is_given_up = False
+
+    async def result(self) -> T:
+        """Wait for its result. Raises as the work does."""
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self._task.done():
+                self.is_given_up = True
+                self._task.cancel()

@@ -12,7 +12,8 @@ comes again, and gives one promise at a time, to the oldest request: so the olde
 """
 
 from dataclasses import dataclass
-from typing import Final
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -20,7 +21,6 @@ from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
 from proxy.runtime.logs import is_debug
-from proxy.session.context import SessionContext, Waiting
 from proxy.session.flow import CLIENT
 from proxy.session.throttling import Alarm
 from proxy.usage.accounts import Account
@@ -28,6 +28,9 @@ from quotas.admission_queue import NO_NUMBER, Place
 from quotas.engine import Bound
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 log = structlog.get_logger("sluice.admission")
 
@@ -40,6 +43,39 @@ _NEARLY_MS: Final = 1000
 
 _AGAIN_MS: Final = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
+
+
+class Waiting(IntEnum):
+    """The thing that waits in a counter's queue."""
+
+    REQUEST = 1
+    FETCH = 2
+    """A Fetch that is there to its end: it can be answered without data."""
+    BODY = 3
+    """The rest of a request that is larger than what its limit has left."""
+    ANSWER = 4
+    MUTATION = 5
+    """A request of the kinds that may not be refused."""
+    COORDINATION = 6
+    """A request that other members of a group or of a transaction wait for: it waits for a window at most."""
+    SHARE_FETCH = 7
+    """A ShareFetch, or a Fetch whose end is still to come: the broker alone can answer it."""
+
+
+class Admitted(NamedTuple):
+    """The wait is over: it asks its counters again, and may pass these now, whatever they owe."""
+
+    passed: tuple[Bound, ...] = ()
+
+
+class AnswerEmpty(NamedTuple):
+    """The Fetch is answered without data, which tells this throttle time."""
+
+    throttle_ms: int
+
+
+Ended = Admitted | AnswerEmpty
+"""How a wait in a counter's queue has ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,38 +100,29 @@ class Ticket:
     until it has passed all of them.
     """
 
-    __slots__ = ("_asked", "_first_ms", "_forced", "_kept", "_number", "_passed", "_session", "_wait", "empty_ms")
+    __slots__ = ("_asked", "_first_ms", "_forced", "_kept", "_number", "_session", "_wait")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._wait: Wait | None = None
         self._kept: Place | None = None
         """The place that was given up last, for its client's next request."""
         self._first_ms = 0
         """Since when it has waited, in whichever queue."""
-        self._passed: tuple[Bound, ...] = ()
-        """The counters that it may pass now, whatever is owed: that of its turn, and those of ``_forced``."""
         self._forced: tuple[Bound, ...] = ()
         """The counters that it waits for no longer."""
         self._number = NO_NUMBER
         """Its number in every queue; none while it waits in no queue and has no turn."""
         self._asked: tuple[Bound, ...] = ()
         """The counters that admitted it when another did not, since its first wait. They have given it their promise
-        (``Bound.promise``), which an older request may have taken over.
+        (``quotas.claims``), which an older request may have taken over.
         """
-        self.empty_ms = 0
-        """The throttle time of the answer without data to the Fetch that is read next; 0: it goes to the broker."""
 
-    @property
-    def is_at_its_turn(self) -> bool:
-        """It may pass a counter now, whatever is owed."""
-        return bool(self._passed)
-
-    def has_passed(self, bound: Bound) -> bool:
+    def may_pass(self, bound: Bound, passed: tuple[Bound, ...]) -> bool:
         """Whether it may pass that counter now, whatever is owed: it is its turn there, or it has the promise."""
         if self._number and bound.promised == self._number:
             return True
-        return any(passed is bound for passed in self._passed)
+        return any(each is bound for each in passed)
 
     def ask(
         self,
@@ -104,15 +131,16 @@ class Ticket:
         bounds: tuple[Bound, ...],
         cost: float,
         now_ms: int,
+        passed: tuple[Bound, ...] = (),
         weight: float = 0.0,
     ) -> bool:
         """Return whether it may pass all of these counters now; if not it waits in the queue of the first in debt.
 
-        ``cost`` is what it will be charged, as far as that has come: others are told to wait for it. ``weight`` counts
-        against its client's turns, by default the same.
+        ``cost`` is what it will be charged, as far as that has come: others are told to wait for it. ``passed``: the
+        counters at which it has had its turn. ``weight`` counts against its client's turns, by default the cost.
         """
         for bound in bounds:
-            if not (self.has_passed(bound) or (not bound.queue and bound.may_go(now_ms) <= now_ms)):
+            if not (self.may_pass(bound, passed) or (not bound.queue and bound.may_go(now_ms) <= now_ms)):
                 rest = bounds if what is Waiting.BODY else ()
                 self.wait(what, account, bound, cost, now_ms, weight, rest)
                 return False
@@ -128,14 +156,11 @@ class Ticket:
         if not self._number:
             return
         number, asked = self._number, self._asked
-        self._passed = self._forced = self._asked = ()
+        self._forced = self._asked = ()
         self._number = NO_NUMBER
-        self.empty_ms = 0
         for bound in asked:
-            if bound.promised == number:
-                bound.end_promise(number)
-                if bound.queue:
-                    self._session.worker.throttling.alarm(bound.queue, now_ms)
+            if bound.claims.end_promise(number) and bound.queue:
+                self._session.worker.throttling.alarm(bound.queue, now_ms)
 
     def wait(
         self,
@@ -149,12 +174,11 @@ class Ticket:
     ) -> None:
         """Wait in the queue of a counter; a body passes all counters of ``rest`` before it goes on."""
         throttling = self._session.worker.throttling
-        bound.shut = True
         if not self._number:
             self._first_ms = now_ms
         if bound.kind is QuotaKind.CONSUMER_BYTE_RATE:
             weight = 1.0  # what a Fetch brings is not known, and each gets its share
-        place = throttling.queue_of(bound).join(
+        place = bound.queue_up(throttling.alarm).join(
             self,
             self._session.identity.path(account),
             cost,
@@ -167,7 +191,7 @@ class Ticket:
         self._kept = None
         for asked in self._asked:
             if asked is not bound and asked not in self._forced:
-                asked.promise(self._number, cost if asked.kind is bound.kind else 0.0)
+                asked.claims.promise(self._number, cost if asked.kind is bound.kind else 0.0)
         if what is not Waiting.ANSWER:
             self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
         cap = bound.rule if bound.is_cap else None
@@ -217,13 +241,23 @@ class Ticket:
 
     # ------------------------------------------------------------------------------------------- how it ends
 
-    def admitted(self, now_ms: int) -> None:
-        """Take the turn (called by the queue)."""
-        self._go(now_ms, turn=True)
+    def admitted(self, now_ms: int, *, forced: bool = False) -> None:
+        """Pass the counter that it waits for (called by the queue); ``forced``: and wait there no more until it has
+        gone.
+        """
+        wait = self._end(now_ms)
+        if wait is None:
+            return
+        self._might_pass(wait.bound)
+        passed = (*self._forced, wait.bound)
+        if forced:
+            self._forced = passed
+        if self.ask(wait.what, wait.account, wait.rest, wait.place.cost, now_ms, passed):
+            self._resume(wait, Admitted(passed), now_ms)
 
     def sent_on(self, now_ms: int) -> None:
         """Ask again (called by a queue that is dissolved)."""
-        self._go(now_ms, turn=False)
+        self._resume(self._end(now_ms), Admitted(self._forced), now_ms)
 
     def _end_early(self, now_ms: int) -> None:
         """Wait no longer, though the turn has not come."""
@@ -234,15 +268,15 @@ class Ticket:
         session, throttling, bound = self._session, self._session.worker.throttling, wait.bound
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None and now_ms - self._first_ms >= most_ms:
-            self._go(now_ms, turn=True, forced=True)
+            self.admitted(now_ms, forced=True)
         elif wait.what is Waiting.FETCH:
             if session.idle:
-                self.empty_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
-                self._go(now_ms, turn=False)
+                empty = AnswerEmpty(min(max(bound.owed_ms(now_ms), 1), throttling.window_ms))
+                self._resume(self._end(now_ms), empty, now_ms)
             else:
                 wait.alarm = throttling.wake(self._end_early, session.abort, now_ms + _AGAIN_MS)
         elif self._may_go_early(wait, now_ms):
-            self._go(now_ms, turn=True, forced=True)
+            self.admitted(now_ms, forced=True)
         elif now_ms < self._session.sasl.deadline_ms:
             wait.alarm = throttling.wake(self._end_early, session.abort, now_ms + throttling.window_ms)
         else:
@@ -262,31 +296,20 @@ class Ticket:
         """Ask again: a request whose client has closed does not wait any more, nor an answer."""
         wait = self._wait
         if wait is not None and wait.what is not Waiting.BODY:
-            self._go(now_ms, turn=False)
+            self.sent_on(now_ms)
 
-    def _go(self, now_ms: int, *, turn: bool, forced: bool = False) -> None:
-        wait = self._wait
+    def _resume(self, wait: Wait | None, ended: Ended, now_ms: int) -> None:
         if wait is None:
             return
-        self._end(now_ms)
-        if turn:
-            self._might_pass(wait.bound)
-            self._passed = (*self._forced, wait.bound)
-            if forced:
-                self._forced = self._passed
-            if not self.ask(wait.what, wait.account, wait.rest, wait.place.cost, now_ms):
-                return
-        else:
-            self._passed = self._forced
-        contained("turn", self._session.resume, wait.what, now_ms, otherwise=self._session.abort)
+        contained("turn", self._session.resume, wait.what, ended, now_ms, otherwise=self._session.abort)
         if self._wait is None:
             self.went(now_ms)  # a turn that is not taken at once is lost: what else holds the session may last
 
-    def _end(self, now_ms: int) -> None:
-        """Leave the queue, where the place is kept for a while."""
+    def _end(self, now_ms: int) -> Wait | None:
+        """Leave the queue, where the place is kept for a while. Returns what has waited."""
         wait = self._wait
         if wait is None:
-            return
+            return None
         self._wait = None
         if wait.alarm is not None:
             wait.alarm.cancel()
@@ -294,6 +317,7 @@ class Ticket:
         self._session.worker.throttling.counts.wait(wait.account, wait.bound, wait.cap, -1, now_ms, waited_ms)
         wait.place.queue.leave(wait.place, now_ms)
         self._kept = wait.place
+        return wait
 
     def leave(self, now_ms: int) -> None:
         """Wait for nothing any more: the connection is gone."""

@@ -4,12 +4,12 @@ from secrets import token_bytes
 from typing import Final
 
 from protocol.headers import MORE, request_body_offset
-from proxy.identity.credentials import network_of
 from proxy.identity.principal import somebody
 from proxy.runtime.names import client_id
 from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, InFlight, Request, RequestPrefix
 from proxy.usage.accounts import Account, Accounts
 from quotas.fair_queue import Path
+from quotas.networks import network_of_peer
 
 _NO_CLIENT_ID: Final = token_bytes(16)
 """A client-id that no request has: it is shorter than its length says."""
@@ -66,7 +66,7 @@ class ClientIdentity:
         easily: many client-ids from one address have one address's turns, and so have all IPv6 addresses of one
         customer.
         """
-        return account.key.user, network_of(self._peer), account.key.client_id
+        return account.key.user, network_of_peer(self._peer), account.key.client_id
 
     def find(self, request: Request) -> bool:
         """Find the account of a client-id that the last request did not have, and where the request's body begins.

@@ -5,7 +5,7 @@ stream that asked acts on. An ``Exchange`` is a request under way, and ``Body`` 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
@@ -13,6 +13,7 @@ from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produc
 from protocol.table import ApiSpec
 from proxy.session.serving import FETCH, PRODUCE, TELL, Served
 from proxy.usage.accounts import Account
+from quotas.engine import Bound
 
 MAX_IN_FLIGHT: Final = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -114,6 +115,10 @@ def pass_on(write: Callable[[bytes], None], chunk: bytes, stop: int, splices: Se
         write(data)
 
 
+def dropped(data: bytes) -> None:
+    """Take bytes for a connection that is gone."""
+
+
 class Forward:
     """The request goes to the broker, with an edit or as it came.
 
@@ -132,31 +137,22 @@ class Forward:
         self.stop = stop
 
 
-class Park:
+class Park(NamedTuple):
     """The request, or the answer, is held with all that follows while ``reason`` holds (``flow``)."""
 
-    __slots__ = ("reason",)
-
-    def __init__(self, reason: int) -> None:
-        self.reason = reason
+    reason: int
 
 
-class Need:
+class Need(NamedTuple):
     """The request, or the answer, is held until so many bytes of it are there."""
 
-    __slots__ = ("size",)
-
-    def __init__(self, size: int) -> None:
-        self.size = size
+    size: int
 
 
-class Reply:
+class Reply(NamedTuple):
     """The proxy answers the request itself: with ``answer``, or later if that is None."""
 
-    __slots__ = ("answer",)
-
-    def __init__(self, answer: bytes | None) -> None:
-        self.answer = answer
+    answer: bytes | None
 
 
 Decision = Forward | Park | Need | Reply
@@ -181,9 +177,9 @@ _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 class Request:
     """A request that begins at ``position`` of ``chunk``, and may not be there to its end."""
 
-    __slots__ = ("api", "body", "chunk", "client_id_bytes", "correlation_id", "end", "position", "size")
+    __slots__ = ("api", "body", "chunk", "client_id_bytes", "correlation_id", "end", "passed", "position", "size")
 
-    def __init__(self, api: Served, chunk: bytes, position: int, head: Head) -> None:
+    def __init__(self, api: Served, chunk: bytes, position: int, head: Head, passed: tuple[Bound, ...] = ()) -> None:
         self.api = api
         self.chunk = chunk
         self.position = position
@@ -194,6 +190,8 @@ class Request:
         self.end: int = position + 4 + self.size
         self.body: int | None = None
         """Where its body begins; None while its header has not been read: its client-id is that of the one before."""
+        self.passed = passed
+        """The counters that it may pass now, whatever they owe: it has had its turn there."""
 
     @property
     def missing(self) -> int:
@@ -218,11 +216,15 @@ class Request:
             problem = f"{self.api.spec} request of {self.size} bytes, {setting} is {limit}{advice}"
             raise ProtocolError(Cause.FRAME_TOO_LARGE, problem)
 
-    def expect_other(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
-        """Count a request that is neither a Produce nor a Fetch, and return its exchange."""
+    def count(self, account: Account) -> None:
+        """Count a request that is not a Produce."""
         self.api.requests += 1
         account.meter.other_requests += 1
         account.meter.other_bytes += 4 + self.size
+
+    def expect(self, account: Account, now_ms: int, throttle_ms: int = 0) -> Exchange:
+        """Count a request that is not a Produce, and return its exchange."""
+        self.count(account)
         return Exchange(self.correlation_id, self.api, account, now_ms, throttle_ms)
 
 

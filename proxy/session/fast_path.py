@@ -36,7 +36,7 @@ def walk_requests(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     identity = session.identity
     account = identity.account
     enforces = worker.throttling.enforces
-    if policies.drops or (is_charged and not (enforces and account.open(REQUEST_TIME))):
+    if session.abandoned or (is_charged and not (enforces and account.open(REQUEST_TIME))):
         return 0
     is_shut = False
     rest_us = 0.0

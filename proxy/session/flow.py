@@ -26,7 +26,7 @@ In tests every session is held to this table.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 CLIENT: Final = "client"
 BROKER: Final = "broker"
@@ -67,6 +67,24 @@ _watch: "list[Callable[[Flow, int, int], None]]" = []
 def watched_by(watch: "Callable[[Flow, int, int], None] | None") -> None:
     """Tell ``watch`` of what begins and ends on a side of any session, before it does; None for nobody. For tests."""
     _watch[:] = [] if watch is None else [watch]
+
+
+class Wire(Protocol):
+    """One end of a session, as asyncio's transports have it."""
+
+    def write(self, data: bytes) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class ClientWire(Wire, Protocol):
+    def bound_receive_buffer(self) -> None: ...
+
+    def has_finished(self) -> bool:
+        """Whether the client has closed its side, as the kernel sees it: also while it is not read."""
+        ...
 
 
 class Flow:

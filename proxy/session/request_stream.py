@@ -8,14 +8,18 @@ The ``policies`` decide about single requests.
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.context import SessionContext, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Splice, pass_on
+from proxy.session.admission import Ended
+from proxy.session.exchange import MAX_IN_FLIGHT, Body, Forward, Need, Park, Reply, Splice, dropped, pass_on
 from proxy.session.fast_path import walk_requests
 from proxy.session.flow import ANSWERING, AT_BORDER, CROWDED, HELD_UP, LOCAL, MIDWAY, RAW_TOKENS, TURN, WITHIN, Flow
 from proxy.session.policies.requests import Policies
 from proxy.session.worker_state import FREE_BYTES
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
@@ -35,7 +39,7 @@ class RequestStream(Flow):
         "write",
     )
 
-    def __init__(self, session: SessionContext, policies: Policies) -> None:
+    def __init__(self, session: "Session", policies: Policies) -> None:
         super().__init__()
         self.session = session
         self.policies = policies
@@ -52,8 +56,10 @@ class RequestStream(Flow):
 
     # ------------------------------------------------------------------------------------------ the hot path
 
-    def feed(self, data: bytes, now_ms: int) -> None:
+    def feed(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take a chunk from the client. Raises ProtocolError where the client broke the protocol."""
+        if self.session.closed:
+            return  # TLS still hands over what it had read
         splitter = self.splitter
         remaining = splitter.remaining
         if remaining and splitter.is_within(len(data)):  # inside a body: opaque
@@ -72,7 +78,7 @@ class RequestStream(Flow):
                 self.session.client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
-            self._note_hold(now_ms)
+            self._remember_hold(now_ms)
             return
         if not remaining and not splitter.held_bytes:
             position = walk_requests(self, data, now_ms)
@@ -81,22 +87,22 @@ class RequestStream(Flow):
                 self.write(data)
                 return
             splitter.remaining = position
-        self._take_frames(data, now_ms)
-        self._note_hold(now_ms)
+        self._take_frames(data, now_ms, wait)
+        self._remember_hold(now_ms)
 
-    def _note_hold(self, now_ms: int) -> None:
-        """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
+    def _remember_hold(self, now_ms: int) -> None:
+        """Remember since when requests have been held, if they are: what lacks bytes of the client's is not."""
         if self._holds_much or self.splitter.held_bytes > FREE_BYTES:
-            self._note_held()
+            self._count_held()
         since_ms = now_ms if self._held_since_ms is None else self._held_since_ms
         self._held_since_ms = since_ms if self.splitter.held_bytes and self.reasons & HELD_UP else None
 
-    def _note_held(self) -> None:
-        """Take note of what is kept of a request that is not whole, or of who has not proved who he is."""
+    def _count_held(self) -> None:
+        """Count what is kept of a request that is not whole, or of who has not proved who he is."""
         held, splitter = self.session.worker.held_requests, self.splitter
         self._holds_much = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.policies.restricted)
         if self._holds_much:
-            held.note(self.session, splitter.held_bytes)
+            held.count(self.session, splitter.held_bytes)
         else:
             held.forget(self.session)
 
@@ -120,8 +126,11 @@ class RequestStream(Flow):
         if not body.came(size, now_ms, finished=finished):
             self.stop(MIDWAY)
 
-    def _take_frames(self, data: bytes, now_ms: int) -> None:
-        """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
+    def _take_frames(self, data: bytes, now_ms: int, wait: Ended | None) -> None:
+        """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later.
+
+        ``wait``: how the wait of the first one has ended, if it has waited.
+        """
         splitter = self.splitter
         held_ms = 0 if self._held_since_ms is None else now_ms - self._held_since_ms
         chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
@@ -132,18 +141,19 @@ class RequestStream(Flow):
                 splitter.hold(chunk, position, 0)
                 stop = position
                 break
-            decision = self.policies.before(chunk, position, head, now_ms)
-            if isinstance(decision, (Park, Need)):
-                splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
-                if isinstance(decision, Park):
-                    self.stop(decision.reason)
-                stop = position
-                break
+            decision = self.policies.before(chunk, position, head, now_ms, wait)
+            wait = None
             end: int = position + 4 + head[0]
             if isinstance(decision, Forward):
                 self.take(decision, held_ms=held_ms)
                 if decision.edit is not None:
                     edits.append(decision.edit)
+            elif not isinstance(decision, Reply):
+                splitter.hold(chunk, position, decision.size if isinstance(decision, Need) else 0)
+                if isinstance(decision, Park):
+                    self.stop(decision.reason)
+                stop = position
+                break
             else:
                 edits.append(Splice(position, end, b""))
                 if decision.answer is None:
@@ -193,11 +203,10 @@ class RequestStream(Flow):
 
     def leave(self) -> None:
         """Give back what the connection, which is over, has taken; nothing is charged that never came."""
+        self.session.worker.held_requests.forget(self.session)
         if self.body is not None:
             self.body.leave()
             self.body = None
-        self.session.worker.held_requests.forget(self.session)
-        self.policies.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on
 
@@ -209,10 +218,10 @@ class RequestStream(Flow):
         if not self.splitter.remaining or reasons & WITHIN:
             self._pause()
 
-    def go_on(self, now_ms: int) -> None:
+    def go_on(self, now_ms: int, wait: Ended | None = None) -> None:
         """Feed what was held again, and read the client again, where no reason forbids it."""
         if self.splitter.held_bytes and not self.reasons & HELD_UP:
-            self.feed(b"", now_ms)
+            self.feed(b"", now_ms, wait)
         # Within a frame few reasons stop: the others wait for its end, so that end has to be read.
         holding = self.reasons & WITHIN if self.splitter.remaining else self.reasons & ~RAW_TOKENS
         if self._paused and not holding:

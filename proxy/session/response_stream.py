@@ -6,20 +6,23 @@ Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.sasl import raw_token_end
-from proxy.session.context import SessionContext, Wire
+from proxy.session.admission import Ended
 from proxy.session.exchange import Exchange, Need, Park, Splice, pass_on
-from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow
+from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow, Wire
 from proxy.session.policies.request_time import KIND as REQUEST_TIME
 from proxy.session.policies.requests import Policies
 from proxy.session.responses import Responses
 from proxy.session.serving import AUTHENTICATED, PROVES, REWRITE
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
@@ -30,7 +33,7 @@ class ResponseStream(Flow):
 
     __slots__ = ("broker", "latencies", "policies", "responses", "session", "splitter", "write")
 
-    def __init__(self, session: SessionContext, policies: Policies, responses: Responses) -> None:
+    def __init__(self, session: "Session", policies: Policies, responses: Responses) -> None:
         super().__init__()
         self.session = session
         self.policies = policies
@@ -42,14 +45,16 @@ class ResponseStream(Flow):
 
     # ------------------------------------------------------------------------------------------ the hot path
 
-    def feed(self, data: bytes, now_ms: int) -> None:
+    def feed(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take a chunk from the broker. Raises ProtocolError where the broker broke the protocol."""
+        if self.session.closed:
+            return  # TLS still hands over what it had read
         splitter = self.splitter
         remaining = splitter.remaining
         if remaining and splitter.is_within(len(data)):  # inside a body: opaque
             finished = not splitter.remaining
             self.write(data)
-            if finished and self.session.client_flow.reasons & UNTIL_ANSWERED:
+            if finished and self.session.requests.reasons & UNTIL_ANSWERED:
                 self.session.answered(now_ms)
             return
         if remaining:
@@ -59,12 +64,12 @@ class ResponseStream(Flow):
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
         elif splitter.held_bytes:
-            self._take_answers(data, now_ms)
+            self._take_answers(data, now_ms, wait)
         else:
             position = self._walk(data, now_ms)
             if position == len(data):
                 self.write(data)
-                if self.session.client_flow.reasons & UNTIL_ANSWERED:
+                if self.session.requests.reasons & UNTIL_ANSWERED:
                     self.session.answered(now_ms)
                 return
             splitter.remaining = position
@@ -97,12 +102,12 @@ class ResponseStream(Flow):
             meter = exchange.account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - exchange.sent_ms
-            latencies.note(api.spec.api_key, now_ms - exchange.sent_ms, exchange.held_ms)
+            latencies.count(api.spec.api_key, now_ms - exchange.sent_ms, exchange.held_ms)
             position += 4 + size
         return position
 
-    def _take_answers(self, data: bytes, now_ms: int) -> None:
-        """Take every answer of a chunk, from where the splitter says the first one begins."""
+    def _take_answers(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
+        """Take every answer of a chunk, from where the splitter says the first one begins; ``wait`` is of that one."""
         chunk, position, heads = self.splitter.split(data)
         held_ms = 0
         splices: list[Splice] = []
@@ -113,17 +118,18 @@ class ResponseStream(Flow):
             elif exchange.answer_held_since_ms is not None:
                 held_ms = now_ms - exchange.answer_held_since_ms  # as long as it, what came behind it was held
             if exchange.actions:
-                change = self.responses.process(exchange, chunk, position, size, now_ms)
-                if isinstance(change, (Need, Park)):
+                change = self.responses.process(exchange, chunk, position, size, now_ms, wait)
+                if isinstance(change, Splice):
+                    splices.append(change)
+                elif change is not None:
                     self._hold(exchange, change, chunk, position, now_ms)
                     pass_on(self.write, chunk, position, splices)
                     return
-                if change is not None:
-                    splices.append(change)
             self.latencies.went(exchange.api.spec.api_key, exchange.held_ms + held_ms)
             position += 4 + size
+            wait = None
         pass_on(self.write, chunk, len(chunk), splices)
-        if self.session.client_flow.reasons & UNTIL_ANSWERED:
+        if self.session.requests.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
 
     def _next(self, correlation_id: int) -> Exchange:
@@ -181,7 +187,7 @@ class ResponseStream(Flow):
             splitter.hold(held, 0, wanted)
         if not self.reasons & ANSWER_BORDER and held:
             self.feed(b"", now_ms)
-        elif self.session.client_flow.reasons & UNTIL_ANSWERED:
+        elif self.session.requests.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
 
     # -------------------------------------------------------------------------------------- stopping and going on
@@ -193,7 +199,7 @@ class ResponseStream(Flow):
         if reasons & WALKED:
             self.session.worker.later(partial(self.session.next_turn, WALKED))
 
-    def go_on(self, ended: int, now_ms: int) -> None:
+    def go_on(self, ended: int, now_ms: int, wait: Ended | None = None) -> None:
         """Go on with what was held for reasons that have ended: with the next slice of a long answer, if others had
         their turn. The broker is read again when no reason is left.
         """
@@ -203,6 +209,6 @@ class ResponseStream(Flow):
             return
         self.end(ended)
         if self.splitter.held_bytes:
-            self.feed(b"", now_ms)
+            self.feed(b"", now_ms, wait)
         if not self.reasons & ~RAW_TOKENS and self.broker is not None:
             self.broker.resume_reading()

@@ -7,7 +7,7 @@ all others the frame is gathered. A long answer is changed in slices.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
@@ -20,11 +20,14 @@ from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
 from protocol.quorum import names_controllers, without_listeners
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
-from proxy.session.context import SessionContext
+from proxy.session.admission import Ended
 from proxy.session.exchange import Change, Exchange, Need, Park, Splice
 from proxy.session.flow import HELD_BACK, THROTTLED, WALKED
 from proxy.session.policies.requests import Policies
 from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
@@ -62,7 +65,7 @@ class Responses:
 
     def __init__(
         self,
-        session: SessionContext,
+        session: "Session",
         policies: Policies,
         advertise: Advertise,
         names_one_controller: Callable[[], bool] | None,
@@ -75,8 +78,10 @@ class Responses:
         self.under_way: SlicedWork | None = None
         """The long answer that comes next, being changed in slices or done."""
 
-    def process(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
-        """Do what is due on the answer at ``position``.
+    def process(
+        self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int, wait: Ended | None = None
+    ) -> Change:
+        """Do what is due on the answer at ``position``, whose wait has ended so if it has waited.
 
         Raises ProtocolError for what is no answer to that request.
         """
@@ -88,10 +93,10 @@ class Responses:
             gathered = wanted = self._needed(actions, spec, size)
         if len(chunk) - position < wanted:
             return Need(wanted)
-        if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms)):
+        if actions & CHARGE and (park := self._policies.fetches.after(exchange, size, now_ms, wait)):
             return park
         actions = exchange.actions
-        is_throttled = self._session.client_flow.reasons & THROTTLED
+        is_throttled = self._session.requests.reasons & THROTTLED
         if actions & TELL and api.delayed and is_throttled and now_ms < exchange.throttled_until_ms:
             return Park(HELD_BACK)
         if actions & PROVES:
@@ -184,18 +189,18 @@ class Responses:
         """
         spec = api.spec
         if actions & NEGOTIATE:
-            self._session.worker.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
+            self._session.worker.errors.count(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
             frame = intersect(frame, spec, self._session.worker.advertised)
             if not actions & TELL or frame[8:10] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
                 return frame
         if actions & AUTHENTICATED:
-            self._session.worker.errors.note(spec.api_key, self._session.sasl.answer(spec, frame, now_ms))
+            self._session.worker.errors.count(spec.api_key, self._session.sasl.answer(spec, frame, now_ms))
             return frame
         if names_controllers(spec):
             return without_listeners(spec, frame)
         located = locate(spec, frame)
         if spec.api_key == FIND_COORDINATOR:
-            self._note_errors(spec, frame)
+            self._count_errors(spec, frame)
         if len(located.endpoints) > MOST_LOOKED_UP:
             return None
         told_ms: int | None = None
@@ -210,11 +215,11 @@ class Responses:
             frame = name_controller(spec, frame, located.endpoints)
         return splice(frame, located, told_ms, self._advertise(located.endpoints))
 
-    def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
+    def _count_errors(self, spec: ApiSpec, frame: bytes) -> None:
         errors = self._session.worker.errors
         with suppress(ProtocolError):  # they are only counted: what cannot be read of them is the client's to find
             for error_code in coordinator_errors(spec, frame):
-                errors.note(spec.api_key, error_code)
+                errors.count(spec.api_key, error_code)
 
 
 def too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:

@@ -5,15 +5,15 @@ transports have no ``if`` about Kafka.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
-from proxy.session.admission import Ticket
+from proxy.session.admission import Ended, Ticket, Waiting
 from proxy.session.client_identity import ClientIdentity
-from proxy.session.context import ClientWire, SessionContext, Waiting, Wire, dropped
-from proxy.session.exchange import MAX_IN_FLIGHT
+from proxy.session.exchange import MAX_IN_FLIGHT, InFlight, dropped
 from proxy.session.flow import (
     ANSWERING,
     BACKPRESSURE,
@@ -32,6 +32,8 @@ from proxy.session.flow import (
     OVERSIZED,
     THROTTLED,
     UNTAKEN,
+    ClientWire,
+    Wire,
 )
 from proxy.session.policies.login import Vouch
 from proxy.session.policies.requests import Policies
@@ -50,20 +52,28 @@ _RESUMED: Final = {Waiting.BODY: MIDWAY, Waiting.ANSWER: OVERSIZED}
 """The reason that ends when a wait does, where that is not IN_LINE."""
 
 
-class Session(SessionContext):
+class Session:
     """The life of one client's connection: connecting, forwarding, finishing."""
 
-    __deletable__ = ("answers", "policies", "requests")  # for mypyc
+    __deletable__ = ("answers", "policies", "requests", "sasl", "ticket")  # for mypyc
     __slots__ = (
         "_is_over",
         "_mute",
-        "_muted_by",
         "_on_closed",
+        "abandoned",
         "answers",
         "broker",
+        "client",
+        "closed",
         "connected_ms",
+        "identity",
+        "in_flight",
+        "peer",
         "policies",
         "requests",
+        "sasl",
+        "ticket",
+        "worker",
     )
 
     def __init__(
@@ -81,20 +91,27 @@ class Session(SessionContext):
         exempt: bool = False,
         names_one_controller: Callable[[], bool] | None = None,
     ) -> None:
-        super().__init__(worker, client, peer)
+        self.worker = worker
+        self.client = client
+        self.peer = peer
+        self.closed = False
+        self.abandoned = False
+        """Its client had closed by the time that a request's wait for a quota ended: from then on only those go that
+        expect no answer (a Produce with acks=0).
+        """
+        in_flight: InFlight = []
+        self.in_flight = in_flight
         self._on_closed = on_closed
         self.broker: Wire | None = None
         self._is_over = False
         self.identity = ClientIdentity(accounts, self.in_flight, peer, user, exempt)
         self.sasl = SaslObserver(sasl, peer, self)
-        self._mute: Alarm | None = None
-        """The end of the throttle: of several, the one that ends last."""
-        self._muted_by: Bound | None = None
-        """The counter that it is for, or was."""
+        self._mute: tuple[Alarm, Bound] | None = None
+        """The end of the throttle, of several the one that ends last, and the counter that it is for."""
         self.connected_ms = worker.clock()
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
-        self.requests = self.client_flow = RequestStream(self, policies)
+        self.requests = RequestStream(self, policies)
         self.answers = ResponseStream(self, policies, Responses(self, policies, advertise, names_one_controller))
         if not authenticated:
             policies.restrict()
@@ -180,14 +197,12 @@ class Session(SessionContext):
             return
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
-        contained("Session.close", self._unmute)
         now_ms = self.worker.clock()
-        contained("Session.close", self.ticket.leave, now_ms)
-        contained("Session.close", self.policies.fetches.leave, now_ms)
-        contained("Session.close", self.requests.leave)
-        contained("Session.close", self.sasl.leave)
+        queues = partial(self.ticket.leave, now_ms), partial(self.policies.fetches.leave, now_ms)
+        parts = self.requests.leave, self.policies.leave, self.sasl.leave, self.client.close
+        for leave in (self._unmute, *queues, *parts):
+            contained("Session.close", leave)
         self.requests.write = self.answers.write = dropped
-        contained("Session.close", self.client.close)
         if self.broker is not None:
             contained("Session.close", self.broker.close)
         self._on_closed(self)
@@ -196,7 +211,7 @@ class Session(SessionContext):
         """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
         if self.closed and not self._is_over:
             self._is_over = True
-            del self.requests, self.client_flow, self.answers, self.policies, self.sasl, self.ticket
+            del self.requests, self.answers, self.policies, self.sasl, self.ticket
 
     def abort(self) -> None:
         self.close()
@@ -247,17 +262,16 @@ class Session(SessionContext):
         told_ms = min(throttling.allow(throttle_ms + waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.identity.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
-            if self._mute is None or end_ms > self._mute.end_ms:
+            if self._mute is None or end_ms > self._mute[0].end_ms:
                 self._unmute()
-                self._mute = throttling.mute(kind, self._throttle_over, self.abort, end_ms)
-                self._muted_by = counter
+                self._mute = throttling.mute(kind, self._throttle_over, self.abort, end_ms), counter
                 self.client.bound_receive_buffer()
                 self.requests.stop(THROTTLED | ANSWERING)
         return told_ms
 
     def _unmute(self) -> None:
         if self._mute is not None:
-            self._mute.cancel()
+            self._mute[0].cancel()
             self._mute = None
 
     def _throttle_over(self, now_ms: int) -> None:
@@ -265,7 +279,8 @@ class Session(SessionContext):
         self._unmute()
         self.go_on(THROTTLED | (self.answers.reasons & HELD_BACK), now_ms)
 
-    def resume(self, waiting: Waiting, now_ms: int) -> None:
+    def resume(self, waiting: Waiting, ended: Ended, now_ms: int) -> None:
+        """Go on with the request, its body or the answer that waited in a counter's queue, as its wait has ended."""
         # Kafka's clients never close one side alone: such a client reads no answer, and is not charged for it.
         has_gone = bool(self.requests.reasons & FINISHED) or self.client.has_finished()
         if has_gone and waiting is Waiting.ANSWER and not self.requests.splitter.held_bytes:
@@ -273,10 +288,14 @@ class Session(SessionContext):
             self.close()
             return
         if has_gone and waiting not in _RESUMED:
-            self.policies.drops = True
-        self.go_on(_RESUMED.get(waiting, IN_LINE), now_ms)
+            self.abandoned = True
+        self.go_on(_RESUMED.get(waiting, IN_LINE), now_ms, ended)
 
     def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
+        """Send the answer of the proxy's own that was still to come, and go on behind it; a second one is dropped.
+
+        ProtocolError: the request was broken, the connection is closed; None: there is no answer, it is cut off.
+        """
         if self.closed or not self.requests.reasons & LOCAL:
             return
         if answer is None:
@@ -290,6 +309,7 @@ class Session(SessionContext):
         self.go_on(LOCAL, self.worker.clock())
 
     def answered(self, now_ms: int) -> None:
+        """See whether what waited for the answers in flight may go on: a mute, a drain, a half-close."""
         requests = self.requests
         if self.closed or self.unread:
             return
@@ -309,23 +329,24 @@ class Session(SessionContext):
             self.close()
 
     def next_turn(self, reason: int) -> None:
+        """Go on after a reason that gave others their turn."""
         contained("a session's turn", self.go_on, reason, self.worker.clock(), otherwise=self.abort)
 
-    def ask_broker(self, question: bytes) -> None:
-        self.requests.write(question)
+    def go_on(self, ended: int, now_ms: int, wait: Ended | None = None) -> None:
+        """Go on after reasons of either side have ended; that may be all that a drain or a half-close waited for.
 
-    def go_on(self, ended: int, now_ms: int) -> None:
-        """Go on after reasons of either side have ended; that may be all that a drain or a half-close waited for."""
+        ``wait``: how the wait of the first request, or the first answer, that is held has ended.
+        """
         if self.closed:
             return
         side = BROKER
         try:
             self.requests.end(ended & ~OF_ANSWERS)
             if of_answers := ended & (OF_ANSWERS | UNTAKEN):
-                self.answers.go_on(of_answers, now_ms)
+                self.answers.go_on(of_answers, now_ms, wait)
             if not self.closed:
                 side = CLIENT
-                self.requests.go_on(now_ms)
+                self.requests.go_on(now_ms, wait)
         except ProtocolError as error:
             self.reject(side, error)
         self.answered(now_ms)
@@ -345,9 +366,7 @@ class Session(SessionContext):
         bound = self.ticket.bound
         if bound is not None:
             return bound, now_ms + bound.owed_ms(now_ms)
-        if self._mute is not None and self._muted_by is not None:
-            return self._muted_by, self._mute.end_ms
-        return None
+        return None if self._mute is None else (self._mute[1], self._mute[0].end_ms)
 
     @property
     def unread(self) -> bool:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.runtime.faults import contained
-from proxy.usage.throttle_counts import ThrottleCounts
-from proxy.usage.throttle_events import ThrottleEvents
+from proxy.usage.throttle_counts import ThrottleCounts, ThrottleEvents
 from quotas.admission_queue import AdmissionQueue
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
@@ -114,11 +113,6 @@ class Throttling:
         return {kind: len(queue) + self.counts.waiting[kind] for kind, queue in self._queues.items()}
 
     # --------------------------------------------------------------------------------------------- admission
-
-    def queue_of(self, bound: Bound) -> AdmissionQueue:
-        if bound.queue is None:
-            bound.queue = AdmissionQueue(bound.may_go, self.alarm)
-        return bound.queue
 
     def alarm(self, queue: AdmissionQueue, moment_ms: int) -> None:
         """Let ``queue`` look again at that moment, or earlier."""

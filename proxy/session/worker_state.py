@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from protocol.errors import Cause, ProtocolError
-from proxy.brokers.partitions import NoPartitions, Partitions
+from proxy.brokers.partitions import Partitions
 from proxy.session.flow import CLIENT
 from proxy.session.serving import API_VERSIONS_KEY, Answerer, NewerApiVersions, Served
 from proxy.session.throttling import Throttling
@@ -39,8 +39,8 @@ class HeldRequests:
         self.bytes = 0
         self.most_bytes = MOST_BYTES
 
-    def note(self, session: Rejectable, held_bytes: int) -> None:
-        """Note how much is held of ``session``. If the total is too much, the session with most is closed."""
+    def count(self, session: Rejectable, held_bytes: int) -> None:
+        """Count how much is held of ``session``. If the total is too much, the session with most is closed."""
         self.bytes += held_bytes - self._held.get(session, 0)
         self._held[session] = held_bytes
         if self.bytes > self.most_bytes:
@@ -84,7 +84,7 @@ class WorkerState:
     errors: ResponseErrors = field(default_factory=ResponseErrors)
     latencies: Latencies = field(default_factory=Latencies)
     """How long brokers take to answer."""
-    partitions: Partitions = field(default_factory=NoPartitions)
+    partitions: Partitions
     held_requests: HeldRequests = field(default_factory=HeldRequests)
     costs: RequestCosts
 

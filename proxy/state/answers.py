@@ -4,21 +4,26 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from config.settings import Exempt, Settings
+from config.units import Address
 from proxy import __version__, build
-from proxy.checks.explain import ExplainedClient, Explainer, Rule
+from proxy.checks.explain import ExplainedClient, ExplainedRow, Explainer
 from proxy.runtime.clock import wall_s
+from proxy.runtime.http_get import Get, get_unsigned
 from proxy.runtime.names import label
 from proxy.state.instances import Others, ask_all
 from proxy.state.paging import NotFoundError, Query, cut, first, parse
 from proxy.state.resources import RESOURCES
-from proxy.state.rows import Cap, ChangeRow, ExplainedRow, InstanceRow, Level, Moment, Page, Point, QuotaRow
+from proxy.state.rows import ChangeRow, InstanceRow, Moment, OwnersRow, Page, Point, QuotaRow
 from proxy.usage.history import Series
 from quotas.entities import ANONYMOUS, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import PLAIN, Policy
+
+if TYPE_CHECKING:
+    from proxy.owners.membership import Status
 
 _OF_WORKERS: Final = ("throttled", "clients", "connections", "brokers", "workers", "usage")
 
@@ -64,8 +69,11 @@ class State:
         mode: Mode,
         not_ready: Callable[[], Awaitable[list[str]]],
         others: Others = dict,
+        membership: Callable[[], "Status | None"] = lambda: None,
+        get: Get = get_unsigned,
     ) -> None:
-        """``others``: the other instances."""
+        """``others``: the other instances, which ``get`` asks; ``membership``: of this one in their group."""
+        self._get = get
         self._settings = settings
         self._instance = None if settings.owners is None else settings.owners.instance
         self._processes = processes
@@ -73,6 +81,7 @@ class State:
         self._mode = mode
         self._not_ready = not_ready
         self._others = others
+        self._membership = membership
         self._started_at = Moment(wall_s())
         self._explainer: tuple[Policy, Explainer] | None = None
 
@@ -84,6 +93,8 @@ class State:
         query = parse(table, parameters)
         if parameters.get("all") == "1":
             return await self._ask_all(resource, parameters, query)
+        if resource == "owners":
+            return dict(as_json(self._describe_owners()))  # nobody is waited for: others ask whether this one is alive
         if resource == "instance":
             return await asyncio.to_thread(as_json, await self._describe())
         if resource == "explain":
@@ -99,7 +110,7 @@ class State:
         """Return the page of all instances: each answers its own first items."""
         told = {name: value for name, value in parameters.items() if name != "all"}
         told |= {"offset": "0", "limit": str(query.most)}
-        own, others = await asyncio.gather(self.ask(resource, told), ask_all(self._others, resource, told))
+        own, others = await asyncio.gather(self.ask(resource, told), ask_all(self._others, self._get, resource, told))
         items = [*own["items"], *(item for each in others for item in each.items)]
         found = await asyncio.to_thread(cut, items, query, lambda item: item.get(query.sort))
         return {
@@ -135,6 +146,20 @@ class State:
             Moment(loaded_at_s) if loaded_at_s else None,
         )
 
+    def _describe_owners(self) -> OwnersRow:
+        if (status := self._membership()) is None:
+            return OwnersRow(self._instance, None, None, None, None, {}, {}, None)
+        return OwnersRow(
+            status.instance,
+            status.boot,
+            status.state.value,
+            status.epoch,
+            round(status.heartbeat_age_s, 1),
+            {str(node_id): owner for node_id, owner in sorted(status.owners.items())},
+            {name: None if at is None else str(Address(*at)) for name, at in sorted(self._others().items())},
+            status.error,
+        )
+
     # ------------------------------------------------------------------------------------------------- the quotas
 
     def _quota_rows(self) -> list[QuotaRow]:
@@ -145,7 +170,7 @@ class State:
         for entity, limits in policy.limits.items():
             rule, user, client_id = entity.describe(), _name(entity.user), _name(entity.client_id)
             for kind, limit in limits.items():
-                terms = policy.terms_of(kind, cap=entity.cap).get((entity.user, entity.client_id), PLAIN)
+                terms = policy.book(kind, cap=entity.cap).terms.get((entity.user, entity.client_id), PLAIN)
                 change = changes.get((label(rule), kind.value))
                 row = QuotaRow(
                     entity.as_data(),
@@ -195,24 +220,11 @@ class State:
     def _explained(self, client: ExplainedClient, policy: Policy) -> list[ExplainedRow]:
         if self._explainer is None or self._explainer[0] is not policy:
             self._explainer = policy, Explainer(policy, self._exempt, lambda *each: self._quotas.where(*each) or "")
-        rows = []
-        for each in self._explainer[1].explain(client).verdicts:
-            winner = each.winner
-            levels = tuple(
-                Level(level.entity.describe(), level.limit, winner is not None and level.entity == winner.entity)
-                for level in each.levels
-            )
-            caps = tuple(Cap(*_said(cap)) for cap in each.caps)
-            rows.append(ExplainedRow(each.kind.value, *_said(winner), each.why, levels, caps))
-        return rows
+        return list(self._explainer[1].explain(client).rows)
 
     @property
     def _exempt(self) -> Exempt:
         return self._settings.quotas.exempt
-
-
-def _said(rule: Rule | None) -> tuple[Any, float | None, str | None]:
-    return (None, None, None) if rule is None else (rule.entity.describe(), rule.limit, rule.where or None)
 
 
 def _name(name: object) -> str | None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from config.units import Address
 from proxy.brokers.failures import describe
-from proxy.runtime.http_get import http_get
+from proxy.runtime.http_get import Get
 from proxy.state.resources import RESOURCES
 from proxy.state.rows import Moment, Point
 from proxy.usage.history import Series
@@ -34,17 +34,17 @@ class Heard(NamedTuple):
     items: list[dict[str, Any]] = []  # noqa: RUF012  read only
 
 
-async def ask_all(others: Others, resource: str, parameters: Mapping[str, str]) -> list[Heard]:
+async def ask_all(others: Others, get: Get, resource: str, parameters: Mapping[str, str]) -> list[Heard]:
     """Return what each other instance answers within ANSWER_S; they are all asked at once, and ask nobody in turn."""
     path = f"/api/v1/{resource}?{urlencode(parameters)}"
-    return await asyncio.gather(*(_ask(name, at, resource, path) for name, at in sorted(others().items())))
+    return await asyncio.gather(*(_ask(get, name, at, resource, path) for name, at in sorted(others().items())))
 
 
-async def _ask(instance: str, at: tuple[str, int] | None, resource: str, path: str) -> Heard:
+async def _ask(get: Get, instance: str, at: tuple[str, int] | None, resource: str, path: str) -> Heard:
     if at is None:
         return Heard(instance, "its admin port is not known, or not reachable from here (admin.bind)")
     try:
-        answer = await http_get(at, path, within_s=ANSWER_S, most_bytes=_MOST_BYTES)
+        answer = await get(instance, at, path, ANSWER_S, _MOST_BYTES)
         if answer.status != 200:
             return Heard(instance, f"answers with status {answer.status}")
         return await asyncio.to_thread(_read, instance, resource, answer.body)

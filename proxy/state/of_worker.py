@@ -4,20 +4,21 @@ They are read in slices, and put in order by a thread: 100,000 clients never hol
 """
 
 import asyncio
-import gc
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import add
 from typing import Final
 
 from config.units import without_brackets
-from proxy.edge.connection_gate import ConnectionGate
+from proxy.edge.doors import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
-from proxy.runtime.slices import in_slices
+from proxy.runtime.collector import COLLECTOR
+from proxy.runtime.tasks import SharedWork, in_slices
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.state.paging import Query, first, matching
@@ -33,7 +34,8 @@ from proxy.state.rows import (
     WaitsFor,
     WorkerRow,
 )
-from proxy.usage.meter import ClientNames, Meter, MeterKey
+from proxy.usage.lately import NOW_MS
+from proxy.usage.meter import ClientNames, Meter
 from proxy.usage.metering import Metering
 from quotas.connections import KIND as CONNECTIONS
 from quotas.counted import CLUSTER
@@ -41,30 +43,26 @@ from quotas.engine import Bound, CounterState, Engine
 from quotas.entities import ANONYMOUS
 
 MOST_PEERS: Final = 10
-RECENT_MS: Final = 2000
-"""How long a throttle is shown after its end: a client at its limit has many short ones."""
 _MOST_SHARE: Final = 0.99
 """The throttled share up to which demand is estimated by it."""
 
 
+@dataclass(slots=True)
 class _ThrottledCounter:
     """A counter that holds clients now, or in shadow would."""
 
-    __slots__ = ("bound", "is_shadow_limit", "listeners", "mode", "others", "peers", "share", "until_ms", "waiting")
-
-    def __init__(self, bound: Bound, until_ms: int, mode: str, waiting: int, *, is_shadow_limit: bool = False) -> None:
-        self.bound = bound
-        self.until_ms = until_ms
-        self.mode = mode
-        self.waiting = waiting
-        self.is_shadow_limit = is_shadow_limit
-        self.listeners: set[str] = set()
-        self.peers: list[str] = []
-        """Connections that are muted, or wait."""
-        self.others: list[str] = []
-        """Other connections of its clients."""
-        self.share = 0.0
-        """The largest part of the last minute that one of them was throttled."""
+    bound: Bound
+    until_ms: int
+    mode: str
+    waiting: int
+    is_shadow_limit: bool = False
+    listeners: set[str] = field(default_factory=set)
+    peers: list[str] = field(default_factory=list)
+    """Connections that are muted, or wait."""
+    others: list[str] = field(default_factory=list)
+    """Other connections of its clients."""
+    share: float = 0.0
+    """The largest part of the last minute that one of them was throttled."""
 
     def row(self, now_ms: int) -> ThrottledRow | None:
         """Return its row; None if its limit is gone."""
@@ -77,22 +75,22 @@ class _ThrottledCounter:
             ratio = state.rate / limit if limit else None
         peers = self.peers or self.others
         return ThrottledRow(
-            state.kind.value,
-            state.user or None,
-            state.client_id or None,
-            _known(state.broker),
-            next(iter(self.listeners)) if len(self.listeners) == 1 else None,
-            state.entity.describe(),
-            limit,
-            state.rate,
-            ratio,
-            self._wanted(state.rate),
-            max(self.until_ms - now_ms, 0),
-            self.waiting,
-            _moment(self.until_ms, now_ms),
-            tuple(peers[:MOST_PEERS]),
-            max(len(peers) - MOST_PEERS, 0),
-            self.mode,
+            kind=state.kind.value,
+            user=state.user or None,
+            client_id=state.client_id or None,
+            broker=_known(state.broker),
+            listener=next(iter(self.listeners)) if len(self.listeners) == 1 else None,
+            rule=state.entity.describe(),
+            limit=limit,
+            used=state.rate,
+            ratio=ratio,
+            wanted=self._wanted(state.rate),
+            owed_ms=max(self.until_ms - now_ms, 0),
+            waiting=self.waiting,
+            until=_moment(self.until_ms, now_ms),
+            peers=tuple(peers[:MOST_PEERS]),
+            more_peers=max(len(peers) - MOST_PEERS, 0),
+            mode=self.mode,
         )
 
     def _wanted(self, rate: float) -> float:
@@ -104,25 +102,35 @@ class _ThrottledCounter:
         return max(rate + waits, rate / (1 - min(self.share, _MOST_SHARE)))
 
 
+@dataclass(slots=True)
 class _Client:
     """A client's meters at one listener, added up over brokers."""
 
-    __slots__ = ("connections", "is_throttled", "nearest", "rates", "shares")
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.is_throttled = False
-        self.rates: tuple[float, ...] = (0.0, 0.0)
-        self.shares: tuple[float, ...] = (0.0, 0.0, 0.0)
-        self.nearest: CounterState | None = None
-        """The state of its counter nearest to the limit."""
+    connections: int = 0
+    is_throttled: bool = False
+    rates: tuple[float, ...] = (0.0, 0.0)
+    share: float = 0.0
+    nearest: CounterState | None = None
+    """The state of its counter nearest to the limit."""
 
     def row(self, names: ClientNames) -> ClientRow:
-        client = names.listener, names.user, names.client_id or None, self.connections, self.is_throttled
-        quota: tuple[object, ...] = (None,) * 6
-        if (of := self.nearest) is not None:
-            quota = of.kind.value, _known(of.broker), of.entity.describe(), of.rate, of.limit, of.ratio
-        return ClientRow._make((*client, *self.rates, *quota, *self.shares, None, None))
+        of = self.nearest
+        return ClientRow(
+            listener=names.listener,
+            user=names.user,
+            client_id=names.client_id or None,
+            connections=self.connections,
+            is_throttled=self.is_throttled,
+            bytes_in_per_s=self.rates[0],
+            bytes_out_per_s=self.rates[1],
+            kind=of and of.kind.value,
+            broker=of and _known(of.broker),
+            rule=of and of.entity.describe(),
+            used=of and of.rate,
+            limit=of and of.limit,
+            ratio=of and of.ratio,
+            throttled_share_1m=self.share,
+        )
 
 
 class StateOfWorker:
@@ -147,6 +155,8 @@ class StateOfWorker:
         self._routes = routes
         self._owner_of = owner_of
         self._lock = asyncio.Lock()
+        self._under_way: dict[tuple[object, ...], SharedWork[Sequence[object]]] = {}
+        """Rows that are read now, by what they are of: the page asks for the same in two orders at once."""
         self._rows: Mapping[str, Callable[[Query], Awaitable[Sequence[object]]]] = {
             "throttled": self._throttled,
             "clients": self._clients,
@@ -158,13 +168,21 @@ class StateOfWorker:
 
     async def page(self, resource: str, query: Query) -> Page:
         """Return the first rows of a resource that match, up to the end of the page."""
-        async with self._lock:
-            gc.disable()  # rows are many objects that all live to the end: a collection would stop the loop for nothing
+        wanted = resource, query.q, *query.filters.items()
+        work = self._under_way.get(wanted)
+        if work is None:
+            work = self._under_way[wanted] = SharedWork(self._made(resource, query))
+        with COLLECTOR.pause():
             try:
-                rows = await self._rows[resource](query)
-                return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+                rows = await work.result()
             finally:
-                gc.enable()
+                if self._under_way.get(wanted) is work:
+                    del self._under_way[wanted]
+            return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+
+    async def _made(self, resource: str, query: Query) -> Sequence[object]:
+        async with self._lock:
+            return await self._rows[resource](query)
 
     def _sessions(self) -> Iterator[tuple[Listener, Session]]:
         for listener in self._listeners:
@@ -177,7 +195,7 @@ class StateOfWorker:
     async def _throttled(self, _: Query) -> list[ThrottledRow]:
         now = now_ms()
         held = {(id(each.bound), False): each for each in await in_slices(self._in_debt(now)) if each is not None}
-        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now - RECENT_MS):
+        for bound, is_shadow_limit, until_ms, waiting in self._throttling.counts.simulated(now - NOW_MS):
             each = _ThrottledCounter(bound, until_ms, "shadow", waiting, is_shadow_limit=is_shadow_limit)
             held[id(bound), is_shadow_limit] = each
         by_names: dict[tuple[str, str, int], list[_ThrottledCounter]] = {}
@@ -188,7 +206,7 @@ class StateOfWorker:
         return [each for each in rows if each is not None]
 
     def _in_debt(self, now: int) -> Iterator[_ThrottledCounter | None]:
-        for bound in self._engine.in_debt(now, now - RECENT_MS) if self._throttling.enforces else ():
+        for bound in self._engine.in_debt(now, now - NOW_MS) if self._throttling.enforces else ():
             if bound is None:
                 yield None
             else:
@@ -214,7 +232,7 @@ class StateOfWorker:
             each.until_ms = max(each.until_ms, until_ms)
             each.peers.append(session.peer)
             each.listeners.add(listener.name)
-            each.share = max(each.share, account.meter.throttled_shares(now)[0])
+            each.share = max(each.share, account.meter.throttled_share(now))
         elif by_names:
             user, client_id = account.key.user, account.key.client_id
             for names in {(user, client_id), (user, ""), ("", client_id)}:
@@ -222,11 +240,11 @@ class StateOfWorker:
                     for each in by_names.get((*names, broker), ()):
                         each.others.append(session.peer)
                         each.listeners.add(listener.name)
-                        each.share = max(each.share, account.meter.throttled_shares(now)[0])
+                        each.share = max(each.share, account.meter.throttled_share(now))
 
     def _addresses(self, now: int) -> Iterator[ThrottledRow | None]:
         ends: dict[tuple[str, int | None], list[int]] = {}
-        for ip, broker, end_ms in self._gate.held():
+        for ip, broker, end_ms in self._gate.held:
             ends.setdefault((ip, broker), []).append(end_ms)
         for each in self._gate.usage_of_addresses() if self._throttling.judges else ():
             waiting = ends.get((each.ip, each.broker), ())
@@ -234,12 +252,24 @@ class StateOfWorker:
                 yield None
                 continue
             until_ms = max(waiting, default=now)
-            mode = "enforce" if self._throttling.enforces else "shadow"
-            ratio = each.rate / each.limit if each.limit else None
-            wanted = each.rate + len(waiting)  # each is held for up to a second
-            quota = each.broker, None, each.entity.describe(), each.limit, each.rate, ratio, wanted
-            held = max(until_ms - now, 0), len(waiting), _moment(until_ms, now), (each.ip,), 0
-            yield ThrottledRow(CONNECTIONS.value, None, None, *quota, *held, mode)
+            yield ThrottledRow(
+                kind=CONNECTIONS.value,
+                user=None,
+                client_id=None,
+                broker=each.broker,
+                listener=None,
+                rule=each.entity.describe(),
+                limit=each.limit,
+                used=each.rate,
+                ratio=each.rate / each.limit if each.limit else None,
+                wanted=each.rate + len(waiting),  # each is held for up to a second
+                owed_ms=max(until_ms - now, 0),
+                waiting=len(waiting),
+                until=_moment(until_ms, now),
+                peers=(each.ip,),
+                more_peers=0,
+                mode="enforce" if self._throttling.enforces else "shadow",
+            )
 
     # ------------------------------------------------------------------------------------------------- the others
 
@@ -249,21 +279,20 @@ class StateOfWorker:
         clients: dict[ClientNames, _Client] = {}
 
         def add_all() -> Iterator[None]:
-            for key, meter in self._metering.clients:
-                names = ClientNames(key.listener, key.user, key.client_id)
-                if accepts(names):
-                    self._add(clients.setdefault(names, _Client()), key, meter, now)
+            for meter in self._metering.clients:
+                if accepts(meter.key.client):
+                    self._add(clients.setdefault(meter.key.client, _Client()), meter, now)
                 yield
 
         await in_slices(add_all())
         return await in_slices(each.row(names) for names, each in clients.items())
 
-    def _add(self, client: _Client, key: MeterKey, meter: Meter, now: int) -> None:
+    def _add(self, client: _Client, meter: Meter, now: int) -> None:
         client.connections += meter.connections
-        client.is_throttled = client.is_throttled or meter.is_muted(now - RECENT_MS)
+        client.is_throttled = client.is_throttled or meter.is_throttled(now)
         client.rates = tuple(map(add, client.rates, self._metering.rates(meter, now)))
-        client.shares = tuple(map(max, client.shares, meter.throttled_shares(now)))
-        account = self._metering.account(key)
+        client.share = max(client.share, meter.throttled_share(now))
+        account = self._metering.account(meter.key)
         nearest = None if account is None else account.nearest(now)
         if nearest is not None and (client.nearest is None or (nearest.ratio or 0) > (client.nearest.ratio or 0)):
             client.nearest = nearest
@@ -285,16 +314,15 @@ class StateOfWorker:
             rule = None if bound.rule is None else bound.rule.describe()
             waits_for = WaitsFor(bound.kind.value, rule, max(until_ms - now, 0))
         return ConnectionRow(
-            session.peer,
-            listener.name,
-            _known(key.broker),
-            user,
-            sasl.authenticated or user != ANONYMOUS,
-            sasl.mechanism,
-            key.client_id or None,
-            _moment(session.connected_ms, now),
-            holder is not None,
-            waits_for,
+            peer=session.peer,
+            listener=listener.name,
+            broker=_known(key.broker),
+            user=user,
+            authenticated=sasl.authenticated or user != ANONYMOUS,
+            mechanism=sasl.mechanism,
+            client_id=key.client_id or None,
+            connected_at=_moment(session.connected_ms, now),
+            waits_for=waits_for,
         )
 
     async def _brokers(self, _: Query) -> list[BrokerRow]:
@@ -303,10 +331,16 @@ class StateOfWorker:
         rows = {}
         for cluster in self._routes.clusters:
             for node_id, each in cluster.brokers.items():
-                load = self._metering.load.get(node_id)
-                at = each.host, each.port, reachable[node_id], self._owner_of(node_id), load
-                error = None if each.refused is None else each.refused.text
-                rows[node_id] = BrokerRow(node_id, *at, connections[node_id], error=error)
+                rows[node_id] = BrokerRow(
+                    node_id=node_id,
+                    host=each.host,
+                    port=each.port,
+                    is_reachable=reachable[node_id],
+                    owner=self._owner_of(node_id),
+                    load_ms_per_s=self._metering.load.get(node_id),
+                    connections=connections[node_id],
+                    error=None if each.refused is None else each.refused.text,
+                )
         return list(rows.values())
 
     async def _usage(self, _: Query) -> list[UsageRow]:

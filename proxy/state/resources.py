@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, get_args, get_type_hints
 
+from proxy.checks.explain import ExplainedRow
 from proxy.state import rows
 
 FILTERS: Final = ("user", "client_id", "kind", "listener", "broker", "peer")
@@ -58,8 +59,7 @@ RESOURCES: Final = {
     "changes": Resource("The last changes of quotas", rows.ChangeRow, "-at"),
     "workers": Resource("Worker processes", rows.WorkerRow, "worker"),
     "usage": Resource("The last hour of the busiest clients, a point a minute", rows.UsageRow, "-bytes_per_s"),
-    "explain": Resource(
-        "Which limits apply to a client, and why", rows.ExplainedRow, only=("user", "client_id", "peer")
-    ),
+    "explain": Resource("Which limits apply to a client, and why", ExplainedRow, only=("user", "client_id", "peer")),
     "instance": Resource("The instance that answers", rows.InstanceRow, only=()),
+    "owners": Resource("The owners of brokers that the group of instances has elected", rows.OwnersRow, only=()),
 }

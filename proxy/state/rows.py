@@ -53,8 +53,6 @@ class ClientRow(NamedTuple):
     limit: float | None
     ratio: float | None
     throttled_share_1m: float
-    throttled_share_5m: float
-    throttled_share_15m: float
     worker: int | None = None
     instance: str | None = None
 
@@ -80,8 +78,8 @@ class ConnectionRow(NamedTuple):
     """The SASL mechanism that the broker accepted; None without SASL."""
     client_id: str | None
     connected_at: Moment
-    is_throttled: bool
     waits_for: WaitsFor | None
+    """At this very moment; None: it is read."""
     worker: int | None = None
     instance: str | None = None
 
@@ -170,34 +168,6 @@ class WorkerRow(NamedTuple):
     instance: str | None = None
 
 
-class Level(NamedTuple):
-    """A level of precedence."""
-
-    rule: str
-    limit: float | None
-    wins: bool
-
-
-class Cap(NamedTuple):
-    """A cap that applies too."""
-
-    rule: str
-    limit: float | None
-    source: str | None
-
-
-class ExplainedRow(NamedTuple):
-    """The limit of one kind, and the walk that led to it."""
-
-    kind: str
-    rule: str | None
-    limit: float | None
-    source: str | None
-    why: str
-    levels: tuple[Level, ...]
-    caps: tuple[Cap, ...]
-
-
 class InstanceRow(NamedTuple):
     """The instance that answers."""
 
@@ -211,6 +181,27 @@ class InstanceRow(NamedTuple):
     is_ready: bool
     reasons: tuple[str, ...]
     quotas_loaded_at: Moment | None
+
+
+class OwnersRow(NamedTuple):
+    """The owners of brokers as this instance knows them, and its place in the group that elects them; without a group,
+    nothing but its name.
+    """
+
+    instance: str | None
+    boot: int | None
+    """Changes with each start."""
+    state: str | None
+    epoch: int | None
+    """The generation of the owners, the same at all instances; -1 without any."""
+    age_s: float | None
+    """Since the group's coordinator last answered."""
+    owners: Mapping[str, str]
+    """Node id → instance."""
+    others: Mapping[str, str | None]
+    """Other instance → its admin port, if it is known."""
+    error: str | None
+    """Why it is not a member."""
 
 
 class Page(NamedTuple):

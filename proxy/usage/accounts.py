@@ -15,16 +15,7 @@ from quotas.names import shared_name
 class Account:
     """A client's usage through one listener at one broker."""
 
-    __slots__ = (
-        "_bounds",
-        "_engine",
-        "_generation",
-        "_limited",
-        "_meters",
-        "holders",
-        "key",
-        "meter",
-    )
+    __slots__ = ("_bounds", "_engine", "_generation", "_limited", "_meters", "holders", "key", "meter")
 
     def __init__(self, engine: Engine, meters: Meters, key: MeterKey) -> None:
         self._engine = engine
@@ -44,17 +35,23 @@ class Account:
         """
         if self._generation != self._engine.generation:
             self._generation = self._engine.generation
-            self._bounds.clear()
-            self._limited.clear()
+            self.let_go()
         found = self._bounds.get(kind)
         if found is None:
-            found = self._bounds[kind] = self._resolve(kind)
-        for bound in found:
-            if bound.is_dropped:  # it was idle
-                found = self._bounds[kind] = tuple([each.live for each in found])
-                self._limited.pop(kind, None)
-                break
+            found = self._resolve(kind)
+            if self.holders:
+                self._bounds[kind] = found
+                for bound in found:
+                    bound.hold()
         return found
+
+    def let_go(self) -> None:
+        """Hold no counter any more."""
+        for bounds in self._bounds.values():
+            for bound in bounds:
+                bound.let_go()
+        self._bounds.clear()
+        self._limited.clear()
 
     def nearest(self, now_ms: int) -> CounterState | None:
         """Return the state of the counter nearest to its limit, of those it was charged to lately; creates none."""
@@ -62,7 +59,7 @@ class Account:
         highest = -1.0
         for bounds in self._bounds.values():
             for bound in bounds:
-                state = None if bound.is_dropped else bound.usage(now_ms)
+                state = bound.usage(now_ms)
                 ratio = None if state is None else state.ratio
                 if ratio is not None and ratio > highest:
                     found = state
@@ -72,11 +69,7 @@ class Account:
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return the counters that have a limit in force."""
         if self._generation == self._engine.generation and (limited := self._limited.get(kind)) is not None:
-            for bound in limited:
-                if bound.is_dropped:
-                    break
-            else:
-                return limited
+            return limited
         limited = self._limited[kind] = tuple([bound for bound in self.bounds(kind) if bound.limit is not None])
         return limited
 
@@ -116,49 +109,33 @@ class Account:
         """The meter to count on without holding the account, whose own meter may be gone."""
         return self.meter if self.holders else self._meters.find(self.key)
 
-    @property
-    def exempt(self) -> bool:
-        """No quota of any kind applies, and no counter is charged."""
-        return self.key.exempt
-
-    @property
-    def _counted_user(self) -> str:
-        """The user whose counters are charged. A quota for all clients of a mechanism applies also to those with a name
-        within it, all together, unless that name has a quota itself.
-        """
-        user = self.key.user
-        shared = shared_name(user)
-        return shared if shared is not None and self._engine.names(shared) and not self._engine.names(user) else user
-
     def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
         engine, key = self._engine, self.key
         if key.exempt:
             return (engine.unlimited(kind),)
-        client = (self._counted_user, key.client_id, kind, key.broker)
+        # A quota for all clients of a mechanism applies also to those with a name within it, all together, unless that
+        # name has a quota itself.
+        user, shared = key.user, shared_name(key.user)
+        if shared is not None and engine.names(shared) and not engine.names(user):
+            user = shared
+        client = (user, key.client_id, kind, key.broker)
         return (engine.resolve(*client), *(engine.resolve_caps(*client) if engine.has_caps else ()))
-
-
-class UnlimitedAccount(Account):
-    """The account of connections whose client is not known or not authenticated yet: no limit applies."""
-
-    __slots__ = ()
-
-    def _resolve(self, kind: QuotaKind) -> tuple[Bound, ...]:
-        return (self._engine.unlimited(kind),)
 
 
 class Accounts:
     """The accounts of one listener's clients."""
 
-    __slots__ = ("_accounts", "_engine", "_listener", "_meters", "exemptions", "nobody", "refused")
+    __slots__ = ("_accounts", "_engine", "_meters", "exemptions", "listener", "nobody", "refused")
 
     def __init__(self, meters: Meters, engine: Engine, listener: str, exemptions: Exemptions = NOBODY) -> None:
         self._meters = meters
         self._engine = engine
-        self._listener = listener
+        self.listener = listener
         self.exemptions = exemptions
         self._accounts: dict[MeterKey, Account] = {}
-        self.nobody: Account = UnlimitedAccount(engine, Meters(1), MeterKey(listener, -1, "", ""))
+        self.nobody = Account(engine, Meters(1), MeterKey(listener, -1, "", "", exempt=True))
+        """The account of connections whose client is not known or not authenticated yet: no quota applies."""
+        self.nobody.holders = 1
         self.refused = 0
         """Connections refused since the last record, before their client was known."""
 
@@ -177,7 +154,7 @@ class Accounts:
 
         ``exempt``: the connection is exempt, whichever client it is.
         """
-        key = MeterKey(self._listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
+        key = MeterKey(self.listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = Account(self._engine, self._meters, key)
@@ -186,8 +163,9 @@ class Accounts:
         return account
 
     def give_back(self, account: Account) -> None:
-        """Note that a holder of ``account`` will no longer count or charge there."""
+        """Let go of ``account`` for a holder that will no longer count or charge there."""
         account.holders -= 1
         if not account.holders and account is not self.nobody:
             account.meter.holders -= 1
+            account.let_go()
             del self._accounts[account.key]

@@ -6,11 +6,12 @@ limit of their own, then refused ones, then the busiest. The others of a listene
 
 from collections.abc import Iterator
 from heapq import nlargest
+from operator import add
 from typing import Final, NamedTuple
 
-from proxy.usage.throttles import Throttles
-from quotas.connections import OTHERS
+from proxy.usage.kind_usage import Throttles
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED
 from quotas.kinds import QuotaKind
 
 MOST_COUNTED: Final = 5000
@@ -28,25 +29,15 @@ a listener: number and duration of accept waits."""
 NOTHING: Final = (0, None, None, 0, 0, 0, 0, 0)
 
 
-class AddressRow(NamedTuple):
-    """A row of usage records: connections of one address (or of all the others) to one broker through one listener in
-    an interval, or, without an address, the accept waits of a listener.
-    """
+class AddressKey(NamedTuple):
+    """The connections that one row counts: of one address to one broker through one listener."""
 
     listener: str
     ip: str | None
-    broker: int
+    """None: the accept waits of a listener. FOLDED: all the others."""
+    broker: int = -1
     """Node id; -1: not known when the connection was accepted, and for all the others together."""
-    exempt: bool
-    figures: tuple[object, ...]
-    """In the order of COLUMNS."""
-
-
-class _Key(NamedTuple):
-    listener: str
-    ip: str
-    broker: int
-    exempt: bool
+    exempt: bool = False
 
 
 class _Address:
@@ -59,12 +50,11 @@ class _Address:
         self.limit: float | None = None
         """As of the last attempt."""
         self.rule: Entity | None = None
-        self.throttles: Throttles | None = None
+        self.throttles = Throttles()
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        named = self.rule is not None and self.rule.ip is not Default.DEFAULT
-        return named, 0 if self.throttles is None else self.throttles.throttled, self.attempts
+        return _is_named(self.rule), self.throttles.throttled, self.attempts
 
 
 class Addresses:
@@ -74,16 +64,16 @@ class Addresses:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._addresses: dict[_Key, _Address] = {}
+        self._addresses: dict[AddressKey, _Address] = {}
         self._waits: dict[str, list[int]] = {}
 
-    def note_wait(self, listener: str, wait_ms: int) -> None:
+    def count_wait(self, listener: str, wait_ms: int) -> None:
         """Count an accept wait, for the rate of the listener or of the proxy."""
         waits = self._waits.setdefault(listener, [0, 0])
         waits[0] += 1
         waits[1] += wait_ms
 
-    def note(
+    def count(
         self,
         listener: str,
         ip: str,
@@ -99,52 +89,53 @@ class Addresses:
         """Count an attempt to connect. With ``throttle_ms`` above 0 it is refused and held for that time. ``attempts``
         0: it has been counted, and is refused after all.
         """
-        key = _Key(listener, ip, -1 if broker is None else broker, exempt)
+        key = AddressKey(listener, ip, -1 if broker is None else broker, exempt)
         address = self._addresses.get(key)
         if address is None:
-            named = rule is not None and rule.ip is not Default.DEFAULT
-            if len(self._addresses) >= MOST_COUNTED and not named:
-                key = key._replace(ip=OTHERS, broker=-1)
+            if len(self._addresses) >= MOST_COUNTED and not _is_named(rule):
+                key = AddressKey(listener, FOLDED, exempt=exempt)
                 limit = rule = None
             address = self._addresses.setdefault(key, _Address())
         address.attempts += attempts
         address.limit, address.rule = limit, None if limit is None else rule
         if throttle_ms > 0:
-            if address.throttles is None:
-                address.throttles = Throttles()
-            address.throttles.note(throttle_ms, now_ms)
+            address.throttles.count(throttle_ms, now_ms)
 
-    def take(self, now_ms: int) -> Iterator[AddressRow | None]:
-        """Yield the rows since the last call, and reset the counters; None: let other tasks have a turn.
+    def take(self, now_ms: int) -> Iterator[tuple[AddressKey, tuple[object, ...]] | None]:
+        """Yield rows and their figures (COLUMNS) since the last call, and reset the counters; None: let other tasks
+        have a turn.
 
         Attempts during the iteration count for the next interval.
         """
         taken, self._addresses = self._addresses, {}
         chosen = dict(nlargest(self._most, taken.items(), key=lambda each: each[1].rank))
-        rest: dict[_Key, list[int]] = {}
-        for number, (key, address) in enumerate(taken.items()):
-            if number % _SLICE == _SLICE - 1:
+        rest: dict[AddressKey, list[int]] = {}
+        for number, (key, address) in enumerate(taken.items(), 1):
+            if number % _SLICE == 0:
                 yield None
-            figures = (0, 0, 0)
-            if address.throttles is not None:
-                figures = address.throttles.take(now_ms)
-                if not address.throttles.over(now_ms):
-                    self._hold_on(key, address)
-            if key in chosen and key.ip != OTHERS:
+            figures = address.throttles.take(now_ms)
+            if address.throttles.active:
+                self._hold_on(key, address)
+            if key in chosen and key.ip != FOLDED:
                 rule = None if address.rule is None else address.rule.describe()
-                yield AddressRow(*key, (address.attempts, address.limit, rule, *figures, 0, 0))
+                yield key, (address.attempts, address.limit, rule, *figures, 0, 0)
             else:
-                sums = rest.setdefault(key._replace(ip=OTHERS, broker=-1), [0] * 4)
-                for index, figure in enumerate((address.attempts, *figures)):
-                    sums[index] += figure
+                folded = AddressKey(key.listener, FOLDED, exempt=key.exempt)
+                sums = rest.get(folded, [0, 0, 0, 0])
+                rest[folded] = [*map(add, sums, (address.attempts, *figures))]
         for key, (attempts, *sums) in rest.items():
-            yield AddressRow(*key, (attempts, None, None, *sums, 0, 0))
+            yield key, (attempts, None, None, *sums, 0, 0)
         waits, self._waits = self._waits, {}
         for listener, sums in waits.items():
-            yield AddressRow(listener, None, -1, False, (*NOTHING[:-2], *sums))
+            yield AddressKey(listener, None), (*NOTHING[:-2], *sums)
 
-    def _hold_on(self, key: _Key, address: _Address) -> None:
+    def _hold_on(self, key: AddressKey, address: _Address) -> None:
         """Carry a mute that is not over into the next interval, which counts the rest of it."""
         later = self._addresses.setdefault(key, _Address())
-        if later.throttles is None:
+        if not later.throttles.active:
             later.throttles, later.limit, later.rule = address.throttles, address.limit, address.rule
+
+
+def _is_named(rule: Entity | None) -> bool:
+    """Whether an address has a limit of its own."""
+    return rule is not None and rule.ip is not Default.DEFAULT

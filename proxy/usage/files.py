@@ -7,11 +7,13 @@ import os
 from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from io import FileIO
+from mmap import mmap
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import structlog
 
+from config.usage import UsageFiles
 from proxy.runtime.tasks import later, spawn
 from proxy.usage.documents import Document
 from proxy.usage.shipping import SinkError
@@ -20,7 +22,6 @@ log = structlog.get_logger("sluice.usage")
 
 _UNFINISHED: Final = ".part"
 _FINISHED: Final = ".jsonl"
-_BLOCK_BYTES: Final = 64 * 1024
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
 """Usage is nobody else's business, whatever the umask."""
@@ -33,18 +34,14 @@ class FileSink:
     deleted when all of them exceed ``keep_bytes``. Disk I/O runs in a thread.
     """
 
-    def __init__(
-        self, directory: Path, instance: str, boot: str, *, rotate_bytes: int, rotate_s: float, keep_bytes: int
-    ) -> None:
-        self._directory = directory
+    def __init__(self, settings: UsageFiles, instance: str, boot: str) -> None:
+        self._settings = settings
+        self._directory = settings.directory
         self._instance = instance
         self._stem = f"{_file_name(instance)}-{boot}"
-        self._rotate_bytes = rotate_bytes
-        self._rotate_s = rotate_s
-        self._keep_bytes = keep_bytes
         self._number = 0
         self._file: FileIO | None = None
-        self._path = directory
+        self._path = settings.directory
         self._prepared = False
         self._lock = asyncio.Lock()
         self._due: asyncio.TimerHandle | None = None
@@ -60,7 +57,9 @@ class FileSink:
             if self._file is None:
                 self._forget_age()
             elif self._due is None:
-                self._due = later(self._rotate_s, "a usage file is due", self._complete, otherwise=self._forget_age)
+                self._due = later(
+                    self._settings.rotate_s, "a usage file is due", self._complete, otherwise=self._forget_age
+                )
 
     async def close(self) -> None:
         """Complete the current file."""
@@ -99,7 +98,7 @@ class FileSink:
                 self._file.seek(at)
                 self._file.truncate()
             raise
-        if at + len(line) >= self._rotate_bytes:
+        if at + len(line) >= self._settings.rotate_bytes:
             self._finish()
 
     def _prepare(self) -> None:
@@ -128,11 +127,11 @@ class FileSink:
         ]
         kept_bytes = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
-            if kept_bytes <= self._keep_bytes:
+            if kept_bytes <= self._settings.keep_bytes:
                 break
             kept_bytes -= size
             Path(path).unlink(missing_ok=True)
-            log.warning("oldest usage file removed", path=path, keep_bytes=self._keep_bytes)
+            log.warning("oldest usage file removed", path=path, keep_bytes=self._settings.keep_bytes)
 
 
 def _create(path: str, flags: int) -> int:
@@ -149,20 +148,11 @@ def _complete(left: Path) -> None:
             flock(file, LOCK_EX | LOCK_NB)
         except OSError:
             return  # a process that is still stopping has it
-        file.truncate(_whole_lines_bytes(file))
+        if os.fstat(file.fileno()).st_size:
+            with mmap(file.fileno(), 0) as content:
+                whole = content.rfind(b"\n") + 1
+            file.truncate(whole)
     left.rename(left.with_suffix(_FINISHED))
-
-
-def _whole_lines_bytes(file: BinaryIO) -> int:
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        begin = max(end - _BLOCK_BYTES, 0)
-        file.seek(begin)
-        newline = file.read(end - begin).rfind(b"\n")
-        if newline >= 0:
-            return begin + newline + 1
-        end = begin
-    return 0
 
 
 def _file_name(instance: str) -> str:

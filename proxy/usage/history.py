@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import nlargest
 from math import nan
 from typing import Final, NamedTuple
@@ -14,14 +15,14 @@ MOST: Final = 1000
 _FADES: Final = 0.9
 
 
+@dataclass(slots=True)
 class Minute:
     """A minute of one client."""
 
-    __slots__ = ("bytes_in", "bytes_out", "ratio", "throttled_ms")
-
-    def __init__(self) -> None:
-        self.bytes_in = self.bytes_out = self.throttled_ms = 0
-        self.ratio: float | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    throttled_ms: int = 0
+    ratio: float | None = None
 
 
 class Series(NamedTuple):
@@ -50,7 +51,7 @@ class _Track:
     def rank(self) -> tuple[bool, float]:
         return any(self.rings[3]), self.weight
 
-    def note(self, at: int, minute: Minute) -> None:
+    def set(self, at: int, minute: Minute) -> None:
         rates = minute.bytes_in / 60, minute.bytes_out / 60
         ratio = nan if minute.ratio is None else minute.ratio
         for ring, value in zip(self.rings, (*rates, ratio, min(minute.throttled_ms / 60_000, 1.0)), strict=True):
@@ -80,13 +81,13 @@ class History:
         found = nlargest(self._most, {**minutes, **self._tracks}, rank)
         return {names for names in found if names in minutes or self._tracks[names].weight >= 1}
 
-    def note(self, kept: Collection[ClientNames], minutes: Mapping[ClientNames, Minute], at_s: float) -> None:
+    def add(self, kept: Collection[ClientNames], minutes: Mapping[ClientNames, Minute], at_s: float) -> None:
         """Add a point, for the minute from wall time ``at_s`` on, to each client to keep, and forget the others."""
         at, idle = self._minutes % POINTS, Minute()
         self._at_s[at] = at_s
         self._tracks = {names: self._tracks.get(names) or _Track(self._minutes) for names in kept}
         for names, track in self._tracks.items():
-            track.note(at, minutes.get(names, idle))
+            track.set(at, minutes.get(names, idle))
         self._minutes += 1
 
     def __iter__(self) -> Iterator[tuple[ClientNames, float, Series]]:

@@ -1,71 +1,69 @@
-"""Samples of clients, every ten seconds: bytes a second, and the share of time in which each was throttled."""
+"""Samples of a client, every ten seconds: its bytes, and the time in which it was throttled."""
 
-from array import array
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from typing import Final
 
-if TYPE_CHECKING:
-    from proxy.usage.meter import Meter
+from proxy.usage.kind_usage import Throttles
 
+NOW_MS: Final = 2000
+"""*Now* (docs/api.md) includes throttles that ended at most so long ago: a client at its limit has many short ones."""
+LAST_MINUTE_MS: Final = 60_000
 SAMPLE_MS: Final = 10_000
-MINUTES: Final = (1, 5, 15)
-_SAMPLES: Final = 90
-IN_A_MINUTE: Final = 6
-
-Shares = tuple[float, float, float]
-"""The shares of the last 1, 5 and 15 minutes in which a client was throttled."""
-NO_SHARES: Final[Shares] = (0.0, 0.0, 0.0)
+IN_A_MINUTE: Final = LAST_MINUTE_MS // SAMPLE_MS
 
 
 class Lately:
     """The samples of one meter."""
 
-    __slots__ = ("_at", "_minute_in", "_minute_out", "_muted_ms", "bytes_in", "bytes_out", "in_per_s", "out_per_s")
+    __slots__ = ("_bytes_in", "_bytes_out", "_in_per_s", "_minute", "_muted_ms", "_out_per_s", "throttles")
 
     def __init__(self) -> None:
-        self.bytes_in = self.bytes_out = 0
+        self._bytes_in = self._bytes_out = 0
         """Totals at the last sample."""
-        self.in_per_s = self.out_per_s = 0.0
+        self._in_per_s = self._out_per_s = 0.0
         """In the last sample."""
-        self._muted_ms: array[int] | None = None
-        """A ring, from the first throttle on."""
-        self._at = 0
-        self._minute_in = self._minute_out = 0
+        self._minute = (0, 0)
         """Totals at the last ``take_minute``."""
+        self.throttles: Throttles | None = None
+        """Throttles of all kinds together since the last sample; None unless there were some in the last minute."""
+        self._muted_ms: deque[int] | None = None
+        """Of the samples of the last minute, from the first throttle on."""
+
+    def sample(self, bytes_in: int, bytes_out: int, elapsed_s: float, now_ms: int) -> None:
+        """Take a sample; the bytes are totals."""
+        self._in_per_s = (bytes_in - self._bytes_in) / elapsed_s
+        self._out_per_s = (bytes_out - self._bytes_out) / elapsed_s
+        self._bytes_in, self._bytes_out = bytes_in, bytes_out
+        throttles = self.throttles
+        if throttles is None:
+            return
+        if self._muted_ms is None:
+            self._muted_ms = deque(maxlen=IN_A_MINUTE)
+        self._muted_ms.append(min(throttles.take(now_ms)[2], SAMPLE_MS))
+        if throttles.over(now_ms) and not any(self._muted_ms):
+            self.throttles = self._muted_ms = None
+
+    def rates(self, bytes_in: int, bytes_out: int, since_ms: int) -> tuple[float, float]:
+        """Return bytes in and out per second over ten seconds; the last sample was ``since_ms`` ago."""
+        per_s = 1000 / max(since_ms, SAMPLE_MS)
+        rest = max(SAMPLE_MS - since_ms, 0) / SAMPLE_MS
+        return (
+            (bytes_in - self._bytes_in) * per_s + self._in_per_s * rest,
+            (bytes_out - self._bytes_out) * per_s + self._out_per_s * rest,
+        )
+
+    def throttled_share(self, now_ms: int) -> float:
+        """Return the share of the last minute in which it was throttled, as far as that has been counted."""
+        if self.throttles is None:
+            return 0.0
+        return min((self.throttles.muted_ms(now_ms) + self._sampled_ms()) / LAST_MINUTE_MS, 1.0)
 
     def take_minute(self) -> tuple[int, int, int]:
         """Return the bytes in and out since the last call, and the time throttled in the last minute."""
-        bytes_in, bytes_out = self.bytes_in - self._minute_in, self.bytes_out - self._minute_out
-        self._minute_in, self._minute_out = self.bytes_in, self.bytes_out
-        return bytes_in, bytes_out, self.muted_ms(1)
+        bytes_in, bytes_out = self._minute
+        self._minute = self._bytes_in, self._bytes_out
+        return self._bytes_in - bytes_in, self._bytes_out - bytes_out, self._sampled_ms()
 
-    def sample(self, bytes_in: int, bytes_out: int, elapsed_s: float) -> None:
-        """Take a sample of totals."""
-        self.in_per_s, self.out_per_s = (bytes_in - self.bytes_in) / elapsed_s, (bytes_out - self.bytes_out) / elapsed_s
-        self.bytes_in, self.bytes_out = bytes_in, bytes_out
-
-    def sample_muted(self, muted_ms: int) -> bool:
-        """Take a sample of the time throttled; return whether any in the last minutes had some."""
-        if self._muted_ms is None:
-            if not muted_ms:
-                return False
-            self._muted_ms = array("H", bytes(2 * _SAMPLES))
-        self._at = (self._at + 1) % _SAMPLES
-        self._muted_ms[self._at] = min(muted_ms, SAMPLE_MS)
-        if not any(self._muted_ms):
-            self._muted_ms = None
-        return self._muted_ms is not None
-
-    def muted_ms(self, minutes: int) -> int:
-        """Return the time throttled in the samples of the last minutes."""
-        if self._muted_ms is None:
-            return 0
-        first = self._at - minutes * IN_A_MINUTE + 1  # negative: from the end of the ring
-        return sum(self._muted_ms[at] for at in range(first, self._at + 1))
-
-
-def sample(meters: Iterable["Meter"], elapsed_ms: int, now_ms: int) -> Iterator[None]:
-    """Take a sample of each meter that has counted anything; yields after each."""
-    for meter in meters:
-        meter.sample(max(elapsed_ms, 1) / 1000, now_ms)
-        yield
+    def _sampled_ms(self) -> int:
+        """Return the time throttled in the samples of the last minute."""
+        return sum(self._muted_ms or ())

@@ -9,16 +9,29 @@ from collections.abc import Mapping
 from operator import add
 from typing import Final, NamedTuple
 
+from quotas.folding import fold
+
 BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """Upper bounds of the buckets; behind the last one is one more."""
 
 MOST: Final = 1000
-"""The most pairs of an API and a broker; further ones are counted under the broker OTHER."""
-OTHER: Final = -2
+"""The most pairs of an API and a broker; further ones are counted under FOLDED_BROKER."""
+FOLDED_BROKER: Final = -2
 
 _SHORT_MS: Final = 512
 _BUCKET_OF: Final = bytes(sum(bound <= ms for bound in BOUNDS_MS) for ms in range(_SHORT_MS))
 """[ms below _SHORT_MS] the bucket. 1 ms means less than 2: both ends of the time are rounded down."""
+
+
+class Times(NamedTuple):
+    """A copy of one histogram."""
+
+    counts: tuple[int, ...]
+    """By bucket, not cumulative; the last one has no upper bound."""
+    sum_ms: int
+
+    def plus(self, other: "Times") -> "Times":
+        return Times(tuple(map(add, self.counts, other.counts)), self.sum_ms + other.sum_ms)
 
 
 class Histogram:
@@ -30,7 +43,7 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.sum_ms = 0
 
-    def note(self, ms: int) -> None:
+    def count(self, ms: int) -> None:
         """Count a time."""
         self.sum_ms += ms
         if 0 <= ms < _SHORT_MS:
@@ -38,18 +51,18 @@ class Histogram:
         else:
             self.counts[sum(bound <= ms for bound in BOUNDS_MS)] += 1
 
+    def times(self) -> Times:
+        return Times(tuple(self.counts), self.sum_ms)
+
 
 class Parts:
     """The times of one API at one broker: the broker's, and the proxy's own."""
 
-    __slots__ = ("broker", "held", "unheld")
+    __slots__ = ("broker", "proxy")
 
     def __init__(self) -> None:
         self.broker = Histogram()
-        self.held = Histogram()
-        """Requests that the proxy held for at least a millisecond."""
-        self.unheld = 0
-        """The number of all others."""
+        self.proxy = Histogram()
 
 
 class OfBroker:
@@ -62,41 +75,30 @@ class OfBroker:
         self._node_id = node_id
         self._by_api: dict[int, Parts] = {}
 
-    def note(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
+    def count(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
         """Count an answer that is passed on as it comes; its request was held for ``held_ms``."""
         parts = self._by_api.get(api_key) or self._make(api_key)
-        parts.broker.note(took_ms)
+        parts.broker.count(took_ms)
         if held_ms:
-            parts.held.note(held_ms)
+            parts.proxy.count(held_ms)
         else:
-            parts.unheld += 1
+            parts.proxy.counts[0] += 1
 
     def came(self, api_key: int, took_ms: int) -> None:
         """Count the broker's time of an answer that the proxy may hold."""
-        (self._by_api.get(api_key) or self._make(api_key)).broker.note(took_ms)
+        (self._by_api.get(api_key) or self._make(api_key)).broker.count(took_ms)
 
     def went(self, api_key: int, held_ms: int) -> None:
         """Count the proxy's time of an answer that is passed on now: how long it and its request were held."""
         parts = self._by_api.get(api_key) or self._make(api_key)
         if held_ms:
-            parts.held.note(held_ms)
+            parts.proxy.count(held_ms)
         else:
-            parts.unheld += 1
+            parts.proxy.counts[0] += 1
 
     def _make(self, api_key: int) -> Parts:
         parts = self._by_api[api_key] = self._all.make(api_key, self._node_id)
         return parts
-
-
-class Times(NamedTuple):
-    """A copy of one histogram."""
-
-    counts: tuple[int, ...]
-    """By bucket, not cumulative; the last one has no upper bound."""
-    sum_ms: int
-
-    def plus(self, other: "Times") -> "Times":
-        return Times(tuple(map(add, self.counts, other.counts)), self.sum_ms + other.sum_ms)
 
 
 class Latencies:
@@ -116,18 +118,14 @@ class Latencies:
         return broker
 
     def make(self, api_key: int, node_id: int) -> Parts:
-        """Return the times of an API at a broker, or at OTHER beyond MOST pairs."""
-        if len(self._all) >= MOST:
-            node_id = OTHER
-        return self._all.setdefault((api_key, node_id), Parts())
+        """Return the times of an API at a broker, or at FOLDED_BROKER beyond MOST pairs."""
+        key = fold((api_key, node_id), self._all, MOST, (api_key, FOLDED_BROKER))
+        return self._all.setdefault(key, Parts())
 
     def snapshot(self) -> Mapping[tuple[int, int], Times]:
         """Return the brokers' times, by api key and node id."""
-        return {key: Times(tuple(parts.broker.counts), parts.broker.sum_ms) for key, parts in self._all.items()}
+        return {key: parts.broker.times() for key, parts in self._all.items()}
 
     def proxy_snapshot(self) -> Mapping[tuple[int, int], Times]:
         """Return the proxy's times, by api key and node id."""
-        return {
-            key: Times((parts.held.counts[0] + parts.unheld, *parts.held.counts[1:]), parts.held.sum_ms)
-            for key, parts in self._all.items()
-        }
+        return {key: parts.proxy.times() for key, parts in self._all.items()}

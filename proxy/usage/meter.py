@@ -3,23 +3,35 @@
 Counting is adding to an int; derived figures are computed when a record is taken (docs/usage-records.md).
 """
 
+from collections.abc import Callable
+from operator import add, sub
 from typing import Final, NamedTuple
 
-from proxy.usage.by_kind import (
-    NO_CAPS,
-    NO_SHADOWS,
+from proxy.usage.kind_usage import (
+    BY_CAPS,
+    BY_HAND,
+    CHARGED,
+    IN_SHADOW,
+    NO_LIMIT,
     NO_THROTTLES,
-    NOTHING_FURTHER,
-    ByKind,
-    Caps,
-    Further,
+    NOTHING,
+    Figures,
     KindUsage,
-    Shadows,
+    Limit,
+    Row,
+    Throttles,
 )
-from proxy.usage.lately import MINUTES, NO_SHARES, SAMPLE_MS, Lately, Shares
-from proxy.usage.throttles import Throttles
+from proxy.usage.lately import NOW_MS, Lately
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
+
+
+class ClientNames(NamedTuple):
+    """A client by its names, and the listener that it used."""
+
+    listener: str
+    user: str
+    client_id: str
 
 
 class MeterKey(NamedTuple):
@@ -31,6 +43,10 @@ class MeterKey(NamedTuple):
     client_id: str
     exempt: bool = False
     """Traffic to which no quota applies."""
+
+    @property
+    def client(self) -> ClientNames:
+        return ClientNames(self.listener, self.user, self.client_id)
 
 
 class Traffic(NamedTuple):
@@ -44,25 +60,13 @@ class Traffic(NamedTuple):
     exempt_out: int = 0
 
     def plus(self, other: "Traffic") -> "Traffic":
-        return Traffic(
-            self.bytes_in + other.bytes_in,
-            self.bytes_out + other.bytes_out,
-            self.requests + other.requests,
-            self.connections_opened + other.connections_opened,
-            self.exempt_in + other.exempt_in,
-            self.exempt_out + other.exempt_out,
-        )
+        return Traffic(*map(add, self, other))
+
+    def minus(self, other: "Traffic") -> "Traffic":
+        return Traffic(*map(sub, self, other))
 
 
 NO_TRAFFIC: Final = Traffic()
-
-
-class ClientNames(NamedTuple):
-    """A client by its names, and the listener that it used."""
-
-    listener: str
-    user: str
-    client_id: str
 
 
 class ClientState(NamedTuple):
@@ -71,12 +75,7 @@ class ClientState(NamedTuple):
     client: ClientNames
     traffic: Traffic
     connections: int = 0
-    is_muted: bool = False
-    """A request of it waits, or one of its connections is muted."""
-
-
-Limits = tuple[float | None, str | None, float | None, str | None]
-"""(limit, rule) of the first kind in ``by_kind.BY_HAND``, then of the second."""
+    is_throttled: bool = False
 
 
 class Meter:
@@ -86,7 +85,6 @@ class Meter:
     """
 
     __slots__ = (
-        "by_kind",
         "bytes_out",
         "connections",
         "connections_opened",
@@ -95,18 +93,17 @@ class Meter:
         "generation",
         "holders",
         "key",
+        "kinds",
         "lately",
         "limits",
         "name_bytes",
         "other_bytes",
         "other_requests",
-        "past_in",
-        "past_out",
+        "past",
         "produce_bytes",
         "produce_requests",
         "request_time_ms",
-        "throttles",
-        "unshown",
+        "shown",
     )
 
     def __init__(self, key: MeterKey) -> None:
@@ -125,74 +122,59 @@ class Meter:
         self.request_time_ms = 0
         self.connections = 0
         self.connections_opened = 0
-        self.past_in = self.past_out = 0
-        """Bytes in the records taken before."""
+        self.past = NO_TRAFFIC
+        """The traffic in the records taken before."""
+        self.shown = NO_TRAFFIC
+        """The traffic that ``take_traffic`` has returned."""
         self.lately: Lately | None = None
         """Samples, from the first traffic on."""
-        self.throttles: Throttles | None = None
-        """Throttles of all kinds together since the last sample; None unless there were some lately."""
-        self.by_kind: ByKind | None = None
-        """Throttles of all kinds, and the figures of kinds without an attribute here; usually None."""
-        self.limits: Limits = (None, None, None, None)
-        """The limits as of ``generation`` of the engine."""
+        self.kinds: dict[QuotaKind, KindUsage] = {}
+        """Counters by kind, from the first throttle, charge or limit on; usually none."""
+        self.limits: tuple[Limit, Limit] = (NO_LIMIT, NO_LIMIT)
+        """The limits of BY_HAND as of ``generation`` of the engine."""
         self.name_bytes = 0
         """The most bytes that the names in a row take, rules included."""
         self.generation = -1
         self.holders = 0
         """Accounts that may still count here."""
-        self.unshown = NO_TRAFFIC
-        """Traffic for ``take_traffic`` in addition to the current counters; negative as far as it has returned those
-        already."""
-
-    def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
-        """Count a throttle of a request of this client; ``at_ms``: when it began, if not now."""
-        self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
-        self._throttles().note(throttle_ms, now_ms, at_ms)
-
-    def note_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
-        """Count a throttle that a limit in shadow would have given from ``at_ms`` on."""
-        self._by_kind().shadow_of(kind).note(throttle_ms, now_ms, at_ms)
-
-    def set_shadow_limits(self, limits: dict[QuotaKind, float]) -> None:
-        """Set the limits that are measured without being enforced."""
-        if limits or self.by_kind is not None:
-            self._by_kind().shadow_limits = limits
-
-    def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
-        """Count a throttle given by a cap; it is counted with the other throttles too."""
-        self._by_kind().caps_of(kind).note(rule, throttle_ms, now_ms, at_ms)
-
-    def note_cap_wait(self, kind: QuotaKind, rule: Entity, change: int, now_ms: int, waited_ms: int = 0) -> None:
-        """Count one more, or one fewer, request that waits under a cap, as ``note_wait``."""
-        self._by_kind().caps_of(kind).wait(rule, change, now_ms, waited_ms)
-
-    def set_caps(self, rules: dict[QuotaKind, tuple[str, str]]) -> None:
-        """Set the caps in force, and their limits."""
-        if rules or self.by_kind is not None:
-            self._by_kind().cap_rules = rules
-
-    def take_caps(self, now_ms: int) -> Caps:
-        """Return the figures of caps, and reset the counters. To be called before ``take``."""
-        return NO_CAPS if self.by_kind is None else self.by_kind.take_caps(now_ms)
-
-    def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
-        """Count one more request of this client that waits, or one fewer, which has waited ``waited_ms``."""
-        self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
-        self._throttles().wait(change, now_ms, waited_ms)
 
     def use_of(self, kind: QuotaKind) -> KindUsage:
-        """Return the counter of charges of a kind without an attribute here: always the same object."""
-        return self._by_kind().use_of(kind)
+        """Return what is counted of a kind: always the same object."""
+        usage = self.kinds.get(kind)
+        if usage is None:
+            usage = self.kinds[kind] = KindUsage()
+        return usage
+
+    def count_throttle(
+        self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None, cap: Entity | None = None
+    ) -> None:
+        """Count a throttle of a request of this client, given by ``cap`` or by its limit; ``at_ms``: when it began, if
+        not now.
+        """
+        self._throttles().count(throttle_ms, now_ms, at_ms)
+        for throttles in self.use_of(kind).throttles_under(cap):
+            throttles.count(throttle_ms, now_ms, at_ms)
+
+    def count_wait(
+        self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0, cap: Entity | None = None
+    ) -> None:
+        """Count one more request of this client that waits, or one fewer, which has waited ``waited_ms``."""
+        self._throttles().count_wait(change, now_ms, waited_ms)
+        for throttles in self.use_of(kind).throttles_under(cap):
+            throttles.count_wait(change, now_ms, waited_ms)
+
+    def count_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
+        """Count a throttle that a limit in shadow would have given from ``at_ms`` on."""
+        self.use_of(kind).in_shadow.count(throttle_ms, now_ms, at_ms)
 
     def _throttles(self) -> Throttles:
-        if self.throttles is None:
-            self.throttles = Throttles()
-        return self.throttles
-
-    def _by_kind(self) -> ByKind:
-        if self.by_kind is None:
-            self.by_kind = ByKind()
-        return self.by_kind
+        """Return the throttles of all kinds together."""
+        lately = self.lately
+        if lately is None:
+            lately = self.lately = Lately()
+        if lately.throttles is None:
+            lately.throttles = Throttles()
+        return lately.throttles
 
     @property
     def active(self) -> bool:
@@ -203,15 +185,8 @@ class Meter:
             or self.bytes_out
             or self.other_bytes
             or self.connections_opened
-            or (self.by_kind is not None and self.by_kind.active)
+            or any(usage.active for usage in self.kinds.values())
         )
-
-    def take_traffic(self) -> Traffic:
-        """Return the traffic since the last call, independent of when records are taken."""
-        counted = self.counted
-        grown = self.unshown.plus(counted)
-        self.unshown = Traffic(*(-each for each in counted))
-        return grown
 
     @property
     def counted(self) -> Traffic:
@@ -221,93 +196,62 @@ class Meter:
         exempt = (bytes_in, self.bytes_out) if self.key.exempt else (0, 0)
         return Traffic(bytes_in, self.bytes_out, requests, self.connections_opened, *exempt)
 
-    def is_muted(self, now_ms: int) -> bool:
-        """Whether a request of this client waits, or a connection is muted."""
-        return self.by_kind is not None and self.by_kind.is_muted(now_ms)
+    def take_traffic(self) -> Traffic:
+        """Return the traffic since the last call, independent of when records are taken."""
+        before, self.shown = self.shown, self.total
+        return self.shown.minus(before)
+
+    def is_throttled(self, now_ms: int) -> bool:
+        """Whether it is throttled now."""
+        return any(not usage.throttles.over(now_ms - NOW_MS) for usage in self.kinds.values())
+
+    @property
+    def total(self) -> Traffic:
+        """The traffic since the start."""
+        return self.past.plus(self.counted)
 
     def sample(self, elapsed_s: float, now_ms: int) -> None:
-        """Take a sample of what was counted since the last one."""
-        lately = self.lately
-        counted = self.counted
-        bytes_in, bytes_out = self.past_in + counted.bytes_in, self.past_out + counted.bytes_out
-        if lately is None:
-            if not (bytes_in or bytes_out or self.throttles is not None):
-                return
-            lately = self.lately = Lately()
-        lately.sample(bytes_in, bytes_out, elapsed_s)
-        throttles = self.throttles
-        if throttles is not None:
-            holds = lately.sample_muted(throttles.take(now_ms)[2])
-            if not holds and throttles.over(now_ms):
-                self.throttles = None
+        """Take a sample of what was counted since the last one, if anything ever was."""
+        total = self.total
+        if self.lately is None and (total.bytes_in or total.bytes_out):
+            self.lately = Lately()
+        if self.lately is not None:
+            self.lately.sample(total.bytes_in, total.bytes_out, elapsed_s, now_ms)
 
     def rates(self, since_ms: int) -> tuple[float, float]:
         """Return bytes in and out per second over ten seconds; the last sample was ``since_ms`` ago."""
-        lately = self.lately
-        counted = self.counted
-        bytes_in, bytes_out = self.past_in + counted.bytes_in, self.past_out + counted.bytes_out
-        per_s = 1000 / max(since_ms, SAMPLE_MS)
-        if lately is None:
-            return bytes_in * per_s, bytes_out * per_s
-        rest = max(SAMPLE_MS - since_ms, 0) / SAMPLE_MS
-        return (
-            (bytes_in - lately.bytes_in) * per_s + lately.in_per_s * rest,
-            (bytes_out - lately.bytes_out) * per_s + lately.out_per_s * rest,
-        )
+        total = self.total
+        return (self.lately or Lately()).rates(total.bytes_in, total.bytes_out, since_ms)
 
-    def throttled_shares(self, now_ms: int) -> Shares:
-        """Return the shares of the last minutes in which it was throttled, as far as they have been counted."""
-        throttles = self.throttles
-        lately = self.lately
-        if throttles is None:
-            return NO_SHARES
-        muted_ms = throttles.muted_ms(now_ms)
-        one, five, fifteen = [
-            min((muted_ms + (0 if lately is None else lately.muted_ms(minutes))) / (minutes * 60_000), 1.0)
-            for minutes in MINUTES
-        ]
-        return one, five, fifteen
+    def throttled_share(self, now_ms: int) -> float:
+        """Return the share of the last minute in which it was throttled, as far as that has been counted."""
+        return (self.lately or Lately()).throttled_share(now_ms)
 
-    def take_shadows(self, now_ms: int) -> Shadows:
-        """Return the figures of limits in shadow, and reset the counters. To be called before ``take``."""
-        return NO_SHADOWS if self.by_kind is None else self.by_kind.take_shadows(now_ms)
-
-    def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
-        """Return a row in the order of ``proxy.usage.records.COLUMNS`` and the figures of further kinds;
-        reset the counters.
+    def take(self, now_ms: int, describe: Callable[[Entity], str] = Entity.describe) -> tuple[Row, Figures]:
+        """Return a row in the order of ``proxy.usage.records.COLUMNS``, and figures of further columns; reset the
+        counters. ``describe`` names rules.
         """
+        throttles: dict[QuotaKind, Row] = dict.fromkeys(BY_HAND, NO_THROTTLES)
+        optional: Figures = {}
+        for kind, usage in self.kinds.items():
+            figures = usage.take(now_ms)
+            if kind in throttles:
+                throttles[kind] = figures[-len(NO_THROTTLES) :]
+            else:
+                optional[CHARGED[kind]] = figures
+            optional[IN_SHADOW[kind]] = usage.take_shadow(now_ms)
+            optional[BY_CAPS[kind]] = usage.take_caps(now_ms, describe)
         listener, broker, user, client_id, _ = self.key
         counted = self.counted
-        self.unshown = self.unshown.plus(counted)
-        self.past_in += counted.bytes_in
-        self.past_out += counted.bytes_out
-        produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
-        row = (
-            listener,
-            broker,
-            user,
-            client_id,
-            counted.bytes_in,
-            self.bytes_out,
-            counted.requests,
-            self.request_time_ms,
-            self.connections,
-            self.connections_opened,
-            0,
-            self.produce_bytes,
-            self.produce_requests,
-            produce_limit,
-            produce_rule,
-            self.fetch_bytes,
-            self.fetch_requests,
-            fetch_limit,
-            fetch_rule,
-        )
-        throttles, further = NO_THROTTLES, NOTHING_FURTHER
-        if self.by_kind is not None:
-            throttles, further = self.by_kind.take(now_ms)
-            if not self.by_kind.holds:
-                self.by_kind = None
+        produce, fetch = self.limits
+        row: list[object] = [listener, broker, user, client_id]
+        row += counted.bytes_in, self.bytes_out, counted.requests, self.request_time_ms
+        row += self.connections, self.connections_opened, 0
+        row += self.produce_bytes, self.produce_requests, *produce
+        row += self.fetch_bytes, self.fetch_requests, *fetch
+        for each in throttles.values():
+            row += each
+        self.past = self.past.plus(counted)
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
-        return row + throttles, further
+        return tuple(row), {names: figures for names, figures in optional.items() if figures != NOTHING[names]}

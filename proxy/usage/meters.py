@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from proxy.runtime.slices import SLICE
-from proxy.usage.by_kind import Further
+from proxy.runtime.tasks import SLICE
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
-from quotas.counted import FOLDED
+from quotas.folding import FOLDED, fold
 from quotas.names import OTHER, NameBudget
 
 MAX_GONE = 10_000
@@ -15,14 +14,6 @@ MAX_GONE = 10_000
 
 _NAME_BYTES_EACH: Final = 512
 """Average memory for the names of one client."""
-
-
-class Totals(NamedTuple):
-    """The totals of a broker since the start."""
-
-    requests: int = 0
-    bytes: int = 0
-    """In both directions."""
 
 
 class Meters:
@@ -35,15 +26,14 @@ class Meters:
         self._names = NameBudget(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
         self._gone: dict[ClientNames, Traffic] = {}
-        self._taken: dict[int, Totals] = {}
-        """By broker, what is not in the meters any more."""
+        self._dropped: dict[int, Traffic] = {}
+        """By broker, what was counted by meters that are not here any more."""
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client, created on first use."""
+        most = 0 if self._names.full else self._most
+        key = fold(key, self._meters, most, key._replace(client_id=OTHER))
         meter = self._meters.get(key)
-        if meter is None and (len(self._meters) >= self._most or self._names.full):
-            key = key._replace(client_id=OTHER)
-            meter = self._meters.get(key)
         if meter is None:
             meter = self._meters[key] = Meter(key)
             self._names.take(key.user, key.client_id)
@@ -58,22 +48,17 @@ class Meters:
     def __iter__(self) -> Iterator[MeterKey]:
         return iter(list(self._meters))
 
-    def items(self) -> list[tuple[MeterKey, Meter]]:
+    def values(self) -> list[Meter]:
         """Return the meters of now."""
-        return list(self._meters.items())
+        return list(self._meters.values())
 
     def __getitem__(self, key: MeterKey) -> Meter:
         return self._meters[key]
 
-    def take(self, meter: Meter, now_ms: int) -> tuple[tuple[object, ...], Further]:
-        """Return a meter's row, as ``Meter.take``."""
-        _add(self._taken, meter)
-        return meter.take(now_ms)
-
-    async def totals(self) -> dict[int, Totals]:
+    async def totals(self) -> dict[int, Traffic]:
         """Return what was counted by broker since the start; counts during the iteration may be missing."""
-        totals = dict(self._taken)
-        for number, meter in enumerate(list(self._meters.values()), 1):
+        totals = dict(self._dropped)
+        for number, meter in enumerate(self.values(), 1):
             _add(totals, meter)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
@@ -91,13 +76,12 @@ class Meters:
                 self._names.give_back(key.user, key.client_id)
 
     def _let_go(self, meter: Meter) -> None:
-        _add(self._taken, meter)
+        _add(self._dropped, meter)
         traffic = meter.take_traffic()
         if traffic == NO_TRAFFIC:
             return
-        client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
-        if client not in self._gone and len(self._gone) >= MAX_GONE:
-            client = ClientNames(client.listener, FOLDED, FOLDED)
+        folded = ClientNames(meter.key.listener, FOLDED, FOLDED)
+        client = fold(meter.key.client, self._gone, MAX_GONE, folded)
         self._gone[client] = self._gone.get(client, NO_TRAFFIC).plus(traffic)
 
     def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
@@ -105,9 +89,8 @@ class Meters:
 
         The iteration may pause at any point: clients that come or go meanwhile are counted exactly once.
         """
-        for meter in list(self._meters.values()):
-            client = ClientNames(meter.key.listener, meter.key.user, meter.key.client_id)
-            yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_muted(now_ms))
+        for meter in self.values():
+            yield ClientState(meter.key.client, meter.take_traffic(), meter.connections, meter.is_throttled(now_ms))
         gone, self._gone = self._gone, {}
         for client, traffic in gone.items():
             yield ClientState(client, traffic)
@@ -118,17 +101,13 @@ class Meters:
         To be called now and then if there are no usage records.
         """
         for key in self:
-            if self._meters[key].active:
-                self._meters[key].take_shadows(now_ms)
-                self._meters[key].take_caps(now_ms)
-                self.take(self._meters[key], now_ms)
+            meter = self._meters[key]
+            if meter.active:
+                meter.take(now_ms)
             else:
                 self.drop_unused((key,))
             yield None
 
 
-def _add(totals: dict[int, Totals], meter: Meter) -> None:
-    """Add to the totals of a meter's broker what it has counted since its last row."""
-    counted, before = meter.counted, totals.get(meter.key.broker, Totals())
-    moved = counted.bytes_in + counted.bytes_out
-    totals[meter.key.broker] = Totals(before.requests + counted.requests, before.bytes + moved)
+def _add(totals: dict[int, Traffic], meter: Meter) -> None:
+    totals[meter.key.broker] = totals.get(meter.key.broker, NO_TRAFFIC).plus(meter.total)

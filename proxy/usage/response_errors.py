@@ -20,7 +20,7 @@ class ResponseErrors:
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int], int] = {}
 
-    def note(self, api_key: int, error_code: int, times: int = 1) -> None:
+    def count(self, api_key: int, error_code: int, times: int = 1) -> None:
         """Count an error; no error is none."""
         if error_code == NONE or not times:
             return

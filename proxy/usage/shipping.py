@@ -5,10 +5,10 @@ dropped, and counted exactly.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from copy import copy
+from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Final, Protocol
 
@@ -16,7 +16,8 @@ import structlog
 
 from proxy.runtime.clock import monotonic_s, now_ms, wall_s
 from proxy.runtime.tasks import attempt, spawn
-from proxy.usage.documents import Document
+from proxy.usage.documents import Document, Documents
+from proxy.usage.records import Columns
 
 log = structlog.get_logger("sluice.usage")
 
@@ -25,9 +26,8 @@ _LAST_RETRY_S: Final = 15.0
 _LONGEST_INTERVAL_MS: Final = 86_400_000
 """The longest interval that readers accept: a process that was suspended longer reports only the last day."""
 
-
-TakeDocuments = Callable[[int, int], AsyncIterator[Document]]
-"""(interval's begin in Unix time, duration), in ms → the documents since the last call."""
+TakeUsage = Callable[[], AsyncIterator[tuple[Columns, int | None]]]
+"""Yields the rows since the last call (``Metering.take_usage``), and of several workers the one that counted them."""
 
 
 class SinkError(Exception):
@@ -50,84 +50,76 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class Shipping:
     """State of shipping, for metrics."""
 
-    __slots__ = ("buffered_bytes", "dropped_documents", "dropped_rows", "error", "shipped_documents", "shipped_rows")
+    shipped_documents: int = 0
+    shipped_rows: int = 0
+    dropped_documents: int = 0
+    dropped_rows: int = 0
+    buffered_bytes: int = 0
+    error: str | None = None
+    """Why the last attempt failed; None if it succeeded."""
 
-    def __init__(self) -> None:
-        self.shipped_documents = 0
-        self.shipped_rows = 0
-        self.dropped_documents = 0
-        self.dropped_rows = 0
-        self.buffered_bytes = 0
-        self.error: str | None = None
-        """Why the last attempt failed; None if it succeeded."""
+    def count(self, document: Document, *, is_shipped: bool) -> None:
+        """Count a document that is shipped, or lost."""
+        if is_shipped:
+            self.shipped_documents += 1
+            self.shipped_rows += document.rows
+        else:
+            self.dropped_documents += 1
+            self.dropped_rows += document.rows
 
-    def drop(self, document: Document) -> None:
-        """Count a lost document."""
-        self.dropped_documents += 1
-        self.dropped_rows += document.rows
+    def dropped(self) -> tuple[int, int]:
+        """Return how many documents and rows were lost so far."""
+        return self.dropped_documents, self.dropped_rows
 
 
-class Buffer:
+class Buffer(asyncio.Queue[Document]):
     """Documents to be shipped, oldest first; beyond ``most_bytes`` the oldest are dropped."""
 
     def __init__(self, most_bytes: int, shipping: Shipping) -> None:
+        super().__init__()
         self._most_bytes = most_bytes
-        self._documents: deque[Document] = deque()
         self._shipping = shipping
-        self._filled = asyncio.Event()
-        self._empty = asyncio.Event()
-        self._empty.set()
-        self._under_way: Document | None = None
 
-    def put(self, document: Document) -> None:
+    def add(self, document: Document) -> None:
         """Add the newest document."""
-        self._documents.append(document)
-        self._shipping.buffered_bytes += len(document.value)
-        while self._shipping.buffered_bytes > self._most_bytes and len(self._documents) > 1:
-            self._shipping.drop(self._pop())
-        self._filled.set()
-        self._empty.clear()
+        self.put_nowait(document)
+        while self._shipping.buffered_bytes > self._most_bytes and self.qsize() > 1:
+            self.drop_oldest()
 
-    async def get(self) -> Document:
-        """Wait for the oldest document and remove it; ``done`` has to follow."""
-        while not self._documents:
-            self._filled.clear()
-            await self._filled.wait()
-        self._under_way = self._pop()
-        return self._under_way
+    def drop_oldest(self) -> None:
+        """Drop and count the oldest document."""
+        self._shipping.count(self.get_nowait(), is_shipped=False)
+        self.task_done()
 
-    def done(self) -> None:
-        """Note that the removed document is stored, or lost and counted."""
-        self._under_way = None
-        if not self._documents:
-            self._empty.set()
+    def _put(self, item: Document) -> None:
+        super()._put(item)
+        self._shipping.buffered_bytes += len(item.value)
 
-    async def emptied(self) -> None:
-        """Wait until all documents are done."""
-        await self._empty.wait()
-
-    def give_up(self) -> None:
-        """Drop and count the documents that are not done."""
-        left = [*self._documents] if self._under_way is None else [self._under_way, *self._documents]
-        for document in left:
-            self._shipping.drop(document)
-
-    def _pop(self) -> Document:
-        document = self._documents.popleft()
+    def _get(self) -> Document:
+        document = super()._get()
         self._shipping.buffered_bytes -= len(document.value)
         return document
 
 
 class Shipper:
-    """Takes a record every ``interval_s`` and ships it."""
+    """Takes the usage of every ``interval_s`` and ships it as ``documents``."""
 
     def __init__(
-        self, take: TakeDocuments, sink: Sink, shipping: Shipping, *, interval_s: float, buffer_bytes: int
+        self,
+        take_usage: TakeUsage,
+        documents: Documents,
+        sink: Sink,
+        shipping: Shipping,
+        *,
+        interval_s: float,
+        buffer_bytes: int,
     ) -> None:
-        self._take_documents = take
+        self._take_usage = take_usage
+        self._documents = documents
         self._sink = sink
         self._shipping = shipping
         self._interval_s = interval_s
@@ -142,11 +134,11 @@ class Shipper:
         self._taken_ms = now_ms()
         self._tasks = [spawn(self._collect(), "take usage records"), spawn(self._pump(), "ship usage records")]
 
-    async def cut(self, then: Callable[[], None]) -> None:
-        """End the current interval, and call ``then`` before the next one begins."""
+    async def set_mode(self, mode: str) -> None:
+        """Switch the recorded mode: the current interval ends here, with the old mode."""
         async with self._taking:
             await attempt("take usage records", self._take)
-            then()
+            self._documents.set_mode(mode)
 
     async def stop(self, timeout_s: float) -> None:
         """Take the last record and ship everything within ``timeout_s``; the rest is lost and counted."""
@@ -155,14 +147,16 @@ class Shipper:
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.wait((collecting,))  # not cancelled: midway, taken counts are in no document yet
-                await self._buffer.emptied()
+                await self._buffer.join()
         except TimeoutError:
-            shipping, lost = self._shipping, copy(self._shipping)
-            self._buffer.give_up()
+            documents, rows = self._shipping.dropped()
+            pumping.cancel()
+            await asyncio.wait((pumping,))
+            while not self._buffer.empty():
+                self._buffer.drop_oldest()
+            dropped_documents, dropped_rows = self._shipping.dropped()
             log.error(
-                "usage records lost at shutdown",
-                documents=shipping.dropped_documents - lost.dropped_documents,
-                rows=shipping.dropped_rows - lost.dropped_rows,
+                "usage records lost at shutdown", documents=dropped_documents - documents, rows=dropped_rows - rows
             )
         pumping.cancel()
         await self._sink.close()
@@ -185,33 +179,31 @@ class Shipper:
         interval_ms = min(max(taken_ms - self._taken_ms, 1), _LONGEST_INTERVAL_MS)
         self._taken_ms = taken_ms
         begin_ms = round(wall_s() * 1000) - interval_ms
-        async for document in self._take_documents(begin_ms, interval_ms):
-            self._buffer.put(document)
+        async for columns, worker in self._take_usage():
+            self._buffer.add(self._documents.document(columns, begin_ms, interval_ms, worker))
 
     async def _pump(self) -> None:
         while True:
             document = await self._buffer.get()
-            if not await attempt("ship usage records", lambda document=document: self._settle(document)):  # type: ignore[misc]
-                self._shipping.drop(document)
-            self._buffer.done()
+            await attempt("ship usage records", partial(self._settle, document))
+            self._buffer.task_done()
 
     async def _settle(self, document: Document) -> None:
+        is_shipped = False
         try:
-            await self._ship(document)
-        except RefusedError as error:
-            self._shipping.drop(document)
-            log.error("usage record refused", error=str(error), seq=document.seq, rows=document.rows)
-        else:
-            self._shipping.shipped_documents += 1
-            self._shipping.shipped_rows += document.rows
+            is_shipped = await self._ship(document)
+        finally:
+            self._shipping.count(document, is_shipped=is_shipped)
 
-    async def _ship(self, document: Document) -> None:
+    async def _ship(self, document: Document) -> bool:
+        """Write a document, at however many attempts; return False if it is refused."""
         retry_s = _FIRST_RETRY_S
         while True:
             try:
                 await self._sink.write(document)
-            except RefusedError:
-                raise
+            except RefusedError as error:
+                log.error("usage record refused", error=str(error), seq=document.seq, rows=document.rows)
+                return False
             except SinkError as error:
                 self._failed(str(error))
             except Exception as error:  # noqa: BLE001  whatever error a client library raises, records wait
@@ -220,7 +212,7 @@ class Shipper:
                 if self._shipping.error is not None:
                     log.info("shipping usage records again", dropped_documents=self._shipping.dropped_documents)
                 self._shipping.error = None
-                return
+                return True
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, _LAST_RETRY_S)
 

@@ -1,24 +1,47 @@
 """Usage records in a topic, by aiokafka: keyed by instance, zstd, acknowledged by all in-sync replicas.
 
-It connects to the brokers directly, so no quota of the proxy throttles it.
+It connects to the brokers directly, so no quota of the proxy throttles it. The topic is made by the proxy's own
+requests: the admin client of aiokafka cannot leave the number of replicas to the brokers (KIP-464).
 """
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
+import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
+from config.units import Address
+from config.usage import UsageTopic
+from protocol.answers import read_versions
+from protocol.messages import Message
+from protocol.probes import CREATE_TOPICS, METADATA, create_topic_with, describe_topic, read
+from protocol.requests import WHICH_VERSIONS, Request
+from proxy.brokers.connection import BrokerConnection
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
-from proxy.usage.topic_creation import Topic, ensure
 from proxy.usage.topic_login import Brokers
+
+log = structlog.get_logger("sluice.usage")
 
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 """Limit before compression, for at least one row: a row of the longest names takes a quarter of it."""
+
+_UNKNOWN_TOPIC, _EXISTS = 3, 36
+_ADVICE: Final[Mapping[int, str]] = {
+    29: "the proxy's user may not use it: allow that user WRITE on the topic, and CREATE to have it made",
+    31: "it is not there, and the proxy's user may not make it: allow that user CREATE, or make it yourself",
+    38: "it cannot be made with so many replicas: there are fewer brokers than usage.topic.replication_factor",
+    44: "it is not there, and a policy of the brokers forbids to make it as usage.topic says: make it yourself",
+}
+_LEAST_VERSION, _REPLICAS_LEFT_OPEN = 2, 4
+"""Versions of CreateTopics: the lowest one spoken, and the first that accepts -1 replicas (brokers of 2.4 or newer)."""
+_CREATE_TOPICS: Final = CREATE_TOPICS >> 16
 
 
 class TopicSink:
@@ -27,7 +50,7 @@ class TopicSink:
     ``brokers`` are asked for the topic first: for an unusable broker, aiokafka says only "unable to bootstrap".
     """
 
-    def __init__(self, topic: Topic, brokers: Brokers, instance: str) -> None:
+    def __init__(self, topic: UsageTopic, brokers: Brokers, instance: str) -> None:
         self._topic = topic
         self._brokers = brokers
         self._key = instance.encode("utf-8", "replace")
@@ -66,7 +89,7 @@ class TopicSink:
         await ensure(self._topic, self._brokers)
         login = await self._brokers.login()
         producer = AIOKafkaProducer(
-            **login.options(),
+            **login,
             acks="all",
             # Not idempotent: aiokafka would retry for ever silently. Order is kept by one document in flight at a time,
             # and a duplicate is recognized by its number.
@@ -90,3 +113,41 @@ async def _stop(producer: AIOKafkaProducer) -> None:
 
 def _described(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+async def ensure(topic: UsageTopic, brokers: Brokers) -> None:
+    """Make the topic if it is not there. Raises SinkError, also where no broker can be used."""
+    newest, metadata = await brokers.ask(partial(_look_for, topic))
+    error_code = metadata["topics"][0]["error_code"]
+    if error_code == _UNKNOWN_TOPIC:
+        places = {each["node_id"]: Address(each["host"], each["port"]) for each in metadata["brokers"]}
+        controller = places.get(metadata["controller_id"])  # with ZooKeeper nobody else makes topics
+        created = await brokers.ask(partial(_create, _creation(topic, newest)), at=controller)
+        if (error_code := created["error_code"]) not in {0, _EXISTS}:
+            said = _ADVICE.get(error_code) or f"cannot be made: {created['error_message']} ({error_code})"
+            raise SinkError(f"topic {topic.name}: {said}")
+        log.info("topic created", topic=topic.name, partitions=topic.partitions)
+    elif error_code in _ADVICE:
+        raise SinkError(f"topic {topic.name}: {_ADVICE[error_code]}")
+
+
+async def _look_for(topic: UsageTopic, connection: BrokerConnection) -> tuple[int, Message]:
+    """Return the newest CreateTopics of a broker, and what it says of the topic."""
+    _, newest = read_versions(await connection.ask(WHICH_VERSIONS)).get(_CREATE_TOPICS, (0, 0))
+    return newest, read(METADATA, await connection.ask(describe_topic(topic.name)))
+
+
+def _creation(topic: UsageTopic, newest: int) -> Request:
+    version = _REPLICAS_LEFT_OPEN if topic.replication_factor is None else _LEAST_VERSION
+    if version > newest:
+        raise SinkError(
+            f"topic {topic.name}: brokers older than 2.4 do not choose its number of replicas: set "
+            "usage.topic.replication_factor, or make the topic yourself"
+        )
+    configs = {"cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+    return create_topic_with(topic.name, topic.partitions, topic.replication_factor or -1, configs, version)
+
+
+async def _create(request: Request, connection: BrokerConnection) -> Message:
+    created: Message = read(CREATE_TOPICS, await connection.ask(request))["topics"][0]
+    return created

@@ -5,10 +5,8 @@ no client may be delayed by that.
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from config.cluster import Cluster as ClusterSettings
 from config.units import Address
@@ -16,46 +14,10 @@ from proxy.brokers.cluster import Cluster, NoAnswerError
 from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.login import read_password
 from proxy.brokers.tls import BrokerTls
-from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.files import FileWatch
 from proxy.usage.shipping import SinkError
 
 T = TypeVar("T")
-
-_CLIENT_ID: Final = "sluice-usage"
-_REQUEST_TIMEOUT_MS: Final = 10_000
-_RETRY_MS: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLogin:
-    """Addresses, TLS and credentials for the brokers."""
-
-    bootstrap: tuple[str, ...]
-    tls: ssl.SSLContext | None
-    mechanism: str | None = None
-    username: str | None = None
-    password: str | None = None
-
-    def __repr__(self) -> str:
-        return f"TopicLogin({self.bootstrap}, {self.mechanism}, {self.username})"
-
-    def options(self) -> dict[str, Any]:
-        """Return the arguments of aiokafka's clients."""
-        options: dict[str, Any] = {
-            "bootstrap_servers": list(self.bootstrap),
-            "client_id": _CLIENT_ID,
-            "request_timeout_ms": _REQUEST_TIMEOUT_MS,
-            "retry_backoff_ms": _RETRY_MS,
-            "ssl_context": self.tls,
-            "security_protocol": f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
-        }
-        if self.mechanism:
-            options |= {
-                "sasl_mechanism": self.mechanism,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
-            }
-        return options
 
 
 class Brokers:
@@ -66,18 +28,24 @@ class Brokers:
         self._tls: BrokerTls | None = None
         self._watch: FileWatch | None = None
 
-    async def login(self) -> TopicLogin:
-        """Return the current connection settings; renewed files take effect. Raises OSError if a
-        file cannot be read.
+    async def login(self) -> dict[str, Any]:
+        """Return the arguments of aiokafka's clients; renewed files take effect. Raises OSError if a file cannot be
+        read.
         """
-        settings = self._settings
-        tls, sasl = await self._renewed(), settings.sasl
-        context = tls.context if tls is not None else None
-        bootstrap = tuple(str(address) for address in settings.bootstrap)
-        if sasl is None:
-            return TopicLogin(bootstrap, context)
-        password = await asyncio.to_thread(read_password, sasl.password_file)
-        return TopicLogin(bootstrap, context, sasl.mechanism, sasl.username, password)
+        tls, sasl = await self._renewed(), self._settings.sasl
+        options: dict[str, Any] = {
+            "bootstrap_servers": [str(address) for address in self._settings.bootstrap],
+            "client_id": "sluice-usage",
+            "request_timeout_ms": 10_000,
+            "retry_backoff_ms": 500,
+            "ssl_context": None if tls is None else tls.context,
+            "security_protocol": f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}",
+        }
+        if sasl is not None:
+            options["sasl_mechanism"] = sasl.mechanism
+            options["sasl_plain_username"] = sasl.username
+            options["sasl_plain_password"] = await asyncio.to_thread(read_password, sasl.password_file)
+        return options
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]], at: Address | None = None) -> T:
         """Ask a usable broker, or the one at an address.

@@ -1,23 +1,27 @@
 """The supervisor's side of one worker's process: started, kept up to date, looked at, and started again if it ends."""
 
 import asyncio
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar, TypeVarTuple
 
 import structlog
 
+from config.settings import Log
 from proxy.brokers.failures import describe
 from proxy.contract import Changed, InForce, Report, difference
-from proxy.edge.stats import WorkerState
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import every, spawn
+from proxy.snapshot import ProcessState
 from proxy.worker import Worker
 from proxy.workers.channel import Answer, Channel, GoneError
 from proxy.workers.ports import Ports
 from proxy.workers.process import Last, last_of
-from proxy.workers.start import Process
 
 log = structlog.get_logger("sluice.workers")
 
@@ -36,38 +40,81 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 
 
-class Child:
-    """The process of worker ``number``. ``take`` returns a new process, ``wanted`` what has to be in force in it now.
-    ``answer`` answers its calls. ``on_end`` is called when it has ended by itself.
-    """
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, and the supervisor's ends of its two sockets."""
 
-    def __init__(
-        self,
-        number: int,
-        ports: Ports,
-        take: Callable[[], Awaitable[Process]],
-        wanted: Callable[[int], InForce],
-        answer: Answer,
-        on_end: Callable[[int], None],
-    ) -> None:
-        self.number = number
-        self.restarts = 0
-        self.up = False
-        self.report: Report | None = None
-        """As of the last look."""
-        self._ports = ports
-        self._take = take
-        self._wanted = wanted
-        self._answer = answer
-        self._on_end = on_end
-        self._process: Process | None = None
-        self._in_force: InForce | None = None
-        """As its process has acknowledged; None: nothing yet."""
-        self._bringing = asyncio.Lock()
-        self._keeping: asyncio.Task[None] | None = None
-        self._pause_s = 0.0
-        self._heard_s = self._looked_s = 0.0
-        self._cpu_s = self._cpu_before_s = 0.0
+    running: asyncio.subprocess.Process
+    calls: socket.socket
+    ports: socket.socket
+
+    def kill(self) -> None:
+        """End it at once."""
+        with suppress(ProcessLookupError):
+            self.running.kill()
+
+    async def end(self, within_s: float = 0.0) -> int:
+        """Wait for its end, and kill it after that time; return its exit status."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.running.wait()
+        self.kill()
+        self.calls.close()
+        self.ports.close()
+        return await self.running.wait()
+
+
+async def new_process(log_settings: Log) -> Process:
+    """Start a new interpreter: a fork would have the loop, and the locks of threads that it has not. Raises OSError."""
+    calls, its_calls = socket.socketpair()
+    ports, its_ports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its_calls, its_ports:
+        descriptors = its_calls.fileno(), its_ports.fileno()
+        try:
+            running = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", "from proxy.workers.process import main; main()"),
+                *(str(each) for each in descriptors),
+                *(log_settings.level, log_settings.format),
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+            )
+        except BaseException:
+            calls.close()
+            ports.close()
+            raise
+    return Process(running, calls, ports)
+
+
+@dataclass(eq=False, repr=False)
+class Child:
+    """The process of worker ``number``."""
+
+    number: int
+    _ports: Ports
+    _take: Callable[[], Awaitable[Process]]
+    """Returns a new process."""
+    _wanted: Callable[[int], InForce]
+    """Returns what has to be in force in it now."""
+    _answer: Answer
+    """Answers its calls."""
+    _on_end: Callable[[int], None]
+    """Called when it has ended by itself."""
+    restarts: int = 0
+    up: bool = False
+    report: Report | None = None
+    """As of the last look."""
+    _process: Process | None = None
+    _in_force: InForce | None = None
+    """As its process has acknowledged; None: nothing yet."""
+    _bringing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _keeping: asyncio.Task[None] | None = None
+    _pause_s: float = 0.0
+    _heard_s: float = 0.0
+    _looked_s: float = 0.0
+    _cpu_s: float = 0.0
+    _cpu_before_s: float = 0.0
 
     @property
     def silent_s(self) -> float:
@@ -80,8 +127,8 @@ class Child:
         return self.up and self.silent_s < _SILENT_S
 
     @property
-    def state(self) -> WorkerState:
-        return WorkerState(self.answers, self.restarts, self._cpu_before_s + self._cpu_s)
+    def state(self) -> ProcessState:
+        return ProcessState(self.answers, self.restarts, self._cpu_before_s + self._cpu_s)
 
     async def start(self) -> None:
         """Start the process, and from then on whenever it has ended. Raises OSError and ValueError, as ``put``."""

@@ -1,13 +1,12 @@
-"""The process of one worker. The supervisor starts it (``start``) with two sockets: one for calls, one for ports."""
+"""The process of one worker. The supervisor starts it (``child``) with two sockets: one for calls, one for ports."""
 
 import asyncio
 import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -16,11 +15,8 @@ import structlog
 from config.owners import Owners
 from config.settings import Log, Settings
 from proxy.contract import Changed, InForce, Report
-from proxy.edge.connection_slots import slots_of
-from proxy.edge.descriptors import capacity, raise_limit
-from proxy.edge.listeners import Listener
-from proxy.edge.passing import Passing
-from proxy.edge.shared_listener import SharedListener
+from proxy.edge.connection_slots import capacity, raise_limit, slots_of
+from proxy.edge.sorter import Passing, SharedPorts
 from proxy.runtime import logs, loop
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import every, on_loop_error, on_signal, spawn
@@ -98,7 +94,9 @@ class WorkerProcess:
         in_force = InForce(**_with_own_limits(changed.fields))
         settings = in_force.settings
         ask = self._ask if in_force.answers_clients else None
-        self._worker = Worker(settings, self._ports.bind, ask, changed.worker, self._at_hosts(changed.worker, settings))
+        self._worker = Worker(
+            settings, self._ports.bind, ask, changed.worker, self._shared_ports(changed.worker, settings)
+        )
         await self._worker.put(in_force)
         gc.collect()
         gc.freeze()  # as the supervisor does
@@ -121,13 +119,13 @@ class WorkerProcess:
         answer: bytes = await self._channel.call((frame, user, client_id, peer))
         return answer
 
-    def _at_hosts(self, number: int, settings: Settings) -> Callable[..., Listener]:
-        """Return the class of listeners whose port all workers share."""
+    def _shared_ports(self, number: int, settings: Settings) -> SharedPorts | None:
+        """Return what passes connections on, if there are listeners whose port all workers share."""
         if all(each.broker_host is None for each in settings.listeners):
-            return Listener
+            return None
         channels = [self._ports.bind(TO_WORKER, each) for each in range(settings.workers)]
         unsorted = slots_of(settings, capacity(settings, raise_limit()).unsorted)
-        return partial(SharedListener, Passing(number, channels), unsorted)
+        return SharedPorts(Passing(number, channels), unsorted)
 
 
 async def usage_of(worker: Worker) -> list[Columns]:
@@ -148,7 +146,7 @@ def silence_s(owners: Owners | None) -> float:
     return max(owners.session_s - owners.heartbeat_s - _MARGIN_S, owners.session_s / 2)
 
 
-def share_of_limits(settings: Settings) -> Settings:
+def limits_of_worker(settings: Settings) -> Settings:
     """Return the settings of one worker: limits of connections and accept rates are divided."""
 
     def part(limits: Any) -> Any:
@@ -162,7 +160,7 @@ def share_of_limits(settings: Settings) -> Settings:
 
 
 def _with_own_limits(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**fields, "settings": share_of_limits(fields["settings"])} if "settings" in fields else fields
+    return {**fields, "settings": limits_of_worker(fields["settings"])} if "settings" in fields else fields
 
 
 def _in_group(settings: Settings) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from proxy.edge.stats import Sum, WorkerSnapshot
+from proxy.snapshot import Sum, WorkerSnapshot
 
 _HOW: Final[Mapping[str, Sum]] = {each.name: each.metadata.get("sum", Sum.COUNTED) for each in fields(WorkerSnapshot)}
 _NOTHING_NOW: Final = {name: getattr(WorkerSnapshot(), name) for name, how in _HOW.items() if how is not Sum.COUNTED}

@@ -4,28 +4,30 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Final, TypeVar, TypeVarTuple
 
 from config.settings import Settings
-from proxy.brokers.known_brokers import KnownBroker, KnownBrokers
+from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import InForce, Report, at_start
 from proxy.edge.listening import Bind
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import DrainResult, WorkerSnapshot
-from proxy.owners.assignment import Drift, share_out
+from proxy.owners.assignment import Drift, place_brokers
 from proxy.owners.map import owners_of
 from proxy.runtime import faults, logs
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
-from proxy.state.paging import Query, cut
+from proxy.snapshot import DrainResult, WorkerSnapshot
+from proxy.state.paging import Query, cut, first
+from proxy.state.resources import RESOURCES
 from proxy.state.rows import BrokerRow, Page, WorkerRow
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import GoneError
-from proxy.workers.child import Child
+from proxy.workers.child import Child, Process, new_process
+from proxy.workers.merging import MERGED, Merge
 from proxy.workers.ports import Ports
 from proxy.workers.process import usage_of
-from proxy.workers.start import Process, new_process
 from proxy.workers.sums import Sums
 
 T = TypeVar("T")
@@ -48,13 +50,15 @@ class Workers:
         self._owners = owners_of(settings.owners)
         """The owners as the whole instance knows them."""
         self._drift = Drift()
-        self._shared_by: dict[str, float] = {}
-        """The load of each worker, by which brokers were shared out."""
+        self._placed_by: dict[str, float] = {}
+        """The load of each worker, by which brokers were placed."""
         self._sums = Sums()
         self._snapshots: dict[int, asyncio.Task[WorkerSnapshot | None]] = {}
         """Snapshots under way, by worker: late ones count in the next sum."""
         self._left: list[tuple[Columns, int | None]] = []
         """Rows of usage records that processes have handed over at their end."""
+        self._turn = asyncio.Lock()
+        """Held while the workers make a page: each makes one after the other anyway, and to the end, whoever waits."""
         self._looking: asyncio.Task[None] | None = None
         self._spare: asyncio.Task[Process] | None = None
         """A process in reserve: a new one has to load its modules for about a second."""
@@ -105,23 +109,18 @@ class Workers:
         return self._sums.add(taken, own)
 
     async def page(self, resource: str, query: Query) -> Page:
-        """Return the rows of a page of the state API; each has its worker."""
-        is_of_few = resource in ("brokers", "workers")  # put together here, before they are cut
-        asked = query._replace(offset=0, limit=_EVERYTHING) if is_of_few else query
-        pages = await self._all(Worker.page, resource, asked)
-        rows = [row._replace(worker=number) for number, page in pages.items() for row in page.rows]
-        if resource == "brokers":
-            rows = self._brokers(rows)
-        elif resource == "workers":
-            connections = {row.worker: row.connections for row in rows}
-            states = [(each.number, each.state) for each in self._children]
-            rows = [
-                WorkerRow(number, each.up, each.restarts, each.cpu_s, connections.get(number, 0))
-                for number, each in states
-            ]
-        else:
+        """Return the rows of a page of the state API; each has its worker, but for clients that are at several."""
+        merging: dict[str, Merge] = {**MERGED, "brokers": self._brokers, "workers": self._states}
+        merge = merging.get(resource)
+        asked = query if merge is None else _everything(query)  # put together here, before they are cut
+        await self._turn.acquire()
+        asking = spawn(self._all(Worker.page, resource, asked), "ask the workers for a page")
+        asking.add_done_callback(lambda _: self._turn.release())
+        pages = await asyncio.shield(asking)
+        rows = (row._replace(worker=number) for number, page in pages.items() for row in page.rows)
+        if merge is None:
             return Page(sum(page.total for page in pages.values()), await asyncio.to_thread(cut, rows, query))
-        return Page(len(rows), cut(rows, query))
+        return await asyncio.to_thread(lambda: first(merge(rows), query, RESOURCES[resource].row))
 
     async def usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
         left, self._left = self._left, []
@@ -240,23 +239,31 @@ class Workers:
         self._place()
 
     def _place(self) -> None:
-        """Share out the brokers of this instance, if they are others than before or have another load."""
+        """Place the brokers of this instance, if they are others than before or have another load."""
         before, owned = self.in_force.placed, {node_id for node_id in self._node_ids() if self._owners.owns(node_id)}
-        is_due = self._drift.is_due(self._shared_by, self._load_of_workers(), monotonic_s())
+        is_due = self._drift.is_due(self._placed_by, self._load_of_workers(), monotonic_s())
         if owned == before.keys() and not is_due:
             return
         weights = {str(each.number): 1.0 for each in self._children}
         claims = {node_id: str(number) for node_id, number in before.items() if node_id in owned}
         load = {node_id: self.load[node_id] for node_id in owned if node_id in self.load}
-        placed = {node_id: int(name) for node_id, name in share_out(weights, claims, load, owned).items()}
+        placed = {node_id: int(name) for node_id, name in place_brokers(weights, claims, load, owned).items()}
         self.in_force = replace(self.in_force, placed=placed)
-        self._shared_by = self._load_of_workers()
+        self._placed_by = self._load_of_workers()
 
     def _load_of_workers(self) -> dict[str, float]:
         loads = {str(each.number): 0.0 for each in self._children}
         for node_id, number in self.in_force.placed.items():
             loads[str(number)] += self.load.get(node_id, 0.0)
         return loads
+
+    def _states(self, rows: Iterable[WorkerRow]) -> list[WorkerRow]:
+        """Return one row for each worker, whether it has answered or not."""
+        connections = {row.worker: row.connections for row in rows}
+        return [
+            WorkerRow(each.number, each.up, each.restarts, each.state.cpu_s, connections.get(each.number, 0))
+            for each in self._children
+        ]
 
     def _brokers(self, rows: Iterable[BrokerRow]) -> list[BrokerRow]:
         """Return one row for each broker: that of its worker, with the connections at all."""
@@ -270,13 +277,18 @@ class Workers:
         return list(found.values())
 
 
+def _everything(query: Query) -> Query:
+    """Return a query for all rows that may be needed to put those of a page together."""
+    names = {name: value for name, value in query.filters.items() if name in ("user", "client_id", "listener")}
+    return Query("", limit=_EVERYTHING, filters=names, q=query.q)
+
+
 def merged(lists: Iterable[Iterable[KnownBrokers]]) -> tuple[KnownBrokers, ...]:
     """Return the brokers of each route that are in any list; the address in a later one counts."""
-    found: dict[tuple[str, ...], dict[int, KnownBroker]] = {}
-    ids: dict[tuple[str, ...], str] = {}
-    for known in (each for some in lists for each in some):
-        found.setdefault(known.bootstrap, {}).update({each.node_id: each for each in known.brokers})
-        ids[known.bootstrap] = known.cluster_id or ids.get(known.bootstrap, "")
-    return tuple(
-        KnownBrokers(bootstrap, ids[bootstrap], tuple(sorted(brokers.values()))) for bootstrap, brokers in found.items()
-    )
+    found: dict[tuple[str, ...], KnownBrokers] = {}
+    for known in chain.from_iterable(lists):
+        before = found.get(known.bootstrap, KnownBrokers(known.bootstrap, "", ()))
+        brokers = {each.node_id: each for each in (*before.brokers, *known.brokers)}
+        cluster_id = known.cluster_id or before.cluster_id
+        found[known.bootstrap] = KnownBrokers(known.bootstrap, cluster_id, tuple(sorted(brokers.values())))
+    return tuple(found.values())

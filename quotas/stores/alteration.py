@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind, Whose, Written
+from quotas.kinds import QuotaKind, Written
 
 Limits = Mapping[QuotaKind, float | None]
 """The limits to set for an entity; None removes one."""
 
 _DIMENSIONS: Final = ("user", "client-id", "ip")
-_KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 _EPSILON: Final = 1e-6
 """The tolerance for fractions of whole numbers (ClientQuotaControlManager)."""
 
@@ -87,7 +86,7 @@ def check(change: Change) -> tuple[Entity, Limits] | Refusal:
     entity = _entity(change.entity)
     if isinstance(entity, Refusal):
         return entity
-    known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+    known = entity.kinds
     limits: dict[QuotaKind, float | None] = {}
     for key, limit in change.ops:
         kind = known.get(key)

@@ -138,7 +138,7 @@ class QuotaStore(ABC):
                 continue
             checked.append(entity)
             wanted[entity] = limits
-        outcomes = self._alter(wanted, alteration) if wanted else {}
+        outcomes = self.write(wanted, alteration) if wanted else {}
         return [Outcome(refused=each) if isinstance(each, Refusal) else outcomes[each] for each in checked]
 
     @abstractmethod
@@ -146,13 +146,15 @@ class QuotaStore(ABC):
         """Read the store, for ``load``."""
 
     @abstractmethod
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
-        """Make changes that Kafka would accept, for ``alter``; each entity occurs once, None removes a limit."""
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+        """Make changes that Kafka would accept, for ``alter``, or for a store in front of this one.
+
+        ``wanted`` are the changes; of ``alteration`` count the author, the version and ``validate_only``.
+        """
 
 
-def altered(policy: Policy, entity: Entity, limits: Limits) -> tuple[Altered, ...]:
-    """Return the limits of an entity that differ from ``policy``, in the order of ``limits``."""
-    before = {kind: float(limit) for kind, limit in policy.limits.get(entity, {}).items()}
-    return tuple(
-        Altered(entity, kind, before.get(kind), limit) for kind, limit in limits.items() if before.get(kind) != limit
-    )
+def outcome_of(entity: Entity, before: Mapping[QuotaKind, float] | None, limits: Limits) -> Outcome:
+    """Return the outcome of a change that is not refused: the limits that differ from ``before``."""
+    old = {kind: float(limit) for kind, limit in (before or {}).items()}
+    differ = [kind for kind, limit in limits.items() if old.get(kind) != limit]
+    return Outcome(None, tuple(Altered(entity, kind, old.get(kind), limits[kind]) for kind in differ))

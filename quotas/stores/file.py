@@ -19,7 +19,7 @@ from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, explained, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Name, Prefix
-from quotas.kinds import QuotaKind, Whose, Written
+from quotas.kinds import KINDS_OF, QuotaKind, Whose, Written
 from quotas.policy import MOST_CAPS, Policy, Terms
 from quotas.precedence import caps_at_once
 from quotas.stores import likely_mistakes, terms
@@ -67,8 +67,7 @@ _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
     Written.NUMBER: parse_number,
     Written.WHOLE: parse_whole,
 }
-_OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.IP}
-_OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
+_OF_IP, _OF_CLIENT = KINDS_OF[Whose.IP], KINDS_OF[Whose.CLIENT]
 _ROOT: Final = ("quotas", "groups", "caps")
 _NO_LIMITS: Final = frozenset(("entity", *terms.KEYS))
 _DIMENSIONS: Final = ("user", "client-id", "ip", "user-group")
@@ -144,8 +143,7 @@ class _Reader:
         limits = self._read_limits(steps, quota)
         found = _PLAIN if quota.keys().isdisjoint(terms.KEYS) else self._read_terms(steps, quota, limits)
         for kind, limit in limits.items():
-            if (mistake := likely_mistakes.of_limit(kind, limit, quota[kind], found.burst_ms)) is not None:
-                self.mistakes.note((*steps, kind), mistake)
+            self.mistakes.add((*steps, kind), likely_mistakes.of_limit(kind, limit, quota[kind], found.burst_ms))
         if entity is None:
             return
         if self.limits.setdefault(entity, limits) is not limits:
@@ -155,7 +153,7 @@ class _Reader:
             return
         twin = self.folded.setdefault(likely_mistakes.folded(entity), entity)
         if twin is not entity:
-            self.mistakes.note(
+            self.mistakes.add(
                 (*steps, "entity"), likely_mistakes.of_case(f"{twin.describe()} on line {self.lines[twin]}")
             )
         if found != _PLAIN:
@@ -170,8 +168,8 @@ class _Reader:
         for dimension, name in written.items():
             try:
                 names[dimension] = found = self._name(dimension, name)
-                if isinstance(found, str) and (mistake := likely_mistakes.of_name(dimension, found)) is not None:
-                    self.mistakes.note((*steps, "entity", dimension), mistake)
+                if isinstance(found, str):
+                    self.mistakes.add((*steps, "entity", dimension), likely_mistakes.of_name(dimension, found))
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, "entity", dimension), invalid))
         if len(names) < len(written):
@@ -204,8 +202,6 @@ class _Reader:
             try:
                 kind = _kind(key, of_ip=of_ip)
                 limits[kind] = _limit(kind, value)
-                if not kind.row.enforced:
-                    self.mistakes.note((*steps, key), InvalidValue(f"{kind} is not enforced by this version"))
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, key), invalid))
         if not limits and quota.keys() <= _NO_LIMITS:
@@ -226,7 +222,7 @@ class _Reader:
     def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
         kind = _kind(key, of_ip=False)
         limit = _limit(kind, value)
-        self.mistakes.note(steps, likely_mistakes.of_limit(kind, limit, value))
+        self.mistakes.add(steps, likely_mistakes.of_limit(kind, limit, value))
         return kind, limit
 
     def _warnings(self) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 import codecs
 import hashlib
+import json
 import os
 import stat
 import tempfile
@@ -16,17 +17,19 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome, Refusal
-from quotas.stores.author import author, sign
-from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError, UnwritableError, altered
+from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError, UnwritableError, outcome_of
 from quotas.stores.edit import edited, number
 from quotas.stores.file import LoadedPolicy, parse
-from quotas.stores.replacing import known, replace_if
-
-_Identity = tuple[int, int, int, int, int] | None
+from quotas.stores.replacing import Identity, identity, replace_if
 
 _MOST_RENAMED: Final = 8
 """Polls (a second's worth) that wait for a file to stay the same."""
 _NEVER: Final = (-1, -1, -1, -1, -1)
+_ATTRIBUTE: Final = "user.sluice.author"
+"""The extended attribute with the author of a file, and of which version: an editor that changes the file in place
+leaves one that does not match, and one that renames leaves none.
+"""
+_LONGEST_AUTHOR: Final = 200
 
 
 class FileStore(QuotaStore):
@@ -35,9 +38,9 @@ class FileStore(QuotaStore):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._loaded: _Identity = _NEVER
+        self._loaded: Identity | None = _NEVER
         """The file's identity at the last load, successful or not."""
-        self._looked: _Identity = _NEVER
+        self._looked: Identity | None = _NEVER
         self._renamed = 0
         """Consecutive polls that each found another file."""
         self._known: tuple[str, LoadedPolicy] | None = None
@@ -45,9 +48,9 @@ class FileStore(QuotaStore):
 
     def _load(self) -> Loaded:
         # Taken before reading, so that a write in between is seen as a change.
-        self._loaded = self._identity()
+        self._loaded = identity(self._path)
         version, loaded = self._parse(self._read())
-        who = author(self._path, version)
+        who = _author(self._path, version)
         return Loaded(loaded.policy, version, str(self._path), loaded.lines, loaded.warnings, author=who)
 
     def changed(self) -> bool:
@@ -55,7 +58,7 @@ class FileStore(QuotaStore):
 
         A file that is replaced by rename again and again is an exception: each one is complete, and it may never stop.
         """
-        before, self._looked = self._looked, self._identity()
+        before, self._looked = self._looked, identity(self._path)
         renamed = before is not None and self._looked is not None and before[:2] != self._looked[:2]
         self._renamed = self._renamed + 1 if renamed else 0
         if self._renamed >= _MOST_RENAMED:
@@ -63,9 +66,9 @@ class FileStore(QuotaStore):
             return self._looked != self._loaded
         return self._looked == before != self._loaded
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         self._require_own_file()
-        found = self._identity()
+        found = identity(self._path)
         text = self._read()
         version, loaded = self._parse(text)
         if alteration.version not in (None, version):
@@ -74,9 +77,7 @@ class FileStore(QuotaStore):
         outcomes: dict[Entity, Outcome] = {}
         for entity, limits in wanted.items():
             refused = _unwritable(limits) or _proposed_for(policy, entity, limits)
-            outcomes[entity] = (
-                Outcome(refused) if refused is not None else Outcome(None, altered(policy, entity, limits))
-            )
+            outcomes[entity] = Outcome(refused) if refused else outcome_of(entity, policy.limits.get(entity), limits)
         changes = {
             entity: {each.kind: each.new for each in outcome.altered}
             for entity, outcome in outcomes.items()
@@ -127,13 +128,6 @@ class FileStore(QuotaStore):
                 raise UnreadableError(error.problems) from None
         return self._known
 
-    def _identity(self) -> _Identity:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
     # ------------------------------------------------------------------------------------------------- writing
 
     def _require_own_file(self) -> None:
@@ -145,16 +139,16 @@ class FileStore(QuotaStore):
         if self._path.exists() and not os.access(self._path, os.W_OK):
             raise UnwritableError(f"{self._path}: is read-only for the user with id {os.geteuid()}: let it write there")
 
-    def _write(self, text: str, found: _Identity, who: str) -> None:
+    def _write(self, text: str, found: Identity | None, who: str) -> None:
         """Replace the file atomically, if it is still the one that was ``found``."""
         try:
             self._write_beside(text, found, who)
         except OSError as error:
             reason = str(error.strerror or error).lower()
-            own = f"let the user with id {os.geteuid()} write to {self._path.parent}, and give the file to it"
-            raise UnwritableError(f"{self._path}: cannot be written: {reason}: {own}") from None
+            advice = f"let the user with id {os.geteuid()} write to {self._path.parent}, and give the file to it"
+            raise UnwritableError(f"{self._path}: cannot be written: {reason}: {advice}") from None
 
-    def _write_beside(self, text: str, found: _Identity, who: str) -> None:
+    def _write_beside(self, text: str, found: Identity | None, who: str) -> None:
         path = self._path
         before = path.stat()
         with path.open("rb") as file:
@@ -165,11 +159,11 @@ class FileStore(QuotaStore):
             with os.fdopen(descriptor, "wb") as file:
                 file.write((mark if mark == codecs.BOM_UTF8 else b"") + text.encode())
                 file.flush()
-                own = os.fstat(descriptor)
-                if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
+                ours = os.fstat(descriptor)
+                if (ours.st_uid, ours.st_gid) != (before.st_uid, before.st_gid):
                     os.fchown(descriptor, before.st_uid, before.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
-                sign(descriptor, who, _version(text))
+                _sign(descriptor, who, _version(text))
                 os.fsync(descriptor)
             self._put_in_place(beside, found)
         except BaseException:
@@ -182,10 +176,24 @@ class FileStore(QuotaStore):
         finally:
             os.close(folder)
 
-    def _put_in_place(self, beside: Path, found: _Identity) -> None:
-        expected = known(self._path) if self._identity() == found else None
-        if expected is None or not replace_if(self._path, expected, beside):
+    def _put_in_place(self, beside: Path, found: Identity | None) -> None:
+        if found is None or identity(self._path) != found or not replace_if(self._path, found, beside):
             raise ChangedMeanwhileError(f"{self._path}: has been changed meanwhile: load it and try again")
+
+
+def _sign(descriptor: int, who: str, version: str) -> None:
+    """Store the author in the open file; does nothing if the file system has no attributes."""
+    with suppress(OSError, AttributeError):
+        os.setxattr(descriptor, _ATTRIBUTE, json.dumps([who[:_LONGEST_AUTHOR], version]).encode())
+
+
+def _author(path: Path, version: str) -> str:
+    """Return the author if the file still has this version; "" if unknown."""
+    try:
+        who, signed = json.loads(os.getxattr(path, _ATTRIBUTE))
+    except (OSError, AttributeError, ValueError, TypeError, RecursionError):
+        return ""
+    return who[:_LONGEST_AUTHOR] if isinstance(who, str) and signed == version else ""
 
 
 def _version(text: str) -> str:

@@ -40,7 +40,7 @@ class Groups:
         if not isinstance(written, Scalar):
             raise InvalidValue("must be a user", "write a name")
         user = parse_name(written)
-        self._mistakes.note(at, likely_mistakes.of_name("user", user))
+        self._mistakes.add(at, likely_mistakes.of_name("user", user))
         other, where = self._places.setdefault(configured_as(user), (group, at))
         if where != at:
             first = self._document.problem(where, InvalidValue(""))
@@ -63,4 +63,4 @@ class Groups:
         """Warn about groups without a quota."""
         for name in self.users:
             if name not in self._used:
-                self._mistakes.note(("groups", name), likely_mistakes.of_unused_group())
+                self._mistakes.add(("groups", name), likely_mistakes.of_unused_group())

@@ -9,7 +9,7 @@ from config.problems import Problem
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
-from quotas.stores.alteration import Alteration, Change, Limits, Outcome, Refusal, check
+from quotas.stores.alteration import Alteration, Limits, Outcome, Refusal
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError
 
 _OVER: Final = " over "
@@ -23,10 +23,10 @@ class Layers(Loaded):
 
     def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:
         """As in Loaded; without a kind, all places that set a limit of the entity."""
-        found = [part.where(entity) for part, kinds in self._shares(entity) if kind is None or kind in kinds]
+        found = [part.where(entity) for part, kinds in self._parts(entity) if kind is None or kind in kinds]
         return ", ".join(found)
 
-    def _shares(self, entity: Entity) -> list[tuple[Loaded, set[QuotaKind]]]:
+    def _parts(self, entity: Entity) -> list[tuple[Loaded, set[QuotaKind]]]:
         """Return the parts that set a limit of an entity, and the kinds for which each wins."""
         left = set(self.policy.limits[entity])
         shares = []
@@ -95,7 +95,7 @@ class LayeredStore(QuotaStore):
             raise UnreadableError(problems, loaded, away=away)
         return loaded
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         try:
             loaded = self._load()
         finally:
@@ -104,19 +104,13 @@ class LayeredStore(QuotaStore):
             raise ChangedMeanwhileError(f"{loaded.source}: has been changed: load it and try again")
         *above, base = self._held
         outcomes: dict[Entity, Outcome] = {}
-        changes: dict[Entity, Change] = {}
-        for change in alteration.changes:
-            found = check(change)
-            if isinstance(found, Refusal) or found[0] in changes or found[0] in outcomes:
-                continue
-            if (hidden := _hidden(found[0], wanted[found[0]], above)) is not None:
-                outcomes[found[0]] = Outcome(hidden)
-            else:
-                changes[found[0]] = change
-        if changes:
+        for entity, limits in wanted.items():
+            if (hidden := _hidden(entity, limits, above)) is not None:
+                outcomes[entity] = Outcome(hidden)
+        below = {entity: limits for entity, limits in wanted.items() if entity not in outcomes}
+        if below:
             version = None if base is None or alteration.version is None else base.version
-            made = self._base.alter(replace(alteration, changes=[*changes.values()], version=version))
-            outcomes |= dict(zip(changes, made, strict=True))
+            outcomes |= self._base.write(below, replace(alteration, version=version))
         return outcomes
 
 

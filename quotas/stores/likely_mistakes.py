@@ -41,7 +41,7 @@ _PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # ACLs write i
 class Mistakes(dict[tuple[str, str, str], list[Steps]]):
     """The likely mistakes in a file: the places of each, by its message, fix and name."""
 
-    def note(self, steps: Steps, mistake: InvalidValue | None) -> None:
+    def add(self, steps: Steps, mistake: InvalidValue | None) -> None:
         if mistake is not None:
             self.setdefault((mistake.message, mistake.hint, mistake.name), []).append(steps)
 

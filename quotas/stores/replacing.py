@@ -17,28 +17,34 @@ _CANNOT: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _ATTEMPTS: Final = 100
 """How often the previous file may change again while it is put back."""
 
-Known = tuple[int, int, int, int] | None
+Identity = tuple[int, int, int, int, int]
 
 
-def known(path: Path) -> Known:
-    """Return the identity of a file that an exchange of names preserves; None if there is no file."""
+def identity(path: Path) -> Identity | None:
+    """Return what tells one content of a file from another; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def replace_if(path: Path, expected: Known, beside: Path) -> bool:
+def _known(path: Path) -> tuple[int, ...] | None:
+    """Return what an exchange of names leaves of a file's identity."""
+    found = identity(path)
+    return found and found[:4]
+
+
+def replace_if(path: Path, expected: Identity, beside: Path) -> bool:
     """Replace ``path`` with ``beside`` if ``path`` is the ``expected`` file. Returns False if it is not. Raises
     OSError.
     """
-    if known(path) != expected:
+    if _known(path) != expected[:4]:
         return False
     if not exchange(beside, path):
         beside.replace(path)
         return True
-    if known(beside) == expected:
+    if _known(beside) == expected[:4]:
         beside.unlink()
         return True
     _put_back(path, beside)
@@ -47,11 +53,11 @@ def replace_if(path: Path, expected: Known, beside: Path) -> bool:
 
 def _put_back(path: Path, beside: Path) -> None:
     """Exchange the files back; if another file was renamed to ``path`` since, that newer one stays."""
-    put = known(path)
+    put = _known(path)
     for _ in range(_ATTEMPTS):
-        older = known(beside)
+        older = _known(beside)
         exchange(beside, path)
-        if known(beside) == put:
+        if _known(beside) == put:
             return
         put = older
 

@@ -1,7 +1,7 @@
 """The terms of a quota in a quota file: mode, scope, proposed limits, burst and longest delay."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from config.nodes import Mapping, Node, Scalar
 from config.problems import InvalidValue, InvalidValues, Steps, explained, suggestion
@@ -14,6 +14,8 @@ _MODES: Final = ("enforce", "shadow")
 _SCOPES: Final = ("broker", "cluster")
 _LEAST_BURST_MS: Final = 100
 _MOST_BURST_MS: Final = 3_600_000
+
+_T = TypeVar("_T")
 
 ReadLimit = Callable[[Steps, str, Node], tuple[QuotaKind, float]]
 
@@ -28,18 +30,19 @@ def read(
     of_prefix: bool,
 ) -> Terms:
     """Return the terms of a quota; ``read_limit(steps, key, value)`` reads a proposed limit."""
-    shadow, of_cluster, burst_ms, max_delay_ms, shared = False, False, None, None, True
+
+    def given(key: str, parse: Callable[[Node], _T], otherwise: _T) -> _T:
+        with wrong.at(*steps, key):
+            if key in quota:
+                return parse(quota[key])
+        return otherwise
+
+    shadow = given("mode", lambda written: _one_of(written, _MODES) == "shadow", otherwise=False)
+    of_cluster = given("scope", lambda written: _one_of(written, _SCOPES) == "cluster", otherwise=False)
+    burst_ms = given("burst", _burst_ms, None)
+    max_delay_ms = given("max_delay", _duration_ms, None)
+    shared = given("shared", lambda written: _shared(written, of_prefix=of_prefix), otherwise=True)
     proposed: dict[QuotaKind, float] = {}
-    with wrong.at(*steps, "mode"):
-        shadow = _mode(quota["mode"]) == "shadow" if "mode" in quota else False
-    with wrong.at(*steps, "scope"):
-        of_cluster = _scope(quota["scope"]) == "cluster" if "scope" in quota else False
-    with wrong.at(*steps, "burst"):
-        burst_ms = _burst_ms(quota["burst"]) if "burst" in quota else None
-    with wrong.at(*steps, "max_delay"):
-        max_delay_ms = _duration_ms(quota["max_delay"]) if "max_delay" in quota else None
-    with wrong.at(*steps, "shared"):
-        shared = _shared(quota["shared"], of_prefix=of_prefix) if "shared" in quota else True
     if "proposed" in quota:
         at = (*steps, "proposed")
         with wrong.at(*at):
@@ -64,16 +67,10 @@ def _shared(written: Node, *, of_prefix: bool) -> bool:
         return parse_flag(written)
 
 
-def _mode(written: Node) -> str:
-    if not isinstance(written, Scalar) or written not in _MODES:
-        fix = "remove the quota, or make it shadow" if written == "off" else suggestion(str(written), _MODES)
+def _one_of(written: Node, known: Sequence[str]) -> str:
+    if not isinstance(written, Scalar) or written not in known:
+        fix = "remove the quota, or make it shadow" if written == "off" else suggestion(str(written), known)
         raise InvalidValue(f"{written!r} is not known", fix)
-    return written
-
-
-def _scope(written: Node) -> str:
-    if not isinstance(written, Scalar) or written not in _SCOPES:
-        raise InvalidValue(f"{written!r} is not known", suggestion(str(written), _SCOPES))
     return written
 
 

@@ -21,8 +21,8 @@ from tests.analysis.records import Document, document, row
 
 KIND = QuotaKind(os.environ["ADDED_KIND"])
 WORD, PER_USED, LIMIT = {
-    "transaction_rate": ("commit", 0.5, "20 commits/s"),
-    "request_percentage": ("request", 1e-4, "20 percent"),
+    "transaction_rate": ("commit", 0.5, "20 /s"),
+    "request_percentage": ("request", 1e-4, "20 %"),
 }[KIND]
 SECONDS = 60
 RATE = 40
@@ -36,6 +36,7 @@ def recorded() -> list[Document]:
         f"{WORD}_requests": 4,
         f"{WORD}_limit": 20.0,
         f"{WORD}_rule": "user=alice",
+        f"{WORD}_counter_user": "alice",
         f"{WORD}_throttled": 1,
         f"{WORD}_throttle_ms": 300,
         f"{WORD}_muted_ms": 250,

@@ -6,7 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from analysis.kernel.units import read_rule
 from analysis.schema import COLUMNS, FILE, ROWS
+from quotas.kinds import CLIENT_KINDS
+from quotas.policy import PLAIN
+from quotas.precedence import counter_under
 
 BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)
@@ -20,7 +24,35 @@ def row(user: str | None = "alice", client_id: str | None = "app", **columns: An
     unknown = columns.keys() - {column.name for column in COLUMNS}
     assert not unknown, unknown
     plain: dict[str, Any] = {column.name: column.missing for column in COLUMNS}
-    return {**plain, "listener": "PLAIN", "broker": 1, "user": user, "client_id": client_id, **columns}
+    return {
+        **plain,
+        "listener": "PLAIN",
+        "broker": 1,
+        **with_counters({"user": user, "client_id": client_id, **columns}),
+    }
+
+
+def with_counters(row: Row) -> dict[str, Any]:
+    """The row with the names of its counters, which follow from its rules."""
+    found = dict(row)
+    for columns in (kind.row.columns for kind in CLIENT_KINDS):
+        if (rule := row.get(columns.rule)) is not None:
+            found[columns.counter_user], found[columns.counter_client_id] = counter_names(row, rule)
+    return found
+
+
+def counter_names(row: Row, rule: str) -> tuple[str | None, str | None]:
+    """The user and client-id of a counter of a row; None: they play no role."""
+    entity, shared = read_rule(rule)
+    terms = PLAIN._replace(shared=shared)
+    names = counter_under((entity.user, entity.client_id), row["user"], row["client_id"], terms)
+    return names.user or None, names.client_id or None
+
+
+def caps_of(row: Row, limits: Mapping[str, float]) -> str:
+    """The caps of a row, by rule, as it says them."""
+    named = [(rule, limit, *counter_names(row, rule)) for rule, limit in limits.items()]
+    return json.dumps([dict(zip(("rule", "limit", "user", "client_id"), each, strict=True)) for each in named])
 
 
 def document(seq: int, rows: Sequence[Row], *, second: float | None = None, **fields: Any) -> Document:

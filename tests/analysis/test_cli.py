@@ -30,7 +30,7 @@ def test_sluice_analyze_runs_the_analysis_command_line() -> None:
 
 
 def test_analyze_without_spark_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("proxy.cli.find_spec", lambda _: None)
     result = CliRunner().invoke(cli, ["analyze", "ingest"])
     assert result.exit_code == 2
     assert "pip install 'kafka-sluice[analysis]'" in result.output

@@ -105,8 +105,15 @@ HONEST = [
     document(
         second,
         [
-            row("alice", bytes_in=1000, produce_bytes=990, requests=1, produce_requests=1, connections=1)
-            | {"produce_limit": 1e6, "produce_rule": "user=alice"}
+            row(
+                bytes_in=1000,
+                produce_bytes=990,
+                requests=1,
+                produce_requests=1,
+                connections=1,
+                produce_limit=1e6,
+                produce_rule="user=alice",
+            )
         ],
         boot="honest",
     )

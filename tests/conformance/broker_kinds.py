@@ -66,7 +66,7 @@ def mutation(case: Case) -> Answers:
     bucket = None if inputs["quota"] is None else TokenBucket(window_of(inputs), inputs["quota"])
     answers: list[object] = []
     for request in inputs["requests"]:
-        quota = Ruling(bucket, strict=request["strict"])
+        quota = Ruling([] if bucket is None else [bucket], strict=request["strict"])
         accepted = [quota.accepts(mutations, t) for t, mutations in request["records"]]
         answers.append(
             {"accepted": accepted, "throttle_ms": [quota.throttle_ms(t) for t in request.get("read_throttle_at", [])]}

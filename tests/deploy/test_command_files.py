@@ -44,7 +44,7 @@ def test_man_prints_the_page_without_a_warning() -> None:
     ("words", "completed"),
     [
         ("sluice he", ["health"]),
-        ("sluice health --", ["--config", "--url", "--live", "--help"]),
+        ("sluice health --", ["--config", "--url", "--ca", "--live", "--help"]),
         ("sluice quotas al", ["alter"]),
         ("sluice quotas alter --user", ["--user", "--user-defaults"]),
         ("sluice explain --user", ["--user"]),

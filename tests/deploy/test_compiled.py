@@ -19,7 +19,7 @@ SITE = Path(sysconfig.get_path("purelib"))
 
 
 def test_hot_path_modules_are_compiled() -> None:
-    hot = {"protocol.frames", "quotas.rate", "proxy.session.request_stream", "proxy.edge.transports"}
+    hot = {"protocol.frames", "quotas.rate", "proxy.session.request_stream", "proxy.edge.wires"}
     assert hot <= set(names())
 
 

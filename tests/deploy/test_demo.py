@@ -176,7 +176,7 @@ def test_the_summary_fits_a_narrow_terminal_and_shows_every_finding() -> None:
     text = written(console)
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    for words in (("greedy-producer", "1 MiB/s", "0.50 MiB/s", "-50.0%", "NOT HELD"), ("steady-consumer", "untouched")):
+    for words in (("greedy-producer", "1 MiB/s", "512 KiB/s", "-50.0%", "NOT HELD"), ("steady-consumer", "untouched")):
         assert any(all(word in line for word in words) for line in text.splitlines())
 
 
@@ -193,7 +193,7 @@ def test_display_without_a_terminal_prints_every_two_seconds() -> None:
         shown.note(5.0, "changed")
     lines = written(console).splitlines()
     assert [line[:5] for line in lines] == ["  2 s", "  4 s", "  5 s"]
-    assert lines[0].endswith("steady-consumer 1.50 of 2 (MiB/s); throttled 4.2, 4.2, 4.2, 4.2 s")
+    assert lines[0].endswith("steady-consumer 1.5 MiB/s of 2 MiB/s; throttled 4.2 s, 4.2 s, 4.2 s, 4.2 s")
     assert lines[2] == "  5 s  changed"
 
 
@@ -205,7 +205,7 @@ def test_display_on_a_terminal_is_a_table() -> None:
     text = written(console)
     assert "7 s of 30 s" in text
     assert "  8 s  changed" in text
-    assert re.search(r"│ greedy-producer │ writes, greedily\s+│ 2 MiB/s │ 1.50 MiB/s │\s+4.2 s │", text)
+    assert re.search(r"│ greedy-producer │ writes, greedily\s+│ 2 MiB/s │\s+1.5 MiB/s │\s+4.2 s │", text)
 
 
 # ------------------------------------------------------------------------------------------------- the demo itself

@@ -75,8 +75,8 @@ def test_the_secure_example_is_good_with_files_as_it_names_them(tmp_path: Path) 
     show(tmp_path / "tls", "kafka.example.com", authority.issue_cert("kafka.example.com", "*.kafka.example.com"))
     show(tmp_path / "tls", "batch", authority.issue_cert(common_name="batch"))
     secret(tmp_path / "secrets" / "sluice.password", b"a password\n")
-    report = check(tmp_path / "sluice.yaml", NOW_S)
-    assert "makes 'ss' of 'CN=ss,OU=batch,ss'" in report.mapped[0]
+    report = check(tmp_path / "sluice.yaml", NOW_S, names=["CN=Import-7,OU=batch,O=Example"])
+    assert "makes 'import-7' of 'CN=Import-7,OU=batch,O=Example'" in report.mapped[0]
     assert [line.split()[1] for line in report.shared] == ["SASL_SSL:"]
     assert report == Report(listeners=2, quotas=6, mapped=report.mapped, shared=report.shared)
 

@@ -46,16 +46,17 @@ def rules(name: str) -> list[dict[str, Any]]:
 
 ALERTS: Final = {rule["alert"]: rule for rule in rules("alerts.yml")}
 RECORDED: Final = {rule["record"]: rule["expr"] for rule in rules("recording-rules.yml")}
+RULES: Final = ("alerts.yml", "recording-rules.yml", "broker-names.yml")
 
 
 def test_prometheus_takes_the_scrape_configuration_and_the_rules() -> None:
     promtool("check", "config", "deploy/prometheus.yml")
-    promtool("check", "rules", "deploy/alerts.yml", "deploy/recording-rules.yml")
+    promtool("check", "rules", *(f"deploy/{name}" for name in RULES))
 
 
 def test_each_alert_and_recording_rule_does_what_it_should() -> None:
     """Each fires for one instance, not before its time and not for another: tests/deploy/rules says for which."""
-    promtool("test", "rules", "tests/deploy/rules/alerts.yml", "tests/deploy/rules/recording-rules.yml")
+    promtool("test", "rules", *(f"tests/deploy/rules/{name}" for name in RULES))
 
 
 def test_no_alert_and_no_recording_rule_is_without_a_test() -> None:

@@ -14,18 +14,18 @@ ELSEWHERE: Final = {
         create.topic.policy.class.name metadata.recovery.strategy LogAppendTime retryOnQuotaViolation""",
     "tools beside Kafka": "KafkaUser spec.quotas kafka_quota kadm subPath --zk-tls-config-file --members",
     "Java's and Kafka's sources": """AVA.isDerString X500Principal.getName Double.toString String.trim Matcher.find
-        Matcher.appendReplacement Matcher.replaceAll java.util.Properties.load org.apache.kafka.common.protocol.Errors
+        Matcher.appendReplacement java.util.Properties.load org.apache.kafka.common.protocol.Errors
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
-        ScramExtensions ScramFormatter.username ScramMessages ScramSaslServer escapeLiteralBackReferences
+        ScramExtensions ScramMessages ScramSaslServer escapeLiteralBackReferences
         shouldClientThrottle BrokerJwtValidator""",
-    "Spark, Hadoop and table formats": """applyInPandas approx_percentile from_json fs.s3a.create.conditional.enabled
+    "Spark, Hadoop and table formats": """applyInPandas approx_percentile fs.s3a.create.conditional.enabled
         IncompatibleClassChangeError txnAppId txnVersion CLASSPATH libhdfs""",
     "Python's libraries": "BufferedProtocol Struct.unpack librt.strings kafka_sluice__mypyc",
     "C's, Linux's and other programs": """gss_accept_sec_context rcache tcp_rmem dmesg df compinit --build-arg
         resources.limits process_max_fds process_open_fds""",
     "files of operators": "admin.token proxy.example config.py env.tar.gz",
     "examples of code": "data.startswith self.name self.other",
-    "made of parts by the program": "kafka_server_request_request_time throttle_p50_s quotas.applied.yaml",
+    "made of parts by the program": "throttle_p50_s quotas.applied.yaml",
 }
 """Names that the sources do not have, by whose they are."""
 EXCEPTIONS: Final = {name for names in ELSEWHERE.values() for name in names.split()}

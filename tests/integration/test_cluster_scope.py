@@ -57,9 +57,9 @@ def start(cluster: KafkaCluster, stack: ExitStack, folder: Path, settings: Mappi
 
 
 def owners_of(instance: SluiceProcess) -> dict[int, str]:
-    status, text = instance.get("/owners")
+    status, text = instance.get("/api/v1/owners")
     found = json.loads(text)["owners"] if status == 200 else {}
-    return {int(node_id): each["instance"] for node_id, each in found.items()}
+    return {int(node_id): owner for node_id, owner in found.items()}
 
 
 class Greedy:

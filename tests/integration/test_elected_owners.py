@@ -75,7 +75,7 @@ class Instances:
     def agree(self, *names: str) -> bool:
         """Whether exactly these own all brokers, and each says so."""
         maps = [said(self.running[name]) for name in names]
-        found = [{int(node): each["instance"] for node, each in (one.get("owners") or {}).items()} for one in maps]
+        found = [{int(node_id): owner for node_id, owner in (one.get("owners") or {}).items()} for one in maps]
         return (
             found[0].keys() == set(NODE_IDS)
             and all(each == found[0] for each in found)
@@ -88,18 +88,18 @@ class Instances:
 
     def owners(self) -> dict[int, str]:
         found = said(next(iter(self.running.values())))["owners"]
-        return {int(node_id): each["instance"] for node_id, each in found.items()}
+        return {int(node_id): owner for node_id, owner in found.items()}
 
 
 def said(instance: SluiceProcess) -> dict[str, Any]:
-    status, text = instance.get("/owners")
+    status, text = instance.get("/api/v1/owners")
     found: dict[str, Any] = json.loads(text) if status == 200 else {}
     return found
 
 
 def owned(instance: SluiceProcess) -> dict[str, str]:
-    """The owner of each broker, without its load."""
-    return {node_id: each["instance"] for node_id, each in said(instance)["owners"].items()}
+    """The owner of each broker."""
+    return dict(said(instance)["owners"])
 
 
 def owners_by_all(instance: SluiceProcess) -> dict[str, dict[int, str]]:

@@ -52,13 +52,13 @@ def test_read_on_the_group_is_needed_and_enough(guarded: KafkaCluster, acls: Any
 
         acls.create_acls([may_read(group)])
         wait_until(sluice.is_ready, "it is a member", TIMEOUT_S)
-        assert json.loads(sluice.get("/owners")[1])["state"] == "member"
+        assert json.loads(sluice.get("/api/v1/owners")[1])["state"] == "member"
         (address,) = sluice.listeners["ANY"].brokers.values()
         _refuses_members(sluice, address, group)
 
         acls.delete_acls([may_read(group)])
         wait_until(lambda: fix in sluice.get("/readyz")[1], "it owns nothing any more", TIMEOUT_S)
-        assert json.loads(sluice.get("/owners")[1])["state"] == "fenced"
+        assert json.loads(sluice.get("/api/v1/owners")[1])["state"] == "fenced"
 
         acls.create_acls([may_read(group)])
         wait_until(sluice.is_ready, "it is a member again", TIMEOUT_S)

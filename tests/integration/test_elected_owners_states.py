@@ -165,8 +165,8 @@ def test_strangers_with_megabytes_are_removed_and_instance_leads_on(single: Kafk
             return {line["member"] for line in sluice.logs() if line["event"].startswith("a stranger")}
 
         def leads() -> bool:
-            said = json.loads(sluice.get("/owners")[1])
-            return bool(said["state"] == "member" and said["owners"]["1"]["instance"] == "edge-1")
+            said = json.loads(sluice.get("/api/v1/owners")[1])
+            return bool(said["state"] == "member" and said["owners"]["1"] == "edge-1")
 
         wait_until(lambda: removed() == set(members), "they are removed", 120.0)
         wait_until(leads, "it leads on", 60.0)

@@ -96,7 +96,7 @@ def test_throttled_client_is_shown_while_throttled_and_logged(
             try:
                 with producing(sluice.bootstrap, topic):
                     look(sluice, tmp_path, url, workers)
-                wait_until(lambda: len(events(sluice, "ended")) > 0, "the end of the throttle", timeout_s=60)
+                wait_until(lambda: len(events(sluice, "ended")) > 0, "the end of the throttle", timeout_s=120)
                 assert watch.stdout is not None
                 watched = [json.loads(watch.stdout.readline()) for _ in range(2)]
             finally:

@@ -124,8 +124,8 @@ def test_ten_thousand_connections_on_two_workers_are_served_within_limits(
 
 def leaders_of(sluice: SluiceProcess) -> list[int]:
     """Return a broker of each worker."""
-    owners = json.loads(sluice.get("/owners")[1])["owners"]
-    return list({each["worker"]: int(node_id) for node_id, each in owners.items()}.values())
+    brokers = json.loads(sluice.get("/api/v1/brokers")[1])["items"]
+    return list({each["worker"]: int(each["node_id"]) for each in brokers}.values())
 
 
 def in_force(sluice: SluiceProcess) -> int:

@@ -184,5 +184,5 @@ def test_all_rules_are_evaluated_and_no_alert_fires_while_all_is_well(prometheus
 
 def test_every_path_of_the_page_of_alerts_is_one_of_the_admin_port(prometheus: Prometheus) -> None:
     paths = set(re.findall(r"http://ADMIN(/[\w/]+)", (ROOT / "docs" / "alerts.md").read_text()))
-    assert {"/readyz", "/owners"} <= paths
+    assert {"/readyz", "/api/v1/owners"} <= paths
     assert {path: prometheus.sluice.get(path)[0] for path in paths} == dict.fromkeys(paths, 200)

@@ -53,11 +53,10 @@ class Instances:
         wait_until(self._agree, f"{', '.join(self.running)} own all brokers", 60.0)
 
     def _agree(self) -> bool:
-        said = [each.get("/owners") for each in self.running.values()]
+        said = [each.get("/api/v1/owners") for each in self.running.values()]
         owners = [json.loads(text)["owners"] if status == 200 else {} for status, text in said]
         return all(
-            {int(node_id) for node_id in each} == set(NODE_IDS)
-            and {of.get("instance") for of in each.values()} == set(self.running)
+            {int(node_id) for node_id in each} == set(NODE_IDS) and set(each.values()) == set(self.running)
             for each in owners
         )
 

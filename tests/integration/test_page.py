@@ -65,7 +65,7 @@ def test_a_throttled_client_is_seen_limited_and_closed(sluice: SluiceProcess, cl
         asked = {"client_id": "greedy", "kind": "producer_byte_rate", "limit": "1GiB"}
         post(sluice, "/limits", asked | {"for": "1h"})
         wait_until(lambda: shows(sluice, "/", "No client is throttled."), "the temporary limit")
-        assert shows(sluice, "/quotas", "Temporary limits", "1.0 GiB/s", "admin token")
+        assert shows(sluice, "/quotas", "Temporary limits", "1 GiB/s", "admin token")
         assert sluice.quotas_path.read_text() == QUOTAS
         post(sluice, "/limits", asked | {"for": "0s"})
         assert not shows(sluice, "/quotas", "Temporary limits")

@@ -111,8 +111,8 @@ def shared(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> I
     with SluiceProcess(cluster.bootstrap, NODE_IDS, quotas=QUOTAS, settings=settings, listeners=listeners) as sluice:
 
         def placed() -> dict[int, int]:
-            owners = json.loads(sluice.get("/owners")[1])["owners"]
-            return {int(node_id): each["worker"] for node_id, each in owners.items()}
+            brokers = json.loads(sluice.get("/api/v1/brokers")[1])["items"]
+            return {each["node_id"]: each["worker"] for each in brokers if each["worker"] is not None}
 
         wait_until(lambda: set(placed()) == set(NODE_IDS), "all brokers are placed")
         yield Shared(sluice, authority, placed())

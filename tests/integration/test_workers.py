@@ -49,7 +49,8 @@ def started(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
 
 def placed(sluice: SluiceProcess) -> dict[int, int]:
     """Return the worker of each broker."""
-    return {int(node_id): each["worker"] for node_id, each in json.loads(sluice.get("/owners")[1])["owners"].items()}
+    brokers = json.loads(sluice.get("/api/v1/brokers")[1])["items"]
+    return {each["node_id"]: each["worker"] for each in brokers if each["worker"] is not None}
 
 
 def process_at(sluice: SluiceProcess, at: Address) -> psutil.Process:
@@ -192,8 +193,8 @@ def test_workers_of_elected_owners_end_with_their_supervisor(cluster: KafkaClust
             instances[name] = stack.enter_context(SluiceProcess(cluster.bootstrap, NODE_IDS, settings=settings))
 
         def owned(name: str) -> dict[int, tuple[str, int | None]]:
-            said = json.loads(instances[name].get("/owners")[1])["owners"]
-            return {int(node_id): (each["instance"], each.get("worker")) for node_id, each in said.items()}
+            said = json.loads(instances[name].get("/api/v1/brokers")[1])["items"]
+            return {each["node_id"]: (each["owner"], each["worker"]) for each in said}
 
         def is_shared() -> bool:
             found = [{(node_id, owner) for node_id, (owner, _) in owned(name).items()} for name in instances]
@@ -226,8 +227,8 @@ def test_supervisor_that_hangs_leaves_no_second_owner(cluster: KafkaCluster, tmp
         hanging, other = instances["edge-1"], instances["edge-2"]
 
         def owned(sluice: SluiceProcess) -> set[int]:
-            said = json.loads(sluice.get("/owners")[1])
-            return {int(node_id) for node_id, each in said["owners"].items() if each["instance"] == said["instance"]}
+            said = json.loads(sluice.get("/api/v1/owners")[1])
+            return {int(node_id) for node_id, owner in said["owners"].items() if owner == said["instance"]}
 
         def answers(connection: Connection) -> bool:
             try:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.tls_hello import MOST_BYTES, Hello, Incomplete, NotAHelloError, find_server_name
+from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, Incomplete, NotAHelloError
 from tests.harness.examples import examples
 
 HOST = "b1.kafka.test"
@@ -51,6 +51,10 @@ def named(host: bytes) -> bytes:
     return extension(0, len(entry).to_bytes(2, "big") + entry)
 
 
+def find_server_name(data: bytes) -> Hello | Incomplete:
+    return HelloSearch().look(data)
+
+
 REAL = hello_of(HOST)
 SHORT = made(named(HOST.encode()))
 
@@ -68,11 +72,13 @@ def test_server_name_of_openssl_hello_is_read(version: ssl.TLSVersion) -> None:
     ids=["one record", "divided in the name", "records of one byte"],
 )
 def test_incomplete_hello_needs_no_more_than_its_length(hello: bytes) -> None:
+    growing = HelloSearch()
     for have in range(len(hello)):
-        found = find_server_name(hello[:have])
+        found = growing.look(hello[:have])
         assert isinstance(found, Incomplete)
+        assert found == find_server_name(hello[:have])
         assert have < found.needed_bytes <= len(hello)
-    assert find_server_name(hello + b"what follows") == Hello(HOST)
+    assert find_server_name(hello + b"what follows") == growing.look(hello + b"what follows") == Hello(HOST)
 
 
 def test_hello_in_tiny_records_is_searched_few_times() -> None:

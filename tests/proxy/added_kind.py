@@ -9,13 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.problems import ConfigError
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import divide
+from proxy.admin.series import divide
 from proxy.usage.accounts import Accounts
-from proxy.usage.documents import Documents, Origin
+from proxy.usage.documents import Documents
 from proxy.usage.meters import Meters
 from proxy.usage.records import COLUMNS, Recorder
 from quotas import kinds
-from quotas.engine import Engine, Window
+from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
@@ -32,7 +32,7 @@ ALICE = Entity(user="alice")
 
 def test_it_is_the_copy_that_is_looked_at() -> None:
     assert Path(kinds.__file__).parent.parent == Path.cwd()
-    assert KIND in kinds.METERED
+    assert KIND in kinds.CLIENT_KINDS
 
 
 def test_the_quota_file_takes_it_without_a_warning(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_the_quota_file_takes_it_without_a_warning(tmp_path: Path) -> None:
 def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> None:
     engine, meters = Engine(Policy()), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
-    recorder = Recorder(meters, [("PLAIN", listener)], engine)
-    documents = Documents(Origin("demo", "edge-1", "enforce", Window()), lambda: (0, 0))
+    recorder = Recorder(meters, [listener], engine)
+    documents = Documents({}, lambda: (0, 0))
 
     def rows() -> dict[str, list[object]]:
         [columns] = [each for each in recorder.take(1000) if each is not None]
@@ -68,7 +68,7 @@ def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> N
     use = alice.use_of(KIND)
     use.used += 700
     use.requests += 3
-    alice.note_throttle(KIND, 420, now_ms=900)
+    alice.count_throttle(KIND, 420, now_ms=900)
     bob.other_requests = 1
     found = rows()
     word = KIND.row.word
@@ -78,6 +78,8 @@ def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> N
         f"{word}_requests": [3, 0],
         f"{word}_limit": [5.0, None],
         f"{word}_rule": ["user=alice", None],
+        f"{word}_counter_user": ["alice", None],
+        f"{word}_counter_client_id": [None, None],
         f"{word}_throttled": [1, 0],
         f"{word}_throttle_ms": [420, 0],
         f"{word}_muted_ms": [100, 0],
@@ -89,7 +91,7 @@ def test_it_has_counters_and_metrics() -> None:
     bound = engine.resolve("alice", "app", KIND, 1)
     throttle_ms = bound.charge(500.0, 1000)
     assert (throttle_ms <= 1000) is KIND.row.capped
-    bound.note_throttle(throttle_ms)
+    bound.count_throttle(throttle_ms)
     families = text_string_to_metric_families(Renderer(divide(20_000)).render(shows(*engine.usage(1000))).decode())
     whose = {"kind": KIND.value, "user": "alice", "client_id": "", "broker": "1"}
     samples = [sample for family in families for sample in family.samples if sample.labels.get("user") == "alice"]

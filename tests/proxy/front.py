@@ -5,7 +5,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 
 from config.brokers import parse_broker_ports
 from config.cluster import Route
@@ -13,20 +12,18 @@ from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
-from proxy.edge.connection_gate import ConnectionGate
+from proxy.edge.arriving import Admission
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.listeners import Admission, Listener
+from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections
+from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
-from proxy.edge.passing import Passing
-from proxy.edge.reaper import SessionReaper
-from proxy.edge.rejections import Rejections
-from proxy.edge.shared_listener import SharedListener
-from proxy.edge.stats import Stats
-from proxy.edge.turned_away import TurnedAway
-from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.edge.open_sessions import SessionReaper
+from proxy.edge.sorter import Passing, SharedPorts
+from proxy.edge.stats import Rejections, Stats
 from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
+from proxy.runtime.tasks import later
 from proxy.usage.accounts import Accounts
 from quotas.connections import ConnectionRates
 from quotas.engine import Window
@@ -55,7 +52,6 @@ class Front:
         limit: int = 100,
         authentication_timeout_s: float = TIMEOUT_S,
         limits: Mapping[str, object] | None = None,
-        name_of: Callable[[bytes], str] | None = None,
         quotas: Mapping[QuotaKind, float] | None = None,
         connection_rate: float | None = None,
         listener_rate: float | None = None,
@@ -79,50 +75,60 @@ class Front:
             self._on_broker,
             refresh_s=TIMEOUT_S,
             connect_timeout_s=TIMEOUT_S,
-            on_refused=rejections.note_refused,
+            on_refused=rejections.count_refused,
         )
         if not {"broker_host", "brokers"} & settings.keys():
             settings["brokers"] = parse_broker_ports({"1": str(self.port_1), "2": str(self.port_2)})
         fixed = {"name": "PLAIN", "bind": Address("127.0.0.1", self.bootstrap_port)}
         fixed["advertise"] = AdvertisedAddress("127.0.0.1")
         given = {key: value for key, value in settings.items() if value is not None}
-        self.play.worker.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
+        self.play.worker.on_rejected = lambda side, error, peer: rejections.count(side, error, peer, now_ms())
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
         self.slots = ConnectionSlots(
             most=limit,
             most_of_ip=self.limits.connections_per_ip or limit + 1,
-            overrides=dict(self.limits.connections_per_ip_overrides.pairs),
+            overrides=self.limits.connections_per_ip_overrides,
             most_before_request=self.limits.connections_before_request,
             most_of={} if listener_most is None else {"PLAIN": listener_most},
         )
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
         self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
         self.gate.apply(policy)
-        self.turned_away = TurnedAway()
-        admission = Admission(
-            self.slots, self.gate, self.limits, self.stats, rejections, bind, self.turned_away, owners
-        )
+        self.turned_away = HeldConnections(self._wake, MOST_OF_ADDRESS)
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.unsorted = ConnectionSlots(
             most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}
         )
-        kind: Callable[..., Listener] = Listener if passing is None else partial(SharedListener, passing, self.unsorted)
-        self.listener = kind(
+        admission = Admission(
+            self.slots,
+            self.gate,
+            self.limits,
+            self.stats,
+            rejections,
+            bind,
+            self.turned_away,
+            owners,
+            shared_ports=None if passing is None else SharedPorts(passing, self.unsorted),
+        )
+        self.listener = Listener(
             self._settings,
             self.cluster,
             self.play.worker,
             self.play.sasl_rules,
             Accounts(self.play.meters, self.play.engine, "PLAIN"),
-            name_of or rfc2253,
             admission,
         )
         self.reaper = SessionReaper([self.listener], self.limits, self.stats, self.play.loop.clock)
+
+    def _wake(self, over: Callable[[int], object], abort: Callable[[], object], end_ms: int) -> asyncio.TimerHandle:
+        """Call in real time: that of the session's clock stands still."""
+        return later((end_ms - self.play.loop.clock()) / 1000, "throttle over", over, end_ms, otherwise=abort)
 
     def _on_broker(self, node_id: int) -> None:
         self.listener.open_broker(node_id)
 
     def open_bootstrap(self) -> None:
-        self.listener.open_bootstrap(bind_bootstrap(self._settings, bind))
+        self.listener.addresses.open_bootstrap(bind_bootstrap(self._settings, bind))
 
     def rejected(self) -> dict[str, int]:
         """Return how many connections were refused, by cause."""
@@ -150,7 +156,7 @@ async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]
         yield front
     finally:
         front.listener.close()
-        front.gate.close()
+        front.gate.held.close()
         front.turned_away.close()
         for session in list(front.listener.sessions):
             session.abort()

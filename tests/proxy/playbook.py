@@ -10,6 +10,7 @@ from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
+from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.identity.credentials import Credentials
 from proxy.identity.mechanisms.oauthbearer import Names
 from proxy.identity.mechanisms.registry import Mechanisms
@@ -191,6 +192,7 @@ class Play:
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
             later=self.loop.later,
             answerers=answerers,
+            partitions=TopicPartitions(lambda: (), self.loop.clock),
             costs=self.costs,
         )
         self.sasl_rules = SaslRules(

@@ -23,7 +23,7 @@ _NAMED: Final = {
     "on_readable": 1,
     "on_signal": 1,
     "contained": 0,
-    "note": 0,
+    "report": 0,
     "run": 0,  # of FileWatch
 }
 _ROUNDS: Final = ("_repeat", "_collect", "_pump")

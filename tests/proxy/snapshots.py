@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from proxy.edge.stats import LAG_BUCKETS_S
+from proxy.snapshot import Snapshot
 from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterState
 from quotas.entities import Entity
@@ -41,6 +42,7 @@ EMPTY = Snapshot(
     quotas_staleness_s=0.0,
     quotas_stand_in="",
     ready=True,
+    admin_tokens={"accepted": 0, "wrong": 0, "slowed": 0},
     internal_errors={},
     brokers={1: True},
     brokers_without_port={"PLAIN": 0},

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,7 +16,6 @@ from click.testing import CliRunner, Result
 from config.loader import load_settings
 from proxy import __version__
 from proxy.cli import cli
-from quotas.kinds import QuotaKind
 from tests.proxy.checks import secure
 
 CONFIG = dedent(
@@ -82,15 +80,13 @@ def test_check_prints_every_problem_of_both_files(config: Path) -> None:
     ]
 
 
-def test_check_warns_of_what_has_no_effect(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = QuotaKind.REQUEST_PERCENTAGE
-    monkeypatch.setattr(kind, "row", replace(kind.row, enforced=False))
-    (config.parent / "quotas.yaml").write_text("quotas:\n  - {entity: {client-id: app}, request_percentage: 5}\n")
+def test_check_warns_of_likely_mistakes(config: Path) -> None:
+    (config.parent / "quotas.yaml").write_text('quotas:\n  - {entity: {user: "User:app"}, request_percentage: 5}\n')
     done = sluice("check", "-c", config)
     assert done.exit_code == 0
-    warning, ok = done.output.splitlines()
+    warning, *_, ok = done.output.splitlines()
     assert warning.startswith("warning: ")
-    assert warning.endswith("request_percentage is not enforced by this version")
+    assert warning.endswith("begins with the type of a principal, which quotas leave out; write 'app'")
     assert ok == f"{config}: ok (1 quota, 1 listener)"
 
 

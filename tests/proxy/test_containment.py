@@ -16,11 +16,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
+from config.usage import UsageFiles
 from proxy import worker
 from proxy.brokers import cluster
 from proxy.control import quotas
-from proxy.edge import reaper
-from proxy.runtime import file_watch as reload
+from proxy.edge import open_sessions
+from proxy.runtime import files as reload
 from proxy.runtime import tasks
 from proxy.supervisor import Supervisor
 from proxy.usage.documents import Document
@@ -56,14 +57,10 @@ ELSEWHERE = {
     ),
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
-    "drain sessions at closed ports": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
-    "close a connection of another instance's broker": (
-        "edge/test_owners.py::test_held_connection_is_closed_despite_fault_in_close"
-    ),
+    "drain sessions that are let go": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
     "exchange the demand for limits of the cluster": (
-        "owners/test_exchange.py::test_fault_in_demand_exchange_is_counted_and_exchange_continues"
+        "owners/test_shared_limits.py::test_fault_in_demand_exchange_is_counted_and_exchange_continues"
     ),
-    "end the exchange of demand": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "open the bootstrap port": "edge/test_owners.py::test_a_bootstrap_port_that_fails_to_open_opens_with_the_owners",
     "take part in the group": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
     "look at the clock": "owners/test_member.py::test_a_fault_is_noted_and_membership_goes_on",
@@ -72,7 +69,6 @@ ELSEWHERE = {
     "have brokers owned by others": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "leave the group of instances": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "tell the owners of brokers": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
-    "drain sessions at brokers that others own": "test_worker.py::test_owners_that_cannot_be_told_are_told_later",
     "look after the workers": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "start a worker again": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "hand a port to a worker": "workers/test_faults.py::test_a_port_that_cannot_be_handed_over_is_asked_for_again",
@@ -97,14 +93,16 @@ ELSEWHERE = {
     "note the load of brokers": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "sample what clients do": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "end temporary limits": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
-    "make a page": "page/test_recent.py::test_cached_error_is_raised_to_every_request",
+    "make a change": "page/test_actions.py::test_fault_in_a_change_is_answered_and_noted",
+    "ask the workers for a page": "workers/test_faults.py::test_page_is_asked_for_after_a_fault",
+    "work for several": "page/test_open_pages.py::test_cached_error_is_raised_to_every_request",
     "close connections": "test_supervisor.py::test_sessions_at_a_closed_port_that_cannot_be_drained_go_on",
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
-    "a turn": "runtime/test_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
+    "a turn": "runtime/test_tasks_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
-    "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
+    "let the next pass": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a quota request": "edge/test_quota_requests.py::test_failed_quota_request_closes_connection_and_is_counted",
     "receive a connection to the admin port": (
         "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"
@@ -141,12 +139,12 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
     # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
-    commands = {"demo/running.py", "live/listing.py"}
-    assert found == {"edge/drain.py", "edge/passing.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
+    commands = {"demo/command.py", "live/listing.py"}
+    assert found == {"edge/open_sessions.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
 
 
 async def test_every_contained_place_is_covered_by_a_fault_test() -> None:
-    named = places("spawn", "every", "attempt", "later", "on_readable", "on_signal", "contained", "note", "run")
+    named = places("spawn", "every", "attempt", "later", "on_readable", "on_signal", "contained", "report", "run")
     assert named == JOBS | SCENES.keys() | ENDS.keys() | ELSEWHERE.keys()
     for test in ELSEWHERE.values():
         file, _, name = test.partition("::")
@@ -171,7 +169,6 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "tell that a worker is alive",
     "hear whether the supervisor is alive",
     "exchange the demand for limits of the cluster",
-    "end the exchange of demand",
     "ask how many partitions topics have",
     "watch the quotas of the cluster",
     "look for a passing change",
@@ -246,7 +243,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(worker, "_TIDY_EVERY_S", 0.02)
     monkeypatch.setattr(cluster, "_PROBE_S", 0.02)
-    monkeypatch.setattr(reaper, "ROUND_S", 0.02)
+    monkeypatch.setattr(open_sessions, "ROUND_S", 0.02)
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
     monkeypatch.setattr(quotas, "POLL_S", 0.02)
@@ -334,7 +331,7 @@ async def test_a_usage_file_that_fails_to_be_completed_is_completed_later(
 ) -> None:
     wheres = ("a usage file is due", "complete a usage file")
     sabotage = Sabotage(monkeypatch, *wheres)
-    sink = FileSink(tmp_path, "one", "boot", rotate_bytes=1 << 20, rotate_s=0.0, keep_bytes=1 << 30)
+    sink = FileSink(UsageFiles(directory=tmp_path).model_copy(update={"rotate_s": 0.0}), "one", "boot")
 
     async def both_met() -> bool:
         await sink.write(Document(0, 1, b"{}"))

@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.brokers.cluster import NoAnswerError
-from proxy.edge import accepting
-from proxy.edge.arrivals import Arrival
-from proxy.edge.transports import BrokerWire, ClientWire
+from proxy.edge import listening
+from proxy.edge.arrival import Arrival
+from proxy.edge.wires import BrokerWire, ClientWire
 from proxy.session.session import Session
 from tests.harness.fake_broker import FakeBroker, fake_broker
 from tests.harness.polling import until
@@ -65,14 +65,14 @@ class Scene:
 
 
 async def accept_again(scene: Scene) -> None:
-    scene.monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
+    scene.monkeypatch.setattr(listening, "_PAUSE_S", 0.0)
     acceptor = scene.proxy.listener._acceptor
-    acceptor._pause(next(iter(acceptor._listening)), 1, OSError(errno.EMFILE, "too many"))
+    acceptor._pause(next(iter(acceptor._sockets)), OSError(errno.EMFILE, "too many"))
     await until(lambda: scene.sabotage.met)
 
 
 async def delayed(scene: Scene) -> None:
-    scene.monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
+    scene.monkeypatch.setattr(listening, "_PAUSE_S", 0.0)
     async with front(scene.broker, listener_rate=1000) as other:
         for _ in range(10_000):
             other.gate.delay_ms("PLAIN")
@@ -89,7 +89,7 @@ async def overdue(scene: Scene) -> None:
 
 
 async def arrivals_overdue(scene: Scene) -> None:
-    scene.monkeypatch.setattr("proxy.edge.deadlines.AFTER_FAULT_S", 0.01)
+    scene.monkeypatch.setattr("proxy.edge.arriving.AFTER_FAULT_S", 0.01)
     async with front(scene.broker, authentication_timeout_s=0.05) as other:
         async with client(other.port_1) as silent:
             assert await silent.closed()
@@ -105,7 +105,7 @@ async def first_byte(scene: Scene) -> None:
 
 
 async def lingering(scene: Scene) -> None:
-    scene.monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.0)
+    scene.monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.0)
     before = set(scene.proxy.listener.sessions)
     async with client(scene.proxy.port_1) as slow:
         await slow.ask(list_offsets(1))
@@ -187,14 +187,14 @@ async def test_a_client_whose_arrival_fails_after_its_transport_was_there_is_cut
     monkeypatch: pytest.MonkeyPatch, pki: Pki
 ) -> None:
     async with scene(monkeypatch, pki) as played:
-        receive = played.proxy.listener._arrivals.receive
+        connect = played.proxy.listener._arriving._connect_to_broker
 
-        async def then_fail(arrival: Arrival) -> None:
-            await receive(arrival)
+        async def then_fail(arrival: Arrival, session: Session) -> None:
+            await connect(arrival, session)
             fail()
 
         with monkeypatch.context() as patch:
-            patch.setattr(played.proxy.listener._arrivals, "receive", then_fail)
+            patch.setattr(played.proxy.listener._arriving, "_connect_to_broker", then_fail)
             await played.refused()
         assert played.sabotage.counted("receive a client") == 1
 
@@ -236,7 +236,7 @@ async def test_no_protocol_has_callbacks_that_are_missed() -> None:
             or any(isinstance(each, ast.FunctionDef) and each.name == "data_received" for each in node.body)
         )
     }
-    ends = {("edge/transports.py", "ClientWire"), ("edge/transports.py", "BrokerWire")}
+    ends = {("edge/wires.py", "ClientWire"), ("edge/wires.py", "BrokerWire")}
     others = {("admin/connections.py", "_Connection"), ("brokers/connection.py", "_ClosedByEnd")}  # over others' own
     assert subclasses == {*ends, *others}
 
@@ -292,6 +292,6 @@ async def test_fault_while_making_session_is_counted_and_client_refused(
 ) -> None:
     async with scene(monkeypatch, pki) as played:
         with monkeypatch.context() as patch:
-            patch.setattr(played.proxy.listener._arrivals, "_begin", fail)
+            patch.setattr(played.proxy.listener._arriving, "_begin", fail)
             await played.refused()
-        assert played.sabotage.counted("ClientWire.data_received") == 1
+        assert played.sabotage.counted("receive a client") == 1

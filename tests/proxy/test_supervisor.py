@@ -322,7 +322,8 @@ async def test_a_taken_admin_port_ends_with_1(tmp_path: Path) -> None:
         (tmp_path / "second").mkdir()
         async with running(tmp_path / "second", None) as second:
             taken = load_settings(tmp_path / "sluice.yaml").admin
-            second.app._settings = second.app._settings.model_copy(update={"admin": taken})
+            admin = second.app._admin
+            admin._settings = admin._settings.model_copy(update={"admin": taken})
             assert await second.task == 1
 
 
@@ -409,10 +410,10 @@ async def test_sessions_at_a_closed_port_that_cannot_be_drained_go_on(
             async with client(program.port) as asking:
                 await asking.ask(list_offsets(1))
                 monkeypatch.setattr(worker, "drain", fail)
-                before = counts["drain sessions at closed ports"]
+                before = counts["drain sessions that are let go"]
                 (port,) = free_ports(1)
                 program.config.write_text(program.config.read_text().replace(f'"{program.port}"', f'"{port}"'))
-                await until(lambda: counts["drain sessions at closed ports"] != before)
+                await until(lambda: counts["drain sessions that are let go"] != before)
                 await asking.ask(list_offsets(1))
             async with client(port) as moved:
                 await moved.ask(list_offsets(1))

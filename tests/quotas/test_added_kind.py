@@ -21,7 +21,6 @@ ROW = """    TRANSACTION_RATE = (
             doing="committing",
             unit=Unit("commits_per_second", "commits", "Commits charged.", "halves", per_used=0.5),
             written=Written.NUMBER,
-            enforced=True,
         ),
     )
 """

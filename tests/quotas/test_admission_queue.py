@@ -120,4 +120,4 @@ def test_dead_places_are_not_kept_for_ever() -> None:
     counter = in_debt(each_ms=10**9)
     for number in range(10_000):
         counter.line.leave(Guest(counter, str(number)).join(0), 0)
-    assert len(counter.line._queue._all.entries) < 20
+    assert len(counter.line._all.entries) < 20

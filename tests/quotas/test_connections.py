@@ -15,13 +15,13 @@ from quotas.connections import (
     MOST_ADDRESSES,
     MOST_IN_NETWORK,
     MOST_NETWORKS,
-    OTHERS,
     UNLIMITED,
     ConnectionRates,
     SimulatedAcceptor,
     counted_as,
 )
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED
 from quotas.policy import Policy
 from quotas.rate import Window
 from tests.reference.connections import ConnectionQuotas, IpThrottled
@@ -166,7 +166,7 @@ def ipv6(network: int, host: int) -> str:
 def shared(made: ConnectionRates, now_ms: int = 0) -> Mapping[str, float]:
     """Return the rates of those who share a counter."""
     found = {each.ip: each.rate for each in made.usage_of_addresses(now_ms)}
-    return {name: rate for name, rate in found.items() if "/" in name or name == OTHERS}
+    return {name: rate for name, rate in found.items() if "/" in name or name == FOLDED}
 
 
 def test_without_a_limit_nothing_is_kept_of_an_address() -> None:
@@ -217,7 +217,7 @@ def test_a_million_addresses_take_bounded_memory_and_the_first_ones_keep_their_o
     assert len(list(made.usage_of_addresses(1))) == 2000 + 200 + 1
     assert grown < 100_000
     assert made.admit("A", "1.0.0.1", 1, 2) == 0
-    assert OTHERS in shared(made, 2)
+    assert FOLDED in shared(made, 2)
 
 
 def test_bounds_of_address_counters_are_the_documented_ones() -> None:

@@ -6,7 +6,7 @@ from quotas.engine import CounterKey, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER
-from quotas.policy import Policy, PolicyChange
+from quotas.policy import Policy, PolicyChange, change
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 FETCH = QuotaKind.CONSUMER_BYTE_RATE
@@ -48,7 +48,7 @@ def test_without_a_quota_of_a_kind_nothing_is_kept() -> None:
     inert = bounds.pop()
     assert inert.charge(1e15, 0) == inert.check(0) == 0
     inert.record(1e15, 0)
-    inert.note_throttle(1)
+    inert.count_throttle(1)
     assert (inert.limit, inert.rule, inert.recorded_total) == (None, None, 0)
     assert engine.usage(0) == []
 
@@ -63,9 +63,9 @@ def test_a_changed_limit_acts_on_what_was_recorded_already() -> None:
     engine = Engine(produce({GREEDY: 2000}))
     bound = engine.resolve("", "greedy", PRODUCE, 1)
     assert bound.charge(27_500, 0) == 3750
-    assert engine.apply(produce({GREEDY: 3000}), 0) == PolicyChange(changed=1)
+    engine.apply(produce({GREEDY: 3000}), 0)
     assert bound.charge(0, 0) == 0
-    assert engine.apply(produce({GREEDY: 500}), 0) == PolicyChange(changed=1)
+    engine.apply(produce({GREEDY: 500}), 0)
     assert bound.charge(0, 0) == 45_000
     assert engine.resolve("", "greedy", PRODUCE, 1) is bound
 
@@ -74,7 +74,7 @@ def test_a_limit_that_appears_finds_what_was_used_without_one() -> None:
     engine = Engine(produce({GREEDY: 1000}))
     bound = engine.resolve("", "modest", PRODUCE, 1)
     assert bound.charge(50_000, 0) == 0
-    assert engine.apply(produce({GREEDY: 1000, EVERYBODY: 1000}), 0) == PolicyChange(added=1)
+    engine.apply(produce({GREEDY: 1000, EVERYBODY: 1000}), 0)
     assert bound.charge(0, 0) == 40_000
     assert bound.rule == EVERYBODY
 
@@ -112,10 +112,10 @@ def test_levels_stay_in_use_after_their_last_limit_has_gone() -> None:
 
 def test_changes_are_counted_per_limit_of_any_kind() -> None:
     address = Entity(ip="10.0.0.1")
-    engine = Engine(Policy({GREEDY: {PRODUCE: 1, FETCH: 1}, address: {QuotaKind.CONNECTION_CREATION_RATE: 3}}))
-    changed = Policy({GREEDY: {PRODUCE: 2, REQUEST: 1}, EVERYBODY: {QuotaKind.CONTROLLER_MUTATION_RATE: 1}})
-    assert engine.apply(changed, 0) == PolicyChange(added=2, changed=1, removed=2)
-    assert engine.apply(changed, 0) == PolicyChange()
+    before = Policy({GREEDY: {PRODUCE: 1, FETCH: 1}, address: {QuotaKind.CONNECTION_CREATION_RATE: 3}})
+    after = Policy({GREEDY: {PRODUCE: 2, REQUEST: 1}, EVERYBODY: {QuotaKind.CONTROLLER_MUTATION_RATE: 1}})
+    assert change(before, after) == PolicyChange(added=2, changed=1, removed=2)
+    assert change(after, after) == PolicyChange()
 
 
 def test_every_change_makes_sessions_resolve_again_and_nothing_else_does() -> None:
@@ -137,7 +137,7 @@ def test_usage_lists_limited_counters_only() -> None:
     engine.resolve("u", "modest", PRODUCE, 1).charge(5, 0)
     bound = engine.resolve("u", "greedy", PRODUCE, 1)
     throttle_ms = bound.charge(12_000, 0)
-    bound.note_throttle(throttle_ms)
+    bound.count_throttle(throttle_ms)
     (usage,) = engine.usage(0)
     assert CounterKey(usage.kind, usage.user, usage.client_id, usage.broker) == bound.key
     assert (usage.entity, usage.limit, usage.rate) == (GREEDY, 1000, 1200)
@@ -169,56 +169,51 @@ class TestExpiry:
         assert engine.expire(5) == 0
         assert engine.expire(1000 + KEEP_MS) == 1
 
-    def test_a_dropped_bound_takes_its_place_again(self) -> None:
+    def test_held_counter_rests_with_its_totals_and_is_not_listed(self) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
+        held.hold()
         held.charge(10, 0)
-        engine.expire(KEEP_MS)
-        assert held.last_ms is None
-        engine.apply(produce({GREEDY: 10}), KEEP_MS)
-        assert held.charge(200, KEEP_MS) == 10_000
+        assert len(engine.usage(0)) == 1
+        for now_ms in range(0, 5 * KEEP_MS, 1000):
+            assert engine.expire(now_ms) == 0
+        assert held.rests
+        assert held.last_ms is None, "its samples are gone"
+        assert engine.usage(5 * KEEP_MS) == []
+        assert [gone.counted.charged for gone in engine.take_gone()] == [10]
+        engine.apply(produce({GREEDY: 10}), 5 * KEEP_MS)
+        assert engine.usage(5 * KEEP_MS) == []
         assert engine.resolve("u", "greedy", PRODUCE, 1) is held
+        assert held.charge(200, 5 * KEEP_MS) == 10_000
         assert held.recorded_total == 210
-        assert engine.expire(2 * KEEP_MS - 1) == 0
-        assert engine.expire(2 * KEEP_MS) == 1
+        ((_, counted),) = engine.take(5 * KEEP_MS)
+        assert counted.charged == 200
 
-    def test_dropped_bound_charges_the_one_in_its_place(self) -> None:
+    @pytest.mark.parametrize("rests", [True, False])
+    def test_counter_is_dropped_once_it_is_idle_and_nobody_holds_it(self, rests: bool) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
+        for _ in range(2):
+            held.hold()
         held.charge(10, 0)
-        engine.expire(KEEP_MS)
-        successor = engine.resolve("u", "greedy", PRODUCE, 1)
-        assert successor is not held
-        successor.charge(9000, KEEP_MS)
-        assert held.charge(2000, KEEP_MS) == 1000
-        held.note_throttle(1000)
-        held.record(1000, KEEP_MS)
-        assert held.check(KEEP_MS) == successor.check(KEEP_MS) == 2000
-        (usage,) = engine.usage(KEEP_MS)
-        assert (usage.charged_total, usage.throttled_total) == (12_000, 1)
+        held.let_go()
+        assert engine.expire(0) == 0
+        if rests:
+            assert engine.expire(KEEP_MS) == 0
+        held.let_go()
+        assert engine.expire(KEEP_MS + 1000) == (not rests)
+        assert engine.expire(2 * KEEP_MS + 1000) == rests
+        assert engine.resolve("u", "greedy", PRODUCE, 1) is not held
 
-    def test_charge_of_a_replaced_bound_raises_the_generation(self) -> None:
+    def test_throttle_counted_while_a_counter_rests_is_taken(self) -> None:
         engine = Engine(produce({GREEDY: 1000}))
         held = engine.resolve("u", "greedy", PRODUCE, 1)
-        engine.expire(0)
-        engine.expire(KEEP_MS)
-        engine.resolve("u", "greedy", PRODUCE, 1)
-        generation = engine.generation
-        engine.expire(KEEP_MS)
-        assert engine.generation == generation
-        held.charge(1, KEEP_MS)
-        engine.expire(KEEP_MS)
-        assert engine.generation > generation
-
-    def test_a_dropped_bound_that_is_only_checked_is_not_charged_past_the_engine(self) -> None:
-        engine = Engine(produce({GREEDY: 1000}))
-        held = engine.resolve("u", "greedy", PRODUCE, 1)
-        engine.expire(0)
-        engine.expire(KEEP_MS)
-        assert held.check(KEEP_MS) == 0
-        held.charge(5, KEEP_MS + 1)
-        (usage,) = engine.usage(KEEP_MS + 1)
-        assert usage.charged_total == 5
+        held.hold()
+        for now_ms in (0, KEEP_MS):
+            engine.expire(now_ms)
+        held.count_shadow(7)
+        ((_, counted),) = engine.take(KEEP_MS)
+        assert counted.shadow_throttle_ms == 7
 
     @given(
         st.lists(
@@ -229,12 +224,14 @@ class TestExpiry:
     def test_expiry_of_counters_changes_no_throttle(self, history: list[tuple[int, int, bool, str]]) -> None:
         swept, unswept = Engine(produce({EVERYBODY: 1000})), Engine(produce({EVERYBODY: 1000}))
         held = {name: swept.resolve("u", name, PRODUCE, 1) for name in "ab"}
+        for bound in held.values():
+            bound.hold()
         now_ms = 0
         for pause_ms, size, resolve_again, name in history:
             now_ms += pause_ms
             swept.expire(now_ms)
             if resolve_again:
-                held[name] = swept.resolve("u", name, PRODUCE, 1)
+                assert swept.resolve("u", name, PRODUCE, 1) is held[name]
             expected = unswept.resolve("u", name, PRODUCE, 1).charge(size, now_ms)
             assert held[name].charge(size, now_ms) == expected
 
@@ -270,6 +267,30 @@ class TestRoom:
         engine = self.crowded({default: 1000, entity: 5})
         bound = engine.resolve("u", "greedy", PRODUCE, 1)
         assert (bound.client_id, bound.limit) == ("greedy", 5)
+
+    def test_idle_connected_clients_shut_nobody_out_of_a_counter(self) -> None:
+        engine = Engine(produce({EVERYBODY: 1000}), max_names_bytes=10_000)
+        idle = [engine.resolve("u", name, PRODUCE, 1) for name in self.LONG[:40]]
+        for bound in idle:
+            bound.hold()
+            bound.charge(10, 0)
+        assert engine.resolve("u", "late", PRODUCE, 1).client_id == OTHER
+        generation = engine.generation
+        for now_ms in range(0, 3 * KEEP_MS, 1000):
+            engine.expire(now_ms)
+        assert engine.generation > generation, "who shares a counter asks again"
+        assert engine.resolve("u", "late", PRODUCE, 1).client_id == "late"
+        for bound in idle:  # all are in use again: their names count
+            bound.charge(10, 3 * KEEP_MS)
+        for now_ms in range(3 * KEEP_MS, 4 * KEEP_MS - 1000, 1000):
+            engine.expire(now_ms)
+        assert engine.resolve("u", "latest", PRODUCE, 1).client_id == OTHER
+        for bound in set(idle):
+            bound.holders = 0
+        for now_ms in range(4 * KEEP_MS, 7 * KEEP_MS, 1000):
+            engine.expire(now_ms)
+        names = engine._names
+        assert names._left == 10_000, "all of it is given back, once"
 
     def test_expired_counters_raise_the_generation_and_free_room(self) -> None:
         engine = self.crowded({EVERYBODY: 1000})

@@ -25,7 +25,7 @@ def test_counter_with_extreme_limit_throttles_only_below_one(kind: QuotaKind, li
     bound.may_go(1501)  # where throttles are capped, one goes in each window
     assert (bound.may_go(1502) > 1502) is (limit < 1)
     if isinstance(bound, TokenBound):
-        assert Ruling(bound, strict=True).accepts(1, 1502) is (limit > 1)
+        assert Ruling([bound], strict=True).accepts(1, 1502) is (limit > 1)
     for look in (bound.owed_ms, bound.left, bound.busy_ms, bound.usage):
         look(1500)
     bound.fits(1.0, 1500)

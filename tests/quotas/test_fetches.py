@@ -4,7 +4,7 @@ import pytest
 
 from quotas.engine import Bound, Engine
 from quotas.entities import Entity
-from quotas.fetches import GATHER_S, SET_ASIDE_MS
+from quotas.fetches import GATHER_S, RESERVED_MS
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 
@@ -42,8 +42,8 @@ def fetched(bound: Bound, who: object, size: int, now_ms: int) -> None:
         bound.owe(throttle_ms, now_ms)
 
 
-def set_aside(bound: Bound, who: object) -> float:
-    return bound.fetches._fetchers[who].set_aside
+def reserved(bound: Bound, who: object) -> float:
+    return bound.fetches._fetchers[who].reserved
 
 
 def test_single_consumer_is_granted_burst_then_rest_of_window() -> None:
@@ -64,7 +64,7 @@ def test_fetches_go_one_by_one_until_batch_size_is_known() -> None:
     bound = counter(range(8))
     assert bound.may_go(0) == 0
     bound.fetches.grant(0, ALL, 0)
-    assert bound.may_go(5) == SET_ASIDE_MS  # what the first may bring is as much as is left
+    assert bound.may_go(5) == RESERVED_MS  # what the first may bring is as much as is left
     fetched(bound, 0, BATCH, 10)
     assert bound.may_go(10) == 10
 
@@ -76,7 +76,7 @@ def test_idle_consumers_poll_side_by_side_at_any_quota(limit: int) -> None:
     now_ms = bound.may_go(0)
     bound.fetches.grant(0, ALL, now_ms)
     now_ms = bound.may_go(now_ms)
-    assert now_ms <= SET_ASIDE_MS
+    assert now_ms <= RESERVED_MS
     for poll in range(3):
         for who in range(40):
             if poll or who:
@@ -110,14 +110,14 @@ def test_max_bytes_of_idle_fetches_is_lowered_to_equal_share() -> None:
 def test_fetch_without_early_response_sets_nothing_aside() -> None:
     bound = known(["silent", "other"])
     bound.fetches.grant("silent", ALL, 0)
-    assert set_aside(bound, "silent") > 0
+    assert reserved(bound, "silent") > 0
     assert bound.fetches.covers("silent", 1)
-    bound.may_go(SET_ASIDE_MS)
-    assert set_aside(bound, "silent") == 0
+    bound.may_go(RESERVED_MS)
+    assert reserved(bound, "silent") == 0
     assert not bound.fetches.covers("silent", 1000)
     bound.fetches.answered("silent", BATCH)
-    bound.fetches.grant("silent", ALL, SET_ASIDE_MS)
-    assert set_aside(bound, "silent") > 0, "now that it has brought something"
+    bound.fetches.grant("silent", ALL, RESERVED_MS)
+    assert reserved(bound, "silent") > 0, "now that it has brought something"
 
 
 def test_connections_that_leave_without_an_answer_are_not_waited_for() -> None:
@@ -164,12 +164,12 @@ def test_the_quota_is_used_though_fetches_wait() -> None:
     assert 0.95 <= sent / (now_ms / 1000 * LIMIT) <= 1.05
 
 
-def test_a_batch_larger_than_granted_is_what_is_set_aside_from_then_on() -> None:
+def test_a_batch_larger_than_granted_is_what_is_reserved_from_then_on() -> None:
     bound = known(range(100), 1000)
     bound.fetches.grant(0, ALL, 0)
     fetched(bound, 0, 600_000, 0)  # one batch
     bound.fetches.grant(0, ALL, 1)
-    assert set_aside(bound, 0) >= 400_000
+    assert reserved(bound, 0) >= 400_000
     assert bound.may_go(2) > 2
 
 
@@ -184,7 +184,7 @@ def test_consumer_that_leaves_sets_nothing_aside() -> None:
     assert not bound.fetches
     assert bound.fetches.grant("b", ALL, 1) == AT_ONCE
     bound.fetches.leave("b")
-    assert not bound.fetches.sharers
+    assert not bound.fetches._fetchers
     assert not bound.fetches._active
 
 
@@ -234,7 +234,7 @@ def test_fetch_within_an_equal_share_is_granted_whole() -> None:
     assert bound.fetches.grant_whole("a", AT_ONCE // 4, 1)
 
 
-def test_pipelined_fetches_are_set_aside_one_by_one_and_never_beyond_what_is_left() -> None:
+def test_pipelined_fetches_are_reserved_one_by_one_and_never_beyond_what_is_left() -> None:
     bound = known(["a"], AT_ONCE // 4)
     fetches = bound.fetches
     asked = AT_ONCE // 4
@@ -243,7 +243,7 @@ def test_pipelined_fetches_are_set_aside_one_by_one_and_never_beyond_what_is_lef
     fetches.join("b")
     assert not fetches.grant_whole("b", asked, 3)  # it came: it is charged instead
     fetches.forget("a")
-    assert not fetches._set_aside
+    assert not fetches._reserved
 
 
 def test_whole_grant_equals_the_grant_computed_in_full() -> None:
@@ -254,7 +254,7 @@ def test_whole_grant_equals_the_grant_computed_in_full() -> None:
         if short.fetches.grant_whole("a", size, 500):
             assert long.may_go(500) == 500
             assert long.fetches.grant("a", size, 500) == size
-            assert (short.fetches._set_aside, short.left(500)) == (long.fetches._set_aside, long.left(500))
+            assert (short.fetches._reserved, short.left(500)) == (long.fetches._reserved, long.left(500))
         else:
             assert size > AT_ONCE - 5000
 
@@ -269,10 +269,10 @@ def test_counter_in_debt_grants_no_fetch_whole() -> None:
     assert bound.fetches.grant_whole("a", 1, 60_001)
 
 
-def test_a_grant_that_no_answer_took_is_set_aside_once() -> None:
+def test_a_grant_that_no_answer_took_is_reserved_once() -> None:
     bound = known(["a", "b"], 1000)
     assert bound.fetches.grant_whole("b", AT_ONCE // 4, 1)
     assert bound.fetches.grant_whole("a", AT_ONCE // 4, 1)
     bound.fetches.grant("a", 1000, 2)
     bound.fetches.grant("a", 1000, 3)
-    assert bound.fetches._set_aside == sum(set_aside(bound, who) for who in ("a", "b"))
+    assert bound.fetches._reserved == sum(reserved(bound, who) for who in ("a", "b"))

@@ -10,8 +10,8 @@ from quotas.counted import GROUP, PREFIX
 from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
-from quotas.policy import Key, Policy, Terms
-from quotas.precedence import limiting_key, tags_of
+from quotas.policy import Book, Key, Policy, Terms
+from quotas.precedence import counter_of, winner_of
 from tests.quotas.test_precedence import levels_in
 
 RATE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
@@ -92,8 +92,9 @@ def test_client_without_matching_pattern_gets_kafkas_precedence(
     of_others: dict[Key, float] = {(Group("shop"), None): 1.0, (None, Prefix("zz")): 1.0}
     entities = {Entity(*key): {RATE: limit} for key, limit in {**limits, **of_others}.items()}
     engine = Engine(Policy(entities, {}, GROUPS))
-    tags = tags_of(limits, levels_in({**limits, **of_others}), user, client_id)
-    winner = limiting_key(limits, *tags)
+    *tags, several = counter_of(Book(limits), levels_in({**limits, **of_others}), user, client_id)
+    winner = winner_of(Book(limits), user, client_id)
+    assert several == 0
     assert engine.explain(user, client_id, RATE).winner == winner
     bound = engine.resolve(user, client_id, RATE, 1)
     assert bound.limit == (None if winner is None else limits[winner])

@@ -16,10 +16,10 @@ def test_limits_are_indexed_by_kind() -> None:
             Entity(ip="10.0.0.1"): {CONNECTIONS: 3},
         }
     )
-    assert policy.table(PRODUCE) == {("alice", Default.DEFAULT): 5.0, (None, "app"): 7.0}
-    assert policy.table(QuotaKind.REQUEST_PERCENTAGE) == {("alice", Default.DEFAULT): 0.5}
-    assert policy.table(QuotaKind.CONSUMER_BYTE_RATE) == {}
-    assert policy.table(CONNECTIONS) == {("10.0.0.1", None): 3.0}
+    assert policy.book(PRODUCE).limits == {("alice", Default.DEFAULT): 5.0, (None, "app"): 7.0}
+    assert policy.book(QuotaKind.REQUEST_PERCENTAGE).limits == {("alice", Default.DEFAULT): 0.5}
+    assert policy.book(QuotaKind.CONSUMER_BYTE_RATE).limits == {}
+    assert policy.book(CONNECTIONS).limits == {("10.0.0.1", None): 3.0}
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.policy import Key
+from quotas.policy import Book, Key
 from quotas.precedence import (
     CLIENT_ID_LEVEL,
     DEFAULT,
     USER_CLIENT_ID_LEVEL,
     USER_LEVEL,
+    Counter,
+    counter_of,
+    key_of,
     level_of,
-    limiting_key,
-    tags_of,
+    winner_of,
 )
 
 names = st.sampled_from(["alice", "bob", "<default>"])
@@ -43,40 +45,44 @@ def levels_in(limits: dict[Key, float]) -> int:
 @given(tables, names, names)
 def test_the_first_level_present_wins(limits: dict[Key, float], user: str, client_id: str) -> None:
     winner = next((key for key in eight_levels(user, client_id) if key in limits), None)
-    tags = tags_of(limits, levels_in(limits), user, client_id)
-    assert limiting_key(limits, *tags) == winner
+    assert winner_of(Book(limits), user, client_id) == winner
+    assert key_of(Book(limits), counter_of(Book(limits), levels_in(limits), user, client_id)) == winner
 
 
 @given(tables, names, names)
 def test_the_winner_decides_who_shares_the_counter(limits: dict[Key, float], user: str, client_id: str) -> None:
     levels = levels_in(limits)
-    tags = tags_of(limits, levels, user, client_id)
-    winner = limiting_key(limits, *tags)
+    *tags, several = counter_of(Book(limits), levels, user, client_id)
+    winner = winner_of(Book(limits), user, client_id)
+    assert several == 0
     if winner is not None:
         expected = {
             CLIENT_ID_LEVEL: ("", client_id),
             USER_LEVEL: (user, ""),
             USER_CLIENT_ID_LEVEL: (user, client_id),
         }[level_of(winner)]
-        assert tags == expected
+        assert tuple(tags) == expected
     elif levels in {USER_LEVEL, USER_CLIENT_ID_LEVEL}:
-        assert tags == ((user, "") if levels == USER_LEVEL else (user, client_id))
+        assert tuple(tags) == ((user, "") if levels == USER_LEVEL else (user, client_id))
     else:
-        assert tags == ("", client_id)
+        assert tags == ["", client_id]
 
 
 @given(tables, names)
 def test_an_empty_client_id_is_held_by_user_quotas_alone(limits: dict[Key, float], user: str) -> None:
-    winner = limiting_key(limits, *tags_of(limits, levels_in(limits), user, ""))
+    winner = winner_of(Book(limits), user, "")
     assert winner in {None, (user, None), (DEFAULT, None)}
+    assert key_of(Book(limits), counter_of(Book(limits), levels_in(limits), user, "")) == winner
 
 
 def test_an_empty_client_id_escapes_the_default_client_of_its_user() -> None:
     limits: dict[Key, float] = {("alice", DEFAULT): 2, ("alice", None): 3}
-    tags = tags_of(limits, USER_CLIENT_ID_LEVEL | USER_LEVEL, "alice", "")
-    assert tags == ("alice", "")
-    assert limiting_key(limits, *tags) == ("alice", None)
+    counter = counter_of(Book(limits), USER_CLIENT_ID_LEVEL | USER_LEVEL, "alice", "")
+    assert counter == Counter("alice", "", 0)
+    assert key_of(Book(limits), counter) == ("alice", None)
 
 
 def test_client_without_user_and_client_id_is_unlimited() -> None:
-    assert limiting_key({(DEFAULT, None): 1, (None, DEFAULT): 1, (DEFAULT, DEFAULT): 1}, "", "") is None
+    limits: dict[Key, float] = {(DEFAULT, None): 1, (None, DEFAULT): 1, (DEFAULT, DEFAULT): 1}
+    assert winner_of(Book(limits), "", "") is None
+    assert key_of(Book(limits), Counter("", "", 0)) is None

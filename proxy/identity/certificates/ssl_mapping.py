@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.problems import InvalidValue
-from proxy.identity.java_regex import JavaPattern, compiled
-from proxy.identity.java_replacement import Replacement, parse_replacement, replaced
-from proxy.identity.mapping_rule import Case, NoMatchingRule, naming_rule
+from proxy.identity.java_regex import JavaPattern, Replacement, compiled, parse_replacement, replaced
+from proxy.identity.mapping_rule import CASES, NoMatchingRule, naming_rule
 
 # RULE_SPLITTER of SslPrincipalMapper. A dot in Java excludes more line terminators than in Python.
 _DOT: Final = r"[^\n\r\x85\u2028\u2029]"
@@ -31,38 +30,28 @@ _MAX_INT: Final = 2**31 - 1
 class _Rule:
     pattern: JavaPattern
     replacement: Replacement
-    case: Case
-
-    def user(self, name: str) -> str | None:
-        if not self.pattern.matches(name):
-            return None
-        return self.case.of(replaced(self.pattern, self.replacement, name))
-
-
-class _Default:
-    __slots__ = ()
-
-    def user(self, name: str) -> str | None:
-        return name
+    case: str
 
 
 @dataclass(frozen=True, slots=True)
 class SslPrincipalMapper:
     """Maps the subjects of certificates to users by ``ssl.principal.mapping.rules``, as Kafka's class of this name."""
 
-    _rules: tuple[_Rule | _Default, ...]
+    _rules: tuple[_Rule | None, ...]
+    """DEFAULT is None."""
 
     @property
     def patterns(self) -> list[JavaPattern]:
         """The patterns of all rules but DEFAULT."""
-        return [rule.pattern for rule in self._rules if isinstance(rule, _Rule)]
+        return [rule.pattern for rule in self._rules if rule is not None]
 
     def user(self, name: str) -> str:
         """Return the user for a distinguished name in RFC 2253 form. Raises NoMatchingRule."""
         for rule in self._rules:
-            user = rule.user(name)
-            if user is not None:
-                return user
+            if rule is None:
+                return name
+            if rule.pattern.matches(name):
+                return CASES[rule.case](replaced(rule.pattern, rule.replacement, name))
         raise NoMatchingRule(name)
 
 
@@ -76,7 +65,7 @@ def parse_rules(text: str) -> SslPrincipalMapper:
 
     An empty setting has no rule, and refuses every name.
     """
-    rules: list[_Rule | _Default] = []
+    rules: list[_Rule | None] = []
     at = 0
     text = text.strip()
     for match in _RULE.finditer(text):
@@ -84,10 +73,10 @@ def parse_rules(text: str) -> SslPrincipalMapper:
             raise InvalidValue(f"there is no comma behind {text[at : match.start()]!r}", "separate rules by commas")
         at = match.end()
         if match["default"] is not None:
-            rules.append(_Default())
+            rules.append(None)
         elif match["pattern"] is not None and not match["more"]:
             with naming_rule(match["rule"]):
-                rules.append(_rule(match["pattern"], match["to"], Case(match["case"])))
+                rules.append(_rule(match["pattern"], match["to"], match["case"]))
         elif match["rule"]:
             raise InvalidValue(
                 f"{match['rule']!r} is no rule", "write DEFAULT or RULE:pattern/replacement/ with L or U behind it"
@@ -95,7 +84,7 @@ def parse_rules(text: str) -> SslPrincipalMapper:
     return SslPrincipalMapper(tuple(rules))
 
 
-def _rule(pattern: str, replacement: str, case: Case) -> _Rule:
+def _rule(pattern: str, replacement: str, case: str) -> _Rule:
     java = compiled(pattern)
     return _Rule(java, parse_replacement(_literal_references(replacement, java.regex.groups), java), case)
 

@@ -9,6 +9,7 @@ Needs the extra ``kafka-sluice[gssapi]``, which is imported only if a keytab is 
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -58,33 +59,32 @@ class UnreadableToken(Exception):  # noqa: N818  it is what the token is
 
 
 class Gssapi(UnreadGssapi):
-    """One exchange; the principal is that of its first token, as for the broker."""
+    """One exchange; the principal is that of its first token, as for the broker. Later ones negotiate security layers,
+    which Kafka does not use.
+    """
 
     __slots__ = ("_acceptor",)
 
     def __init__(self, acceptor: "GssapiAcceptor") -> None:
         super().__init__()
-        self._acceptor: GssapiAcceptor | None = acceptor
+        self._acceptor = acceptor
 
-    def from_client(self, token: bytes) -> None:
-        """Read the first token; later ones negotiate security layers, which Kafka does not use."""
-        if self._acceptor is not None:
-            user = self._acceptor.user_of(token)
-            self._acceptor = None
-            self.claim = Claim(user) if user is not None else None
+    def _claim_in(self, token: bytes) -> Claim | None:
+        user = self._acceptor.user_of(token)
+        return None if user is None else Claim(user)
 
 
+@dataclass(eq=False)
 class GssapiAcceptor:
-    """Creates the observers of one listener. ``open_token`` returns a token's principal as krb5 writes it, or raises
-    UnreadableToken; ``name_of`` maps it to the user, or raises NoMatchingRule.
-    """
+    """Creates the observers of one listener."""
 
-    def __init__(self, keytab: Path, open_token: Callable[[bytes], bytes], name_of: Callable[[str], str]) -> None:
-        self.unread: Counter[UnreadableCause] = Counter()
-        self._keytab = keytab
-        self._open_token = open_token
-        self._name_of = name_of
-        self._logged: set[str] = set()
+    _keytab: Path
+    _open_token: Callable[[bytes], bytes]
+    """Returns a token's principal as krb5 writes it, or raises UnreadableToken."""
+    _name_of: Callable[[str], str]
+    """Returns the user for a principal, or raises NoMatchingRule."""
+    unread: Counter[UnreadableCause] = field(default_factory=Counter)
+    _logged: set[str] = field(default_factory=set)
 
     def __call__(self) -> Gssapi:
         return Gssapi(self)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.problems import InvalidValue
-from proxy.identity.java_regex import JavaPattern, compiled
-from proxy.identity.java_replacement import Replacement, parse_replacement, replaced
-from proxy.identity.mapping_rule import Case, NoMatchingRule, naming_rule
+from proxy.identity.java_regex import JavaPattern, Replacement, compiled, parse_replacement, replaced
+from proxy.identity.mapping_rule import CASES, NoMatchingRule, naming_rule
 
 _PRINCIPAL: Final = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
 _RULE: Final = re.compile(
@@ -26,23 +25,14 @@ _PARAMETER: Final = re.compile(r"\$([0-9]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Substitution:
-    pattern: JavaPattern
-    to: Replacement
-    everywhere: bool
-
-    def applied(self, text: str) -> str:
-        return replaced(self.pattern, self.to, text, everywhere=self.everywhere)
-
-
-@dataclass(frozen=True, slots=True)
 class _Rule:
     components: int
     format: tuple[str | int, ...]
     """Literal text, or the number of a component; 0 is the realm."""
     match: JavaPattern | None
-    substitution: _Substitution | None
-    case: Case
+    substitution: tuple[JavaPattern, Replacement] | None
+    everywhere: bool
+    case: str
 
     def user(self, parts: Sequence[str]) -> str | None:
         """Return the user for realm and components, None if the rule does not apply."""
@@ -52,25 +42,19 @@ class _Rule:
         if self.match is not None and not self.match.matches(name):
             return None
         if self.substitution is not None:
-            name = self.substitution.applied(name)
+            name = replaced(*self.substitution, name, everywhere=self.everywhere)
         if "/" in name or "@" in name:
             raise NoMatchingRule(name, "a rule left / or @ in it")
-        return self.case.of(name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Default:
-    realm: str
-
-    def user(self, parts: Sequence[str]) -> str | None:
-        return parts[1] if parts[0] == self.realm else None
+        return CASES[self.case](name)
 
 
 @dataclass(frozen=True, slots=True)
 class KerberosShortNamer:
     """Maps principals to users by ``sasl.kerberos.principal.to.local.rules``, as Kafka's class of this name."""
 
-    _rules: tuple[_Rule | _Default, ...]
+    _rules: tuple[_Rule | None, ...]
+    """DEFAULT is None."""
+    _default_realm: str
 
     def user(self, principal: str) -> str:
         """Return the user for a principal; one without a realm is the user itself. Raises NoMatchingRule."""
@@ -81,8 +65,9 @@ class KerberosShortNamer:
             raise NoMatchingRule(principal, "no name of one or two components and a realm")
         parts = [part for part in match.group("realm", "first", "second") if part is not None]
         for rule in self._rules:
-            user = rule.user(parts)
-            if user is not None:
+            if rule is None and parts[0] == self._default_realm:
+                return parts[1]
+            if rule is not None and (user := rule.user(parts)) is not None:
                 return user
         raise NoMatchingRule(principal)
 
@@ -92,15 +77,15 @@ def parse_rules(rules: Sequence[str], default_realm: str) -> KerberosShortNamer:
 
     Kafka falls back to DEFAULT if the setting is absent; here, no rules refuse every principal with a realm.
     """
-    return KerberosShortNamer(tuple(_rule(rule, default_realm) for rule in rules))
+    return KerberosShortNamer(tuple(map(_rule, rules)), default_realm)
 
 
-def _rule(text: str, default_realm: str) -> _Rule | _Default:
+def _rule(text: str) -> _Rule | None:
     match = _RULE.fullmatch(text)
     if match is None:
         raise InvalidValue(f"{text!r} is no rule", "write DEFAULT or RULE:[n:format](match)s/from/to/g, and /L or /U")
     if match["format"] is None:
-        return _Default(default_realm)
+        return None
     with naming_rule(text):
         if not match["components"]:
             raise InvalidValue("says not for how many components it is", "write [1:…] or [2:…]")
@@ -109,8 +94,9 @@ def _rule(text: str, default_realm: str) -> _Rule | _Default:
             components,
             _format(match["format"], components),
             None if match["match"] is None else compiled(match["match"]),
-            None if match["from"] is None else _substitution(match),
-            Case(match["case"] or ""),
+            None if match["from"] is None else (of := compiled(match["from"]), parse_replacement(match["to"], of)),
+            match["everywhere"] is not None,
+            match["case"] or "",
         )
 
 
@@ -124,8 +110,3 @@ def _format(text: str, components: int) -> tuple[str | int, ...]:
         parts += (text[at : parameter.start()], number)
         at = parameter.end()
     return (*parts, text[at:])
-
-
-def _substitution(rule: re.Match[str]) -> _Substitution:
-    pattern = compiled(rule["from"])
-    return _Substitution(pattern, parse_replacement(rule["to"], pattern), everywhere=rule["everywhere"] is not None)

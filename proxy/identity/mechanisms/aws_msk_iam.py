@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.mechanism import Claim, FirstToken
 
 _CREDENTIAL: Final = re.compile(r"(?P<access_key>[A-Z0-9]{16,128})/[0-9]{8}/[a-z0-9-]+/kafka-cluster/aws4_request")
 _NAME: Final = "x-amz-credential"
@@ -46,23 +46,11 @@ def _access_key(pairs: Sequence[object]) -> str | None:
     return match["access_key"] if match is not None else None
 
 
-class AwsMskIam:
-    """The ``Mechanism`` AWS_MSK_IAM; it keeps only the access key id."""
+class AwsMskIam(FirstToken):
+    """The ``Mechanism`` AWS_MSK_IAM; it keeps only the access key id. Any answer without an error is a success."""
 
-    __slots__ = ("_has_begun", "claim")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.claim: Claim | None = None
-        self._has_begun = False
-
-    def from_client(self, token: bytes) -> None:
-        """Read the first message; the broker never evaluates a second one."""
-        access_key = None if self._has_begun else access_key_of(token)
-        self._has_begun = True
-        if access_key is not None:
-            self.claim = Claim(access_key, is_credential=True)
-
-    def from_broker(self, token: bytes) -> bool:
-        """Return True: there is one message, and an answer without an error accepts it."""
-        del token
-        return True
+    def _claim_in(self, token: bytes) -> Claim | None:
+        access_key = access_key_of(token)
+        return None if access_key is None else Claim(access_key, is_credential=True)

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from proxy.identity.mechanisms import sasl_name
 from proxy.identity.mechanisms.aws_msk_iam import access_key_of_url
 from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.scram import SASL_NAME, check_name
 
 _CLIENT_FIRST: Final = re.compile(
-    rb"n,(?:a=(?P<authzid>%s))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01)*)\x01" % sasl_name.PATTERN
+    rb"n,(?:a=(?P<authzid>%s))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01)*)\x01" % SASL_NAME
 )
 _AUTH: Final = re.compile(rb"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.A-Za-z0-9]+=*)")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _ABSENT: Final = object()
 _DIGEST_CHARS: Final = 16
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
@@ -39,7 +40,7 @@ def parse_client_first(message: bytes) -> ClientFirst:
     if match is None:
         raise ValueError("not an OAUTHBEARER client first message")
     authzid = match["authzid"] or b""
-    sasl_name.check(authzid)
+    check_name(authzid)
     pairs = dict(pair.split(b"=", 1) for pair in match["pairs"].split(b"\x01") if pair)
     if b"auth" not in pairs:
         raise ValueError("'auth' is not specified")
@@ -79,7 +80,7 @@ def principal_name(token: str, names: Names) -> str | None:
     trimmed = name.strip(_JAVA_BLANKS)
     if trimmed and trimmed != name and _json_object(sections[0]).get("alg") != "none":
         name = trimmed
-    return prefix + name if trimmed and _is_unicode(name) else None
+    return prefix + name if trimmed and not _SURROGATE.search(name) else None
 
 
 def _at(claims: object, way: tuple[str, ...]) -> object:
@@ -102,14 +103,6 @@ def _json_object(section: str) -> dict[str, object]:
     except (ValueError, RecursionError):  # binascii.Error and UnicodeDecodeError are ValueErrors
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class OAuthBearer:

@@ -1,6 +1,6 @@
 """SASL PLAIN (RFC 4616): one token, ``[authzid] NUL user NUL password``."""
 
-from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.mechanism import Claim, FirstToken
 
 
 def claimed_user(token: bytes) -> str | None:
@@ -20,25 +20,11 @@ def claimed_user(token: bytes) -> str | None:
         return None
 
 
-class Plain:
-    """The ``Mechanism`` PLAIN; it keeps only the user."""
+class Plain(FirstToken):
+    """The ``Mechanism`` PLAIN; it keeps only the user. A broker refuses with an error, or closes."""
 
-    __slots__ = ("_has_begun", "claim")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.claim: Claim | None = None
-        self._has_begun = False
-
-    def from_client(self, token: bytes) -> None:
-        """Read the first token; the broker never evaluates a second one."""
-        if self._has_begun:
-            return
-        self._has_begun = True
+    def _claim_in(self, token: bytes) -> Claim | None:
         user = claimed_user(token)
-        if user is not None:
-            self.claim = Claim(user)
-
-    def from_broker(self, token: bytes) -> bool:
-        """Return True: a broker refuses with an error, or closes."""
-        del token
-        return True
+        return None if user is None else Claim(user)

@@ -15,33 +15,25 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.identity.mechanisms.aws_msk_iam import AwsMskIam
-from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.mechanism import FirstToken, Mechanism
 from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer
 from proxy.identity.mechanisms.plain import Plain
 from proxy.identity.mechanisms.scram import Scram
 
 NAMING: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
-"""Mechanisms that show the user, or a credential that tells clients apart."""
+"""Mechanisms that show the user, or a credential that tells clients apart. Each raw token of theirs is answered,
+and the last one is recognized; GSSAPI's last token gets no answer."""
 _GSSAPI_ANSWERS: Final = 3
 """The AP-REP, the offer of security layers, and an empty final token (RFC 4752)."""
 
 
-class UnreadGssapi:
+class UnreadGssapi(FirstToken):
     """The ``Mechanism`` GSSAPI without a keytab: it recognizes success, but cannot read the principal in the ticket."""
 
-    __slots__ = ("_answers", "claim")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.claim: Claim | None = None
-        self._answers = 0
-
-    def from_client(self, token: bytes) -> None:
-        """Ignore the token."""
-
-    def from_broker(self, token: bytes) -> bool:
-        """Return True for an empty token, or the third."""
-        self._answers += 1
-        return not token or self._answers == _GSSAPI_ANSWERS
+    def _is_success(self, token: bytes, number: int) -> bool:
+        return not token or number == _GSSAPI_ANSWERS
 
 
 class Mechanisms:

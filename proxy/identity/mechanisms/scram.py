@@ -3,16 +3,19 @@
 import re
 from typing import Final, NamedTuple
 
-from proxy.identity.mechanisms import sasl_name
-from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.mechanism import Claim, FirstToken
+
+SASL_NAME: Final = rb"[\x01-\x2b\x2d-\x7f]+"
+"""The characters of a name (saslname of RFC 5801): ASCII without a comma. Its escapes are not checked: an alternative
+per character would cost memory for each.
+"""
+_BAD_ESCAPE: Final = re.compile(rb"=(?!2C|3D)")
 
 # The grammar of ScramMessages.ClientFirstMessage: the gs2 flag is n, and everything is ASCII.
-_VALUE: Final = rb"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE: Final = rb"[\x21-\x2b\x2d-\x7e]+"
 _CLIENT_FIRST: Final = re.compile(
     rb"n,(?:a=(?P<authzid>%(name)s))?,(?:m=%(value)s,)?n=(?P<name>%(name)s),r=%(printable)s"
-    rb"(?P<extensions>(?:,[A-Za-z]+=%(value)s)*)"
-    % {b"name": sasl_name.PATTERN, b"value": _VALUE, b"printable": _PRINTABLE}
+    rb"(?P<extensions>(?:,[A-Za-z]+=%(value)s)*)" % {b"name": SASL_NAME, b"value": SASL_NAME, b"printable": _PRINTABLE}
 )
 
 
@@ -31,11 +34,18 @@ def parse_client_first(token: bytes) -> ClientFirst:
     match = _CLIENT_FIRST.fullmatch(token)
     if match is None:
         raise ValueError("not a SCRAM client first message")
-    name = match["name"]
-    authzid = match["authzid"] or b""
-    sasl_name.check(name)
-    sasl_name.check(authzid)
-    return ClientFirst(sasl_name.unescape(name), authzid.decode("ascii"), _token_auth(match["extensions"]))
+    name, authzid = match["name"], match["authzid"] or b""
+    check_name(name)
+    check_name(authzid)
+    # In Kafka's order of replacement (ScramFormatter.username).
+    username = name.replace(b"=2C", b",").replace(b"=3D", b"=").decode("ascii")
+    return ClientFirst(username, authzid.decode("ascii"), _token_auth(match["extensions"]))
+
+
+def check_name(name: bytes) -> None:
+    """Raise ValueError if a ``SASL_NAME`` contains an = other than in =2C and =3D."""
+    if _BAD_ESCAPE.search(name):
+        raise ValueError("a SASL name with an = that begins neither =2C nor =3D")
 
 
 def _token_auth(extensions: bytes) -> bool:
@@ -44,29 +54,19 @@ def _token_auth(extensions: bytes) -> bool:
     return pairs.get(b"tokenauth", b"").lower() == b"true"
 
 
-class Scram:
+class Scram(FirstToken):
     """The ``Mechanism`` SCRAM; it keeps the name in the first message, and nothing of those with a proof."""
 
-    __slots__ = ("_answers", "_has_begun", "claim")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.claim: Claim | None = None
-        self._has_begun = False
-        self._answers = 0
-
-    def from_client(self, token: bytes) -> None:
-        """Read the first message only: the broker takes the name from nowhere else."""
-        if self._has_begun:
-            return
-        self._has_begun = True
+    def _claim_in(self, token: bytes) -> Claim | None:
         try:
             first = parse_client_first(token)
         except ValueError:
-            return
-        if first.authzid in ("", first.username):  # Kafka too compares the one as sent with the other unescaped
-            self.claim = Claim(first.username, first.token_auth)
+            return None
+        # Kafka too compares the one as sent with the other unescaped.
+        return Claim(first.username, first.token_auth) if first.authzid in ("", first.username) else None
 
-    def from_broker(self, token: bytes) -> bool:
-        """Return True for the server's final message with its signature, the second answer; ``e=`` is an error."""
-        self._answers += 1
-        return self._answers == 2 and token.startswith(b"v=")
+    def _is_success(self, token: bytes, number: int) -> bool:
+        """The server's final message with its signature is the second answer; ``e=`` is an error."""
+        return number == 2 and token.startswith(b"v=")

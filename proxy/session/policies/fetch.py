@@ -1,18 +1,20 @@
 """The rule of a Fetch: it is charged by its answer, so it is lowered to what its quota has left before it goes."""
 
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.fetch import empty_answer, fetch_session
 from protocol.headers import has_fetch_limits
-from proxy.session.admission import Ticket
-from proxy.session.context import SessionContext, Waiting
+from proxy.session.admission import Admitted, Ended, Ticket, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, RequestPrefix, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, OVERSIZED
-from proxy.session.serving import CHARGE, FETCH_KEY, Served
+from proxy.session.serving import CHARGE, FETCH_KEY
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
 
@@ -31,14 +33,14 @@ class FetchPolicy:
     counter's queue, as a request does.
     """
 
-    __slots__ = ("_answer", "_session", "_shares", "prefix")
+    __slots__ = ("_answer", "_joined", "_session", "prefix")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._answer: Ticket | None = None
         """The ticket of an answer that waits; None before there was one."""
-        self._shares: tuple[Bound, ...] = ()
-        """The counters whose limits this connection's fetches share."""
+        self._joined: tuple[Bound, ...] = ()
+        """The counters under which this connection fetches."""
         self.prefix = RequestPrefix()
 
     # ------------------------------------------------------------------------------------------------------- requests
@@ -56,28 +58,28 @@ class FetchPolicy:
             return request.need_more()
         bounds = account.limited(KIND)
         if bounds and session.worker.throttling.enforces:
-            self._share(bounds)
+            self._join(bounds)
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(request.chunk, field) if lowers else (0, _INT32_MAX)
             asked = max(max_bytes, 0)
-            takes_its_turn = min_bytes > max_bytes or session.ticket.is_at_its_turn
+            takes_its_turn = min_bytes > max_bytes or bool(request.passed)
             if takes_its_turn or not self._grant_whole(bounds, asked, now_ms):
                 if any(exchange.actions & CHARGE for exchange in session.in_flight):
                     return Park(ANSWERING)  # one at a time, so that pipelining gains nothing
-                if not session.ticket.ask(waiting(request), account, bounds, 0, now_ms):
+                if not session.ticket.ask(waiting(request), account, bounds, 0, now_ms, request.passed):
                     return Park(IN_LINE)
                 granted = self._grant(bounds, asked, now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
                     edit = Splice(field, field + _LIMITS.size, _LIMITS.pack(min(min_bytes, granted), granted))
-        self._count(api, 4 + request.size)
-        return Forward(Exchange(request.correlation_id, api, account, now_ms), edit)
+        account.meter.fetch_requests += 1
+        return Forward(request.expect(account, now_ms), edit)
 
-    def _share(self, bounds: tuple[Bound, ...]) -> None:
-        """Have a share in each of these counters, and in no other."""
-        left = self._shares
+    def _join(self, bounds: tuple[Bound, ...]) -> None:
+        """Fetch under each of these counters, and under no other."""
+        left = self._joined
         if bounds == left:
             return
-        self._shares = bounds
+        self._joined = bounds
         for bound in left:
             bound.fetches.leave(self)
         for bound in bounds:
@@ -92,17 +94,17 @@ class FetchPolicy:
         return all(bound.fetches.grant_whole(self, asked_bytes, now_ms) for bound in bounds)
 
     def _grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
-        """Reserve a share for a Fetch and return how many bytes it may ask for: of several counters the least."""
+        """Reserve a portion for a Fetch and return how many bytes it may ask for: of several counters the least."""
         granted = asked_bytes
         for bound in bounds:
             granted = bound.fetches.grant(self, granted, now_ms)
         for bound in bounds[:-1]:
-            bound.fetches.grant(self, granted, now_ms)  # no more is set aside than can come
+            bound.fetches.grant(self, granted, now_ms)  # no more is reserved than can come
         return granted
 
     # -------------------------------------------------------------------------------------------------------- answers
 
-    def after(self, exchange: Exchange, size: int, now_ms: int) -> Park | None:
+    def after(self, exchange: Exchange, size: int, now_ms: int, wait: Ended | None) -> Park | None:
         """Charge an answer of ``size`` bytes, which then tells its throttle time; or park it in its counter's queue.
 
         Its throttle time so far is that of request_percentage: of both the longer one is given, and told, and of two
@@ -112,7 +114,7 @@ class FetchPolicy:
         # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
         size -= exchange.api.spec.response_header_version
         bounds = account.limited(KIND) if throttling.enforces else ()
-        if bounds and not self._may_answer(account, bounds, size, now_ms):
+        if bounds and not self._may_answer(account, bounds, size, now_ms, wait):
             return Park(OVERSIZED)
         exchange.actions &= ~CHARGE
         exchange.throttle_ms = 0
@@ -130,12 +132,15 @@ class FetchPolicy:
         exchange.tell(self._session.throttle(account, kind, max(throttle_ms, request_ms), now_ms), now_ms)
         return None
 
-    def _may_answer(self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int) -> bool:
-        """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
-        self._share(bounds)
+    def _may_answer(
+        self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int, wait: Ended | None
+    ) -> bool:
+        """Whether an answer may be charged and passed on. One larger than what was reserved waits like a request."""
+        self._join(bounds)
         ticket = self._answer
+        passed = wait.passed if isinstance(wait, Admitted) else ()
         for bound in bounds:
-            if bound.fetches.covers(self, size) or (ticket is not None and ticket.has_passed(bound)):
+            if bound.fetches.covers(self, size) or (ticket is not None and ticket.may_pass(bound, passed)):
                 continue
             if bound.owed_ms(now_ms):
                 bound.fetches.forget(self)
@@ -162,16 +167,10 @@ class FetchPolicy:
         if field is None:
             return request.need_more()
         answer = empty_answer(spec, request.correlation_id, throttle_ms, fetch_session(spec, request.chunk, field))
-        self._count(request.api, 4 + request.size)
+        session.identity.account.meter.fetch_requests += 1
+        request.count(session.identity.account)
         session.worker.throttling.answered_empty += 1
         return Reply(answer)
-
-    def _count(self, api: Served, size: int) -> None:
-        api.requests += 1
-        meter = self._session.identity.account.meter
-        meter.fetch_requests += 1
-        meter.other_requests += 1
-        meter.other_bytes += size
 
     def client_finished(self, now_ms: int) -> None:
         """Ask again: an answer whose client has closed does not wait any more."""
@@ -179,11 +178,11 @@ class FetchPolicy:
             self._answer.client_finished(now_ms)
 
     def leave(self, now_ms: int) -> None:
-        """Give every share up: the connection is gone."""
+        """Fetch under no counter any more: the connection is gone."""
         if self._answer is not None:
             self._answer.leave(now_ms)
-        shared = self._shares
-        self._share(())
-        for bound in shared:
+        joined = self._joined
+        self._join(())
+        for bound in joined:
             if bound.queue:
                 self._session.worker.throttling.alarm(bound.queue, now_ms)

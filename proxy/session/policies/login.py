@@ -3,18 +3,20 @@ the proof; where that cannot be read in the exchange, the broker is asked.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from protocol.sasl import SASL_AUTHENTICATE, raw_token_end
 from protocol.table import SPECS, key_version
-from proxy.identity.sasl import State
-from proxy.session.context import SessionContext
+from proxy.identity.sasl import LoginState
 from proxy.session.exchange import Exchange, Need, Request
 from proxy.session.flow import BROKER, CLIENT
 from proxy.session.serving import FORWARD, PROVES, Served
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 GSSAPI_TOKEN: Final = 0x60
 """The first byte of a GSSAPI token (RFC 2743 §3.1), and of no api key."""
@@ -41,7 +43,7 @@ class LoginPolicy:
 
     __slots__ = ("_session", "vouch")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self.vouch: Vouch | None = None
         """While the node at the broker's address has not said who it is."""
@@ -54,7 +56,7 @@ class LoginPolicy:
 
     def ask(self, now_ms: int) -> None:
         """Ask the broker whether it serves the client, which tells how a login has ended, and who the broker is."""
-        self._session.ask_broker(_QUESTION)
+        self._session.requests.write(_QUESTION)
         self._session.in_flight.append(Exchange(_QUESTION_ID, _ASKED, self._session.identity.account, now_ms))
 
     def answered(self, answer: bytes) -> bool:
@@ -77,7 +79,7 @@ class LoginPolicy:
     def begins_gssapi(self, key_version: int) -> bool:
         """Whether a login begins with what is no request: clients of Kafka 0.9 send GSSAPI without SaslHandshake."""
         sasl = self._session.sasl
-        if key_version >> 24 != GSSAPI_TOKEN or sasl.state is not State.NONE:
+        if key_version >> 24 != GSSAPI_TOKEN or sasl.state is not LoginState.NONE:
             return False
         sasl.begin_without_handshake()
         return True

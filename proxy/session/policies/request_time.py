@@ -4,11 +4,11 @@ The charge for the request comes first, so that those behind it, on any connecti
 by its size and tells the throttle, as at a broker (docs/request-percentage.md).
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.fetch import fetch_session, partitions_in
 from protocol.first_batch import first_batch
-from proxy.session.context import SessionContext, Waiting
+from proxy.session.admission import Waiting
 from proxy.session.exchange import ACKS_0, Exchange, Park, Request, RequestPrefix
 from proxy.session.flow import ANSWERING, IN_LINE
 from proxy.session.policies.fetch import waiting
@@ -16,6 +16,9 @@ from proxy.session.serving import CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE,
 from proxy.usage.accounts import Account
 from proxy.usage.request_costs import PERCENT_S_PER_US
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
 _RECORDS: Final = (PRODUCE, FETCH)
@@ -40,7 +43,7 @@ class Cost:
 class RequestTimePolicy:
     __slots__ = ("_session", "_session_partitions")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._session_partitions = 0
         """Partitions of the connection's fetch session: later requests of the session do not list them (KIP-227)."""
@@ -108,7 +111,7 @@ class RequestTimePolicy:
         elif self._is_prompt(api):
             what = Waiting.COORDINATION
         us = cost.us * PERCENT_S_PER_US
-        return None if self._session.ticket.ask(what, account, shut, us, now_ms) else Park(IN_LINE)
+        return None if self._session.ticket.ask(what, account, shut, us, now_ms, request.passed) else Park(IN_LINE)
 
     def _is_priced_by_answer(self, api: Served) -> bool:
         return self._session.worker.costs.of_answer_byte[api.spec.api_key] > 0
@@ -149,8 +152,9 @@ class RequestTimePolicy:
         use.requests += requests
         is_shut = False
         for bound in account.bounds(KIND):
-            if bound.charge(whole_us * PERCENT_S_PER_US, now_ms):
-                bound.shut = is_shut = True
+            if throttle_ms := bound.charge(whole_us * PERCENT_S_PER_US, now_ms):
+                bound.owe(throttle_ms, now_ms)
+                is_shut = True
         return is_shut
 
     def _simulate(self, account: Account, us: float, now_ms: int) -> None:

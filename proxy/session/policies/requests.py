@@ -1,9 +1,11 @@
 """The policy that each request has to pass: found by its API, and by whether the client is known."""
 
+from typing import TYPE_CHECKING
+
 from protocol.error_codes import UNSUPPORTED_VERSION
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
-from proxy.session.context import SessionContext
+from proxy.session.admission import Admitted, AnswerEmpty, Ended
 from proxy.session.exchange import ACKS_0, AFTER_CORRELATION_ID, Body, Decision, Forward, Need, Park, Reply, Request
 from proxy.session.flow import ANSWERING
 from proxy.session.policies.fetch import FetchPolicy
@@ -28,13 +30,16 @@ from proxy.session.serving import (
     Served,
 )
 
+if TYPE_CHECKING:
+    from proxy.session.session import Session
+
 
 class Policies:
     """Judges the requests of one connection, one at a time."""
 
-    __slots__ = ("_session", "costs", "drops", "fetches", "login", "produces", "served", "topics")
+    __slots__ = ("_session", "costs", "fetches", "login", "produces", "served", "topics")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self.login = LoginPolicy(session)
         self.produces = ProducePolicy(session)
@@ -42,11 +47,9 @@ class Policies:
         self.topics = TopicsPolicy(session)
         self.costs = RequestTimePolicy(session)
         self.served = session.worker.served
-        self.drops = False
-        """The client has gone, and a request of it has waited for a quota: only those without an answer still go."""
 
-    def before(self, chunk: bytes, position: int, head: Head, now_ms: int) -> Decision:
-        """Judge the request at ``position``.
+    def before(self, chunk: bytes, position: int, head: Head, now_ms: int, wait: Ended | None = None) -> Decision:
+        """Judge the request at ``position``, whose wait in a queue has ended so if it has waited.
 
         Raises ProtocolError if it ends inside what has to be read of it, or is not served.
         """
@@ -55,14 +58,14 @@ class Policies:
             if self.restricted and self.login.begins_gssapi(head[1]):
                 return Need(0)  # it is read as a token
             return self._answer(self._session.worker.answerer(head[1]), chunk, position, head[0])
-        request = Request(api, chunk, position, head)
-        if self.drops and (dropped := self._drop(request)):
+        request = Request(api, chunk, position, head, wait.passed if isinstance(wait, Admitted) else ())
+        if self._session.abandoned and (dropped := self._drop(request)):
             return dropped
         if hold := self._identify(request, now_ms):
             return hold
         ticket = self._session.ticket
-        if ticket.empty_ms and api.on_request == FETCH:
-            answer = self.fetches.answer_empty(request, ticket.empty_ms)
+        if isinstance(wait, AnswerEmpty):
+            answer = self.fetches.answer_empty(request, wait.throttle_ms)
             ticket.went(now_ms)
             return answer
         cost: Cost | None = None
@@ -126,7 +129,7 @@ class Policies:
             request.check_size(self._session.worker.find_coordinator_limit, "limits.find_coordinator")
         identity = self._session.identity
         identity.coordinates = identity.coordinates or on_request == COORDINATE
-        return Forward(request.expect_other(identity.account, now_ms))
+        return Forward(request.expect(identity.account, now_ms))
 
     def _expect_rest(self, request: Request, forward: Forward, cost: Cost | None) -> None:
         """Have the rest of a request counted as it comes, and charged its cost when all of it has."""
@@ -144,7 +147,7 @@ class Policies:
         self._session.sasl.request(request.api.spec, request.frame)
         if not self._session.sasl.authenticated:
             self.restrict()
-        return Forward(request.expect_other(self._session.identity.account, now_ms), stop=ANSWERING)
+        return Forward(request.expect(self._session.identity.account, now_ms), stop=ANSWERING)
 
     # ---------------------------------------------------------------------------------------------- answers of ours
 
@@ -172,7 +175,7 @@ class Policies:
             api.requests += 1
             client_id = account.key.client_id
         if isinstance(answerer, NewerApiVersions):
-            self._session.worker.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
+            self._session.worker.errors.count(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
         local = LocalRequest(chunk[position:end], self._session.identity.user, client_id, self._session.peer)
         return Reply(answerer.answer(local, self._session.answer_locally))
 

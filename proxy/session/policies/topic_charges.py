@@ -10,7 +10,7 @@ from protocol.overlay import CREATE_PARTITIONS, DELETE_TOPICS
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
-from quotas.mutations import Buckets, Ruling, TokenBound
+from quotas.mutations import Ruling, TokenBound
 
 KIND: Final = QuotaKind.CONTROLLER_MUTATION_RATE
 
@@ -44,8 +44,8 @@ class TopicCharges:
         self.entries = entries
         self.enforced = enforced
         self._shadows = [(bound, bucket) for bound in bounds if (bucket := bound.shadow()) is not None]
-        self._quota = Ruling(Buckets(bounds), strict=strict)
-        self._shadow = Ruling(Buckets([bucket for _, bucket in self._shadows]), strict=True)
+        self._quota = Ruling(bounds, strict=strict)
+        self._shadow = Ruling([bucket for _, bucket in self._shadows], strict=True)
         self.charged: dict[bytes, Charge] = {}
         """By the name or the id of the topic; an answer takes them out."""
         self.over: dict[Topic, TopicEntry] = {}
@@ -71,13 +71,13 @@ class TopicCharges:
     def throttle_ms(self, now_ms: int) -> int:
         return self._quota.throttle_ms(now_ms)
 
-    def note_shadow(self, now_ms: int) -> None:
+    def count_shadow(self, now_ms: int) -> None:
         """Count the throttle that the shadow limits would have caused."""
         shadow_ms = self._shadow.throttle_ms(now_ms)
         if shadow_ms > 0:
             slowest, _ = max(self._shadows, key=lambda each: each[1].throttle_ms(now_ms))
-            slowest.note_shadow(shadow_ms)
-            self.account.meter.note_shadow(KIND, shadow_ms, now_ms, now_ms)
+            slowest.count_shadow(shadow_ms)
+            self.account.meter.count_shadow(KIND, shadow_ms, now_ms, now_ms)
 
     def give_back(self, now_ms: int) -> None:
         """Take back what was charged: the request does not go."""
@@ -129,11 +129,11 @@ def _carried_out(worker: WorkerState, api_key: int, charge: Charge, outcome: Top
     asked = charge.entry.partitions
     if api_key == CREATE_PARTITIONS:
         present = known.get(topic, asked - charge.partitions)
-        partitions.note(topic, max(asked, present))
+        partitions.remember(topic, max(asked, present))
         return max(asked - present, 0)
     if outcome.partitions > 0 and asked == DEFAULT_PARTITIONS:
         partitions.default_partitions = outcome.partitions
     made = max(outcome.partitions, asked)
     if made > 0:
-        partitions.note(topic, made)
+        partitions.remember(topic, made)
     return outcome.partitions if outcome.partitions > 0 else charge.partitions

@@ -7,7 +7,7 @@ Long requests and answers are worked on in slices, between which other sessions 
 
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import ProtocolError
 from protocol.headers import request_body_offset
@@ -23,13 +23,17 @@ from protocol.mutation_answers import (
 from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, is_strict, reading_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
-from proxy.brokers.partitions import Look
-from proxy.session.context import SessionContext, Waiting
+from proxy.brokers.partitions import Lookup
+from proxy.session.admission import Admitted, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, TopicCharges
 from proxy.session.serving import SETTLE
-from quotas.mutations import Buckets, TokenBound
+from quotas.engine import Bound
+from quotas.mutations import TokenBound
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
 
 MOST_CLAIMED: Final = 10_000
 """Partitions that a topic is charged before it is there: as many as a KRaft controller makes at once. A broker refuses
@@ -45,12 +49,14 @@ _BEGINNING_BYTES: Final = 64
 
 
 class TopicsPolicy:
-    __slots__ = ("_look", "_session", "_unsettled", "_work")
+    __slots__ = ("_look", "_passed", "_session", "_unsettled", "_work")
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._work: Generator[int | None, None, TopicCharges | None] | None = None
-        self._look: Look | None = None
+        self._passed: tuple[Bound, ...] = ()
+        """The counters that the request that is worked on may pass now (``Request.passed``)."""
+        self._look: Lookup | None = None
         """A question under way: how many partitions the topics of that request have."""
         self._unsettled: tuple[TopicCharges, ...] = ()  # a list takes memory while it is empty
         """The charges of the requests in flight; oldest first."""
@@ -67,7 +73,7 @@ class TopicsPolicy:
         enforced = self._enforced(bounds)
         if not bounds or (request.size > limit and not enforced):
             self._drop()
-            return Forward(request.expect_other(session.identity.account, now_ms))
+            return Forward(request.expect(session.identity.account, now_ms))
         request.check_size(limit, "limits.mutations", f": name fewer topics in one request, they are under a {KIND}")
         if enforced and not session.idle:
             return Park(ANSWERING)  # one at a time: what became of the one before is settled first
@@ -75,13 +81,14 @@ class TopicsPolicy:
             return Need(4 + request.size)
         if self._work is None:
             self._work = self._charge(request.api.spec, request.frame)
+        self._passed = request.passed
         try:
             return Park(next(self._work) or TURN)
         except StopIteration as ended:
             charges: TopicCharges | None = ended.value
         self._work = None
         if charges is None:
-            return Forward(request.expect_other(session.identity.account, now_ms))
+            return Forward(request.expect(session.identity.account, now_ms))
         return self._charged(request, charges, now_ms)
 
     def _charge(self, spec: ApiSpec, frame: bytes) -> Generator[int | None, None, TopicCharges | None]:
@@ -109,7 +116,9 @@ class TopicsPolicy:
             # Last of all: who is let go is charged at once, or the next one in line would be let go too.
             if knows and (
                 strict
-                or session.ticket.ask(Waiting.MUTATION, account, account.bounds(KIND), len(entries.topics), clock())
+                or session.ticket.ask(
+                    Waiting.MUTATION, account, account.bounds(KIND), len(entries.topics), clock(), self._passed
+                )
             ):
                 break
             yield IN_LINE
@@ -151,7 +160,8 @@ class TopicsPolicy:
         """
         topics = list(dict.fromkeys(entry.topic for entry in entries.topics))
         if not all_go:
-            tokens = Buckets(bounds).tokens(self._session.worker.clock())
+            now_ms = self._session.worker.clock()
+            tokens = min([bound.tokens(now_ms) for bound in bounds])  # of the emptiest
             topics = topics[: max(int(min(tokens + 1, len(topics))), 0)]
         partitions = self._session.worker.partitions
         present.update(partitions.known(topic for topic in topics if topic not in present))
@@ -165,7 +175,7 @@ class TopicsPolicy:
     def _looked(self, present: dict[Topic, int | None], found: Mapping[Topic, int]) -> None:
         self._look = None
         present.update(found)
-        self._session.resume(Waiting.MUTATION, self._session.worker.clock())
+        self._session.resume(Waiting.MUTATION, Admitted(), self._session.worker.clock())
 
     def _partitions(self, spec: ApiSpec, entry: TopicEntry, present: Mapping[Topic, int | None]) -> int:
         """Return how many partitions a topic is charged for when its request goes; 1 where that is not known."""
@@ -184,7 +194,7 @@ class TopicsPolicy:
         """Forward what is left of a request, or answer it where nothing is."""
         account, throttling = charges.account, self._session.worker.throttling
         account.meter.use_of(KIND).requests += 1
-        charges.note_shadow(now_ms)
+        charges.count_shadow(now_ms)
         refused, throttle_ms = charges.refused, charges.throttle_ms(now_ms)
         if charges.enforced:
             if refused or throttle_ms:
@@ -194,7 +204,7 @@ class TopicsPolicy:
                 emptiest = max(charges.bounds, key=lambda each: each.throttle_ms(now_ms))
                 throttling.counts.given(account, emptiest, throttle_ms, now_ms)
             throttle_ms = 0
-        exchange = request.expect_other(account, now_ms, throttle_ms)
+        exchange = request.expect(account, now_ms, throttle_ms)
         if not charges.charged:
             return self._refuse(request, refused, throttle_ms, now_ms)
         self._unsettled = (*self._unsettled, charges)
@@ -209,7 +219,7 @@ class TopicsPolicy:
         """Answer a request of which nothing is left; in response mode ``delay`` when its throttle time is over."""
         session, api, worker = self._session, request.api, self._session.worker
         answer = refusal(api.spec, request.correlation_id, throttle_ms, refused)
-        worker.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        worker.errors.count(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if api.delayed and throttle_ms:
             worker.throttling.wake(lambda _: session.answer_locally(answer), session.abort, now_ms + throttle_ms)
             return Reply(None)
@@ -241,7 +251,7 @@ class TopicsPolicy:
         for number, outcome in enumerate(outcomes):
             if number % _SETTLED_AT_ONCE == 0:
                 yield
-            worker.errors.note(spec.api_key, outcome.error_code)
+            worker.errors.count(spec.api_key, outcome.error_code)
             charges.settle(worker, spec.api_key, outcome)
         told: list[tuple[TopicEntry, bytes]] = []
         for number, entry in enumerate(refused if is_read else ()):
@@ -250,7 +260,7 @@ class TopicsPolicy:
             told.append((entry, refused_topic(spec, entry)))
         self._unsettled = self._unsettled[1:]
         charges.stay(worker)
-        worker.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        worker.errors.count(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if not refused and not throttle_ms:
             return None
         if told:

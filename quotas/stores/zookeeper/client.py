@@ -49,7 +49,7 @@ class Connection:
             self.close()
         if self._client is None:
             self._client, self._is_refused = self._new(), False
-            self._client.add_listener(self._note)
+            self._client.add_listener(self._state_changed)
             self._up = self._client.start_async()
         if not self._up.wait(WAIT_S):
             raise UnreachableError(self._why(self._client))
@@ -68,7 +68,7 @@ class Connection:
     def close(self) -> None:
         """Close the session; the next ``client`` opens another one."""
         if self._client is not None:
-            self._client.remove_listener(self._note)
+            self._client.remove_listener(self._state_changed)
             self._client.stop()
             self._client.close()
             self._client = None
@@ -96,8 +96,8 @@ class Connection:
             **options,
         )
 
-    def _note(self, state: str) -> None:
-        """Note a refused login: kazoo's client is AUTH_FAILED for a moment, then CLOSED for ever."""
+    def _state_changed(self, state: str) -> None:
+        """Remember a refused login: kazoo's client is AUTH_FAILED for a moment, then CLOSED for ever."""
         if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
             self._is_refused = True
         self._changed(state)

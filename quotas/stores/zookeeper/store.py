@@ -1,8 +1,9 @@
 """The ZooKeeper store: reads and writes quotas as Kafka's brokers do up to 3.9 (ZkConfigManager, DynamicConfig)."""
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
@@ -19,7 +20,6 @@ from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableEntry, UnreadableError
 from quotas.stores.zookeeper import tree
-from quotas.stores.zookeeper.cached_node import CachedNode, digest
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
 from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
 from quotas.stores.zookeeper.writing import Writer
@@ -33,6 +33,24 @@ _MOST_SHOWN: Final = 100
 _LONGEST_SHOWN: Final = 300
 _LOOKS_UNTIL_AGAIN: Final = 24
 """Polls until a failed load is repeated, about three seconds. The cause of a failure may end without a notification."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedNode:
+    """The quotas of a node, and its problem if it has one."""
+
+    path: str
+    entity: Entity | None
+    limits: Mapping[QuotaKind, float]
+    problem: str = ""
+    unread: bool = False
+    """The node cannot be read; ``limits`` are its previous ones."""
+    digest: int = field(init=False)
+    """A hash of path and limits, 0 for none: a store's version is the sum of all, so that one change updates one."""
+
+    def __post_init__(self) -> None:
+        said = hashlib.sha256(f"{self.path}={sorted(self.limits.items())}".encode()).digest()
+        object.__setattr__(self, "digest", int.from_bytes(said) if self.limits else 0)
 
 
 class ZooKeeperStore(QuotaStore):
@@ -53,7 +71,7 @@ class ZooKeeperStore(QuotaStore):
         self._source = f"zookeeper://{settings.connect}"
         self._connection = Connection(settings, self._state_changed, password)
         self._words = words
-        self._held: dict[str, CachedNode] = {}
+        self._held: dict[str, _CachedNode] = {}
         """The nodes that have quotas or a problem, by path."""
         self._bad_notifications: dict[str, Problem] = {}
         """Problems of notifications since the last full read, by path."""
@@ -101,7 +119,7 @@ class ZooKeeperStore(QuotaStore):
         self._looks_left = 0
         return self._loaded()
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         told = self._told
         with self._explained():
             client = self._refresh()
@@ -191,7 +209,7 @@ class ZooKeeperStore(QuotaStore):
                 paths[change.path] = None
         return [*paths]
 
-    def _all(self, reader: Reader) -> dict[str, CachedNode]:
+    def _all(self, reader: Reader) -> dict[str, _CachedNode]:
         (config,) = reader.nodes([tree.CONFIG])
         if config is None:
             raise UnreadableError(
@@ -203,7 +221,7 @@ class ZooKeeperStore(QuotaStore):
                     )
                 ]
             )
-        held: dict[str, CachedNode] = {}
+        held: dict[str, _CachedNode] = {}
         below = dict(zip(_TOPS, reader.children(_TOPS), strict=True))
         there = {top for top, names in below.items() if names is not None}
         if gone := self._top_nodes - there:
@@ -225,7 +243,7 @@ class ZooKeeperStore(QuotaStore):
             self._hold(held, path, node)
         return held
 
-    def _hold(self, held: dict[str, CachedNode], path: str, node: Node | None) -> None:
+    def _hold(self, held: dict[str, _CachedNode], path: str, node: Node | None) -> None:
         """Store the limits of a node, or remove them if it is gone; if it is invalid, keep the previous ones."""
         before = self._held.get(path)
         held.pop(path, None)
@@ -240,12 +258,12 @@ class ZooKeeperStore(QuotaStore):
             wrong = str(error) if isinstance(error, tree.NodeError) else f"cannot be read: {type(error).__name__}"
             limits = {} if before is None else dict(before.limits)
             became = "its previous limits stay in force" if limits else "it is skipped"
-            held[path] = CachedNode(entity, limits, f"{wrong}; {became}", True, digest(path, limits))
+            held[path] = _CachedNode(path, entity, limits, f"{wrong}; {became}", unread=True)
             return
         ignored = ", ".join(tree.unknown_properties(entity, properties))
         if limits or ignored:
             problem = f"is no quota and ignored: {ignored[:_MOST_SHOWN]}" if ignored else ""
-            held[path] = CachedNode(entity, limits, problem, False, digest(path, limits))
+            held[path] = _CachedNode(path, entity, limits, problem)
 
     # ------------------------------------------------------------------------------------------------- what is told
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from quotas.entities import Default, Entity, Name
-from quotas.kinds import QuotaKind, Whose, Written
+from quotas.kinds import QuotaKind, Written
 from quotas.names import configured_as, counted_as, desanitise, sanitise
 from quotas.numbers import java_double
 from quotas.stores.alteration import canonical_ip
@@ -30,7 +30,6 @@ LONGEST_PATH: Final = 256 * 1024
 """The sanitised length of a user and a client-id of 32,767 bytes each. ZooKeeper refuses requests of a mebibyte."""
 
 _ROOTS: Final = {"topics", "clients", "users", "brokers", "ips"}
-_KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 # A node holds up to a mebibyte of digits: the parts of the pattern must not overlap, or matching is quadratic.
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
@@ -131,13 +130,13 @@ def properties_of(data: bytes | None) -> dict[str, str]:
 
 def limits_of(entity: Entity, properties: Mapping[str, str]) -> dict[QuotaKind, float]:
     """Return the quotas among a node's properties. Raises NodeError."""
-    known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+    known = entity.kinds
     return {known[name]: _limit(known[name], text) for name, text in properties.items() if name in known}
 
 
 def unknown_properties(entity: Entity, properties: Mapping[str, str]) -> list[str]:
     """Return the names of properties that are neither quotas of this entity nor credentials of a user."""
-    known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+    known = entity.kinds
     return [name for name in properties if name not in known and not _SCRAM.fullmatch(name)]
 
 

@@ -20,8 +20,8 @@ from kazoo.exceptions import (
 from kazoo.security import ACL
 
 from quotas.entities import Entity
-from quotas.stores.alteration import Altered, Limits, Outcome, Refusal
-from quotas.stores.base import ChangedMeanwhileError, UnwritableError
+from quotas.stores.alteration import Limits, Outcome, Refusal
+from quotas.stores.base import ChangedMeanwhileError, UnwritableError, outcome_of
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.client import WAIT_S
 from quotas.stores.zookeeper.reading import Node, Reader
@@ -54,9 +54,9 @@ class Writer:
             except tree.NodeError as error:
                 outcomes[entity] = Outcome(Refusal(entity.describe(), str(error)))
         for _ in range(_ATTEMPTS):
-            made, changes = self._plan(wanted, places)
+            planned, changes = self._plan(wanted, places)
             if validate_only or not changes or self._commit(changes):
-                return outcomes | made
+                return outcomes | planned
         raise ChangedMeanwhileError("the nodes are being changed by others: try again")
 
     def _plan(
@@ -72,13 +72,8 @@ class Writer:
             except tree.NodeError as error:
                 outcomes[entity] = Outcome(Refusal(path, str(error), "fix the node, or delete it"))
                 continue
-            altered = tuple(
-                Altered(entity, kind, before.get(kind), limit)
-                for kind, limit in wanted[entity].items()
-                if before.get(kind) != limit
-            )
-            outcomes[entity] = Outcome(None, altered)
-            if altered:
+            outcomes[entity] = outcome_of(entity, before, wanted[entity])
+            if outcomes[entity].altered:
                 changes[path] = node, tree.with_limits(properties, wanted[entity])
         return outcomes, changes
 

@@ -1,13 +1,14 @@
 """The gold tables again, made of documents in plain Python, row by row: what the SQL is held against."""
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from analysis.kernel.units import read_rule, split_rules
+from analysis.kernel.units import read_rule
 from quotas.entities import Group, Prefix
-from quotas.kinds import METERED, Law, QuotaKind
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 from tests.analysis.records import Document
 
 HOUR_MS: Final = 3_600_000
@@ -41,7 +42,7 @@ def rows(documents: Sequence[Document]) -> list[Row]:
 def charges(documents: Sequence[Document]) -> Iterator[Row]:
     """Yield what each row was charged, by kind and role."""
     for row in rows(documents):
-        for kind in (*METERED, QuotaKind.CONNECTION_CREATION_RATE):
+        for kind in (*CLIENT_KINDS, QuotaKind.CONNECTION_CREATION_RATE):
             for charge in _charges(row, kind):
                 if charge["used"] or any(charge[name] for name in HELD):
                     yield {**row, **charge, "name": _name(charge | {n: row[n] for n in WHO if n != "broker"})}
@@ -54,23 +55,23 @@ def _charges(row: Row, kind: QuotaKind) -> Iterator[Row]:
         "kind": word,
         "broker": -1 if kind.row.of_cluster else row["broker"],
         "used": row[columns.used],
-        "requests": row[columns.requests] if kind in METERED else row[columns.used],
+        "requests": row[columns.requests] if kind in CLIENT_KINDS else row[columns.used],
         "per_used": kind.row.unit.per_used,
         "window_ms": row["controller_samples"] * row["controller_sample_ms"]
         if of_bucket
         else row["samples"] * row["sample_ms"],
     }
     held = [row[columns.throttled], row[columns.throttle_ms], row[columns.muted_ms]]
-    if kind not in METERED:
+    if kind not in CLIENT_KINDS:
         yield same | {"role": "quota", "rule": row[columns.rule], "limit": row[columns.limit]} | _held(held)
         return
-    caps, limits, longest, *by_caps = (row[name] for name in kind.row.cap_columns)
+    caps, longest, *by_caps = (row[name] for name in kind.row.cap_columns)
     alone = [max(every - cap, 0) for every, cap in zip(held, by_caps, strict=True)]
     yield same | {"role": "quota", "rule": row[columns.rule], "limit": row[columns.limit]} | _held(alone)
     if caps is not None:
-        for cap, limit in zip(split_rules(caps), split_rules(limits), strict=True):
-            did = by_caps if cap == longest else [0, 0, 0]
-            yield same | {"role": "cap", "rule": cap, "limit": float(limit)} | _held(did)
+        for cap in json.loads(caps):
+            did = by_caps if cap["rule"] == longest else [0, 0, 0]
+            yield same | {"role": "cap", "rule": cap["rule"], "limit": cap["limit"]} | _held(did)
     limit, *would = (row[name] for name in kind.row.shadow_columns)
     if limit is not None:
         yield same | {"role": "shadow", "rule": None, "limit": limit} | _held(would)
@@ -255,6 +256,6 @@ def moments(documents: Sequence[Document]) -> dict[tuple[Any, ...], Row]:
         for name in ("bytes_in", "bytes_out", "requests", "request_time_ms"):
             line[name] += row[name]
         line["muted_ms"] += sum(
-            row[kind.row.columns.muted_ms] for kind in (*METERED, QuotaKind.CONNECTION_CREATION_RATE)
+            row[kind.row.columns.muted_ms] for kind in (*CLIENT_KINDS, QuotaKind.CONNECTION_CREATION_RATE)
         )
     return found

@@ -3,8 +3,8 @@
 import random
 from typing import Any, Final
 
-from quotas.kinds import METERED, QuotaKind
-from tests.analysis.records import Document, document, row
+from quotas.kinds import CLIENT_KINDS, QuotaKind
+from tests.analysis.records import Document, caps_of, document, row, with_counters
 
 DAY_MS: Final = 86_400_000
 MIDNIGHT_MS: Final = 1_772_409_600_000  # 2026-03-02T00:00:00Z
@@ -20,8 +20,7 @@ _RULES: Final = {
     "heidi": None,
 }
 _CLIENTS: Final = ("batch-1", "batch-2", "tmp-1")
-_CAPS: Final = "cap user-group=tenant-a; cap user='x; cap y, client-id=z', client-id=<default>"
-_CAP_NAMES: Final = ("cap user-group=tenant-a", "cap user='x; cap y, client-id=z', client-id=<default>")
+_CAPS: Final = {"cap user-group=tenant-a": 5000, "cap user='x; cap y, client-id=z', client-id=<default>": 70000}
 
 
 def documents(seed: int, begins_ms: list[int], seconds: int) -> list[Document]:
@@ -66,7 +65,7 @@ def _row(dice: random.Random, user: str, client_id: str, rule: str | None) -> di
     found = row(user, client_id, broker=dice.randrange(1, 3), listener=dice.choice(["PLAIN", "TLS"]))
     found |= {"bytes_in": dice.randrange(9000), "bytes_out": dice.randrange(9000), "requests": dice.randrange(1, 9)}
     found |= {"request_time_ms": dice.randrange(99), "connections": dice.randrange(4), "connections_opened": 1}
-    for kind in METERED:
+    for kind in CLIENT_KINDS:
         if dice.random() < 0.4:
             continue
         columns = kind.row.columns
@@ -77,14 +76,14 @@ def _row(dice: random.Random, user: str, client_id: str, rule: str | None) -> di
             held = [dice.randrange(1, 5), dice.randrange(1, 900), dice.randrange(1, 1000)]
             found |= dict(zip((columns.throttled, columns.throttle_ms, columns.muted_ms), held, strict=True))
             if rule is not None and dice.random() < 0.5:
-                _, _, longest, *by_caps = kind.row.cap_columns
-                found[longest] = dice.choice(_CAP_NAMES)
+                _, longest, *by_caps = kind.row.cap_columns
+                found[longest] = dice.choice([*_CAPS])
                 found |= {name: dice.randrange(most + 1) for name, most in zip(by_caps, held, strict=True)}
-        if (rule is not None and dice.random() < 0.5) or found[kind.row.cap_columns[2]]:
-            found |= dict(zip(kind.row.cap_columns[:2], (_CAPS, "5000; 70000"), strict=True))
+        if (rule is not None and dice.random() < 0.5) or found[kind.row.cap_columns[1]]:
+            found[kind.row.cap_columns[0]] = caps_of(found, _CAPS)
         if rule is None and dice.random() < 0.5:
             found |= dict(zip(kind.row.shadow_columns, (900.0, 1, 5, dice.randrange(50)), strict=True))
-    return found
+    return with_counters(found)
 
 
 def _address(dice: random.Random) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from quotas.rate import Window
 from quotas.stores.file import load
 from tests.analysis.golden import rows_of, sums_of, warehouse_of
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.records import Document
+from tests.analysis.records import Document, caps_of
 from tests.analysis.whatif.recorded import CLOCK, held_up, now_and_then, uneven
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -61,8 +61,8 @@ def under_a_cap(made: Iterable[Document]) -> Iterator[Document]:
     for document in made:
         rows = document["rows"]
         held = {"gina": 500, "hank": 0, "ivan": 300}
-        rows["produce_caps"] = [TENANT if user in held else None for user in rows["user"]]
-        rows["produce_cap_limits"] = ["700000" if user in held else None for user in rows["user"]]
+        cap = caps_of({"user": "gina", "client_id": "app"}, {TENANT: 700_000})
+        rows["produce_caps"] = [cap if user in held else None for user in rows["user"]]
         rows["produce_cap_muted_ms"] = [held.get(user, 0) for user in rows["user"]]
         rows["produce_cap_rule"] = [TENANT if held.get(user) else None for user in rows["user"]]
         yield document

@@ -87,8 +87,8 @@ def test_limits_are_changed_and_nothing_else(present: Present) -> None:
 
 def test_recommendation_lines_list_each_change_with_its_reason(present: Present) -> None:
     found = verdicts(present.policy, FOUND, CHOICES, accept_low=False)
-    recorded = "recorded p99 2.5 MB/s, most 3 MB/s in a second and 900 kB/s over the window"
-    because = f"needs 2.7 MB/s (broker 3, edge-1); {recorded}; confidence"
+    recorded = "recorded p99 2.4 MiB/s, most 2.9 MiB/s in a second and 879 KiB/s over the window"
+    because = f"needs 2.6 MiB/s (broker 3, edge-1); {recorded}; confidence"
     low = f"left, recorded for only 3 h: {because} low"
     assert list(lines(found)) == [
         f"~ user=shop producer_byte_rate 10485760 → 3200000 ({because} high)",

@@ -368,7 +368,7 @@ def test_report_of_one_client_shows_only_its_use_and_limits(tmp_path: Path) -> N
     [company] = table(folder, "company")
     assert (company["user"], company["used"], company["caused_ms"], company["caused_by_client_ms"]) == ("bob", 9, 70, 5)
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "user=alice was throttled for 0.1 s in all." in page
+    assert "user=alice was throttled for 100 ms in all." in page
     assert "What it used, and its limits" in page
     assert "no usage records of user=alise" in refused(tmp_path / "w", "--client", "user=alise")
     assert "user=alice" in refused(tmp_path / "w", "--client", "user=alise")

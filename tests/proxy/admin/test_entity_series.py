@@ -2,7 +2,7 @@
 
 from proxy.admin.entity_series import EntitySeries, ShownEntity
 from proxy.admin.exposition import SUMMED
-from proxy.admin.named_series import OTHER, Names
+from proxy.admin.series import OTHER, Names
 from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
@@ -143,7 +143,7 @@ def test_an_expired_counter_keeps_its_totals_and_has_no_gauges() -> None:
     update(entities, [client("a", 10.0, rate=5.0), client("b", 20.0, rate=5.0)])
     update(entities, [])
     assert charged(entities) == {"b": 20.0, "other": 10.0}
-    assert not any(series.live for series in by_name(entities).values())
+    assert all(series.rate is None for series in by_name(entities).values())
 
 
 def test_bytes_charged_between_scrapes_add_up_in_series() -> None:
@@ -158,7 +158,7 @@ def test_bytes_of_expired_counter_are_added_to_its_series() -> None:
     update(entities, [client("a", 10.0)])
     update(entities, [], gone=[client("a", 2.0)])
     assert charged(entities) == {"a": 12.0}
-    assert not any(series.live for series in by_name(entities).values())
+    assert all(series.rate is None for series in by_name(entities).values())
     update(entities, [client("a", 3.0, rate=1.0)], gone=[client("a", 1.0)])
     assert charged(entities) == {"a": 16.0}
     assert by_name(entities)["a"].rate == 1.0

@@ -10,11 +10,11 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import SeriesLimits, divide
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, ThrottleTotals, WorkerState
-from proxy.owners.membership import State, Status
-from proxy.usage.latencies import BOUNDS_MS, Times
-from proxy.usage.latencies import OTHER as OTHER_BROKER
+from proxy.admin.series import SeriesLimits, divide
+from proxy.edge.stats import LAG_BUCKETS_S, Stats, ThrottleTotals
+from proxy.owners.membership import MemberState, Status
+from proxy.snapshot import ProcessState, Snapshot
+from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
 from proxy.usage.meter import ClientNames, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
@@ -47,13 +47,13 @@ EVERYTHING = replace(
     ),
     mode="shadow",
     state_file={"loaded": 1, "written": 2},
-    owners=Status("one", 1, State.MEMBER, 7, {1: "one", 2: "two"}, 0.5, 2, 1, None),
-    workers=[WorkerState(up=True, restarts=0, cpu_s=1.5), WorkerState(up=False, restarts=2, cpu_s=0.5)],
+    owners=Status("one", 1, MemberState.MEMBER, 7, {1: "one", 2: "two"}, 0.5, 2, 1, None),
+    workers=[ProcessState(up=True, restarts=0, cpu_s=1.5), ProcessState(up=False, restarts=2, cpu_s=0.5)],
     quotas_stand_in="static",
     clients=[
-        ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
+        ClientState(ClientNames("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_throttled=True),
     ],
-    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
+    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, FOLDED_BROKER): Times((0,) * 15, 0)},
     response_errors={(36, 58): 3, (10, -2): 1},
     proxy_latencies={(0, 1): Times((2, 0, 2, *[0] * (len(BOUNDS_MS) - 2)), 7)},
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
@@ -218,7 +218,7 @@ def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
     app = ClientNames("PLAIN", "alice", "app")
     clients = [
         ClientState(app, Traffic(700, 300, 9, 2), 1),
-        ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
+        ClientState(app, Traffic(1, 1, 1), 2, is_throttled=True),
         ClientState(ClientNames("PLAIN", "", "x" * 256), Traffic()),
     ]
     text = render(replace(EMPTY, clients=clients), most=1)

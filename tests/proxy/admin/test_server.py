@@ -9,10 +9,11 @@ import aiohttp
 import pytest
 
 from config.units import Address
+from proxy.admin.endpoints import Scrapes, health
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import divide
-from proxy.admin.server import AdminServer
-from proxy.edge.stats import Snapshot
+from proxy.admin.series import divide
+from proxy.admin.server import AdminServer, Hosts
+from proxy.snapshot import Snapshot
 from tests.harness.ports import free_port
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 
@@ -26,14 +27,9 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.reasons: list[str] = []
         self.snapshots = 0
-        self.changes: list[dict[str, object]] = []
-        self.server = AdminServer(
-            Address("127.0.0.1", port),
-            self.snapshot,
-            self.not_ready,
-            Renderer(divide(20_000)),
-            changes=lambda: self.changes,
-        )
+        self.scrapes = Scrapes(self.snapshot, Renderer(divide(20_000)))
+        routes = {**health(self.not_ready, nothing), **self.scrapes.routes()}
+        self.server = AdminServer(Address("127.0.0.1", port), routes, Hosts())
 
     async def not_ready(self) -> list[str]:
         return self.reasons
@@ -47,7 +43,7 @@ async def empty() -> Snapshot:
     return EMPTY
 
 
-async def ready() -> list[str]:
+async def nothing() -> list[str]:
     return []
 
 
@@ -71,18 +67,6 @@ async def test_metrics_request_returns_prometheus_text_with_client_series() -> N
         assert answer.status == 200
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert 'client_id="greedy"' in await answer.text()
-
-
-async def test_quota_changes_are_returned_as_json_and_read_only() -> None:
-    async with serving() as (served, client):
-        latest: dict[str, object] = {"who": "alice", "old": None, "new": 5.0}
-        for changes in ([], [latest]):
-            served.changes = changes
-            async with client.get("/quotas/changes") as answer:
-                assert (answer.status, answer.content_type) == (200, "application/json")
-                assert await answer.json() == {"changes": changes}
-        async with client.post("/quotas/changes") as answer:
-            assert answer.status == 405
 
 
 async def test_livez_request_returns_200_ok() -> None:
@@ -152,7 +136,7 @@ async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.
         assert go_on.wait(10)
         return b"rendered"
 
-    monkeypatch.setattr("proxy.admin.server.Renderer.render", render)
+    monkeypatch.setattr("proxy.admin.endpoints.Renderer.text", render)
     async with serving() as (served, client):
         waiting = [asyncio.create_task(_read(client)) for _ in range(5)]
         await asyncio.to_thread(begun.wait, 10)
@@ -168,10 +152,10 @@ async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.
 
 async def test_a_failed_rendering_is_an_error_and_the_next_one_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as (served, client):
-        monkeypatch.setattr(served.server, "_snapshot", broken)
+        monkeypatch.setattr(served.scrapes, "_snapshot", broken)
         async with client.get("/metrics") as answer:
             assert answer.status == 500
-        monkeypatch.setattr(served.server, "_snapshot", empty)
+        monkeypatch.setattr(served.scrapes, "_snapshot", empty)
         async with client.get("/metrics") as answer:
             assert answer.status == 200
 
@@ -196,7 +180,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 async def test_admin_bind_to_foreign_address_fails_with_the_setting() -> None:
-    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, Renderer(divide(20_000)))
+    server = AdminServer(Address("192.0.2.1", 9404), {}, Hosts())
     with pytest.raises(
         OSError, match=r"admin\.bind 192\.0\.2\.1:9404: (cannot assign requested address|could not bind)"
     ):

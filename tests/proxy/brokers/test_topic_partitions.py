@@ -82,7 +82,7 @@ async def test_controller_answer_during_lookup_overrides_metadata_answer() -> No
     asking.cluster.go_on.clear()
     looking = asyncio.create_task(asking.look(named("a"), named("b")))
     await until(lambda: asking.questions)
-    asking.partitions.note(named("a"), 6)
+    asking.partitions.remember(named("a"), 6)
     asking.cluster.go_on.set()
     assert await looking == {named("a"): 6, named("b"): 2}
     assert asking.partitions.known([named("a")]) == {named("a"): 6}

@@ -366,7 +366,7 @@ def test_user_quotas_without_authenticating_listener_are_warned_about(folder: Pa
     [
         (None, "admin.token_file: token: no such file or directory"),
         (b"\n", "admin.token_file: token is empty; write one into it: openssl rand -hex 32"),
-        (b"short\n", "admin.token_file: the token has 5 bytes, and can be guessed; write one into it"),
+        (b"short\n", "admin.token_file: token has 5 bytes, and can be guessed; write one into it"),
     ],
 )
 def test_missing_empty_or_short_admin_token_is_reported(folder: Path, token: bytes | None, expected: str) -> None:
@@ -374,6 +374,36 @@ def test_missing_empty_or_short_admin_token_is_reported(folder: Path, token: byt
         secret(folder / "token", token)
     (said,) = found(folder, CONFIG + "admin: {token_file: token}\n")
     assert expected in said
+
+
+def test_each_token_of_access_is_checked(folder: Path) -> None:
+    secret(folder / "token", b"short")
+    (said,) = found(folder, CONFIG + "admin: {access: [{name: ops, token_file: token}]}\n")
+    assert "admin.access[0].token_file: token has 5 bytes, and can be guessed" in said
+
+
+def test_tokens_that_readers_send_in_cleartext_are_a_warning(folder: Path) -> None:
+    secret(folder / "token", b"0123456789abcdef")
+    access = "access: [{name: ops, token_file: token}]"
+    assert found(folder, CONFIG + f"admin: {{{access}}}\n") == []
+    (said,) = found(folder, CONFIG + f'admin: {{bind: ":9404", {access}}}\n')
+    assert "admin.access: sends tokens, and the state of clients, in cleartext; add admin.tls" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("", "admin.tls.certificate: is not for kafka.example.com, only for other.example: other instances refuse it"),
+        (", client_ca: nothing, client_authentication: required", "admin.tls.client_ca: nothing cannot be read"),
+    ],
+)
+def test_tls_of_the_admin_port_is_checked(folder: Path, options: str, said: str) -> None:
+    show(folder, "admin", AUTHORITY.issue_cert("other.example"))
+    secret(folder / "owners.secret", b"0123456789abcdef")
+    tls = f"tls: {{certificate: admin.pem, key: admin.key{options}}}"
+    owners = "owners: {group: sluice, instance: a, secret_file: owners.secret}\n"
+    lines_ = found(folder, CONFIG + owners + f'admin: {{bind: ":9404", {tls}}}\n')
+    assert any(said in line for line in lines_), lines_
 
 
 def test_byte_rates_below_a_batch_a_second_are_one_warning(folder: Path) -> None:

@@ -10,7 +10,7 @@ from proxy.control.quotas import QuotasInForce
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange
+from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered, Change
 from quotas.stores.base import Loaded
 from quotas.stores.file_store import FileStore
@@ -33,8 +33,8 @@ def alteration(limit: float | None, user: str = "alice", who: str = "admin") -> 
 async def in_force(folder: Path, *, enabled: bool = True) -> QuotasInForce:
     engine = Engine(Policy())
 
-    async def apply(policy: Policy) -> PolicyChange:
-        return engine.apply(policy, 0)
+    async def apply(policy: Policy) -> None:
+        engine.apply(policy, 0)
 
     path = folder / "quotas.yaml"
     path.write_text(QUOTAS)
@@ -53,8 +53,8 @@ async def test_change_log_ignores_start_and_names_file_for_edit(tmp_path: Path) 
     quotas = await in_force(tmp_path, enabled=False)
     assert told(quotas) == []
     path.write_text(QUOTAS.replace("bob}, producer_byte_rate: 1MiB", "bob}, producer_byte_rate: 2MiB"))
-    await quotas.reload()
-    await quotas.reload()
+    await quotas.load()
+    await quotas.load()
     assert told(quotas) == [("file", "user=bob", MIB, 2 * MIB)]
     assert quotas.changes.counts["edited"] == 1
     (change,) = quotas.changes.last()
@@ -89,7 +89,7 @@ async def test_altered_quota_is_logged_once_when_first_load_fails(
         await quotas.alter(alteration(3 * MIB))
     assert quotas.policy.limits[Entity("alice")][RATE] == MIB
     path.write_text(QUOTAS.replace("alice}, producer_byte_rate: 1MiB", "alice}, producer_byte_rate: 3MiB"))
-    await quotas.reload()
+    await quotas.load()
     assert quotas.policy.limits[Entity("alice")][RATE] == 3 * MIB
     assert told(quotas) == [("admin", "user=alice", MIB, 3 * MIB)]
 
@@ -100,10 +100,10 @@ async def test_memory_and_texts_are_bounded_and_infinity_is_json(tmp_path: Path)
     name = "n" * 1000
     many = "".join(f"  - {{entity: {{user: {name}{n}}}, request_percentage: 5}}\n" for n in range(3 * KEPT))
     path.write_text(QUOTAS + many)
-    await quotas.reload()
+    await quotas.load()
     assert (len(told(quotas)), quotas.changes.counts["edited"]) == (KEPT, 3 * KEPT)
     assert len(json.dumps(quotas.changes.last())) < KEPT * 400
     await quotas.alter(alteration(MIB, name, name))
     assert (len(told(quotas)), len(quotas.changes.last()[0]["who"])) == (KEPT, 128)
-    quotas.changes.note([Altered(Entity("alice"), QuotaKind.REQUEST_PERCENTAGE, None, float("inf"))], None)
+    quotas.changes.tell([Altered(Entity("alice"), QuotaKind.REQUEST_PERCENTAGE, None, float("inf"))], None)
     assert json.loads(json.dumps(quotas.changes.last()[0], allow_nan=False))["new"] == "Infinity"

@@ -69,12 +69,12 @@ class Store(FileStore):
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         if self.changed_meanwhile:
             self.changed_meanwhile -= 1
             raise ChangedMeanwhileError("quotas.yaml: has been changed meanwhile")
         self.go_on.wait()
-        return super()._alter(wanted, alteration)
+        return super().write(wanted, alteration)
 
 
 class Stage:

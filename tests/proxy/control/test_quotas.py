@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from config.problems import Problem
 from proxy.cli import cli
 from proxy.control import quotas as control
-from proxy.control.quotas import Outage, QuotasInForce
+from proxy.control.quotas import QuotasInForce
 from proxy.runtime.clock import now_ms
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange
+from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import Loaded, UnreadableError
 from quotas.stores.file_store import FileStore
@@ -34,8 +34,8 @@ quotas:
 def in_force(path: Path, *, enabled: bool = True, store: FileStore | None = None) -> QuotasInForce:
     engine = Engine(Policy())
 
-    async def apply(policy: Policy) -> PolicyChange:
-        return engine.apply(policy, now_ms())
+    async def apply(policy: Policy) -> None:
+        engine.apply(policy, now_ms())
 
     return QuotasInForce(store or FileStore(path), apply, enabled=enabled)
 
@@ -48,7 +48,7 @@ async def changes(folder: Path, old: str, new: str, *, enabled: bool = True) -> 
         assert await quotas.load()
         assert [line["event"] for line in logs] == ["quotas in force"]
         path.write_text(new)
-        await quotas.reload()
+        await quotas.load()
     return [line for line in logs if line["event"].startswith(("quota changed", "quotas changed"))]
 
 
@@ -140,7 +140,7 @@ async def test_quotas_failing_after_start_without_store_keep_proxy_running(
     path.write_text(OLD)
     quotas = in_force(path, store=_Scripted(path, away=[True, False, False]))
     with capture_logs() as logs:
-        assert await quotas.start(Outage(policy))
+        assert await quotas.start(policy)
         assert not await quotas.load()
         assert not await quotas.load()
     told = [line["event"] for line in logs]
@@ -214,7 +214,7 @@ async def test_broken_static_quota_file_is_logged_at_start(tmp_path: Path) -> No
     (tmp_path / "static.yaml").write_text("quotas: 5\n")
     quotas = in_force(tmp_path / "quotas.yaml")
     with capture_logs() as logs:
-        assert await quotas.start(Outage("static", FileStore(tmp_path / "static.yaml")))
+        assert await quotas.start("static", FileStore(tmp_path / "static.yaml"))
     [told] = [line for line in logs if line["log_level"] == "error"]
     assert told["event"] == "quotas.static not loaded"
     assert "static.yaml:1:9" in told["problem"]
@@ -225,7 +225,7 @@ async def test_quotas_not_loaded_at_start_keep_proxy_from_starting(tmp_path: Pat
     path.write_text(OLD)
     quotas = in_force(path, store=_Scripted(path, away=[False]))
     with capture_logs() as logs:
-        assert not await quotas.start(Outage("unlimited"))
+        assert not await quotas.start("unlimited")
     assert [line["event"] for line in logs] == ["quotas not loaded, the proxy does not start without them"]
 
 

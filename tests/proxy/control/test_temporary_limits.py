@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.control.temporary_limits import LONGEST_MS, MOST, TemporaryLimits
+from proxy.control.quotas import QuotasInForce
+from proxy.control.temporary_limits import LONGEST_MS, MOST, TemporaryLimits, path_beside
+from proxy.runtime.clock import wall_s
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
@@ -39,7 +41,7 @@ async def test_temporary_limit_overrides_quota_file_until_it_expires(path: Path)
         assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
         assert quotas.policy.limits[Entity(None, "app")] == {KIND: 1 << 20, FETCH: 5 << 20}
         write(path, OLD.replace("7MiB", "8MiB"))
-        await quotas.reload()
+        await quotas.load()
         assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
         await quotas.enable(False)
         assert quotas.policy.limits == {}
@@ -92,3 +94,67 @@ async def test_temporary_limit_is_discarded_when_policy_fails_to_load() -> None:
     with pytest.raises(OSError):  # noqa: PT011
         await limits.set(ALICE, KIND, 1.0, 1000, "", "")
     assert limits.limits == {}
+
+
+KEPT = (
+    '{"limits": [{"user": "a", "client_id": null, "kind": "producer_byte_rate", '
+    '"limit": 1.0, "until_s": 9, "who": ""}]}'
+)
+
+
+async def kept_in(path: Path, file: Path) -> QuotasInForce:
+    """Return quotas after a start with a file of temporary limits."""
+    quotas = in_force(path)
+    quotas.temporary.file = file
+    await quotas.temporary.restore()
+    await quotas.load()
+    return quotas
+
+
+async def test_temporary_limits_survive_a_restart_and_end_at_their_time(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = path_beside(tmp_path / "state" / "brokers.json")
+    quotas = await kept_in(path, file)
+    await quotas.temporary.set(ALICE, KIND, 1024.0, 60_000, "ops", "127.0.0.1")
+    await quotas.temporary.set(Entity("bob", "app"), FETCH, 5.0, 3_600_000, "ops", "127.0.0.1")
+    assert (file.name, file.stat().st_mode & 0o777) == ("brokers.limits.json", 0o600)
+    again = await kept_in(path, file)
+    assert again.policy.limits[ALICE] == {KIND: 1024.0}
+    assert again.temporary.limits[ALICE, KIND].who == "ops"
+    assert again.temporary.limits[ALICE, KIND].until_s == quotas.temporary.limits[ALICE, KIND].until_s
+    monkeypatch.setattr("proxy.control.temporary_limits.wall_s", lambda: wall_s() + 61)
+    later = await kept_in(path, file)
+    assert list(later.temporary.limits) == [(Entity("bob", "app"), FETCH)]
+    assert later.temporary._watching is not None
+    await later.temporary.end(Entity("bob", "app"), FETCH, "ops", "")
+    assert (await kept_in(path, file)).temporary.limits == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"version": 2, "limits": []}',
+        '{"limits": [{"user": null}]}',
+        KEPT.replace('"a"', "null"),
+        KEPT.replace("producer_byte_rate", "x"),
+        KEPT.replace("1.0", "-1"),
+    ],
+)
+async def test_unusable_file_of_limits_is_logged_and_ignored(path: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "limits.json").write_text(content)
+    with capture_logs() as logs:
+        quotas = await kept_in(path, tmp_path / "limits.json")
+    assert quotas.temporary.limits == {}
+    assert "file of temporary limits not usable: it is ignored, and rewritten" in [line["event"] for line in logs]
+
+
+async def test_limits_that_cannot_be_kept_are_in_force_all_the_same(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "no folder").write_text("")
+    quotas = await kept_in(path, tmp_path / "no folder" / "limits.json")
+    with capture_logs() as logs:
+        await quotas.temporary.set(ALICE, KIND, 1024.0, 60_000, "ops", "")
+    assert quotas.policy.limits[ALICE] == {KIND: 1024.0}
+    assert logs[-1]["event"] == "temporary limits not kept: a restart would end them"

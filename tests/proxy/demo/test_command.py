@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from proxy.cli import cli
-from proxy.demo import command, running
+from proxy.demo import command
 
 SLUICE = Path(sys.executable).parent / "sluice"
 
@@ -57,7 +57,7 @@ def _kill(demo: "subprocess.Popen[str]") -> None:
 
 @pytest.mark.long
 def test_a_proxy_that_does_not_start_is_told_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_CONFIGURATION", "cluster: {{}}\n")
+    monkeypatch.setattr(command, "_CONFIGURATION", "cluster: {{}}\n")
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     done = CliRunner().invoke(cli, ["demo"])
     assert done.exit_code == 1
@@ -97,5 +97,5 @@ def test_demo_prints_first_throttle_only_when_one_happened(
 @pytest.mark.usefixtures("_no_sleep")
 def test_a_producer_that_fails_ends_the_demo() -> None:
     at: Any = OfTest(error=OSError("no route"))
-    with pytest.raises(running.DemoError, match="greedy has failed: OSError"):
+    with pytest.raises(command.DemoError, match="greedy has failed: OSError"):
         command._watch(at, [at], 3)

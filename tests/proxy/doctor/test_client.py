@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.doctor.client import ClientLogin, client_of, load_client
-from proxy.doctor.credentials import ClientConfigError
+from proxy.doctor.client import ClientConfigError, ClientLogin, client_of, load_client
 
 JAAS = "org.apache.kafka.common.security"
 PLAIN = f'{JAAS}.plain.PlainLoginModule required username="alice" password="canary";'

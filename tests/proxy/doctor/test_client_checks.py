@@ -113,13 +113,10 @@ async def seen(
 ) -> dict[str, list[tuple[str, str]]]:
     """Return (status, text: fix) by check; ``behind`` is what was seen of the brokers."""
     found = DoctorFindings()
-
-    async def look() -> BrokerState:
-        if state is not None and not state.reached:
-            found.fail("brokers", "nobody", "start them")
-        return state or BrokerState(reached=True)
-
-    await ClientChecks(found, listener, listener.bind, admin, client, NOW_S, owners).examine(look)
+    if state is not None and not state.reached:
+        found.fail("brokers", "nobody", "start them")
+    brokers = state or BrokerState(reached=True)
+    await ClientChecks(found, listener, listener.bind, admin, client, brokers, NOW_S, owners).examine()
     lines: dict[str, list[tuple[str, str]]] = {}
     for finding in found.all:
         assert finding.fix or finding.status != "FAIL", "every failing line says what to do"

@@ -11,18 +11,18 @@ def test_finding_lines_show_status_check_text_and_fix() -> None:
     assert found.failed
     assert [str(finding) for finding in found.all] == [
         "ok    tcp          there",
+        "FAIL  tls          bad: mend it",
         "warn  certificate  soon: renew it",
         "skip  login        nobody",
-        "FAIL  tls          bad: mend it",
     ]
     assert found.as_data() == {
         "ok": False,
         "first_failure": "tls",
         "findings": [
             {"status": "ok", "check": "tcp", "text": "there", "fix": ""},
+            {"status": "FAIL", "check": "tls", "text": "bad", "fix": "mend it"},
             {"status": "warn", "check": "certificate", "text": "soon", "fix": "renew it"},
             {"status": "skip", "check": "login", "text": "nobody", "fix": ""},
-            {"status": "FAIL", "check": "tls", "text": "bad", "fix": "mend it"},
         ],
     }
 

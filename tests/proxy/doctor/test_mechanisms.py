@@ -8,8 +8,8 @@ from config.cluster import Route
 from config.listener import Kerberos, ListenerSasl
 from config.settings import Listener
 from config.units import Address
+from proxy.doctor.broker_checks import look_at_mechanisms
 from proxy.doctor.findings import DoctorFindings
-from proxy.doctor.mechanisms import look_at_mechanisms
 from tests.harness.fake_broker import fake_broker
 
 pytestmark = pytest.mark.asyncio

@@ -7,8 +7,8 @@ import pytest
 
 from config.loader import load_settings
 from protocol.client_quotas import Described
+from proxy.doctor.broker_checks import look_at_quotas
 from proxy.doctor.findings import DoctorFindings
-from proxy.doctor.quotas import look_at_quotas
 from tests.harness.quota_broker import QuotaBroker, quota_broker
 
 pytestmark = pytest.mark.asyncio

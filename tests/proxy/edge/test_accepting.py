@@ -9,10 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.units import Address
-from proxy.edge import accepting
-from proxy.edge.accepting import Acceptor
+from proxy.edge import listening
 from proxy.edge.kernel import KEEPALIVE
-from proxy.edge.listening import bind
+from proxy.edge.listening import Acceptor, bind
 from tests.harness.polling import until
 from tests.harness.ports import free_port, free_ports
 from tests.proxy.front import TIMEOUT_S
@@ -125,7 +124,7 @@ async def test_after_close_nothing_listens() -> None:
 
 
 async def test_out_of_descriptors_connections_wait_and_are_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accepting, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(listening, "_PAUSE_S", 0.05)
     taken = Taken()
     port = free_port()
     taken.listen(port, None)
@@ -142,7 +141,7 @@ async def test_out_of_descriptors_connections_wait_and_are_taken_later(monkeypat
 
 
 async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accepting, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(listening, "_PAUSE_S", 0.01)
     taken = Taken()
     port = free_port()
     taken.listen(port, None)

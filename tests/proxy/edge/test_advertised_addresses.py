@@ -63,15 +63,15 @@ async def test_clients_are_told_the_advertised_port_and_come_to_the_bound_one() 
         assert address(b"kafka.example.com", other) in answer
         assert address(b"node-id-77-has-no-port-in-sluice.invalid", 31092) in answer
         assert await serves(bound)
-        assert proxy.listener.brokers_without_port == 1
+        assert len(proxy.listener.addresses.without_port) == 1
 
 
 async def test_a_node_id_that_is_added_has_a_port_without_a_restart() -> None:
     async with proxied(1, 77) as (_, proxy):
         (port,) = free_ports(1)
-        assert proxy.listener.brokers_without_port == 1
+        assert len(proxy.listener.addresses.without_port) == 1
         closed = proxy.listener.change(with_brokers(proxy, {"1": str(proxy.port_1), "77": str(port)}))
-        assert (closed, proxy.listener.brokers_without_port) == ([], 0)
+        assert (closed, len(proxy.listener.addresses.without_port)) == ([], 0)
         assert address(b"127.0.0.1", port) in await told(proxy)
         assert await serves(port)
 
@@ -90,7 +90,7 @@ async def test_a_node_id_that_is_removed_has_no_port_and_its_sessions_are_return
                 await each.ask(list_offsets(1))
         assert not await serves(proxy.port_2)
         assert b"node-id-2-has-no-port-in-sluice.invalid" in await told(proxy)
-        assert proxy.listener.brokers_without_port == 1
+        assert len(proxy.listener.addresses.without_port) == 1
 
 
 async def test_silent_connection_is_closed_when_its_port_is_removed() -> None:
@@ -127,12 +127,12 @@ async def test_a_new_port_that_is_taken_leaves_the_old_one_until_it_is_free() ->
         with capture_logs() as logs, socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             assert proxy.listener.change(with_brokers(proxy, {"1": str(port)})) == []
-            proxy.listener.try_ports_again()
+            proxy.listener.addresses.try_again()
             assert address(b"127.0.0.1", proxy.port_1) in await told(proxy)
             assert await serves(proxy.port_1)
         (line,) = [line for line in logs if line["event"] == "cannot listen for broker"]
         assert (line["broker"], line["port"], line["meanwhile"]) == (1, port, "its old port stays")
-        proxy.listener.try_ports_again()
+        proxy.listener.addresses.try_again()
         assert address(b"127.0.0.1", port) in await told(proxy)
         assert await serves(port)
         assert not await serves(proxy.port_1)
@@ -142,9 +142,9 @@ async def test_a_port_that_was_taken_when_its_broker_was_found_is_bound_when_it_
     async with fake_broker() as one, front(one, known=False) as proxy:
         with socket.create_server(("127.0.0.1", proxy.port_1)):
             await proxy.cluster.refresh()
-        assert proxy.listener.brokers_without_port == 1
-        proxy.listener.try_ports_again()
-        assert proxy.listener.brokers_without_port == 0
+        assert len(proxy.listener.addresses.without_port) == 1
+        proxy.listener.addresses.try_again()
+        assert len(proxy.listener.addresses.without_port) == 0
         assert await serves(proxy.port_1)
 
 
@@ -153,5 +153,5 @@ async def test_port_added_while_listener_closes_is_not_bound() -> None:
         proxy.listener.close()
         (port,) = free_ports(1)
         proxy.listener.change(with_brokers(proxy, {"1": str(proxy.port_1), "77": str(port)}))
-        proxy.listener.try_ports_again()
+        proxy.listener.addresses.try_again()
         assert not await serves(port)

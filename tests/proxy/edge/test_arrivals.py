@@ -10,9 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
-from config.units import IpNumbers
-from proxy.edge.arrivals import HandshakePacer
-from proxy.edge.drain import drain
+from proxy.edge.arriving import Pacer
+from proxy.edge.open_sessions import drain
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
@@ -196,7 +195,7 @@ async def test_connections_per_ip_limit_closes_the_next_connection(pki: Pki, enc
 
 
 async def test_behind_a_load_balancer_an_address_is_the_one_that_it_names() -> None:
-    limits = {"connections_per_ip": 2, "connections_per_ip_overrides": IpNumbers((("192.0.2.7", 1),))}
+    limits = {"connections_per_ip": 2, "connections_per_ip_overrides": {"192.0.2.7": 1}}
     async with fake_broker() as one, AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(front(one, proxy_protocol=TRUSTED, limits=limits))
         seven = await stack.enter_async_context(client(proxy.bootstrap_port, first=V1))
@@ -227,7 +226,7 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
 
 
 async def test_handshakes_beyond_limit_per_loop_turn_wait_in_order() -> None:
-    pace = HandshakePacer(2)
+    pace = Pacer(2)
     passed: list[int] = []
 
     async def handshake(number: int) -> None:
@@ -274,8 +273,8 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
 
 
 async def test_handshakes_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    pace = HandshakePacer(1)
-    sabotage = Sabotage(monkeypatch, "begin TLS handshakes")
+    pace = Pacer(1)
+    sabotage = Sabotage(monkeypatch, "let the next pass")
     async with asyncio.timeout(TIMEOUT_S):
         for _ in range(5):
             await pace.turn()

@@ -158,12 +158,12 @@ async def test_a_changed_quota_holds_for_the_next_connection() -> None:
 
 async def test_too_many_that_are_held_go_at_once_the_oldest_first() -> None:
     async with serving(policy=ONE_A_SECOND) as (_, proxy):
-        proxy.gate.most_held = 5
+        proxy.gate.held.most = 5
         with connected(proxy.port_1, BURST), connected(proxy.port_1, 12) as held:
             await until(lambda: closed(held), equals=7)
             assert [is_closed(each) for each in held] == [True] * 7 + [False] * 5
             assert proxy.play.throttling.queue_sizes()[KIND] == 5
-            proxy.gate.close()
+            proxy.gate.held.close()
             await until(lambda: closed(held), equals=12)
             assert proxy.play.throttling.queue_sizes()[KIND] == 0
 
@@ -312,7 +312,7 @@ async def test_connections_beyond_the_rate_stay_in_the_backlog(limit: str) -> No
         proxy.stats.accept_throttles.clear()
         with connected(proxy.port_1, 5) as late, connect(proxy.bootstrap_port):
             acceptor = proxy.listener._acceptor
-            await until(lambda: len(acceptor._paused), equals=2)
+            await until(lambda: acceptor._delayed is not None)
             throttles = proxy.stats.accept_throttles["PLAIN"]
             assert came(proxy) == throttles.number, "the first did not wait, and the last one does so now"
             assert throttles.ms == 1000 * throttles.number
@@ -411,7 +411,7 @@ async def test_usage_records_have_who_came_and_who_was_refused_in_every_mode(mod
         with connected(proxy.port_1, BURST + 2), connected(proxy.port_1, 1, "127.0.0.2"):
             await until(lambda: sum(each.attempts for each in addresses._addresses.values()), equals=BURST + 3)
         rows = [row for row in addresses.take(proxy.play.loop.now_ms) if row is not None]
-        assert {(row.ip, row.exempt, row.figures[0], row.figures[3]) for row in rows} == {
+        assert {(key.ip, key.exempt, figures[0], figures[3]) for key, figures in rows} == {
             ("127.0.0.1", False, BURST + 2, refused_),
             ("127.0.0.2", True, 1, 0),
         }

@@ -1,15 +1,10 @@
 """Who gets a slot, who is refused, and who has to make room."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any
-
 import pytest
 
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.connection_slots import GRACE_S, ConnectionSlots, FullError
+from tests.harness.work import lines_run
 
 
 class Guest:
@@ -46,7 +41,10 @@ def test_address_has_half_of_all_slots_by_default() -> None:
     with pytest.raises(ProtocolError, match="connections_per_ip") as refused:
         Guest(taken, "10.0.0.1")
     assert refused.value.cause is Cause.CONNECTIONS_PER_IP
-    enter(taken, *["10.0.0.2"] * 5, settled=True)
+    enter(taken, *["10.0.0.2"] * 4, settled=True)
+    with pytest.raises(ProtocolError, match="has 4 connections to all brokers together, and 1 are left"):
+        Guest(taken, "10.0.0.2")
+    enter(taken, "10.0.0.3", settled=True)
     assert taken.taken == 10
 
 
@@ -104,12 +102,15 @@ def test_silent_connections_take_no_place_from_others_when_all_are_taken() -> No
     taken = slots(most=4)
     enter(taken, "10.0.0.1", settled=True)
     silent = enter(taken, *["10.0.0.2"] * 3)
-    with pytest.raises(FullError):  # they have just come
+    enter(taken, "10.0.0.3")  # they have just come, and are more than one
+    assert [guest.why is None for guest in silent] == [False, True, True]
+    with pytest.raises(FullError):  # an address does not push out its own
+        Guest(taken, "10.0.0.2", GRACE_S)
+    with pytest.raises(FullError):  # nor one that would then have fewer, while that has just come
         Guest(taken, "10.0.0.3", GRACE_S - 0.1)
     enter(taken, "10.0.0.3", now_s=GRACE_S)
-    assert [guest.why is None for guest in silent] == [False, True, True]
-    with pytest.raises(FullError):  # an address does not push out its own, or another with as few
-        Guest(taken, "10.0.0.2", GRACE_S)
+    with pytest.raises(FullError):
+        Guest(taken, "10.0.0.3", GRACE_S)
     assert taken.taken == 4
 
 
@@ -146,9 +147,7 @@ def test_silent_connections_make_room_at_their_own_listener_and_at_no_other() ->
     taken = ConnectionSlots(most=100, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 3})
     elsewhere = [Guest(taken, "10.0.0.1", listener="LARGE") for _ in range(5)]
     here = [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(3)]
-    with pytest.raises(FullError):  # they have just come
-        Guest(taken, "10.0.0.2", GRACE_S - 0.1, "SMALL")
-    Guest(taken, "10.0.0.2", GRACE_S, "SMALL")
+    Guest(taken, "10.0.0.2", GRACE_S - 0.1, "SMALL")
     assert [guest.why for guest in (*elsewhere, *here)] == [
         *[None] * 5,
         Cause.CONNECTIONS_BEFORE_REQUEST,
@@ -202,23 +201,6 @@ def test_a_newcomer_sends_off_a_few_of_a_storm_and_the_next_ones_the_others() ->
         gone.append(sum(guest.why is not None for guest in storm) - sum(gone))
     assert max(gone) <= 4
     assert sum(gone) == 1000
-
-
-@contextmanager
-def lines_run() -> Iterator[list[int]]:
-    """Count the lines of Python that run inside, as the one element of a list."""
-    lines = [0]
-
-    def count(_frame: FrameType, event: str, _what: object) -> Callable[..., Any]:
-        lines[0] += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
 
 
 @pytest.mark.long

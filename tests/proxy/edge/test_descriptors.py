@@ -6,8 +6,7 @@ import pytest
 
 from config.loader import load_settings
 from config.settings import Settings
-from proxy.edge.connection_gate import MOST_HELD
-from proxy.edge.descriptors import capacity
+from proxy.edge.connection_slots import MOST_HELD, capacity
 
 CONFIG = """\
 cluster: {name: demo, bootstrap: ["b:9093"]}
@@ -26,7 +25,7 @@ def settings(folder: Path, limits: str = "{}", of_listener: str = "{}") -> Setti
 
 def test_connection_limit_is_derived_from_open_file_limit(tmp_path: Path) -> None:
     """128 for what else there is, ten ports, a bootstrap port, one connection that waits, 64 that are held."""
-    assert capacity(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64, 0)
+    assert capacity(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64, 16, 0)
     assert capacity(settings(tmp_path), 1_000_000).held == MOST_HELD
 
 
@@ -37,7 +36,7 @@ def test_workers_at_one_port_leave_room_for_connections_whose_worker_is_not_know
     hosts = {"listeners": (listener.model_copy(update={"brokers": None, "broker_host": "b{node_id}.test"}),)}
     assert capacity(at_port.model_copy(update=two), 1024).unsorted == 0
     assert capacity(at_port.model_copy(update=hosts), 1024).unsorted == 0
-    assert capacity(at_port.model_copy(update=two | hosts), 1024) == ((1024 - 128 - 2 - 64 - 128) // 2, 64, 128)
+    assert capacity(at_port.model_copy(update=two | hosts), 1024) == ((1024 - 128 - 2 - 64 - 128) // 2, 64, 16, 128)
     few = {"limits": at_port.limits.model_copy(update={"connections": 20})}
     assert capacity(at_port.model_copy(update=two | hosts | few), 1024).unsorted == 20
 

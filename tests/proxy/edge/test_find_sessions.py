@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
-from proxy.edge.find_sessions import find
 from proxy.edge.listeners import Listener
-from proxy.runtime.slices import SLICE
+from proxy.edge.open_sessions import find
+from proxy.runtime.tasks import SLICE
 
 pytestmark = pytest.mark.asyncio
 

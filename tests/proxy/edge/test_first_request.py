@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.first_request import is_request
+from proxy.edge.arriving import is_request
 from tests.proxy.playbook import Play, list_offsets, produce, request
 
 RULES = Play().worker

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.edge.arrivals import Arrival
+from proxy.edge.arrival import Arrival
 from proxy.edge.connection_slots import ConnectionSlot
-from proxy.edge.transports import BrokerWire, ClientWire
+from proxy.edge.wires import BrokerWire, ClientWire
 from proxy.identity.sasl import SaslObserver
 from proxy.session.admission import Ticket
 from proxy.session.request_stream import RequestStream

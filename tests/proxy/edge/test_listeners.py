@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.brokers.metadata import read_metadata
-from proxy.edge.drain import drain
+from proxy.edge.open_sessions import drain
 from proxy.runtime.faults import counts
 from proxy.session.session import Session
 from tests.harness.fake_broker import fake_broker, metadata
@@ -55,23 +55,23 @@ async def test_a_broker_without_a_port_is_told_under_a_name_that_says_so() -> No
 
 async def test_not_ready_while_no_broker_has_a_port() -> None:
     async with fake_broker() as one, front(one, known=False) as proxy:
-        assert proxy.listener.why_not_ready is None  # nothing is known yet: the cluster says so
+        assert proxy.listener.addresses.why_not_ready is None  # nothing is known yet: the cluster says so
         one.brokers = dict.fromkeys(range(70, 85), ("127.0.0.1", one.port))
         await proxy.cluster.refresh()
-        why = proxy.listener.why_not_ready
+        why = proxy.listener.addresses.why_not_ready
         assert why is not None
         assert "no broker has a port" in why
         assert "70, 71, 72, 73, 74, 75, 76, 77, 78, 79 and 5 more" in why
         one.brokers = {1: ("127.0.0.1", one.port)}
         await proxy.cluster.refresh()
-        assert proxy.listener.why_not_ready is None
+        assert proxy.listener.addresses.why_not_ready is None
 
 
 async def test_a_port_that_is_taken_serves_nobody() -> None:
     async with fake_broker() as one, front(one, known=False) as proxy:
         with socket.create_server(("127.0.0.1", proxy.port_1)):
             await proxy.cluster.refresh()
-        assert "at free ports" in str(proxy.listener.why_not_ready)
+        assert "at free ports" in str(proxy.listener.addresses.why_not_ready)
 
 
 @pytest.mark.parametrize("broker", [2, 77])

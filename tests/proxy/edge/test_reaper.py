@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.edge.reaper import CloseReason, SessionReaper
+from proxy.edge.open_sessions import CloseReason, SessionReaper
 from proxy.session.session import Session
 from tests.harness.fake_broker import FakeBroker, fake_broker
 from tests.harness.polling import until
@@ -163,7 +163,7 @@ async def test_a_broker_that_closed_unseen_leaves_ten_seconds(pki: Pki, encrypte
 async def test_closed_client_that_does_not_read_is_cut_off(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.02)
     async with served(pki, encrypted, unread_s=30.0) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
         await act(client, broker)
@@ -187,7 +187,7 @@ async def test_half_closed_client_that_reads_gets_every_answer(pki: Pki) -> None
 
 @TLS
 async def test_an_idle_session_is_closed(pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.02)
     async with served(pki, encrypted, idle_s=0.0) as (proxy, _, client, _):
         await look_until_over(proxy)
         assert close_reasons(proxy) == {"idle": 1}
@@ -204,7 +204,7 @@ async def test_session_in_use_is_not_closed_as_idle(pki: Pki, encrypted: bool) -
 async def test_a_throttled_session_is_not_idle_until_its_throttle_is_over(
     pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True, idle_s=0.0) as (proxy, broker, client, session):
         await mute(broker, client, session)
         await look_in_vain(proxy, session)
@@ -219,7 +219,7 @@ async def test_a_throttled_client_that_went_away_unseen_is_noticed(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that has closed is idle after a while, as at a broker; one that was reset is gone at once."""
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True, idle_s=0.0 if act is finish else HOUR_S) as (
         proxy,
         broker,
@@ -248,7 +248,7 @@ async def test_a_throttled_client_that_half_closed_gets_its_answer_and_what_it_s
 async def test_a_request_in_line_of_a_client_that_went_away_unseen_is_dropped_at_its_turn(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True) as (proxy, broker, client, session):
         play = proxy.play
         bound = play.engine.resolve("ANONYMOUS", "app", PRODUCER, 1)
@@ -268,7 +268,7 @@ async def test_a_request_in_line_of_a_client_that_went_away_unseen_is_dropped_at
 async def test_a_broker_that_hangs_keeps_no_session_for_ever(
     pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.02)
     async with served(pki, encrypted, idle_s=0.0) as (proxy, broker, client, _):
         broker.silent = True
         await client.send(list_offsets(2))

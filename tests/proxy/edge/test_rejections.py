@@ -1,9 +1,8 @@
 from structlog.testing import capture_logs
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.rejections import Rejections
-from proxy.edge.stats import Stats
-from proxy.runtime.once_a_minute import INTERVAL_MS, MAX_KEPT
+from proxy.edge.stats import Rejections, Stats
+from proxy.runtime.log_lines import MAX_KEYS, MINUTE_MS
 
 NOT_TLS = ProtocolError(Cause.NOT_TLS, "no TLS")
 BAD = ProtocolError(Cause.BAD_HEADER, "bad")
@@ -12,7 +11,7 @@ BAD = ProtocolError(Cause.BAD_HEADER, "bad")
 def lines(rejections: Rejections, *peers: str, error: ProtocolError = NOT_TLS, now_ms: int = 0) -> list[object]:
     with capture_logs() as logs:
         for peer in peers:
-            rejections.note("client", error, peer, now_ms)
+            rejections.count("client", error, peer, now_ms)
     return [(line["event"], line.get("peer") or line["number"]) for line in logs]
 
 
@@ -31,20 +30,20 @@ def test_rejections_without_log_line_are_summarized_after_interval() -> None:
     rejections = Rejections(Stats())
     lines(rejections, "10.0.0.1:5", "10.0.0.1:6", "10.0.0.1:7", "10.0.0.2:5")
     with capture_logs() as logs:
-        rejections.flush(INTERVAL_MS - 1)
+        rejections.flush(MINUTE_MS - 1)
         assert logs == []
-        rejections.flush(INTERVAL_MS)
-        rejections.flush(INTERVAL_MS)
+        rejections.flush(MINUTE_MS)
+        rejections.flush(MINUTE_MS)
     assert [(line["event"], line["of"], line["number"]) for line in logs] == [
         ("more connections closed", "10.0.0.1", 2)
     ]
-    assert lines(rejections, "10.0.0.1:9", now_ms=INTERVAL_MS) == [("connection closed", "10.0.0.1:9")]
+    assert lines(rejections, "10.0.0.1:9", now_ms=MINUTE_MS) == [("connection closed", "10.0.0.1:9")]
 
 
 def test_without_a_flush_in_between_the_count_comes_with_the_next_line() -> None:
     rejections = Rejections(Stats())
     lines(rejections, "10.0.0.1:5", "10.0.0.1:6")
-    assert lines(rejections, "10.0.0.1:7", now_ms=INTERVAL_MS) == [
+    assert lines(rejections, "10.0.0.1:7", now_ms=MINUTE_MS) == [
         ("more connections closed", 1),
         ("connection closed", "10.0.0.1:7"),
     ]
@@ -52,12 +51,12 @@ def test_without_a_flush_in_between_the_count_comes_with_the_next_line() -> None
 
 def test_rejections_remember_bounded_number_of_hosts() -> None:
     rejections = Rejections(Stats())
-    lines(rejections, *(f"host{number}:1" for number in range(MAX_KEPT)))
+    lines(rejections, *(f"host{number}:1" for number in range(MAX_KEYS)))
     assert lines(rejections, "one-more:1", "and-another:1") == [("connection closed", "one-more:1")]
-    assert len(rejections._lines._suppressed) == MAX_KEPT + 1
+    assert len(rejections._lines.seen) == MAX_KEYS + 1
     assert lines(rejections, "host5:2") == []
     with capture_logs() as logs:
-        rejections.flush(INTERVAL_MS)
+        rejections.flush(MINUTE_MS)
     assert {(line["of"], line["number"]) for line in logs} == {("others", 1), ("host5", 1)}
 
 
@@ -65,5 +64,5 @@ def test_rejections_about_a_name_are_logged_once_per_name() -> None:
     rejections = Rejections(Stats())
     with capture_logs() as logs:
         for peer, name in (("10.0.0.1:5", "b7"), ("10.0.0.2:5", "b7"), ("10.0.0.1:6", "b8")):
-            rejections.note("client", NOT_TLS, peer, 0, about=name)
+            rejections.count("client", NOT_TLS, peer, 0, about=name)
     assert [line["peer"] for line in logs] == ["10.0.0.1:5", "10.0.0.1:6"]

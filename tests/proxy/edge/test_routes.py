@@ -6,6 +6,7 @@ import pytest
 from config.loader import load_settings
 from protocol.locator import Endpoint
 from proxy.brokers.broker import Broker
+from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime import faults
 
@@ -41,7 +42,7 @@ def listeners(routes: Routes) -> list[Opened]:
     opened = []
     for settings in routes._settings.listeners:
         listener = Opened()
-        routes.of(settings).listeners.append(listener)
+        routes.of(settings).listeners.append(cast("Listener", listener))
         opened.append(listener)
     return opened
 

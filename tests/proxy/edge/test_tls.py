@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 import trustme
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from config.units import AdvertisedAddress
-from proxy.edge import transports
+from proxy.edge.arrival import Arrival
 from proxy.edge.tls import client_context, ignore_undecodable_names
+from proxy.edge.wires import ClientWire
 from proxy.identity.principal import UNNAMED
+from proxy.session.session import Session
 from quotas.entities import Default, Entity
 from quotas.policy import Policy
 from tests.harness.fake_broker import fake_broker
@@ -34,11 +34,6 @@ SNI = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "B{node
 def only_user(proxy: Front) -> str:
     (session,) = proxy.listener.sessions
     return session.identity.user
-
-
-def common_name(der: bytes) -> str:
-    (name,) = x509.load_der_x509_certificate(der).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(name.value)
 
 
 async def refused(proxy: Front, tls: ssl.SSLContext, cause: str, name: str = "127.0.0.1") -> str:
@@ -108,8 +103,8 @@ async def test_with_sasl_a_certificate_lets_in_and_names_nobody(pki: Pki) -> Non
 
 
 async def test_certificate_with_reserved_name_is_charged_as_reserved(pki: Pki) -> None:
-    settings = pki.settings(client_authentication="required")
-    async with fake_broker() as one, front(one, tls=settings, name_of=common_name) as proxy:
+    settings = pki.settings(client_authentication="required", principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/")
+    async with fake_broker() as one, front(one, tls=settings) as proxy:
         async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
             await asking.ask(list_offsets(1))
             assert only_user(proxy) == "alice"
@@ -121,8 +116,8 @@ async def test_certificate_with_reserved_name_is_charged_as_reserved(pki: Pki) -
 
 async def test_a_certificate_whose_name_is_empty_is_held_by_the_quota_of_the_default_user(pki: Pki) -> None:
     """One with its names in the SAN alone, or a mapping rule with no result: the empty user is nobody to the quotas."""
-    settings = pki.settings(client_authentication="required")
-    async with fake_broker() as one, front(one, tls=settings, name_of=lambda _: "") as proxy:
+    settings = pki.settings(client_authentication="required", principal_mapping_rules="RULE:^.+$//")
+    async with fake_broker() as one, front(one, tls=settings) as proxy:
         default = Policy({Entity(user=Default.DEFAULT): {PRODUCER: 1024}})
         proxy.play.engine.apply(default, proxy.play.loop.now_ms)
         one.brokers = {1: ("127.0.0.1", one.port)}
@@ -134,11 +129,8 @@ async def test_a_certificate_whose_name_is_empty_is_held_by_the_quota_of_the_def
 
 
 async def test_a_certificate_that_names_nobody_is_refused(pki: Pki) -> None:
-    def nobody(der: bytes) -> str:
-        raise ValueError("no rule fits")
-
-    settings = pki.settings(client_authentication="required")
-    async with fake_broker() as one, front(one, tls=settings, name_of=nobody) as proxy:
+    settings = pki.settings(client_authentication="required", principal_mapping_rules="RULE:^CN=bob,.*$/bob/")
+    async with fake_broker() as one, front(one, tls=settings) as proxy:
         await refused(proxy, pki.client("alice"), "principal_mapping")
 
 
@@ -207,15 +199,14 @@ async def test_a_resumed_session_has_its_user_and_its_broker(pki: Pki, version: 
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
         settings = pki.settings(client_authentication="required")
         async with front(one, tls=settings, **SNI) as proxy:
-            begin = proxy.listener._arrivals._begin
+            begin = proxy.listener._arriving._begin
 
-            def noted(arrival: object, end: transports.ClientWire, begun: bytes) -> object:
-                session = begin(arrival, end, begun)  # type: ignore[arg-type]  # an Arrival
-                assert session is not None
+            def noted(arrival: Arrival, wire: ClientWire) -> Session:
+                session = begin(arrival, wire)
                 users.append(session.identity.user)
                 return session
 
-            proxy.listener._arrivals._begin = noted  # type: ignore[assignment]  # the same with a witness
+            proxy.listener._arriving._begin = noted
             names = ["b2.kafka.test", "b2.kafka.test", "b2.kafka.test"]
             assert await asyncio.to_thread(resumed, proxy.bootstrap_port, context, names) == [False, True, True]
             assert len(two.requests) == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.edge import transports
+from proxy.edge import wires
 from proxy.session.flow import THROTTLED
 from tests.harness.fake_broker import PRODUCE, fake_broker
 from tests.harness.polling import until
@@ -38,7 +38,7 @@ async def test_throttled_requests_are_forwarded_after_client_closes_tls(
         return tls
 
     async with fake_broker() as one, front(one, tls=pki.settings(), quotas={PRODUCER: 1024}) as proxy:
-        monkeypatch.setattr(transports, "now_ms", proxy.play.loop.clock)  # what comes in parts comes at one time
+        monkeypatch.setattr(wires, "now_ms", proxy.play.loop.clock)  # what comes in parts comes at one time
         one.answers[PRODUCE] = lambda _: b""
         before = len(one.requests)
         leaving = await asyncio.to_thread(send_and_finish, proxy.bootstrap_port)
@@ -91,7 +91,7 @@ async def test_a_slow_reader_stops_the_broker_and_loses_nothing(pki: Pki) -> Non
 
 
 async def test_a_client_that_never_ends_tls_is_cut_off(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.05)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.05)
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         silent = await asyncio.to_thread(asked, proxy.bootstrap_port, pki.client())
         (session,) = proxy.listener.sessions

@@ -7,9 +7,8 @@ from typing import cast
 import pytest
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.asyncio_wire import SessionHandle
 from proxy.edge.kernel import LOST
-from proxy.edge.transports import TLS_WRITE_BYTES, ClientWire
+from proxy.edge.wires import TLS_WRITE_BYTES, ClientWire, SessionHandle
 from tests.harness.polling import until
 
 pytestmark = pytest.mark.asyncio
@@ -103,9 +102,10 @@ class FakeSession:
 
 def connected(transport: Transport) -> tuple[ClientWire, FakeSession]:
     session = FakeSession()
-    end = ClientWire(lambda _end, _begun: cast("SessionHandle", session), Holding())
+    end = ClientWire(lambda _begun: True, Holding())
     end.connection_made(cast("asyncio.BaseTransport", transport))
     end.data_received(b"request")
+    end.begin(cast("SessionHandle", session))
     assert session.requests.fed == b"request"
     transport.told.clear()
     return end, session
@@ -169,7 +169,7 @@ async def test_connection_reset_closes_the_session() -> None:
 async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
     tls: bool, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.0)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.0)
     for ended in (False, True):
         transport = Transport(tls=tls, pending_bytes=pending_bytes)
         end, _ = connected(transport)
@@ -182,7 +182,7 @@ async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
 
 
 async def test_a_closed_end_that_still_takes_what_was_written_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.edge.asyncio_wire.LINGER_S", 0.0)
+    monkeypatch.setattr("proxy.edge.wires.LINGER_S", 0.0)
     transport = Transport(tls=False, pending_bytes=5)
 
     def take_more(level: int, option: int, size: int) -> bytes:
@@ -212,22 +212,24 @@ async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_
     said: list[bytes] = []
     holding = Holding()
 
-    def begin(_: ClientWire, begun: bytes) -> None:
+    def is_request(begun: bytes) -> bool:
         said.append(begun)
         if len(begun) > 2:
             raise ProtocolError(Cause.UNKNOWN_API, "no")
+        return False
 
     transport = Transport(tls=True)
-    end = ClientWire(begin, holding)
+    end = ClientWire(is_request, holding)
     end.abort()  # before it is connected
     end.connection_made(cast("asyncio.BaseTransport", transport))
     for byte in (b"a", b"b", b"c", b"d"):
         end.data_received(byte)
     assert said == [b"a", b"ab", b"abc"]
-    assert end.refused is not None
     assert transport.told == ["read ahead at most 1", "abort"]
     assert end.eof_received() is False
     end.pause_writing()
     end.resume_writing()
     end.connection_lost(None)
     assert (holding.lost, end.is_open, end.look()) == (1, False, LOST)
+    with pytest.raises(ProtocolError):
+        await end.first_request()

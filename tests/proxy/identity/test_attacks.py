@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.identity.principal import RESERVED, UNNAMED, of_mechanism, token_holder
-from proxy.identity.sasl import State
+from proxy.identity.sasl import LoginState
 from quotas.engine import Engine, Window
 from quotas.entities import ANONYMOUS, Default, Entity
 from quotas.names import counted_as
@@ -139,7 +139,7 @@ class TestTwoRefused:
         play = accepted(PLAIN)
         play.from_client(authenticate(2, ALICE))
         play.from_broker(authenticate_answer(2, error_code=error_code))
-        assert (play.user, play.session.sasl.state) == (ANONYMOUS, State.FAILED)
+        assert (play.user, play.session.sasl.state) == (ANONYMOUS, LoginState.FAILED)
         assert play.outcomes == [(PLAIN, False)]
 
     def test_oauthbearer_refuses_with_error_0_and_a_json_token(self) -> None:
@@ -295,7 +295,7 @@ class TestEightReauthentication:
         play.from_client(authenticate(4, b"\0admin\0x"))
         assert play.user == "alice"
         play.from_broker(authenticate_answer(4, error_code=BAD_PASSWORD))
-        assert (play.user, play.session.sasl.state) == (ANONYMOUS, State.FAILED)
+        assert (play.user, play.session.sasl.state) == (ANONYMOUS, LoginState.FAILED)
 
     def test_an_ordinary_answer_proves_nothing_meanwhile(self) -> None:
         play = known_as_alice(lifetime_ms=60_000)
@@ -309,7 +309,7 @@ class TestEightReauthentication:
         play = known_as_alice()
         play.from_client(handshake(3, PLAIN))
         play.from_broker(handshake_answer(3, ILLEGAL_SASL_STATE))
-        assert (play.user, play.session.sasl.state) == ("alice", State.AUTHENTICATED)
+        assert (play.user, play.session.sasl.state) == ("alice", LoginState.AUTHENTICATED)
 
 
 class TestNineRawFrames:

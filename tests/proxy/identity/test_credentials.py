@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.identity.credentials import KEPT_MS, MOST, Credentials, network_of
+from proxy.identity.credentials import KEPT_MS, MOST, Credentials
 from proxy.identity.mechanisms.aws_msk_iam import access_key_of, access_key_of_url
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity, Group
+from quotas.networks import network_of_peer
 from quotas.policy import Policy
 from tests.proxy.playbook import (
     KIB,
@@ -272,4 +273,4 @@ def test_quota_for_single_credential_overrides_that_of_mechanism() -> None:
     ],
 )
 def test_peer_address_is_mapped_to_its_network(peer: str, network: str) -> None:
-    assert network_of(peer) == network
+    assert network_of_peer(peer) == network

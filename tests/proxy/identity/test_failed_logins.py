@@ -1,13 +1,13 @@
 from structlog.testing import capture_logs
 
 from proxy.identity.failed_logins import FailedLogins
-from proxy.runtime.once_a_minute import INTERVAL_MS
+from proxy.runtime.log_lines import MINUTE_MS
 from tests.proxy.playbook import Play, authenticate, authenticate_answer, frame, handshake, handshake_answer
 
 
 def note(logins: FailedLogins, user: str | None, peer: str, now_ms: int = 0) -> list[dict[str, object]]:
     with capture_logs() as logs:
-        logins.note("SASL", "PLAIN", user, peer, now_ms)
+        logins.log("SASL", "PLAIN", user, peer, now_ms)
     return [dict(line) for line in logs]
 
 
@@ -19,9 +19,9 @@ def test_failed_logins_are_logged_once_a_minute_per_host() -> None:
     assert note(logins, "bob", "10.0.0.1:6") == []
     assert len(note(logins, None, "10.0.0.2:6")) == 1
     with capture_logs() as logs:
-        logins.flush(INTERVAL_MS)
+        logins.flush(MINUTE_MS)
     assert [(each["event"], each["of"], each["number"]) for each in logs] == [("more logins failed", "10.0.0.1", 1)]
-    assert len(note(logins, "alice", "10.0.0.1:7", INTERVAL_MS)) == 1
+    assert len(note(logins, "alice", "10.0.0.1:7", MINUTE_MS)) == 1
 
 
 def test_a_name_of_any_length_is_cut() -> None:

@@ -1,9 +1,8 @@
 import pytest
 
 from config.problems import InvalidValue
-from proxy.identity.java_regex import compiled
-from proxy.identity.java_replacement import parse_replacement
-from proxy.identity.java_replacement import replaced as replaced_by
+from proxy.identity.java_regex import compiled, parse_replacement
+from proxy.identity.java_regex import replaced as replaced_by
 
 
 def replaced(pattern: str, replacement: str, text: str) -> tuple[str, str]:

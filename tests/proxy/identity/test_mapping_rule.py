@@ -1,12 +1,12 @@
 import pytest
 
 from config.problems import InvalidValue
-from proxy.identity.mapping_rule import Case, NoMatchingRule, naming_rule
+from proxy.identity.mapping_rule import CASES, NoMatchingRule, naming_rule
 
 
 @pytest.mark.parametrize(("case", "result"), [("", "äẞİ"), ("L", "äßi̇"), ("U", "Äẞİ")])
 def test_rule_suffix_l_or_u_changes_case_of_user(case: str, result: str) -> None:
-    assert Case(case).of("äẞİ") == result
+    assert CASES[case]("äẞİ") == result
 
 
 def test_a_name_is_told_in_part() -> None:

@@ -5,7 +5,7 @@ from struct import pack
 import pytest
 
 from proxy.identity.principal import of_mechanism
-from proxy.identity.sasl import MAX_READ_BYTES, State
+from proxy.identity.sasl import MAX_READ_BYTES, LoginState
 from quotas.entities import Entity
 from quotas.policy import Policy
 from tests.proxy.playbook import (
@@ -255,7 +255,7 @@ def test_a_listener_without_sasl_takes_requests_of_any_size_again_after_the_firs
     play = Play()
     play.from_client(handshake(1, "PLAIN"))
     play.from_broker(handshake_answer(1, error_code=34))
-    assert play.session.sasl.state is State.NONE
+    assert play.session.sasl.state is LoginState.NONE
     assert play.from_client(produce(3, HUGE)) == QUESTION
     assert serves(play) == produce(3, HUGE)
 

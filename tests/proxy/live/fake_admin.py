@@ -10,6 +10,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from proxy.checks.explain import ExplainedRow, LevelRow, RuleRow
+from proxy.state.answers import as_json
+
 AS_OF = "2026-11-26T16:00:00Z"
 
 
@@ -53,8 +56,6 @@ def client(user: str = "alice", client_id: str | None = "web", **given: Any) -> 
         "limit": 1048576.0,
         "ratio": 0.5,
         "throttled_share_1m": 0.25,
-        "throttled_share_5m": 0.1,
-        "throttled_share_15m": 0.0,
         "worker": None,
         "instance": None,
         **given,
@@ -85,21 +86,24 @@ INSTANCE = {
     "reasons": [],
     "quotas_loaded_at": AS_OF,
 }
-EXPLAINED = [
-    {
-        "kind": "producer_byte_rate",
-        "rule": "user=alice",
-        "limit": 1048576.0,
-        "source": "quotas.yaml:3",
-        "why": "user is the first level with a limit",
-        "levels": [
-            {"rule": "user=alice, client-id=web", "limit": None, "wins": False},
-            {"rule": "user=alice", "limit": 1048576.0, "wins": True},
-        ],
-        "caps": [{"rule": "cap user-group=tenant", "limit": 52428800.0, "source": None}],
-    },
-    {"kind": "consumer_byte_rate", "rule": None, "limit": None, "source": None, "why": "", "levels": [], "caps": []},
-]
+OF_TERMS = "enforce", None, None, None
+EXPLAINED = as_json(
+    [
+        ExplainedRow(
+            "producer_byte_rate",
+            *RuleRow(
+                "user=alice", 1048576.0, "quotas.yaml:3", *OF_TERMS, "broker", "user=alice, whatever the client-id"
+            ),
+            "user is the first level with a limit",
+            (
+                LevelRow("user=alice, client-id=web", None, None, wins=False, is_reached=True),
+                LevelRow("user=alice", 1048576.0, "quotas.yaml:3", wins=True, is_reached=True),
+            ),
+            (RuleRow("cap user-group=tenant", 52428800.0, None, *OF_TERMS, "broker", "user-group=tenant"),),
+        ),
+        ExplainedRow("consumer_byte_rate", *RuleRow(scope="broker"), "no level has a limit", (), ()),
+    ]
+)
 
 
 class FakeAdmin:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from proxy.cli import cli
 from proxy.live import listing
 from proxy.live.listing import Throttled
-from proxy.usage.throttle_events import QUIET_MS
+from proxy.usage.lately import LAST_MINUTE_MS
 from tests.harness.ports import free_port
 from tests.proxy.live.fake_admin import AS_OF, EXPLAINED, FakeAdmin, client, throttled
 
@@ -54,11 +54,11 @@ def test_people_see_units_and_aligned_columns(admin: FakeAdmin, monkeypatch: pyt
     admin.rows["clients"].append(client("new", None, kind=None, used=None, limit=None, ratio=None, rule=None))
     monkeypatch.setattr(listing, "is_for_people", lambda: True)
     done = sluice("clients", "--admin", admin.url)
-    assert [line[:94].rstrip() for line in done.stdout.splitlines()] == [
-        "user   client-id  kind         used   limit  ratio   1m   5m  15m        in   out  throttled",
-        "alice  web        produce  512KiB/s  1MiB/s    50%  25%  10%   0%  1.5KiB/s  0B/s  no",
-        "bob    -          request     12.5%     50%    25%  25%  10%   0%  1.5KiB/s  0B/s  no",
-        "new    -          -               -       -      -  25%  10%   0%  1.5KiB/s  0B/s  no",
+    assert [line[:88].rstrip() for line in done.stdout.splitlines()] == [
+        "user   client-id  kind          used    limit  ratio    1m         in    out  throttled",
+        "alice  web        produce  512 KiB/s  1 MiB/s   50 %  25 %  1.5 KiB/s  0 B/s  no",
+        "bob    -          request     12.5 %     50 %   25 %  25 %  1.5 KiB/s  0 B/s  no",
+        "new    -          -                -        -      -  25 %  1.5 KiB/s  0 B/s  no",
     ]
 
 
@@ -107,15 +107,27 @@ def test_explain_live_shows_the_limits_in_force_and_the_present_use(admin: FakeA
     done = sluice("explain", "--live", "--admin", admin.url, "--user", "alice", "--client-id", "web")
     assert (done.exit_code, done.stderr) == (0, "")
     throttled_table, clients_table, limits = done.stdout.split("\n\n")
-    assert throttled_table.splitlines()[1].split()[:6] == ["alice", "web", "produce", "1", "2MiB/s", "1MiB/s"]
-    assert clients_table.splitlines()[1].split()[:6] == ["alice", "web", "produce", "512KiB/s", "1MiB/s", "50%"]
+    assert throttled_table.splitlines()[1].split()[:6] == ["alice", "web", "produce", "1", "2", "MiB/s"]
+    assert clients_table.splitlines()[1].split()[:9] == [
+        "alice",
+        "web",
+        "produce",
+        "512",
+        "KiB/s",
+        "1",
+        "MiB/s",
+        "50",
+        "%",
+    ]
     assert limits.splitlines() == [
-        "producer_byte_rate: 1048576 bytes/s (1 MiB/s), of user=alice (quotas.yaml:3)",
+        "producer_byte_rate: 1048576 bytes/s (1 MiB/s) at each broker, of user=alice (quotas.yaml:3)",
         "  why: user is the first level with a limit",
-        "    user=alice, client-id=web  -",
-        "    user=alice                 1048576  wins",
-        "  also: 52428800 bytes/s (50 MiB/s), of cap user-group=tenant",
-        "consumer_byte_rate: no quota",
+        "  counter: one for user=alice, whatever the client-id",
+        "    user=alice, client-id=web        -",
+        "    user=alice                 1048576  wins         quotas.yaml:3",
+        "  also: 52428800 bytes/s (50 MiB/s) at each broker, of cap user-group=tenant",
+        "    counter: one for user-group=tenant",
+        "consumer_byte_rate: no quota (no level has a limit)",
     ]
     assert {name for name, _ in admin.asked} == {"throttled", "clients", "explain"}
     assert all(query == {"user": "alice", "client_id": "web"} for _, query in admin.asked)
@@ -183,7 +195,7 @@ def test_watch_prints_a_line_when_a_client_starts_and_ends_being_throttled(
     admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, bob = throttled(), throttled("bob")
-    steps = [(2000, [alice, bob]), (4000, [bob]), (6000, [alice]), (6000 + QUIET_MS, [alice])]
+    steps = [(2000, [alice, bob]), (4000, [bob]), (6000, [alice]), (6000 + LAST_MINUTE_MS, [alice])]
     done = watched(admin, monkeypatch, *steps)
     lines = [line.split("\t")[:4] for line in done.stdout.splitlines()]
     assert lines == [
@@ -194,7 +206,7 @@ def test_watch_prints_a_line_when_a_client_starts_and_ends_being_throttled(
 
 
 def test_watch_as_json_lines(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = watched(admin, monkeypatch, (QUIET_MS, []), options=("-o", "json"))
+    done = watched(admin, monkeypatch, (LAST_MINUTE_MS, []), options=("-o", "json"))
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"at": AS_OF, "event": "started", **throttled()},
         {"at": AS_OF, "event": "ended", **throttled()},
@@ -202,7 +214,9 @@ def test_watch_as_json_lines(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_watch_waits_for_a_proxy_that_does_not_answer(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = watched(admin, monkeypatch, (2000, None), (QUIET_MS * 3, [throttled()]), (QUIET_MS * 3 + 2000, []))
+    done = watched(
+        admin, monkeypatch, (2000, None), (LAST_MINUTE_MS * 3, [throttled()]), (LAST_MINUTE_MS * 3 + 2000, [])
+    )
     assert [line.split("\t")[1] for line in done.stdout.splitlines()] == ["started"]
     assert done.stderr.startswith(f"warning: {admin.url} has no /api/v1/throttled")
 

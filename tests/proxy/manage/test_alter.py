@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.manage import altering
-from proxy.manage.altering import EntityChange
+from proxy.manage import changing
+from proxy.manage.changing import EntityChange
 from quotas.entities import Entity
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome
@@ -181,15 +181,15 @@ def test_other_stores_are_changed_in_batches(monkeypatch: pytest.MonkeyPatch) ->
     store = Batched()
     wanted = [EntityChange(Entity(f"u{number}"), {"request_percentage": 5.0}) for number in range(2_500)]
     loaded = Loaded(Policy(), "first", "memory")
-    assert len(altering.alter(store, loaded, wanted, dry_run=False)) == 2_500
+    assert len(changing.make(store, loaded, wanted, dry_run=False)) == 2_500
     assert store.asked == [(1_000, "first"), (1_000, None), (500, None)]
     store.fails_at = 2
     with pytest.raises(StoreError, match="is away\nthe first 1000 of 2500 entities have been changed"):
-        altering.alter(store, loaded, wanted, dry_run=False)
+        changing.make(store, loaded, wanted, dry_run=False)
     store.asked.clear()
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    altering.alter(store, loaded, wanted, dry_run=True)
+    changing.make(store, loaded, wanted, dry_run=True)
     assert terminal.getvalue().splitlines() == [f"{done} of 2500 entities" for done in (1000, 2000, 2500)]
 
 
@@ -212,7 +212,7 @@ class Batched(QuotaStore):
     def _load(self) -> Loaded:
         return Loaded(Policy(), "", "memory")
 
-    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+    def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         self.asked.append((len(wanted), alteration.version))
         self.fails_at -= 1
         if self.fails_at == 0:

@@ -284,7 +284,7 @@ def test_a_record_that_cannot_be_written_is_told_and_the_next_apply_writes_it(mo
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("proxy.manage.record.tempfile", SimpleNamespace(mkstemp=full))
+        patched.setattr("proxy.runtime.files.tempfile", SimpleNamespace(mkstemp=full))
         _, error = run("apply", "quotas.yaml", *TARGET, "--yes", status=2)
     assert error == "error: quotas.applied.yaml: the record was not written: no space left on device; apply again\n"
     assert "bob" in live()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from proxy.manage.describing import as_data, as_table, as_text, select
 from proxy.manage.grammar import QuotaArguments
-from proxy.manage.listing import as_data, as_table, as_text, select
 from proxy.manage.wording import described
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind

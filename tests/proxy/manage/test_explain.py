@@ -120,22 +120,23 @@ def test_explain_as_json_gives_winner_levels_and_caps() -> None:
     assert {key: told[key] for key in ("user", "client_id", "ip", "group", "exempt", "mode")} == {
         "user": "alice", "client_id": "app-1", "ip": None, "group": "tenant", "exempt": None, "mode": "enforce",
     }  # fmt: skip
-    produce = told["kinds"][0]
-    assert (produce["kind"], produce["unit"], produce["scope"]) == ("producer_byte_rate", "bytes/s", "at each broker")
-    assert produce["winner"] == {
-        "entity": "user=<default>",
+    produce = told["items"][0]
+    assert {key: value for key, value in produce.items() if key not in ("levels", "caps")} == {
+        "kind": "producer_byte_rate",
+        "rule": "user=<default>",
         "limit": 10485760.0,
-        "where": "quotas.yaml:6",
+        "source": "quotas.yaml:6",
         "mode": "enforce",
         "proposed": None,
         "burst_ms": 2000,
         "max_delay_ms": None,
-        "scope": "at each broker",
+        "scope": "broker",
         "counter": "user=alice, whatever the client-id",
+        "why": "default user is the first level with a limit",
     }
     assert [level["limit"] for level in produce["levels"]] == [None] * 5 + [10485760.0, 5242880.0, None]
-    assert [level["reached"] for level in produce["levels"]] == [True] * 6 + [False] * 2
-    assert [cap["entity"] for cap in produce["caps"]] == ["cap user-group=tenant"]
+    assert [level["is_reached"] for level in produce["levels"]] == [True] * 6 + [False] * 2
+    assert [cap["rule"] for cap in produce["caps"]] == ["cap user-group=tenant"]
 
 
 @pytest.mark.parametrize(

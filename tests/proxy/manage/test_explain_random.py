@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from proxy.checks.explain import ExplainedClient, Explainer, KindVerdict, Rule, written
+from proxy.checks.explain import ExplainedClient, ExplainedRow, Explainer, RuleRow, written
 from proxy.manage.explaining import pages
 from quotas.bound import Bound
 from quotas.connections import ConnectionRates
@@ -71,44 +71,44 @@ def clients(random: Random) -> Iterator[ExplainedClient]:
         yield ExplainedClient(random.choice(CLIENTS[0]), random.choice(CLIENTS[1]), random.choice(ADDRESSES))
 
 
-def as_told(rule: Rule) -> tuple[Entity, float | None, float | None, str]:
-    in_force, measured = (None, rule.limit) if rule.terms.shadow else (rule.limit, rule.terms.proposed)
-    return rule.entity, in_force, measured, rule.counted.partition(", who")[0].partition(", what")[0]
+def as_told(rule: RuleRow | ExplainedRow) -> tuple[str | None, float | None, float | None, str]:
+    in_force, measured = (None, rule.limit) if rule.mode == "shadow" else (rule.limit, rule.proposed)
+    return rule.rule, in_force, measured, str(rule.counter).partition(", who")[0].partition(", what")[0]
 
 
-def as_enforced(bound: Bound) -> tuple[Entity | None, float | None, float | None, str]:
+def as_enforced(bound: Bound) -> tuple[str | None, float | None, float | None, str]:
     user: Name = Group(bound.user.removeprefix("group:")) if bound.key.several & GROUP else bound.user or None
     client_id: Name = Prefix(bound.client_id[:-1]) if bound.key.several & PREFIX else bound.client_id or None
-    return bound.rule, bound.limit, bound.shadow_limit, Entity(user, client_id).describe()
+    rule = None if bound.rule is None else bound.rule.describe()
+    return rule, bound.limit, bound.shadow_limit, Entity(user, client_id).describe()
 
 
-def as_documented(holds: Holds, *, cap: bool) -> tuple[Entity, float | None, float | None, str]:
+def as_documented(holds: Holds, *, cap: bool) -> tuple[str | None, float | None, float | None, str]:
     user, client_id = map(names_of, holds.names)
     of_user, of_client_id = map(names_of, holds.counter)
-    return Entity(user, client_id, cap=cap), holds.in_force, holds.measured, Entity(of_user, of_client_id).describe()
+    rule = Entity(user, client_id, cap=cap).describe()
+    return rule, holds.in_force, holds.measured, Entity(of_user, of_client_id).describe()
 
 
 def compare(
-    verdict: KindVerdict, engine: Engine, rules: Mapping[Names, Written], of_caps: Rules, client: ExplainedClient
+    row: ExplainedRow, engine: Engine, rules: Mapping[Names, Written], of_caps: Rules, client: ExplainedClient
 ) -> None:
-    kind, (user, client_id, _) = verdict.kind, client
+    kind, (user, client_id, _) = QuotaKind(row.kind), client
     bound = engine.resolve(user, client_id, kind, 1)
     caps = engine.resolve_caps(user, client_id, kind, 1)
     group = GROUP_OF.get(user)
     by_page = precedence.winner(rules, user, group, client_id)
-    if verdict.winner is None:
+    if row.rule is None:
         assert (bound.limit, bound.rule, bound.shadow_limit, by_page) == (None, None, None, None), (client, kind)
     else:
         assert by_page is not None, (client, kind)
-        told = as_told(verdict.winner)
-        assert told == as_enforced(bound) == as_documented(by_page, cap=False), (client, kind)
-    capped = [as_told(cap) for cap in verdict.caps]
+        assert as_told(row) == as_enforced(bound) == as_documented(by_page, cap=False), (client, kind)
+    capped = [as_told(cap) for cap in row.caps]
     by_page_caps = precedence.caps(of_caps[kind], user, group, client_id)
     assert capped == [as_enforced(each) for each in caps], (client, kind)
     assert capped == [as_documented(each, cap=True) for each in by_page_caps], (client, kind)
-    assert [each.limit is not None and each.reached for each in verdict.levels].count(True) == (
-        verdict.winner is not None
-    )
+    reached = [each.rule for each in row.levels if each.limit is not None and each.is_reached]
+    assert reached == [each.rule for each in row.levels if each.wins] == [row.rule] * (row.rule is not None)
 
 
 def printed(explainer: Explainer, client: ExplainedClient) -> dict[str, tuple[str, list[str]]]:
@@ -136,17 +136,15 @@ def run(policies: int, seed: int) -> int:
         for client in clients(random):
             explanation = explainer.explain(client)
             text = printed(explainer, client)
-            for verdict in explanation.verdicts:
-                told = "" if verdict.winner is None else written(verdict.winner.limit)
-                assert text[verdict.kind] == (told, [written(cap.limit) for cap in verdict.caps])
+            for row in explanation.rows:
+                told = "" if row.limit is None else written(row.limit)
+                assert text[row.kind] == (told, [written(cap.limit or 0) for cap in row.caps])
                 cases += 1
-                if verdict.kind in rules:
-                    compare(verdict, engine, rules[verdict.kind], of_caps, client)
+                if (kind := QuotaKind(row.kind)) in rules:
+                    compare(row, engine, rules[kind], of_caps, client)
                     continue
                 limit, entity = rates.limit_of(client.ip)
-                assert (verdict.winner and (verdict.winner.limit, verdict.winner.entity)) == (
-                    None if limit is None else (limit, entity)
-                )
+                assert (row.limit, row.rule) == ((None, None) if limit is None else (limit, entity.describe()))
     return cases
 
 

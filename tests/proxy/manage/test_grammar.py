@@ -6,8 +6,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from proxy.manage.entity_options import QuotaCommand, entity_options, limit_options
-from proxy.manage.grammar import Named, QuotaArguments, limit
+from proxy.manage.grammar import (
+    Named,
+    QuotaArguments,
+    QuotaCommand,
+    adding_option,
+    entity_options,
+    limit,
+    removing_option,
+)
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.stores.filters import Specified
 
@@ -20,7 +27,8 @@ def asked(line: str) -> QuotaArguments:
 
     @click.command(cls=QuotaCommand)
     @entity_options
-    @limit_options
+    @adding_option
+    @removing_option
     def command(arguments: QuotaArguments) -> None:
         found.append(arguments)
 
@@ -126,7 +134,8 @@ def test_entity_without_name_is_refused_for_changes() -> None:
 def test_help_names_all_flags() -> None:
     @click.command(cls=QuotaCommand)
     @entity_options
-    @limit_options
+    @adding_option
+    @removing_option
     def command(arguments: QuotaArguments) -> None:
         raise AssertionError(arguments)
 

@@ -123,7 +123,7 @@ def test_import_from_zookeeper_merges_limits_and_reports_left_out(
     assert there.limits[Entity("zoe")] == {P: 1}
     assert there.limits[Entity("alice", Default.DEFAULT)] == came.limits[Entity("alice", Default.DEFAULT)]
     assert "left out: user=alice, client-id=<default>: burst" in done.stderr
-    assert "left out: client-id-prefix=tmp-: Kafka has no prefixes" in done.stderr
+    assert "left out: client-id-prefix=tmp-: is a prefix of client-ids, which Kafka" in done.stderr
     same = run(f"import {FROM} --file {{}} --yes --strict", quota_file)
     assert (same.exit_code, same.stdout) == (0, "nothing to change\n")
 
@@ -154,7 +154,7 @@ def test_entity_that_kafka_cannot_hold_is_left_out_of_import(run: Run, quota_fil
     )
     done = run(f"import {FROM} --file {{}} --yes", quota_file)
     assert (done.exit_code, "1 entity changed" in done.stdout) == (0, True)
-    assert "left out: client-id-prefix=b-: Kafka has no prefixes of client-ids" in done.stderr
+    assert "left out: client-id-prefix=b-: is a prefix of client-ids" in done.stderr
     assert run(f"import {FROM} --file {{}} --yes --strict", quota_file).exit_code == 1
 
 

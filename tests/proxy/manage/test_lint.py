@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import Quotas
-from proxy.manage.linting import NAMES, lint
+from proxy.manage.linting import NAMES, look
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
@@ -101,7 +101,7 @@ def test_limit_of_0_and_problems_of_the_store_are_found() -> None:
     policy = Policy({entity: {QuotaKind.REQUEST_PERCENTAGE: 0.0}})
     problem = Problem("zookeeper://zk", 0, 0, "/config/users/b", "is no quota")
     loaded = Loaded(policy, "1", "zookeeper://zk", {entity: "/config/users/alice"}, [problem])
-    assert [str(each) for each in lint(loaded, None)] == [
+    assert [str(each) for each in look(loaded, None)] == [
         (
             "zookeeper://zk:/config/users/alice: lets-nothing-through: user=alice: request_percentage: a limit of 0 "
             "lets nothing through; remove it for no limit"
@@ -138,9 +138,9 @@ def test_quotas_enforced_by_brokers_too_are_found() -> None:
     )
     entity = Entity("alice")
     loaded = Loaded(Policy({entity: {QuotaKind.REQUEST_PERCENTAGE: 5.0}}), "1", "zookeeper://zk", {entity: "/a"})
-    (finding,) = lint(loaded, enforce)
+    (finding,) = look(loaded, enforce)
     assert str(finding).startswith("zookeeper://zk: enforced-twice: quotas: the brokers enforce these quotas as well")
-    assert lint(loaded, shadow) == lint(loaded, None) == []
+    assert look(loaded, shadow) == look(loaded, None) == []
 
 
 def test_lint_exit_status_follows_strict_ignore_and_errors() -> None:
@@ -177,10 +177,10 @@ def test_lint_findings_beyond_20_of_one_name_are_counted() -> None:
 
 
 def test_every_name_that_is_given_is_in_the_table() -> None:
-    from proxy.manage import linting, precedence_findings, unseen
+    from proxy.manage import linting, precedence_findings
 
     given: set[str] = set()
-    for module in (likely_mistakes, precedence_findings, linting, unseen):
+    for module in (likely_mistakes, precedence_findings, linting):
         for statement in ast.parse(inspect.getsource(module)).body:
             if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "NAMES":
                 continue

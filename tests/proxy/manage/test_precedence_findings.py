@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from proxy.manage.linting import lint
+from proxy.manage.linting import look
 from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
@@ -156,14 +156,15 @@ def test_never_matches_is_said_of_just_the_rules_that_no_client_gets() -> None:
         engine = Engine(policy)
         said = {
             (finding.entity, kind)
-            for finding in lint(Loaded(policy, "", "q", dict.fromkeys(policy.limits, 1)), None)
+            for finding in look(Loaded(policy, "", "q", dict.fromkeys(policy.limits, 1)), None)
             for kind in finding.kinds
             if finding.name == "never-matches"
         }
         unseen = set()
         for kind in CLIENT_KINDS:
             winners = {engine.explain(*client, kind).winner for client in CLIENTS}
-            unseen |= {(policy.client(key).describe(), kind) for key in policy.table(kind) if key not in winners}
+            entities = policy.book(kind).entities
+            unseen |= {(entity.describe(), kind) for key, entity in entities.items() if key not in winners}
         assert said == unseen
         dead += len(said)
     assert dead > 40
@@ -190,7 +191,7 @@ def test_cap_found_ineffective_is_at_least_any_counter_sum() -> None:
         cap = random.randint(1, 18)
         limits[Entity(Group("g"), cap=True)] = {QuotaKind.PRODUCER_BYTE_RATE: float(cap)}
         policy = Policy(limits, {}, {"g": ("alice", "bob")})
-        said = lint(Loaded(policy, "", "q", dict.fromkeys(policy.limits, 1)), None)
+        said = look(Loaded(policy, "", "q", dict.fromkeys(policy.limits, 1)), None)
         if any(finding.name == "cap-never-holds" for finding in said):
             engine = Engine(policy)
             bounds = {

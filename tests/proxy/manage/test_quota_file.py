@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.manage.for_kafka import for_kafka
+from proxy.manage.importing import plan
 from proxy.manage.quota_file import write
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind, Whose
@@ -116,14 +116,14 @@ def test_rules_that_kafka_cannot_hold_are_named() -> None:
         {Entity("s"): Terms(shadow=True), Entity("b"): Terms(burst_ms=2000)},
         {"g": ["u"]},
     )
-    [quota], left_out = for_kafka(policy, Policy())
-    assert (quota.entity, quota.limits) == (Entity("b"), {P: 4.0, R: 12.5})
-    assert [line.partition(":")[::2] for line in left_out if "nnn" not in line] == [
-        ("user-group=g", " Kafka has no caps and no groups"),
-        ("cap user=a", " Kafka has no caps and no groups"),
+    found = plan(policy, Policy(), replace=False)
+    assert [(each.entity, each.limits) for each in found.wanted] == [(Entity("b"), {P: 4.0, R: 12.5})]
+    assert [line.partition(":")[::2] for line in found.left_out if "nnn" not in line] == [
+        ("user-group=g", " is a group of users, which Kafka does not have"),
+        ("cap user=a", " is a cap, which Kafka does not have"),
         ("user=s", " is in shadow: elsewhere it would be enforced"),
         ("user=b", " burst: only its limits are imported"),
-        ("client-id-prefix=x", " Kafka has no prefixes of client-ids"),
+        ("client-id-prefix=x", " is a prefix of client-ids, which Kafka does not have"),
         ("user=z", " producer_byte_rate: must be above 0; remove it for no limit"),
     ]
-    assert "only the beginning of its name is known" in "".join(left_out)
+    assert "only the beginning of its name is known" in "".join(found.left_out)

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from config.jaas import parse_jaas
+from config.client_properties import parse_jaas
 from config.problems import InvalidValue
 from proxy.cli import cli
 from proxy.manage.grammar import read

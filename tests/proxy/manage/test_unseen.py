@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from proxy.admin.metrics import Renderer
-from proxy.admin.series_limits import divide
-from proxy.edge.stats import Snapshot
-from proxy.manage.unseen import NoAnswerError, ask
+from proxy.admin.series import divide
+from proxy.manage.linting import users_unseen
+from proxy.snapshot import Snapshot
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity, Group
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
+from quotas.stores.base import StoreError
 from tests.proxy.manage.run import quotas
 from tests.proxy.snapshots import EMPTY
 
@@ -75,9 +76,9 @@ def test_group_member_without_traffic_is_unseen() -> None:
 def test_metrics_and_lint_agree() -> None:
     users = ["alice", ODD, *(f"user-{number:03}" for number in range(200))]
     with admin_port(shown(replace(EMPTY, unseen_users=users))) as url:
-        assert ask(url) == users[:100]
+        assert users_unseen(url) == users[:100]
     with admin_port(shown(EMPTY)) as url:
-        assert ask(f"{url}/") == []
+        assert users_unseen(f"{url}/") == []
 
 
 def test_lint_names_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,5 +110,5 @@ def test_lint_with_admin_port_not_answering_exits_with_2(
     with admin_port(page, status) as url:
         done = quotas("lint", "--file", "q.yaml", "--admin", url)
     assert (done.exit_code, said in done.stderr) == (2, True)
-    with pytest.raises(NoAnswerError, match="is not a URL"):
-        ask("file:///etc/passwd")
+    with pytest.raises(StoreError, match="is not a URL"):
+        users_unseen("file:///etc/passwd")

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.owners.assignment import DRIFT_S, HYSTERESIS, Drift, assign, by_instance, share_out
+from proxy.owners.assignment import DRIFT_S, HYSTERESIS, Drift, assign, by_instance, place_brokers
 from proxy.owners.messages import MemberMessage
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -83,7 +83,7 @@ def test_leaving_instance_moves_only_its_own_brokers(brokers: set[int], gone: st
 
 
 def test_idle_brokers_of_staying_instances_do_not_move_when_another_leaves() -> None:
-    owners = share_out({"e1": 1, "e2": 1}, {1: "e1", 2: "e2"}, {1: 0.2, 2: 0.3, 3: 0.5}, [1, 2, 3])
+    owners = place_brokers({"e1": 1, "e2": 1}, {1: "e1", 2: "e2"}, {1: 0.2, 2: 0.3, 3: 0.5}, [1, 2, 3])
     assert owners == {1: "e1", 2: "e2", 3: "e1"}
 
 
@@ -93,13 +93,13 @@ def test_any_instance_that_leaves_moves_no_idle_broker_of_the_others(
 ) -> None:
     claims = {broker: name for broker, (name, _) in before.items() if name != gone}
     load = {broker: cost for broker, (_, cost) in before.items()}
-    owners = share_out(dict.fromkeys(claims.values(), 1.0) or {"a": 1.0}, claims, load, before)
+    owners = place_brokers(dict.fromkeys(claims.values(), 1.0) or {"a": 1.0}, claims, load, before)
     assert owners.keys() == before.keys()
     assert {broker: owners[broker] for broker in claims} == claims
 
 
 def test_new_instance_gets_half_of_the_idle_brokers() -> None:
-    owners = share_out({"a": 1.0, "b": 1.0}, dict.fromkeys(range(4), "a"), dict.fromkeys(range(4), 0.1), range(4))
+    owners = place_brokers({"a": 1.0, "b": 1.0}, dict.fromkeys(range(4), "a"), dict.fromkeys(range(4), 0.1), range(4))
     assert sorted(owners.values()) == ["a"] * 2 + ["b"] * 2
 
 
@@ -130,13 +130,13 @@ def test_the_newest_claim_wins_and_the_later_of_two_starts_is_the_instance() -> 
 
 
 def test_loads_are_another_when_one_has_differed_for_long_by_more_than_a_quarter_of_the_mean() -> None:
-    shared_by = {"a": 100.0, "b": 100.0}
+    placed_by = {"a": 100.0, "b": 100.0}
     drift = Drift()
     for now_s, load in enumerate((140.0, 130.0, 60.0, 140.0)):  # the mean is that of now
-        assert drift.is_due(shared_by, {"a": load, "b": 100.0}, now_s * DRIFT_S / 3) is (now_s == 3)
-    assert not drift.is_due(shared_by, {"a": 124.0, "b": 100.0}, 2 * DRIFT_S)
-    assert not drift.is_due(shared_by, {"a": 140.0, "b": 100.0}, 3 * DRIFT_S)
-    assert drift.is_due(shared_by, {"a": 140.0, "b": 100.0}, 4 * DRIFT_S)
+        assert drift.is_due(placed_by, {"a": load, "b": 100.0}, now_s * DRIFT_S / 3) is (now_s == 3)
+    assert not drift.is_due(placed_by, {"a": 124.0, "b": 100.0}, 2 * DRIFT_S)
+    assert not drift.is_due(placed_by, {"a": 140.0, "b": 100.0}, 3 * DRIFT_S)
+    assert drift.is_due(placed_by, {"a": 140.0, "b": 100.0}, 4 * DRIFT_S)
 
 
 def test_negligible_broker_load_causes_no_reassignment() -> None:

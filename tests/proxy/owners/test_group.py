@@ -11,7 +11,7 @@ from config.problems import ConfigError
 from config.settings import Settings
 from config.units import Address
 from proxy.owners.group import OwnersGroup
-from proxy.owners.settings import probe_address
+from proxy.owners.membership import probe_address
 from tests.proxy.checks.test_report import found
 
 SECTION = "owners: {{instance: a, group: g, secret_file: secret{more}}}\n"
@@ -59,11 +59,10 @@ def test_group_before_joining_is_alone_and_not_ready(tmp_path: Path) -> None:
         return []
 
     group = OwnersGroup(loaded, loaded.owners, brokers, dict, lambda *_: None)
-    described = group.describe()
-    assert isinstance(described.pop("boot"), int)
-    wanted = {"instance": "a", "state": "alone", "epoch": -1, "age_s": 0.0, "owners": {}, "others": {}}
-    assert described == {**wanted, "error": "it has not joined yet"}
-    assert group.why_not_ready == "owners: it has not joined yet"
+    status = group.member.status
+    assert (status.instance, status.state, status.epoch, status.owners) == ("a", "alone", -1, {})
+    assert (status.error, group.member.peers) == ("it has not joined yet", {})
+    assert group.member.why_not_ready == "owners: it has not joined yet"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_conflicting_owners_settings_are_refused(tmp_path: Path, section: str, s
         load_settings(written(tmp_path, section=section))
 
 
-def test_supervisor_without_owners_section_imports_no_owners_module(tmp_path: Path) -> None:
+def test_supervisor_without_owners_section_loads_only_the_map_of_owners(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from config.loader import load_settings; import proxy.supervisor as s; "
         "s.Supervisor(load_settings(Path(sys.argv[1])), Path(sys.argv[1]), 'asyncio'); "
@@ -120,4 +119,4 @@ def test_supervisor_without_owners_section_imports_no_owners_module(tmp_path: Pa
     )
     command = [sys.executable, "-c", code, str(written(tmp_path))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "['proxy.owners', 'proxy.owners.map']"

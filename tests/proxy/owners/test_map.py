@@ -4,8 +4,8 @@ from collections import Counter
 
 from config.brokers import Endpoint
 from config.owners import Owners
-from proxy.owners.assignment import share_out
-from proxy.owners.map import EVERYTHING, OwnersInForce, OwnersMap, Share, owners_of
+from proxy.owners.assignment import place_brokers
+from proxy.owners.map import EVERYTHING, OwnersInForce, OwnersMap, Placement, owners_of
 
 MAP = OwnersMap(
     ((range(3), "here"), (range(3, 6), "there")), {"there": {"A": Endpoint("there.test", 7000, None)}}, ("here",)
@@ -13,7 +13,7 @@ MAP = OwnersMap(
 
 
 def of_workers(number: int, in_force: OwnersMap | None, placed: dict[int, int]) -> list[OwnersInForce]:
-    return [OwnersInForce("here", in_force, share=Share(worker, number, placed)) for worker in range(number)]
+    return [OwnersInForce("here", in_force, placement=Placement(worker, number, placed)) for worker in range(number)]
 
 
 def test_each_broker_of_the_instance_is_owned_by_one_worker() -> None:
@@ -40,8 +40,8 @@ def test_all_workers_tell_the_same_address() -> None:
 
 def test_a_broker_that_is_placed_nowhere_has_one_worker_all_the_same() -> None:
     workers = of_workers(3, EVERYTHING, {})
-    shares = [each.share for each in workers if each.share is not None]
-    owners = Counter(worker for node_id in range(300) for worker, each in enumerate(shares) if each.has(node_id))
+    placements = [each.placement for each in workers if each.placement is not None]
+    owners = Counter(worker for node_id in range(300) for worker, each in enumerate(placements) if each.has(node_id))
     assert sum(owners.values()) == 300
     assert min(owners.values()) > 70
 
@@ -49,9 +49,9 @@ def test_a_broker_that_is_placed_nowhere_has_one_worker_all_the_same() -> None:
 def test_worker_owns_no_broker_without_map_or_when_fenced() -> None:
     (worker,) = of_workers(1, None, {})
     assert not worker.owns(0)
-    worker.replace(MAP, share=Share(0, 1))
+    worker.replace(MAP, placement=Placement(0, 1))
     assert worker.owns(0)
-    worker.replace(MAP, fenced=True, share=Share(0, 1))
+    worker.replace(MAP, fenced=True, placement=Placement(0, 1))
     assert not worker.owns(0)
 
 
@@ -62,10 +62,10 @@ def test_without_the_section_the_instance_owns_all() -> None:
 def test_brokers_are_shared_out_by_load_the_heaviest_first_and_stay() -> None:
     workers = {"0": 1.0, "1": 1.0}
     load = {1: 10.0, 2: 9.0, 3: 8.0, 4: 7.0}
-    placed = share_out(workers, {}, load, load)
+    placed = place_brokers(workers, {}, load, load)
     assert placed == {1: "0", 2: "1", 3: "1", 4: "0"}
-    assert share_out(workers, placed, load, [*load, 5]) == {**placed, 5: "0"}
-    assert Counter(share_out(workers, {}, {}, range(5)).values()) == {"0": 3, "1": 2}
+    assert place_brokers(workers, placed, load, [*load, 5]) == {**placed, 5: "0"}
+    assert Counter(place_brokers(workers, {}, {}, range(5)).values()) == {"0": 3, "1": 2}
 
 
 def test_before_owners_are_elected_an_instance_has_no_broker_or_all() -> None:

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from config.owners import Owners
 from protocol import groups
 from protocol.groups import GroupError
 from protocol.requests import Request
@@ -16,12 +18,13 @@ from proxy.owners.assignment import DRIFT_S
 from proxy.owners.coordinator import NoCoordinatorError, NotAllowedError
 from proxy.owners.map import OwnersMap
 from proxy.owners.member import GroupMember
-from proxy.owners.membership import Membership, State
+from proxy.owners.membership import Membership, MemberState
 from proxy.owners.messages import Kind, Label, MapMessage, MemberMessage, Signing
-from proxy.owners.probe import Probe, Said
+from proxy.owners.probe import Probe
 from proxy.owners.turns import member_label
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import counts
+from proxy.runtime.http_get import Answer
 from tests.harness.clock import Clock
 from tests.harness.polling import until
 from tests.proxy.owners.test_assignment import member as said_by
@@ -29,7 +32,8 @@ from tests.proxy.owners.test_assignment import member as said_by
 pytestmark = pytest.mark.asyncio
 
 SIGNING = Signing(b"secret", "group")
-ME = Membership("a", 5, "group", b"secret", 6.0, 1.0, 1.0, {}, None)
+SETTINGS = Owners(instance="a", group="group", secret_file=Path("secret"))
+ME = Membership(SETTINGS, "a", 5, "group", b"secret", {}, None)
 
 
 class FakeCoordinator:
@@ -134,14 +138,14 @@ def heartbeat_with(seen: Seen, error: int) -> None:
 async def test_member_without_known_broker_does_not_join() -> None:
     seen = Seen(())
     await seen.member._step()
-    assert (seen.coordinator.asked, seen.member.state) == ([], State.ALONE)
+    assert (seen.coordinator.asked, seen.member.state) == ([], MemberState.ALONE)
     assert seen.member.why_not_ready == "owners: it has not joined yet"
 
 
 async def test_member_owns_all_brokers_alone_and_half_with_second(seen: Seen) -> None:
     seen.coordinator.errors[groups.JOIN_GROUP] = [GroupError.MEMBER_ID_REQUIRED]
     await seen.member._step()
-    assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (State.MEMBER, {1, 2, 3}, None)
+    assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (MemberState.MEMBER, {1, 2, 3}, None)
     seen.coordinator.others["b"] = said_by("b")
     heartbeat_with(seen, GroupError.REBALANCE_IN_PROGRESS)
     await seen.member._step()
@@ -153,27 +157,27 @@ async def test_member_owns_all_brokers_alone_and_half_with_second(seen: Seen) ->
 async def test_cut_off_member_gives_up_brokers_if_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = Seen(me=replace(ME, stops_cut_off=True))
+    seen = Seen(me=replace(ME, settings=SETTINGS.model_copy(update={"when_cut_off": "stop"})))
     await seen.member._step()
     seen.coordinator.silent = True
     await seen.member._step()
-    assert (seen.member.state, seen.owned) == (State.FROZEN, {1, 2, 3})
+    assert (seen.member.state, seen.owned) == (MemberState.FROZEN, {1, 2, 3})
     now_s = monotonic_s()
     monkeypatch.setattr(module, "monotonic_s", lambda: now_s + 6.1)
     for _ in range(2):
         await seen.member._step()
-    assert (seen.member.state, seen.owned, len(seen.maps)) == (State.FROZEN, set(), 2)
+    assert (seen.member.state, seen.owned, len(seen.maps)) == (MemberState.FROZEN, set(), 2)
     assert "no coordinator: nobody answers" in str(seen.member.why_not_ready)
     seen.coordinator.silent = False
     await seen.member._step()
-    assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (State.MEMBER, {1, 2, 3}, None)
+    assert (seen.member.state, seen.owned, seen.member.why_not_ready) == (MemberState.MEMBER, {1, 2, 3}, None)
 
 
 async def test_member_before_first_map_is_ready_if_serving_alone() -> None:
-    seen = Seen(me=replace(ME, serves_alone=True))
+    seen = Seen(me=replace(ME, settings=SETTINGS.model_copy(update={"before_first": "serve"})))
     seen.coordinator.silent = True
     await seen.member._step()
-    assert (seen.member.state, seen.maps, seen.member.why_not_ready) == (State.ALONE, [], None)
+    assert (seen.member.state, seen.maps, seen.member.why_not_ready) == (MemberState.ALONE, [], None)
 
 
 @pytest.mark.parametrize("error", [GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION])
@@ -191,11 +195,11 @@ async def test_without_a_coordinator_the_last_map_stays(seen: Seen) -> None:
     seen.coordinator.silent = True
     for _ in range(3):
         await seen.member._step()
-    assert (seen.member.state, seen.owned, len(seen.maps)) == (State.FROZEN, {1, 2, 3}, 1)
+    assert (seen.member.state, seen.owned, len(seen.maps)) == (MemberState.FROZEN, {1, 2, 3}, 1)
     assert seen.member.why_not_ready is None
     seen.coordinator.silent = False
     await seen.member._step()
-    assert (seen.member.state, len(seen.maps)) == (State.MEMBER, 1)
+    assert (seen.member.state, len(seen.maps)) == (MemberState.MEMBER, 1)
 
 
 @pytest.mark.parametrize("error", [GroupError.NOT_COORDINATOR, GroupError.COORDINATOR_LOAD_IN_PROGRESS, 3])
@@ -203,7 +207,7 @@ async def test_a_coordinator_that_has_moved_changes_nothing(seen: Seen, error: i
     await seen.member._step()
     heartbeat_with(seen, error)
     await seen.member._step()
-    assert (seen.member.state, len(seen.maps)) == (State.FROZEN, 1)
+    assert (seen.member.state, len(seen.maps)) == (MemberState.FROZEN, 1)
 
 
 async def test_member_without_group_authorization_is_fenced(seen: Seen) -> None:
@@ -211,7 +215,7 @@ async def test_member_without_group_authorization_is_fenced(seen: Seen) -> None:
     heartbeat_with(seen, GroupError.GROUP_AUTHORIZATION_FAILED)
     seen.coordinator.errors[groups.JOIN_GROUP] = [GroupError.GROUP_AUTHORIZATION_FAILED] * 9
     await seen.member._step()
-    assert (seen.member.state, seen.owned) == (State.FENCED, set())
+    assert (seen.member.state, seen.owned) == (MemberState.FENCED, set())
     assert "may not use the group" in str(seen.member.why_not_ready)
 
 
@@ -227,7 +231,7 @@ async def test_member_without_group_authorization_is_fenced(seen: Seen) -> None:
 async def test_a_refusal_says_what_to_do(seen: Seen, error: int, said: str) -> None:
     seen.coordinator.errors[groups.JOIN_GROUP] = [error]
     await seen.member._step()
-    assert (seen.member.state, said in str(seen.member.why_not_ready)) == (State.ALONE, True)
+    assert (seen.member.state, said in str(seen.member.why_not_ready)) == (MemberState.ALONE, True)
 
 
 async def test_stepping_down_gives_all_to_others(seen: Seen) -> None:
@@ -252,18 +256,18 @@ async def test_a_stranger_is_given_nothing_and_its_map_is_not_taken(seen: Seen) 
     seen.coordinator.signing = Signing(b"other", "group")
     heartbeat_with(seen, GroupError.REBALANCE_IN_PROGRESS)
     await seen.member._step()
-    assert (seen.member.state, seen.owned, len(seen.maps)) == (State.FROZEN, {1, 2, 3}, 1)
+    assert (seen.member.state, seen.owned, len(seen.maps)) == (MemberState.FROZEN, {1, 2, 3}, 1)
     assert len(seen.coordinator.removed) == 2
 
 
 async def test_the_later_of_two_with_one_name_is_the_instance(seen: Seen) -> None:
     seen.coordinator.others["b"] = said_by("a", boot=6)
     await seen.member._step()
-    assert (seen.member.state, seen.owned) == (State.FENCED, set())
+    assert (seen.member.state, seen.owned) == (MemberState.FENCED, set())
     assert "another instance has the name a" in str(seen.member.why_not_ready)
     seen.coordinator.others["b"] = said_by("a", boot=4)
     await seen.member._step()
-    assert (seen.member.state, seen.owned) == (State.MEMBER, {1, 2, 3})
+    assert (seen.member.state, seen.owned) == (MemberState.MEMBER, {1, 2, 3})
 
 
 async def test_a_new_broker_is_placed_after_a_while(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,30 +317,26 @@ async def test_a_sleeper_asks_before_it_goes_on(seen: Seen, monkeypatch: pytest.
     await sleep(seen, monkeypatch)
     heartbeat_with(seen, GroupError.UNKNOWN_MEMBER_ID)
     seen.member._look_at_clock()
-    assert (seen.member.state, seen.owned) == (State.FENCED, set())
+    assert (seen.member.state, seen.owned) == (MemberState.FENCED, set())
 
 
 async def test_a_sleeper_that_is_known_goes_on(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     await sleep(seen, monkeypatch)
     seen.member._look_at_clock()
-    assert (seen.member.state, seen.owned) == (State.MEMBER, {1, 2, 3})
+    assert (seen.member.state, seen.owned) == (MemberState.MEMBER, {1, 2, 3})
 
 
 async def test_a_sleeper_without_an_answer_keeps_the_last_map(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     await sleep(seen, monkeypatch)
     seen.coordinator.silent = True
     seen.member._look_at_clock()
-    assert (seen.member.state, seen.owned) == (State.FROZEN, {1, 2, 3})
+    assert (seen.member.state, seen.owned) == (MemberState.FROZEN, {1, 2, 3})
 
 
 # ------------------------------------------------------------------------------------------------------ the probe
 
 
 Answers = list[Mapping[str, Any] | Exception]
-
-
-def said_as(said: Mapping[str, Any]) -> Said:
-    return Said.model_validate_json(json.dumps(said), strict=True)
 
 
 @pytest.mark.parametrize(
@@ -358,37 +358,34 @@ async def test_an_instance_is_removed_if_its_process_has_ended(
     monkeypatch.setattr(module.GroupMember, "_said", _with_probe(module.GroupMember._said))
     seen.coordinator.others["b"] = said_by("b", probe=("b.test", 1))
     await seen.member._step()
-    probe = Probe(seen.member)
 
-    async def answer(host: str, port: int) -> Said:
-        assert (host, port) == ("b.test", 1)
+    async def answer(name: str, at: tuple[str, int], *_: object) -> Answer:
+        assert (name, at) == ("b", ("b.test", 1))
         said = answers.pop(0)
         if isinstance(said, Exception):
             raise said
-        return said_as(said)
+        return Answer(200, json.dumps(said).encode())
 
     answers = list(answers)  # one list for both loops
-    monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
+    probe = Probe(seen.member, answer)
     while answers:
         await probe._look()
     assert seen.coordinator.removed == [b"\0\5group\0\3b-1"] * removed
 
 
-async def test_an_instance_that_stops_is_not_asked_whether_it_is_alive(
-    seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_instance_that_stops_is_not_asked_whether_it_is_alive(seen: Seen) -> None:
     """It owns nothing any more, and leaves by itself: a refusal would be logged as an end that was none."""
     seen.coordinator.others["b"] = said_by("b", weight=0.0, probe=("b.test", 1))
     seen.coordinator.others["c"] = said_by("c", probe=("c.test", 1))
     await seen.member._step()
     asked = []
 
-    async def answer(host: str, port: int) -> Said:
-        asked.append(host)
+    async def answer(name: str, at: tuple[str, int], *_: object) -> Answer:
+        assert (name, at[1]) == ("c", 1)
+        asked.append(at[0])
         raise OSError
 
-    monkeypatch.setattr("proxy.owners.probe._owners_of", answer)
-    await Probe(seen.member)._look()
+    await Probe(seen.member, answer)._look()
     assert asked == ["c.test"]
 
 

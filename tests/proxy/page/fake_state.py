@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from proxy.checks.explain import ExplainedRow, LevelRow, RuleRow
+from proxy.state.answers import as_json
+
 AS_OF = "2026-03-01T12:00:05Z"
 SCRIPT = "<script>document.title='hacked'</script>"
 LONG = "long-" + "x" * 200
@@ -53,8 +56,6 @@ def client(user: str, client_id: str | None = "app", **other: Any) -> dict[str, 
         "limit": 1048576.0,
         "ratio": 0.83,
         "throttled_share_1m": 0.0,
-        "throttled_share_5m": 0.02,
-        "throttled_share_15m": 0.0,
         "instance": None,
         "worker": None,
     } | other
@@ -93,6 +94,7 @@ class FakeState:
             "reasons": [],
             "quotas_loaded_at": "2026-03-01T09:00:00Z",
         }
+        self.owners = dict.fromkeys(("instance", "boot", "state", "epoch", "age_s", "owners", "others", "error"))
         self.instances: list[dict[str, Any]] = []
         self.items: dict[str, list[dict[str, Any]]] = {
             "throttled": [throttled("greedy")],
@@ -114,11 +116,11 @@ class FakeState:
             "connections": [
                 {"peer": "10.1.2.3:50412", "listener": "PLAIN", "broker": 1, "user": "greedy", "client_id": "app"}
                 | {"authenticated": True, "mechanism": "PLAIN"}
-                | {"connected_at": "2026-03-01T11:00:00Z", "is_throttled": True, "instance": None, "worker": None}
+                | {"connected_at": "2026-03-01T11:00:00Z", "instance": None, "worker": None}
                 | {"waits_for": {"kind": "producer_byte_rate", "rule": "user=greedy", "owed_ms": 4200}},
                 {"peer": "[2001:db8::1]:50413", "listener": "PLAIN", "broker": None, "user": "greedy"}
                 | {"authenticated": True, "mechanism": None}
-                | {"client_id": "app", "connected_at": "2026-03-01T12:00:00Z", "is_throttled": False}
+                | {"client_id": "app", "connected_at": "2026-03-01T12:00:00Z"}
                 | {"waits_for": None, "instance": None, "worker": None},
             ],
             "quotas": [
@@ -142,25 +144,26 @@ class FakeState:
             ],
             "usage": [usage("greedy"), usage("alice")],
         }
-        self.explained: list[dict[str, Any]] = [
-            {"kind": "producer_byte_rate", "rule": "user=greedy", "limit": 1048576.0, "source": "quotas.yaml:3"}
-            | {
-                "why": "the most specific",
-                "caps": [{"rule": "cap user=greedy", "limit": 9e6, "source": "quotas.yaml:9"}],
-                "levels": [
-                    {"rule": "user=greedy, client-id=app", "limit": None, "wins": False},
-                    {"rule": "user=greedy", "limit": 1048576.0, "wins": True},
-                    {"rule": "user=<default>", "limit": 5242880.0, "wins": False},
-                ],
-            },
-            {"kind": "consumer_byte_rate", "rule": None, "limit": None, "source": None, "levels": []}
-            | {"why": "", "caps": []},
-        ]
+        rule = RuleRow("user=greedy", 1048576.0, "quotas.yaml:3", "enforce", scope="broker", counter="user=greedy")
+        levels = (
+            LevelRow("user=greedy, client-id=app", None, None, wins=False, is_reached=True),
+            LevelRow("user=greedy", 1048576.0, "quotas.yaml:3", wins=True, is_reached=True),
+            LevelRow("user=<default>", 5242880.0, "quotas.yaml:4", wins=False, is_reached=False),
+        )
+        cap = rule._replace(rule="cap user=greedy", limit=9e6, source="quotas.yaml:9")
+        self.explained: list[dict[str, Any]] = as_json(
+            [
+                ExplainedRow("producer_byte_rate", *rule, "the most specific", levels, (cap,)),
+                ExplainedRow("consumer_byte_rate", *RuleRow(scope="broker"), "", (), ()),
+            ]
+        )
 
     async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         self.asked.append((resource, dict(parameters)))
         if resource == "instance":
             return dict(self.instance)
+        if resource == "owners":
+            return dict(self.owners)
         if resource == "explain":
             return {"items": self.explained}
         found = [each for each in self.items[resource] if _is_wanted(each, parameters)]

@@ -1,5 +1,6 @@
 """Changes by POST: who may, what they do, and what is logged."""
 
+import asyncio
 from pathlib import Path
 
 import aiohttp
@@ -8,7 +9,9 @@ from structlog.testing import capture_logs
 
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
+from tests.harness.polling import until
 from tests.proxy.page.serving import BEARER, TOKEN, serving
+from tests.proxy.sabotage import Sabotage
 
 pytestmark = pytest.mark.asyncio
 
@@ -141,7 +144,7 @@ async def test_form_after_login_applies_change_and_redirects_back(token_file: Pa
             assert answer.status == 400
             assert answer.content_type == "text/html"
             assert "Not done" in await answer.text()
-        write(token_file, "another")  # ends all logins
+        write(token_file, "another token of 24 bytes")  # ends all logins
         async with client.post(path, data=FORMS[path], headers=headers) as answer:
             assert answer.status == 401
 
@@ -169,14 +172,26 @@ async def test_a_login_without_the_token_or_from_elsewhere_is_refused_and_logged
         assert "wrong" not in str(logs)
 
 
-async def test_after_logging_out_nothing_can_be_changed(token_file: Path) -> None:
+async def test_after_logging_out_nothing_can_be_changed_with_the_same_cookie(token_file: Path) -> None:
     async with serving(token_file) as (served, client):
-        await log_in(client)
+        cookie = (await log_in(client)).cookies["sluice_login"].value
         async with client.get("/quotas") as answer:
             assert "Log out" in await answer.text()
         await client.post("/logout")
-        async with client.post("/mode", data={"mode": "off"}, headers={"Origin": served.url}) as answer:
-            assert answer.status == 401
+        for headers in ({}, {"Cookie": f"sluice_login={cookie}"}):
+            sent = {"Origin": served.url, **headers}
+            async with client.post("/mode", data={"mode": "off"}, headers=sent) as answer:
+                assert answer.status == 401
+
+
+async def test_login_with_many_wrong_tokens_is_slowed_and_counted(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        for status in (*[401] * 5, 429):
+            async with client.post("/login", data={"token": "wrong"}) as answer:
+                assert answer.status == status
+        assert answer.headers["Retry-After"] == "1"
+        assert (await log_in(client)).status == 429
+        assert served.access.tokens == {"accepted": 0, "wrong": 5, "slowed": 2}
 
 
 async def test_a_large_form_is_not_read(token_file: Path) -> None:
@@ -185,3 +200,47 @@ async def test_a_large_form_is_not_read(token_file: Path) -> None:
             assert answer.status == 413
         async with client.post("/limits", data=[("user", "x")] * 100, headers=BEARER) as answer:
             assert answer.status == 400
+
+
+async def test_fault_in_a_change_is_answered_and_noted(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(token_file) as (served, client):
+        with capture_logs():
+            sabotage = Sabotage(monkeypatch, "make a change")
+            for status in (500, 200):
+                async with client.post("/connections/close", data={"user": "greedy"}, headers=BEARER) as answer:
+                    assert answer.status == status
+        assert sabotage.counted("make a change") == 1
+        assert len(served.closed) == 1
+
+
+async def test_change_goes_to_its_end_when_its_asker_has_gone(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        go_on = asyncio.Event()
+        served.wait_before_closing = go_on.wait
+        asking = asyncio.create_task(client.post("/connections/close", data={"user": "greedy"}, headers=BEARER))
+        await until(lambda: served.began_to_close)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await until(lambda: not served.server._work._by_network)
+        go_on.set()
+        await until(lambda: served.closed)
+
+
+async def test_change_is_made_by_all_instances_and_those_that_failed_are_named(token_file: Path) -> None:
+    async with serving(token_file) as (served, client):
+        served.group.errors = {"b": None, "c": "does not answer within 2 s"}
+        async with client.post("/limits", data=LIMIT, headers=BEARER) as answer:
+            said = await answer.json()
+        assert said["instances"] == [
+            {"instance": "b", "error": None},
+            {"instance": "c", "error": "does not answer within 2 s"},
+        ]
+        assert served.group.told == [("limit", LIMIT, "admin token", "127.0.0.1")]
+        async with client.post("/limits", data=LIMIT, headers=BEARER | HTML) as answer:
+            assert "Not at c: does not answer within 2 s" in await answer.text()
+        for path in ("/limits", "/connections/close"):
+            async with client.post(path, data={"for": "wrong"}, headers=BEARER) as answer:
+                assert answer.status == 400
+        assert len(served.group.told) == 2, "what is refused here is not told"
+        async with client.post("/limits", data=LIMIT | {"for": "0s", "user": "x"}, headers=BEARER) as answer:
+            assert (answer.status, (await answer.json())["ended"]) == (200, False)

@@ -49,7 +49,7 @@ async def as_row(page: browser.Page, heading: str) -> list[str]:
 def test_throttled_client_is_shown_with_and_without_javascript(javascript: bool) -> None:
     async def see(_: Served, page: browser.Page) -> None:
         row = (await as_row(page, "throttled"))[0]
-        for said in ("greedy / app", "produce", "user=greedy", "1.2 MiB/s of 1.0 MiB/s", "124 %", "4.8 MiB/s", "4.2 s"):
+        for said in ("greedy / app", "produce", "user=greedy", "1.2 MiB/s of 1 MiB/s", "124 %", "4.8 MiB/s", "4.2 s"):
             assert said in row
         assert "until 12:00:09" in row
         assert "In the last minute: greedy / app 31 % of the time." in await page.evaluate(TEXT)
@@ -99,7 +99,7 @@ def test_search_finds_a_client_and_its_page(javascript: bool) -> None:
         await page.loaded()
         said = await page.evaluate(TEXT)
         for each in (
-            "produce: 1.0 MiB/s by user=greedy",
+            "produce: 1 MiB/s by user=greedy",
             "the most specific",
             "wins",
             "Fetch: no limit.",

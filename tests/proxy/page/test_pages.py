@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from proxy.page.stream import MOST_STREAMS, Streams
+from proxy.page.open_pages import MOST_STREAMS, Streams
 from tests.proxy.page.fake_state import HOSTILE, client, throttled
 from tests.proxy.page.serving import serving
 

@@ -4,7 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.runtime import faults
-from proxy.runtime.faults import INTERVAL_MS, contained, note
+from proxy.runtime.faults import contained, report
+from proxy.runtime.log_lines import MINUTE_MS
 
 
 class UnspeakableError(Exception):
@@ -21,13 +22,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The time in ms, as its one item."""
     now_ms = [1_000_000]
     monkeypatch.setattr(faults, "now_ms", lambda: now_ms[0])
-    for state in (faults.counts, faults._quiet_until_ms, faults._unsaid):
-        monkeypatch.setattr(faults, state_name(state), type(state)())
+    for state in ("counts", "_lines"):
+        monkeypatch.setattr(faults, state, type(getattr(faults, state))())
     return now_ms
-
-
-def state_name(state: object) -> str:
-    return next(name for name, value in vars(faults).items() if value is state)
 
 
 def test_contained_call_without_fault_returns_its_result(clock: list[int]) -> None:
@@ -50,7 +47,7 @@ def test_repeated_faults_are_logged_once_a_minute_with_count(clock: list[int]) -
     with capture_logs() as logs:
         for _ in range(1000):
             contained("here", fail)
-        clock[0] += INTERVAL_MS
+        clock[0] += MINUTE_MS
         contained("here", fail)
     assert faults.counts == {"here": 1001}
     assert [line["repeated"] for line in logs] == [0, 999]
@@ -65,7 +62,7 @@ def test_fault_in_fallback_of_a_fault_is_contained(clock: list[int]) -> None:
 
 
 def test_an_error_that_cannot_be_shown_is_counted_all_the_same(clock: list[int]) -> None:
-    note("here", UnspeakableError())
+    report("here", UnspeakableError())
     assert faults.counts == {"here": 1}
 
 

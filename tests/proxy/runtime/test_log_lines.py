@@ -13,7 +13,7 @@ import structlog
 from structlog import DropEvent
 
 from proxy.runtime import logs
-from proxy.runtime.log_lines import BURST, EVERY_MS, MAX_EVENTS, MAX_WAITING_CHARS, EventLimiter, LogWriter
+from proxy.runtime.log_lines import BURST, EVERY_MS, MAX_KEYS, MAX_WAITING_CHARS, EventLimiter, LogWriter
 from tests.proxy.playbook import FakeLoop
 
 AT_MOST_S = 30.0
@@ -213,10 +213,10 @@ def test_suppressed_events_are_reported_when_no_event_follows() -> None:
     admitted(limiter, BURST + 7)
     admitted(limiter, BURST)
     assert limiter.take_left_out() == []
-    assert limiter.take_left_out(of_all=True) == [("sluice.throttle", "first throttle", BURST + 7)]
+    assert limiter.take_left_out(of_all=True) == [(("sluice.throttle", "first throttle"), BURST + 7)]
     admitted(limiter, BURST + 3)
     loop.advance(BURST * EVERY_MS)
-    assert limiter.take_left_out() == [("sluice.throttle", "first throttle", 3)]
+    assert limiter.take_left_out() == [(("sluice.throttle", "first throttle"), 3)]
     assert limiter.take_left_out() == []
 
 
@@ -226,8 +226,8 @@ def test_distinct_log_events_are_limited_in_total() -> None:
         len(admitted(limiter, 1, event=f"Error handling {number}", name="aiohttp")) for number in range(200)
     ]
     assert sum(of_libraries) == BURST
-    of_ours = [len(admitted(limiter, 1, event=f"event {number}")) for number in range(2 * MAX_EVENTS)]
-    assert sum(of_ours) == MAX_EVENTS - 1 + BURST
+    of_ours = [len(admitted(limiter, 1, event=f"event {number}")) for number in range(2 * MAX_KEYS)]
+    assert sum(of_ours) == MAX_KEYS - 1 + BURST
 
 
 def test_a_flood_of_one_event_with_long_names_is_a_few_lines_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

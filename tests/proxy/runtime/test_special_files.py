@@ -14,7 +14,7 @@ from config.problems import ConfigError, InvalidValue
 from config.stores import ZooKeeperTls
 from proxy.brokers.login import LoginError, read_password
 from proxy.brokers.tls import broker_context
-from proxy.edge.certificates import read_certificates, read_key
+from proxy.checks.certificates import read_certificates, read_key
 from proxy.edge.tls import client_context
 from proxy.identity.kerberos.keytab import principals
 from quotas.stores.base import UnreadableError

@@ -1,5 +1,6 @@
 """One more connection of the client of a play."""
 
+from protocol.errors import ProtocolError
 from proxy.session.session import Session
 from proxy.usage.accounts import Accounts
 from tests.proxy.playbook import FakeWire, Play
@@ -8,7 +9,9 @@ from tests.proxy.playbook import FakeWire, Play
 class Another:
     """One more connection of the same client."""
 
-    def __init__(self, play: Play, broker: int = 1, *, authenticated: bool = True) -> None:
+    def __init__(
+        self, play: Play, broker: int = 1, *, authenticated: bool = True, accounts: Accounts | None = None
+    ) -> None:
         self.play = play
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
@@ -17,7 +20,7 @@ class Another:
             lambda *_: {},
             lambda _: None,
             sasl=play.sasl_rules,
-            accounts=Accounts(play.meters, play.engine, "PLAIN"),
+            accounts=Accounts(play.meters, play.engine, "PLAIN") if accounts is None else accounts,
             peer="10.0.0.2:6",
             user="ANONYMOUS",
             authenticated=authenticated,
@@ -27,3 +30,16 @@ class Another:
     def send(self, data: bytes) -> bytes:
         self.session.requests.feed(data, self.play.loop.now_ms)
         return self.broker.take()
+
+    def feed(self, data: bytes) -> None:
+        """Send, and break the session off as its wire does where that breaks the protocol."""
+        try:
+            self.session.requests.feed(data, self.play.loop.now_ms)
+        except ProtocolError as error:
+            self.session.reject("client", error)
+
+    def answer(self, data: bytes) -> None:
+        try:
+            self.session.answers.feed(data, self.play.loop.now_ms)
+        except ProtocolError as error:
+            self.session.reject("broker", error)

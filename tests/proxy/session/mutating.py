@@ -10,7 +10,7 @@ from protocol.mutation_answers import read_outcomes
 from protocol.mutations import Topic, read_entries
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, key_version
-from proxy.brokers.partitions import Look, Partitions, Then
+from proxy.brokers.partitions import Lookup, Partitions, Then
 from quotas.kinds import QuotaKind
 from quotas.mutations import TokenBound
 from tests.protocol.encode import encode_frame, encode_request
@@ -32,7 +32,7 @@ class Known:
         self.default_partitions = 1
         self.slow = slow
         self.asked: list[tuple[Topic, ...]] = []
-        self.looks: list[tuple[Look, Sequence[Topic], Then]] = []
+        self.looks: list[Lookup] = []
 
     def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
         return {} if self.slow else {topic: self.present[topic[0]] for topic in topics if topic[0] in self.present}
@@ -41,25 +41,22 @@ class Known:
         for topic in topics:
             self.present.pop(topic[0], None)
 
-    def note(self, topic: Topic, partitions: int) -> None:
+    def remember(self, topic: Topic, partitions: int) -> None:
         self.present[topic[0]] = partitions
 
-    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
+    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
         self.asked.append(tuple(topics))
         if not self.slow:
             return None
 
-        class Asked:
-            wanted = True
-
-        look = Asked()
-        self.looks.append((look, topics, then))
+        look = Lookup(topics, then)
+        self.looks.append(look)
         return look
 
     def answer(self) -> None:
-        look, topics, then = self.looks.pop(0)
+        look = self.looks.pop(0)
         if look.wanted:
-            then({topic: self.present[topic[0]] for topic in topics if topic[0] in self.present})
+            look.then({topic: self.present[topic[0]] for topic in look.topics if topic[0] in self.present})
 
 
 class Lagging:
@@ -78,10 +75,10 @@ class Lagging:
         for topic in topics:
             self.noted.pop(topic, None)
 
-    def note(self, topic: Topic, partitions: int) -> None:
+    def remember(self, topic: Topic, partitions: int) -> None:
         self.noted[topic] = partitions
 
-    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
+    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
         return None
 
 

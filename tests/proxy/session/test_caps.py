@@ -197,13 +197,13 @@ def test_cap_in_shadow_counts_throttles_and_holds_nobody() -> None:
 
 
 def test_topics_refused_by_quota_or_cap_are_not_charged() -> None:
-    from quotas.mutations import Buckets, Ruling, TokenBound
+    from quotas.mutations import Ruling, TokenBound
 
     kind = QuotaKind.CONTROLLER_MUTATION_RATE
     engine = Play(policy=policy((Entity("alice"), 10), (cap(TENANT), 1), kind=kind)).engine
     bounds = [engine.resolve("alice", "", kind, 1), *engine.resolve_caps("alice", "", kind, 1)]
     assert all(isinstance(bound, TokenBound) for bound in bounds)
-    buckets = Buckets([bound for bound in bounds if isinstance(bound, TokenBound)])
+    buckets = [bound for bound in bounds if isinstance(bound, TokenBound)]
     ruling = Ruling(buckets, strict=True)
     assert [ruling.accepts(6, 0) for _ in range(3)] == [True, True, False]
     assert [bound.tokens(0) for bound in bounds if isinstance(bound, TokenBound)] == [98, -1]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.session.policies.produce import COMING_MS, DISTRUST_MS
+from quotas.claims import COMING_MS, DISTRUST_MS
 from quotas.entities import Entity
 from tests.proxy.playbook import KIB, PRODUCER, Play, produce, produce_answer, produce_quota, throttle_of
 from tests.proxy.session.another import Another

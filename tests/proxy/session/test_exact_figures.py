@@ -8,8 +8,9 @@ import pytest
 
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
-from proxy.admin.named_series import OTHER, Names
+from proxy.admin.series import OTHER, Names
 from proxy.usage.accounts import Account, Accounts
+from proxy.usage.lately import NOW_MS
 from proxy.usage.meter import ClientNames, ClientState, MeterKey, Traffic
 from proxy.usage.meters import Meters
 from quotas.engine import Bound, Engine, Window
@@ -51,16 +52,22 @@ class Sessions:
 
     def bound(self, user: str, client_id: str, kind: QuotaKind, broker: int, session: int) -> Bound:
         key = (user, client_id, kind, broker, session)
-        generation, bound = self._held.get(key, (-1, None))
-        if bound is None or generation != self._engine.generation:
-            bound = self._engine.resolve(user, client_id, kind, broker)
-            self._held[key] = self._engine.generation, bound
+        generation, held = self._held.get(key, (-1, None))
+        if held is not None and generation == self._engine.generation:
+            return held
+        bound = self._engine.resolve(user, client_id, kind, broker)
+        bound.hold()
+        if held is not None:
+            held.let_go()
+        self._held[key] = self._engine.generation, bound
         return bound
 
     def leave(self, chance: random.Random) -> None:
-        """Close one connection, whichever."""
-        if self._held:
-            del self._held[chance.choice(sorted(self._held))]
+        """Close all connections, or some: a counter goes when nobody holds it."""
+        keys = sorted(self._held)
+        for key in chance.sample(keys, len(keys) // chance.choice([1, 1, 4, 48])):
+            _, bound = self._held.pop(key)
+            bound.let_go()
 
 
 def day(seed: int, most: int, *, scraped: bool = True) -> tuple[Counter[object], Counter[object], int]:
@@ -103,7 +110,7 @@ def day(seed: int, most: int, *, scraped: bool = True) -> tuple[Counter[object],
                 throttle_ms = bound.charge(size, now_ms)
                 sent[Names(user, client_id), kind, broker, "charged"] += size
                 if throttle_ms:
-                    bound.note_throttle(throttle_ms)
+                    bound.count_throttle(throttle_ms)
                     sent[Names(user, client_id), kind, broker, "throttled"] += 1
                     sent[Names(user, client_id), kind, broker, "ms"] += throttle_ms
     scrape()
@@ -244,8 +251,8 @@ def test_client_traffic_adds_up_with_and_without_usage_records(seed: int, max_en
     assert summed(shown.total) == {(what,): number for what, number in sent.items()}
 
 
-def had(client_id: str, *traffic: int, connections: int = 0, is_muted: bool = False) -> ClientState:
-    return ClientState(ClientNames("A", "u", client_id), Traffic(*traffic), connections, is_muted)
+def had(client_id: str, *traffic: int, connections: int = 0, is_throttled: bool = False) -> ClientState:
+    return ClientState(ClientNames("A", "u", client_id), Traffic(*traffic), connections, is_throttled)
 
 
 def test_clients_without_a_place_are_other_and_those_with_the_most_bytes_come_first() -> None:
@@ -265,7 +272,7 @@ def test_clients_without_a_place_are_other_and_those_with_the_most_bytes_come_fi
 def test_each_listener_has_its_own_other_and_gauges_are_those_of_now() -> None:
     clients = ClientSeries(0)
     elsewhere = ClientState(ClientNames("B", "u", "a"), Traffic(5), 7)
-    clients.update([had("a", connections=2, is_muted=True), had("b", connections=1, is_muted=True), elsewhere])
+    clients.update([had("a", connections=2, is_throttled=True), had("b", connections=1, is_throttled=True), elsewhere])
     shown = {client.listener: (each.connections, each.muted, each.traffic.bytes_in) for client, each in clients}
     assert shown == {"A": (3, 2, 0), "B": (7, 0, 5)}
     clients.update([had("a", connections=1)])
@@ -273,15 +280,16 @@ def test_each_listener_has_its_own_other_and_gauges_are_those_of_now() -> None:
     assert shown == {"A": (1, 0, 0), "B": (0, 0, 5)}
 
 
-def test_throttled_and_waiting_clients_are_shown_as_muted() -> None:
+def test_throttled_and_waiting_clients_are_shown_until_now_is_over() -> None:
     meters = Meters(100)
     muted, waiting, done = (meters.find(MeterKey("A", 1, "u", name)) for name in ("muted", "waiting", "done"))
-    muted.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)
-    waiting.note_wait(QuotaKind.CONSUMER_BYTE_RATE, 1, 1000)
-    done.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 100, 1000)
-    states = {state.client.client_id: state.is_muted for state in meters.take_traffic(1200)}
+    muted.count_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)
+    waiting.count_wait(QuotaKind.CONSUMER_BYTE_RATE, 1, 1000)
+    done.count_throttle(QuotaKind.PRODUCER_BYTE_RATE, 100, 1000)
+    states = {state.client.client_id: state.is_throttled for state in meters.take_traffic(1100 + NOW_MS)}
     assert states == {"muted": True, "waiting": True, "done": False}
-    assert not any(state.is_muted for state in meters.take_traffic(1500) if state.client.client_id == "muted")
+    states = {state.client.client_id: state.is_throttled for state in meters.take_traffic(1500 + NOW_MS)}
+    assert states == {"muted": False, "waiting": True, "done": False}
 
 
 def test_meters_that_are_gone_are_kept_in_bounds_until_they_have_been_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from ipaddress import ip_network
 import pytest
 
 from proxy.session.session import Session
-from proxy.usage.accounts import Accounts
 from proxy.usage.meter import MeterKey, Traffic
 from proxy.usage.records import Recorder
 from quotas.entities import Default, Entity
@@ -143,7 +142,7 @@ def test_traffic_of_exempt_client_is_metered_separately() -> None:
         connection = Connection(play, "alice", host)
         connection.send(produce(1, KIB))
         connection.answer(produce_answer(1))
-    recorder = Recorder(play.meters, [("PLAIN", play.listener)], play.engine)
+    recorder = Recorder(play.meters, [play.listener], play.engine)
     traffic = [each.traffic for each in play.meters.take_traffic(play.loop.now_ms) if each.traffic.requests]
     size = len(produce(1, KIB))
     assert Traffic().plus(traffic[0]).plus(traffic[1])[:5] == (*(2 * size, 2 * len(produce_answer(1)), 2, 2, size),)
@@ -158,11 +157,10 @@ def test_exempt_client_id_longer_than_stored_name_is_exempt() -> None:
     """Names are cut before they are counted; the configuration names the whole."""
     play = Play(policy=POLICY)
     name = "x" * 1000
-    accounts = Accounts(play.meters, play.engine, "PLAIN", Exemptions(client_ids=[name]))
     connection = Connection(play)
-    connection.session.identity._accounts = accounts
+    connection.session.identity._accounts.exemptions = Exemptions(client_ids=[name])
     connection.send(produce(1, 10, client_id=name.encode()))
-    assert connection.session.identity.account.exempt
+    assert connection.session.identity.account.key.exempt
 
 
 def test_invalid_address_is_in_no_exempt_network() -> None:

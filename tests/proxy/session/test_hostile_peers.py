@@ -199,9 +199,9 @@ class World:
         for kind in (PRODUCER, CONSUMER):
             bound = self.play.engine.resolve("ANONYMOUS", "app", kind, 1)
             assert not bound.queue
-            assert not bound.streamer
+            assert not bound.claims.streamer
             assert not bound.fetches
-            assert not bound.fetches.sharers
+            assert not bound.fetches._fetchers
         assert sum(self.play.meters[key].connections for key in self.play.meters) == 0
 
 

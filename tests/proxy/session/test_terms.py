@@ -76,12 +76,13 @@ def test_usage_record_has_throttles_of_proposed_limit() -> None:
     play.from_client(produce(1, 6 * KIB))
     (key,) = [key for key in play.meters if key.client_id == "app"]
     meter = play.meters[key]
-    meter.set_shadow_limits({PRODUCER: KIB / 2})
     play.loop.advance(1000)
-    (limit, throttled, throttle_ms, muted_ms) = meter.take_shadows(play.loop.now_ms)[PRODUCER]
+    meter.use_of(PRODUCER).shadow_limit = KIB / 2
+    row, further = meter.take(play.loop.now_ms)
+    (limit, throttled, throttle_ms, muted_ms) = further[PRODUCER.row.shadow_columns]
     assert (limit, throttled, muted_ms) == (KIB / 2, 1, 1000)
-    assert throttle_ms > 1000
-    assert meter.take(play.loop.now_ms)[0][-6:] == (0, 0, 0, 0, 0, 0)
+    assert int(str(throttle_ms)) > 1000
+    assert row[-6:] == (0, 0, 0, 0, 0, 0)
 
 
 def test_shadow_mode_counts_current_and_proposed_limit_off_neither() -> None:
@@ -177,9 +178,9 @@ def crowd(terms: Terms | None, *, connections: int, limit: float, mode: str = "e
             play.throttling.tidy(play.loop.now_ms)
             for key in play.meters:
                 meter = play.meters[key]
-                found = meter.take_shadows(play.loop.now_ms).get(PRODUCER, (None, 0, 0, 0))
-                row = meter.take(play.loop.now_ms)[0][-6:]
-                muted_ms += found[3] if shadow else int(str(row[2]))
+                row, further = meter.take(play.loop.now_ms)
+                found = further.get(PRODUCER.row.shadow_columns, (None, 0, 0, 0))
+                muted_ms += int(str(found[3] if shadow else row[-4]))
     usage = usage_of(play)
     throttle_ms = usage.shadow_throttle_ms_total if shadow else usage.throttle_ms_total
     return Figures(throttle_ms / 1000, muted_ms / seconds / 1000)

@@ -3,6 +3,8 @@ from structlog.testing import capture_logs
 
 from proxy.runtime import faults
 from proxy.session.throttling import Throttling
+from proxy.usage.accounts import Account, Accounts
+from proxy.usage.meters import Meters
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Entity
 from quotas.policy import Policy
@@ -33,6 +35,10 @@ def throttling(loop: FakeLoop, mode: str = "enforce", max_delay_ms: int | None =
     )
 
 
+def account() -> Account:
+    return Accounts(Meters(1), Engine(Policy()), "PLAIN").nobody
+
+
 def bound() -> Bound:
     engine = Engine(Policy({Entity(client_id="app\n"): {PRODUCER: 1024}}), Window())
     return engine.resolve("ANONYMOUS", "app\n", PRODUCER, 1)
@@ -41,7 +47,7 @@ def bound() -> Bound:
 @pytest.mark.parametrize(("mode", "enforces"), [("enforce", True), ("shadow", False)])
 def test_shadow_counts_throttles_without_enforcing_them(mode: str, enforces: bool) -> None:
     counter, mutes = bound(), throttling(FakeLoop(), mode)
-    mutes.counts.note(counter, 700)
+    mutes.counts.given(account(), counter, 700, 0)
     assert mutes.enforces is enforces
     assert (counter.throttled_total, counter.throttle_ms_total) == (1, 700)
 
@@ -55,7 +61,7 @@ def test_the_first_throttle_of_a_counter_is_logged_with_the_rule_and_the_limit()
     counter = bound()
     with capture_logs() as logs:
         for _ in range(3):
-            throttling(FakeLoop()).counts.note(counter, 50)
+            throttling(FakeLoop()).counts.given(account(), counter, 50, 0)
     (line,) = logs
     assert line["event"] == "first throttle"
     assert (line["limit"], line["client_id"], line["throttle_time_ms"]) == (1024, "app\n", 50)

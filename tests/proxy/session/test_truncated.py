@@ -38,10 +38,12 @@ def test_truncated_request_in_queue_closes_without_a_fault(key: int, *, with_per
     limits = dict.fromkeys((*KINDS, PERCENTAGE) if with_percentage else KINDS, 1.0)
     play = Play(limits, max_hold_ms=100, authenticated=True, fetch_max_version=None)
     bounds = [play.engine.resolve("ANONYMOUS", "app", kind, 1) for kind in limits]
+    for bound in bounds:
+        bound.hold()
     for spec in chosen:
         for sent in requests_of(spec):
             for bound in bounds:
-                bound.live.charge(1000, play.loop.now_ms)
+                bound.charge(1000, play.loop.now_ms)
             other = Another(play)
             with suppress(ProtocolError):  # the end of the session
                 other.send(sent)

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from proxy.runtime.faults import counts
 from proxy.session import admission
+from proxy.session.admission import Ended
 from proxy.session.flow import TURN
 from proxy.session.request_stream import RequestStream
 from quotas.admission_queue import AdmissionQueue
@@ -43,10 +44,10 @@ def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
     before = counts["turn"]
     go_on = RequestStream.go_on
 
-    def fail_for_one(self: RequestStream, now_ms: int) -> None:
+    def fail_for_one(self: RequestStream, now_ms: int, wait: Ended | None = None) -> None:
         if self is broken.session.requests:
             raise KeyError
-        go_on(self, now_ms)
+        go_on(self, now_ms, wait)
 
     with patch.object(RequestStream, "go_on", fail_for_one):
         play.loop.advance(5_000)

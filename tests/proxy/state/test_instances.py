@@ -5,10 +5,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from proxy.runtime.http_get import get_unsigned
 from proxy.state import instances
 from tests.harness.ports import free_port
 from tests.proxy.front import client
@@ -25,10 +27,9 @@ def group(*programs: Running, others: dict[str, tuple[str, int] | None]) -> Iter
     known = {f"edge-{number}": ("127.0.0.1", each.admin) for number, each in enumerate(programs)}
     for number, each in enumerate(programs):
         name = f"edge-{number}"
-        each.app._answers._instance = name
-        each.app._answers._others = lambda name=name: {  # type: ignore[misc]
-            other: at for other, at in (known | others).items() if other != name
-        }
+        answers: Any = each.app._admin._program.state
+        answers._instance = name
+        answers._others = lambda name=name: {other: at for other, at in (known | others).items() if other != name}
     yield
 
 
@@ -95,7 +96,9 @@ async def test_malformed_answer_of_instance_is_reported_as_error(
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         at = server.sockets[0].getsockname()[:2]
-        (heard,) = await instances.ask_all(lambda: {"edge-1": at}, "clients", {"user": "a&all=1", "limit": "5"})
+        (heard,) = await instances.ask_all(
+            lambda: {"edge-1": at}, get_unsigned, "clients", {"user": "a&all=1", "limit": "5"}
+        )
     assert (heard.instance, heard.total, heard.items) == ("edge-1", 0, [])
     assert error in str(heard.error)
     assert asked[0].startswith(b"GET /api/v1/clients?user=a%26all%3D1&limit=5 HTTP/1.0\r\nHost: localhost\r\n")
@@ -122,8 +125,6 @@ CLIENT = {
     "limit": None,
     "ratio": 0.5,
     "throttled_share_1m": 0,
-    "throttled_share_5m": 0,
-    "throttled_share_15m": 0,
     "worker": None,
     "instance": None,
 }

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.runtime import slices
+from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
-from proxy.runtime.slices import SLICE
+from proxy.runtime.tasks import SLICE
 from proxy.session.throttling import Throttling
 from proxy.state.of_worker import MOST_PEERS, StateOfWorker
 from proxy.state.paging import Query
@@ -50,7 +50,7 @@ class Many:
             account.meter.connections = 1
         self.sessions: list[Any] = []
         listener = SimpleNamespace(name="PLAIN", sessions=self.sessions)
-        gate = SimpleNamespace(held=list, usage_of_addresses=lambda: iter(()))
+        gate = SimpleNamespace(held=(), usage_of_addresses=lambda: iter(()))
         nothing = cast("Any", None)
         self.state = StateOfWorker(
             self.engine, throttling, metering, cast("Any", gate), [cast("Any", listener)], nothing, lambda _: None
@@ -84,7 +84,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(int(delay_s))
         await sleep(delay_s)
 
-    monkeypatch.setattr(slices, "asyncio", SimpleNamespace(sleep=counted))
+    monkeypatch.setattr(tasks, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": counted}))
     return found
 
 
@@ -160,3 +160,24 @@ async def test_requests_are_answered_one_at_a_time() -> None:
     pages = await asyncio.gather(*(many.state.page("clients", Query("client_id")) for _ in range(5)))
     assert [page.total for page in pages] == [10] * 5
     assert gc.isenabled()
+
+
+async def test_rows_that_several_ask_for_at_once_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    many, read = Many(300), list[object]()
+    add = many.state._add
+
+    def counted(*each: Any) -> None:
+        read.append(each)
+        add(*each)
+
+    monkeypatch.setattr(many.state, "_add", counted)
+    orders = (Query("user", limit=1), Query("bytes_in_per_s", limit=2), Query("user", q="c29"))
+    found = await asyncio.gather(*(many.state.page("clients", each) for each in orders))
+    assert [(page.total, len(page.rows)) for page in found] == [(300, 1), (300, 2), (11, 11)]
+    assert len(read) == 300 + 11
+    assert not many.state._under_way
+    leaving = asyncio.create_task(many.state.page("clients", orders[0]))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert (await many.state.page("clients", orders[0])).total == 300

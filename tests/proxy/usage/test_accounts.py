@@ -67,6 +67,21 @@ def test_an_account_lasts_as_long_as_somebody_holds_it() -> None:
     assert accounts.hold(1, "alice", "app").meter is meters[account.key]
 
 
+def test_counters_are_held_while_the_account_is_and_by_nobody_after_it() -> None:
+    accounts = Accounts(Meters(10), engine := Engine(OF_ALL), "PLAIN")
+    account = accounts.hold(1, "alice", "app")
+    (bound,) = account.limited(PRODUCER)
+    assert bound.holders == 1
+    engine.apply(Policy({Entity(user="alice"): {PRODUCER: 5.0}}), 0)
+    (other,) = account.bounds(PRODUCER)
+    assert (bound.holders, other.holders) == (0, 1), "another quota is in force"
+    accounts.give_back(account)
+    assert other.holders == 0
+    account.charge(PRODUCER, 1, 0)  # a late one is charged, and holds nothing
+    assert other.holders == 0
+    assert other.recorded_total == 1
+
+
 def test_clients_beyond_the_most_share_a_meter_and_keep_their_quotas() -> None:
     policy = Policy({Entity(client_id="app-2"): {PRODUCER: 2.0}, Entity(client_id="app-3"): {PRODUCER: 3.0}})
     accounts = Accounts(Meters(1), Engine(policy), "PLAIN")

@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 from proxy.usage.addresses import COLUMNS, MOST_COUNTED, Addresses
-from proxy.usage.documents import Documents, Origin
+from proxy.usage.documents import Documents
 from proxy.usage.meters import Meters
 from proxy.usage.records import MAX_ROWS, Recorder
-from quotas.connections import OTHERS
-from quotas.engine import Engine, Window
+from quotas.engine import Engine
 from quotas.entities import Default, Entity
+from quotas.folding import FOLDED
 from quotas.policy import Policy
 
 BY_DEFAULT = Entity(ip=Default.DEFAULT)
@@ -18,7 +18,7 @@ NAMED = Entity(ip="10.0.0.9")
 
 def taken(addresses: Addresses, now_ms: int = 1000) -> list[dict[str, Any]]:
     recorder = Recorder(Meters(10), [], Engine(Policy()), addresses)
-    documents = Documents(Origin("demo", "edge-1", "enforce", Window()), lambda: (0, 0))
+    documents = Documents({}, lambda: (0, 0))
     rows = []
     for page in recorder.take(now_ms):
         if page is not None:
@@ -36,9 +36,9 @@ def figures(row: dict[str, Any]) -> tuple[Any, ...]:
 def test_a_row_says_what_came_and_what_of_it_was_refused() -> None:
     addresses = Addresses(10)
     for _ in range(3):
-        addresses.note("PLAIN", "10.0.0.5", 1, 100, 2.0, BY_DEFAULT)
-    addresses.note("PLAIN", "10.0.0.5", 1, 400, 2.0, BY_DEFAULT, throttle_ms=300)
-    addresses.note("TLS", "10.0.0.5", 1, 400)
+        addresses.count("PLAIN", "10.0.0.5", 1, 100, 2.0, BY_DEFAULT)
+    addresses.count("PLAIN", "10.0.0.5", 1, 400, 2.0, BY_DEFAULT, throttle_ms=300)
+    addresses.count("TLS", "10.0.0.5", 1, 400)
     plain, tls = sorted(taken(addresses), key=lambda row: str(row["listener"]))
     assert figures(plain) == (4, 2.0, "ip=<default>", 1, 300, 300, 0, 0)
     assert figures(tls) == (1, None, None, 0, 0, 0, 0, 0)
@@ -51,7 +51,7 @@ def test_a_row_says_what_came_and_what_of_it_was_refused() -> None:
 
 def test_throttle_across_intervals_is_muted_time_of_each() -> None:
     addresses = Addresses(10)
-    addresses.note("PLAIN", "10.0.0.5", 1, 900, 2.0, BY_DEFAULT, throttle_ms=500)
+    addresses.count("PLAIN", "10.0.0.5", 1, 900, 2.0, BY_DEFAULT, throttle_ms=500)
     [first], [second] = taken(addresses, 1000), taken(addresses, 2000)
     assert figures(first) == (1, 2.0, "ip=<default>", 1, 500, 100, 0, 0)
     assert figures(second) == (0, 2.0, "ip=<default>", 0, 0, 400, 0, 0)
@@ -62,55 +62,42 @@ def test_the_named_the_refused_and_the_busiest_have_rows_and_the_sums_are_exact(
     addresses = Addresses(3)
     for number in range(50):
         for _ in range(number + 1):
-            addresses.note("PLAIN", f"10.0.1.{number}", 1, 100)
-    addresses.note("PLAIN", "10.0.0.7", 1, 100, 2.0, BY_DEFAULT, throttle_ms=10)
-    addresses.note("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED)
+            addresses.count("PLAIN", f"10.0.1.{number}", 1, 100)
+    addresses.count("PLAIN", "10.0.0.7", 1, 100, 2.0, BY_DEFAULT, throttle_ms=10)
+    addresses.count("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED)
     found = {row["ip"]: row for row in taken(addresses)}
-    assert found.keys() == {"10.0.0.9", "10.0.0.7", "10.0.1.49", OTHERS}
+    assert found.keys() == {"10.0.0.9", "10.0.0.7", "10.0.1.49", FOLDED}
     assert sum(row["connection_attempts"] for row in found.values()) == sum(range(51)) + 2
-    assert found[OTHERS]["connection_limit"] is None
+    assert found[FOLDED]["connection_limit"] is None
 
 
 def test_no_address_is_in_any_record_if_one_likes() -> None:
     addresses = Addresses(0)
-    addresses.note("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED, throttle_ms=10)
-    addresses.note("PLAIN", "10.0.0.8", 1, 100)
+    addresses.count("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED, throttle_ms=10)
+    addresses.count("PLAIN", "10.0.0.8", 1, 100)
     [row] = taken(addresses)
-    assert (row["ip"], *figures(row)) == (OTHERS, 2, None, None, 1, 10, 10, 0, 0)
+    assert (row["ip"], *figures(row)) == (FOLDED, 2, None, None, 1, 10, 10, 0, 0)
 
 
 def test_strangers_have_no_place_without_end_and_a_named_address_always_has_one() -> None:
     addresses = Addresses(10**6)
     for number in range(MOST_COUNTED + 500):
-        addresses.note("PLAIN", f"2001:db8::{number:x}", 1, 100)
-    addresses.note("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED)
+        addresses.count("PLAIN", f"2001:db8::{number:x}", 1, 100)
+    addresses.count("PLAIN", "10.0.0.9", 1, 100, 2.0, NAMED)
     found = taken(addresses)
     assert sum(row["connection_attempts"] for row in found) == MOST_COUNTED + 501
     of = {row["ip"]: row["connection_attempts"] for row in found}
     assert of["10.0.0.9"] == 1
-    assert of[OTHERS] == 500
+    assert of[FOLDED] == 500
     assert len(of) == MOST_COUNTED + 2
 
 
 def test_the_exempt_are_told_apart_and_waits_are_of_their_listener() -> None:
     addresses = Addresses(10)
-    addresses.note("PLAIN", "10.0.0.5", 1, 100, exempt=True)
-    addresses.note_wait("PLAIN", 40)
-    addresses.note_wait("PLAIN", 60)
+    addresses.count("PLAIN", "10.0.0.5", 1, 100, exempt=True)
+    addresses.count_wait("PLAIN", 40)
+    addresses.count_wait("PLAIN", 60)
     exempt, waits = taken(addresses)
     assert exempt["exempt"] is True
     assert (waits["ip"], *figures(waits)) == (None, 0, None, None, 0, 0, 0, 2, 100)
     assert waits["exempt"] is False
-
-
-def test_the_window_of_token_buckets_is_said_where_it_is_not_that_of_kafka() -> None:
-    def head(origin: Origin) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(Documents(origin, lambda: (0, 0)).document({"listener": []}, 0, 1000).value)
-        return found
-
-    plain = head(Origin("demo", "edge-1", "enforce", Window()))
-    other = head(Origin("demo", "edge-1", "enforce", Window(), Window(5, 2000)))
-    assert other.keys() - plain.keys() == {"controller_samples", "controller_sample_ms"}
-    assert (other["controller_samples"], other["controller_sample_ms"]) == (5, 2000)
-    owned = head(Origin("demo", "edge-1", "enforce", Window(), owned=True))
-    assert (owned.keys() - plain.keys(), owned["owned"]) == ({"owned"}, 1)

@@ -16,7 +16,7 @@ def minute(bytes_in: int, throttled_ms: int = 0, ratio: float | None = None) -> 
 
 def note(history: History, at_s: float, **minutes: Minute) -> None:
     named_minutes = {named(name): each for name, each in minutes.items()}
-    history.note(history.choose(named_minutes), named_minutes, at_s)
+    history.add(history.choose(named_minutes), named_minutes, at_s)
 
 
 def points(history: History, name: str) -> Series:

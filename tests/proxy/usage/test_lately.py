@@ -36,39 +36,47 @@ def test_rates_are_those_of_the_last_ten_seconds() -> None:
     assert counted.rates(0) == (25.0, 0.0)
 
 
-def test_throttled_share_covers_last_1_5_and_15_minutes() -> None:
+def test_throttled_share_covers_the_last_minute() -> None:
     throttled = meter()
-    assert throttled.throttled_shares(0) == (0.0, 0.0, 0.0)
-    throttled.note_throttle(PRODUCE, 30_000, 0)
-    assert throttled.throttled_shares(6000) == pytest.approx((6 / 60, 6 / 300, 6 / 900))
+    assert throttled.throttled_share(0) == 0
+    throttled.count_throttle(PRODUCE, 30_000, 0)
+    assert throttled.throttled_share(6000) == pytest.approx(6 / 60)
     now_ms = pass_samples(throttled, 6, 0)
-    assert throttled.throttled_shares(now_ms) == pytest.approx((30 / 60, 30 / 300, 30 / 900))
-    now_ms = pass_samples(throttled, 6, now_ms)
-    assert throttled.throttled_shares(now_ms) == pytest.approx((0, 30 / 300, 30 / 900))
-    now_ms = pass_samples(throttled, 79, now_ms)
-    assert throttled.throttled_shares(now_ms)[1:] == pytest.approx((0, 20 / 900))
-    pass_samples(throttled, 2, now_ms)
-    assert throttled.throttles is None
+    assert throttled.throttled_share(now_ms) == pytest.approx(30 / 60)
+    now_ms = pass_samples(throttled, 2, now_ms)
+    assert throttled.throttled_share(now_ms) == pytest.approx(10 / 60)
+    now_ms = pass_samples(throttled, 1, now_ms)
+    assert throttled.throttled_share(now_ms) == 0
+    assert throttled.lately is not None
+    assert throttled.lately.throttles is None
 
 
 def test_mutes_of_several_kinds_at_once_count_once() -> None:
     throttled = meter()
-    throttled.note_throttle(PRODUCE, 30_000, 0)
-    throttled.note_wait(REQUESTS, 1, 10_000)
-    throttled.note_wait(REQUESTS, -1, 60_000, 50_000)
-    assert throttled.throttled_shares(60_000)[0] == 1.0
+    throttled.count_throttle(PRODUCE, 30_000, 0)
+    throttled.count_wait(REQUESTS, 1, 10_000)
+    throttled.count_wait(REQUESTS, -1, 60_000, 50_000)
+    assert throttled.throttled_share(60_000) == 1
 
 
 def test_client_waiting_throughout_has_throttled_share_of_one() -> None:
     throttled = meter()
-    throttled.note_wait(PRODUCE, 1, 0)
+    throttled.count_wait(PRODUCE, 1, 0)
     now_ms = pass_samples(throttled, 200, 0)
-    assert throttled.throttled_shares(now_ms) == (1.0, 1.0, 1.0)
-    throttled.note_wait(PRODUCE, -1, now_ms, now_ms)
-    assert throttled.throttled_shares(pass_samples(throttled, 91, now_ms)) == (0.0, 0.0, 0.0)
+    assert throttled.throttled_share(now_ms) == 1
+    throttled.count_wait(PRODUCE, -1, now_ms, now_ms)
+    assert throttled.throttled_share(pass_samples(throttled, 7, now_ms)) == 0
 
 
 def test_a_client_without_traffic_has_no_samples() -> None:
     idle = meter()
     pass_samples(idle, 3, 0)
     assert idle.lately is None
+
+
+def test_client_is_throttled_now_for_two_seconds_also_when_a_record_is_taken() -> None:
+    throttled = meter()
+    throttled.count_throttle(PRODUCE, 100, 0)
+    throttled.take(500)
+    assert throttled.is_throttled(2099)
+    assert not throttled.is_throttled(2100)

@@ -3,7 +3,7 @@ from math import inf
 import pytest
 
 from proxy.usage import latencies
-from proxy.usage.latencies import BOUNDS_MS, OTHER, Latencies
+from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Latencies
 from tests.proxy.playbook import (
     KIB,
     Play,
@@ -59,7 +59,7 @@ def cumulated(counts: tuple[int, ...]) -> dict[float, int]:
 )
 def test_an_answer_is_in_the_bucket_that_ends_behind_it(took_ms: int, bound: float) -> None:
     times = Latencies()
-    times.of(1).note(PRODUCE, took_ms)
+    times.of(1).count(PRODUCE, took_ms)
     assert below(times, (PRODUCE, 1)) == {bound: 1}
     assert times.snapshot()[PRODUCE, 1].sum_ms == took_ms
 
@@ -188,6 +188,6 @@ class TestProxyTime:
 def test_pairs_beyond_the_bound_share_one_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     times = Latencies()
     for node_id in range(latencies.MOST + 5):
-        times.of(node_id).note(PRODUCE, 1)
+        times.of(node_id).count(PRODUCE, 1)
     assert len(times.snapshot()) == latencies.MOST + 1
-    assert below(times, (PRODUCE, OTHER)) == {2: 5}
+    assert below(times, (PRODUCE, FOLDED_BROKER)) == {2: 5}

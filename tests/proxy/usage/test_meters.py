@@ -8,9 +8,9 @@ import pytest
 
 from proxy.session.session import Session
 from proxy.usage.accounts import Accounts
+from proxy.usage.kind_usage import Throttles
 from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
-from proxy.usage.throttles import Throttles
 from quotas.entities import Default, Entity
 from quotas.names import MAX_NAME_BYTES, OTHER
 from quotas.policy import Policy
@@ -83,8 +83,7 @@ def test_delay_of_throttled_answer_is_not_request_time() -> None:
     play.loop.advance(60_000)
     meter = meter_of(play)
     assert (meter.request_time_ms, meter.bytes_out) == (50, len(fetch_answer(1, 30_000)))
-    assert meter.by_kind is not None
-    assert meter.by_kind.throttles[CONSUMER].throttled == 1
+    assert meter.use_of(CONSUMER).throttles.throttled == 1
 
 
 def test_requests_of_another_client_id_are_anothers_and_so_are_their_answers() -> None:
@@ -142,21 +141,19 @@ def test_raw_tokens_are_bytes_too() -> None:
 def test_a_throttle_counts_in_shadow_too(mode: str) -> None:
     play = produce_quota(mode=mode)
     play.from_client(produce(1, 30_000))
-    by_kind = meter_of(play).by_kind
-    assert by_kind is not None
-    throttles = by_kind.throttles[PRODUCER]
+    throttles = meter_of(play).use_of(PRODUCER).throttles
     assert throttles.throttled == 1
     assert throttles.throttle_ms > 10_000
 
 
 def test_mutes_that_overlap_are_one_stretch_of_time_cut_at_the_interval() -> None:
     throttles = Throttles()
-    throttles.note(500, now_ms=1000)
-    throttles.note(300, now_ms=1100)
-    throttles.note(700, now_ms=1400)
+    throttles.count(500, now_ms=1000)
+    throttles.count(300, now_ms=1100)
+    throttles.count(700, now_ms=1400)
     assert throttles.take(2000) == (3, 1500, 1000)
     assert throttles.take(3000) == (0, 0, 100)
-    throttles.note(100, now_ms=5000)
+    throttles.count(100, now_ms=5000)
     assert throttles.take(6000) == (1, 100, 100)
 
 

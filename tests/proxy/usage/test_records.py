@@ -2,22 +2,37 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
 
+from config.loader import load_settings
 from proxy.usage.accounts import Accounts
-from proxy.usage.documents import Document, Documents, Origin
+from proxy.usage.documents import Document, Documents, same_fields
 from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
 from proxy.usage.records import COLUMNS, MAX_ROWS, Columns, Recorder
-from quotas.engine import Engine, Window
+from quotas.engine import Engine
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 
 PRODUCER, CONSUMER = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
-ORIGIN = Origin("demo", "edge-1", "enforce", Window())
+SETTINGS = """\
+cluster: {name: demo, bootstrap: ["127.0.0.1:1"]}
+listeners: [{name: PLAIN, bind: "127.0.0.1:2", advertise: a.test, brokers: {"1": "3"}}]
+"""
+QUOTAS = "quotas: {store: {type: cluster}}\n"
+
+
+def fields(more: str = QUOTAS) -> dict[str, object]:
+    """Return what all documents of a proxy have that is configured so."""
+    with NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(SETTINGS + more)
+        file.flush()
+        return same_fields(load_settings(Path(file.name)), "edge-1")
 
 
 class Worker:
@@ -26,8 +41,8 @@ class Worker:
         self.meters = Meters(10**6)
         self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.lost = (0, 0)
-        self.recorder = Recorder(self.meters, [("PLAIN", self.listener)], self.engine)
-        self.documents = Documents(ORIGIN, dropped=lambda: self.lost)
+        self.recorder = Recorder(self.meters, [self.listener], self.engine)
+        self.documents = Documents(fields(), dropped=lambda: self.lost)
 
     def taken(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document]:
         for page in self.recorder.take(now_ms):
@@ -60,7 +75,7 @@ def test_a_row_has_every_column_and_says_what_was_counted() -> None:
     meter = worker.counted(1, "alice", "app")
     meter.produce_requests, meter.produce_bytes, meter.other_requests, meter.other_bytes = 9, 52_000, 1, 100
     meter.bytes_out, meter.request_time_ms, meter.connections, meter.connections_opened = 1200, 31, 2, 1
-    meter.note_throttle(PRODUCER, 420, now_ms=900)
+    meter.count_throttle(PRODUCER, 420, now_ms=900)
     [document] = worker.take(now_ms=1000)
     [row] = rows(document)
     assert tuple(row) == COLUMNS
@@ -80,10 +95,14 @@ def test_a_row_has_every_column_and_says_what_was_counted() -> None:
         "produce_requests": 9,
         "produce_limit": 10_240.0,
         "produce_rule": "user=alice",
+        "produce_counter_user": "alice",
+        "produce_counter_client_id": None,
         "fetch_bytes": 0,
         "fetch_requests": 0,
         "fetch_limit": 5.0,
         "fetch_rule": "client-id=<default>",
+        "fetch_counter_user": None,
+        "fetch_counter_client_id": "app",
         "produce_throttled": 1,
         "produce_throttle_ms": 420,
         "produce_muted_ms": 100,
@@ -121,7 +140,7 @@ def test_each_client_has_one_row_and_no_document_too_many(clients: int) -> None:
 
 def test_a_mute_goes_on_in_intervals_without_a_request_and_the_meter_stays_as_long() -> None:
     worker = Worker()
-    worker.counted(1, "alice", "app").note_throttle(CONSUMER, 1500, now_ms=500)
+    worker.counted(1, "alice", "app").count_throttle(CONSUMER, 1500, now_ms=500)
     muted = [rows(document)[0]["fetch_muted_ms"] for end_ms in (1000, 2000, 3000) for document in worker.take(end_ms)]
     assert muted == [500, 1000]
     assert len(worker.meters) == 0
@@ -132,7 +151,7 @@ def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts()
     for name in ("alice", "bob"):
         worker.counted(1, name, "app").other_requests = 1
     mutation = QuotaKind.CONTROLLER_MUTATION_RATE
-    worker.counted(1, "bob", "app").note_throttle(mutation, 1500, now_ms=500)
+    worker.counted(1, "bob", "app").count_throttle(mutation, 1500, now_ms=500)
     found = []
     for end_ms in (1000, 2000, 3000):
         worker.counted(1, "alice", "app").other_requests += 1
@@ -141,18 +160,18 @@ def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts()
         further = list(document["rows"])[len(COLUMNS) :]
         assert further == (list(mutation.row.columns) if end_ms < 3000 else [])
         found.append({row["user"]: [row.get(name) for name in mutation.row.columns] for row in rows(document)})
-    nothing = [0, 0, None, None, 0, 0, 0]
+    nothing = [0, 0, None, None, None, None, 0, 0, 0]
     assert found == [
-        {"alice": nothing, "bob": [0, 0, None, None, 1, 1500, 500]},
-        {"alice": nothing, "bob": [0, 0, None, None, 0, 0, 1000]},
-        {"alice": [None] * 7},
+        {"alice": nothing, "bob": [0, 0, None, None, None, None, 1, 1500, 500]},
+        {"alice": nothing, "bob": [0, 0, None, None, None, None, 0, 0, 1000]},
+        {"alice": [None] * 9},
     ]
     assert len(worker.meters) == 1
 
 
 def test_meters_swept_without_usage_records_forget_their_throttles() -> None:
     meters = Meters(10)
-    meters.find(MeterKey("PLAIN", 1, "alice", "app")).note_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
+    meters.find(MeterKey("PLAIN", 1, "alice", "app")).count_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
     for now_ms in (1000, 2000):
         list(meters.sweep(now_ms))
     assert len(meters) == 0
@@ -242,7 +261,7 @@ def test_the_wall_clock_may_be_set_back() -> None:
 
 
 def test_two_runs_have_two_boots() -> None:
-    assert Worker().documents.boot != Worker().documents.boot
+    assert fields()["boot"] != fields()["boot"]
 
 
 def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
@@ -252,7 +271,7 @@ def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
     limits = {user: {kind: 1000.0} for user in (alice, bob, carol)}
     engine, meters = Engine(Policy(limits)), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
-    recorder = Recorder(meters, [("PLAIN", listener)], engine)
+    recorder = Recorder(meters, [listener], engine)
     clients = [listener.hold(1, name, "app").meter for name in ("alice", "bob", "carol")]
 
     def rows() -> Columns:
@@ -263,7 +282,7 @@ def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
 
     assert tuple(rows()) == COLUMNS
     engine.apply(Policy(limits, {alice: Terms(shadow=True), bob: Terms(proposed={kind: 500.0})}), 0)
-    clients[0].note_shadow(kind, 700, 2000, 1000)
+    clients[0].count_shadow(kind, 700, 2000, 1000)
     found = rows()
     assert tuple(found) == (*COLUMNS, *kind.row.shadow_columns)
     assert list(found["produce_limit"]) == [None, 1000.0, 1000.0]
@@ -284,24 +303,25 @@ def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
     worker.counted(1, "bob", "app").other_requests = 1
     # Muted by one cap from 100 to 400 and by the other from 300 to 750; a request waits for the first from 900 on.
     for rule, at_ms, throttle_ms in ((tenant, 100, 300), (batch, 300, 450)):
-        meter.note_throttle(PRODUCER, throttle_ms, at_ms)
-        meter.note_cap(PRODUCER, rule, throttle_ms, at_ms)
-    meter.note_wait(PRODUCER, 1, 900)
-    meter.note_cap_wait(PRODUCER, tenant, 1, 900)
+        meter.count_throttle(PRODUCER, throttle_ms, at_ms, cap=rule)
+    meter.count_wait(PRODUCER, 1, 900, cap=tenant)
     found = {row["user"]: row for [document] in [worker.take(1000)] for row in rows(document)}
     names = PRODUCER.row.cap_columns
-    caps = "cap user=alice; cap client-id-prefix=batch-, shared=false"
-    assert [found["alice"][name] for name in names] == [caps, "1024; 0.5", caps.split("; ")[1], 2, 750, 750]
+    caps = [
+        {"rule": "cap user=alice", "limit": 1024, "user": "alice", "client_id": None},
+        {"rule": "cap client-id-prefix=batch-, shared=false", "limit": 0.5, "user": None, "client_id": "batch-1"},
+    ]
+    assert json.loads(found["alice"][names[0]]) == caps
+    assert [found["alice"][name] for name in names[1:]] == [caps[1]["rule"], 2, 750, 750]
     assert found["alice"]["produce_muted_ms"] == 750
-    assert [found["bob"][name] for name in names] == [None, None, None, 0, 0, 0]
+    assert [found["bob"][name] for name in names] == [None, None, 0, 0, 0]
     # Nothing is counted, and it waits all the time; then it goes, of a counter that has another rule by now.
     [waiting] = rows(worker.take(2000)[0])
-    assert [waiting[name] for name in names] == [caps, "1024; 0.5", "cap user=alice", 0, 0, 1000]
+    assert [waiting[name] for name in names[1:]] == ["cap user=alice", 0, 0, 1000]
     worker.engine.apply(Policy(), 2000)
-    meter.note_wait(PRODUCER, -1, 2500, 1600)
-    meter.note_cap_wait(PRODUCER, tenant, -1, 2500, 1600)
+    meter.count_wait(PRODUCER, -1, 2500, 1600, cap=tenant)
     [gone] = rows(worker.take(3000)[0])
-    assert [gone[name] for name in names] == [None, None, "cap user=alice", 1, 1600, 500]
+    assert [gone[name] for name in names] == [None, "cap user=alice", 1, 1600, 500]
     assert worker.take(4000) == []
 
 
@@ -310,7 +330,19 @@ def test_a_prefix_says_whether_its_clients_share_a_counter() -> None:
     worker = Worker(Policy({each: {PRODUCER: 10.0}, all_: {PRODUCER: 10.0}}, {each: Terms(shared=False)}))
     for client_id in ("tmp-1", "team-1"):
         worker.counted(1, "alice", client_id).other_requests = 1
-    assert {row["client_id"]: row["produce_rule"] for row in rows(worker.take()[0])} == {
-        "tmp-1": "client-id-prefix=tmp-, shared=false",
-        "team-1": "client-id-prefix=team-",
+    found = {
+        row["client_id"]: (row["produce_rule"], row["produce_counter_client_id"]) for row in rows(worker.take()[0])
     }
+    assert found == {
+        "tmp-1": ("client-id-prefix=tmp-, shared=false", "tmp-1"),
+        "team-1": ("client-id-prefix=team-", "team-*"),
+    }
+
+
+def test_the_window_of_token_buckets_and_owners_are_said_where_they_are_not_those_of_kafka() -> None:
+    plain = fields()
+    other = fields("quotas: {store: {type: cluster}, controller_window: {samples: 5, size: 2s}}\n")
+    assert other.keys() - plain.keys() == {"controller_samples", "controller_sample_ms"}
+    assert (other["controller_samples"], other["controller_sample_ms"]) == (5, 2000)
+    owned = fields(QUOTAS + 'owners: {instance: a, fixed: {a: "0-2", b: {brokers: "3-5", advertise: {PLAIN: b.test}}}}')
+    assert (owned.keys() - plain.keys(), owned["owned"]) == ({"owned"}, 1)

@@ -42,7 +42,7 @@ def test_names_are_those_of_kafka() -> None:
 def test_no_error_is_none_and_what_has_no_name_makes_no_series() -> None:
     errors = ResponseErrors()
     for code in (0, 3, 3, 30_000, -30_000):
-        errors.note(19, code)
+        errors.count(19, code)
     assert errors.snapshot() == {(19, 3): 2, (19, UNNAMED): 2}
 
 

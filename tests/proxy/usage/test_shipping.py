@@ -4,13 +4,16 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from config.usage import UsageFiles
 from proxy.usage import files as usage_files
 from proxy.usage import shipping as usage_shipping
 from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
+from proxy.usage.records import Columns
 from proxy.usage.shipping import Buffer, RefusedError, Shipper, Shipping, SinkError
 from tests.harness.polling import until
 
@@ -52,11 +55,14 @@ class FakeRecorder:
         self.seq = 0
         self.intervals_ms: list[int] = []
 
-    def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
-        self.intervals_ms.append(interval_ms)
+    def take(self) -> Iterator[Columns | None]:
         yield None
-        yield document(self.seq, rows=3)
+        yield {"listener": ["PLAIN"] * 3}
+
+    def document(self, columns: Columns, begin_ms: int, interval_ms: int, worker: int | None = None) -> Document:
+        self.intervals_ms.append(interval_ms)
         self.seq += 1
+        return document(self.seq - 1, rows=len(columns["listener"]))
 
 
 @pytest.fixture(autouse=True)
@@ -66,20 +72,21 @@ def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shipper(recorder: FakeRecorder, sink: FakeSink, shipping: Shipping, buffer_bytes: int = MANY) -> Shipper:
-    async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:
-        for taken in recorder.take(0, begin_ms, interval_ms):
+    async def take() -> AsyncIterator[tuple[Columns, int | None]]:
+        for taken in recorder.take():
             if taken is not None:
-                yield taken
+                yield taken, None
             await asyncio.sleep(0)
 
-    return Shipper(take, sink, shipping, interval_s=0.005, buffer_bytes=buffer_bytes)
+    documents: Any = recorder
+    return Shipper(take, documents, sink, shipping, interval_s=0.005, buffer_bytes=buffer_bytes)
 
 
 def test_a_full_buffer_drops_the_oldest_and_counts_documents_and_rows() -> None:
     shipping = Shipping()
     buffer = Buffer(350, shipping)
     for seq in range(5):
-        buffer.put(document(seq, rows=seq + 1))
+        buffer.add(document(seq, rows=seq + 1))
     assert (shipping.dropped_documents, shipping.dropped_rows, shipping.buffered_bytes) == (2, 1 + 2, 300)
 
     async def rest() -> list[int]:
@@ -91,7 +98,7 @@ def test_a_full_buffer_drops_the_oldest_and_counts_documents_and_rows() -> None:
 def test_a_document_larger_than_the_buffer_is_still_tried() -> None:
     shipping = Shipping()
     buffer = Buffer(10, shipping)
-    buffer.put(document(0))
+    buffer.add(document(0))
     assert (asyncio.run(buffer.get()).seq, shipping.dropped_documents) == (0, 0)
 
 
@@ -158,11 +165,11 @@ def test_a_stop_does_not_wait_for_a_sink_for_ever_and_counts_what_is_lost() -> N
 
 def test_a_stop_in_the_middle_of_an_interval_loses_nothing_of_it() -> None:
     class Slow(FakeRecorder):
-        def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
+        def take(self) -> Iterator[Columns | None]:
             for _ in range(200):
                 self.half_way = True
                 yield None
-            yield from super().take(now_ms, begin_ms, interval_ms)
+            yield from super().take()
 
         half_way = False
 
@@ -221,9 +228,9 @@ def test_no_interval_is_empty() -> None:
 # ----------------------------------------------------------------------------------------------------------- files
 
 
-def files(directory: Path, **options: float) -> FileSink:
+def files(directory: Path, boot: str = "boot", **options: float) -> FileSink:
     chosen = {"rotate_bytes": 250, "rotate_s": 1000.0, "keep_bytes": MANY, **options}
-    return FileSink(directory, "edge/1", "boot", **chosen)  # type: ignore[arg-type]  # options of FileSink
+    return FileSink(UsageFiles(directory=directory).model_copy(update=chosen), "edge/1", boot)
 
 
 def write(sink: FileSink, documents: int) -> None:
@@ -301,7 +308,7 @@ def test_unfinished_file_of_running_process_is_left_alone(tmp_path: Path) -> Non
     async def run() -> None:
         stopping = files(tmp_path, rotate_bytes=MANY)
         await stopping.write(document(0))
-        starting = FileSink(tmp_path, "edge/1", "next", rotate_bytes=1, rotate_s=1000.0, keep_bytes=MANY)
+        starting = files(tmp_path, "next", rotate_bytes=1)
         await starting.write(document(1))
         assert unfinished() == ["edge_1-boot-000000.part"]
         await stopping.close()

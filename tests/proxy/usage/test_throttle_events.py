@@ -7,9 +7,10 @@ from structlog.testing import capture_logs
 
 from proxy.session.throttling import Throttling
 from proxy.usage.accounts import Account
+from proxy.usage.lately import LAST_MINUTE_MS
 from proxy.usage.meter import MeterKey
 from proxy.usage.meters import Meters
-from proxy.usage.throttle_events import MOST_COUNTERS, QUIET_MS, ThrottleEvents
+from proxy.usage.throttle_counts import MOST_COUNTERS, ThrottleEvents
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.policy import Policy
@@ -46,13 +47,13 @@ def test_a_throttle_is_logged_at_its_start_and_once_it_has_not_come_back_for_a_w
     events, start_ms = ThrottleEvents(), 5000
     with capture_logs() as lines:
         for at_ms in range(start_ms, start_ms + 30_000, 5000):  # 2 s of throttle every five
-            events.note(bound(), 2000, at_ms, at_ms + 2000)
+            events.remember(bound(), 2000, at_ms, at_ms + 2000)
             for second in range(5):
-                events.look(at_ms + 1000 * second, "enforce")
+                events.log_changes(at_ms + 1000 * second, "enforce")
         over_ms = start_ms + 25_000 + 2000
-        events.look(over_ms + QUIET_MS - 1, "enforce")
+        events.log_changes(over_ms + LAST_MINUTE_MS - 1, "enforce")
         assert [line["event"] for line in lines] == ["throttle started"]
-        events.look(over_ms + QUIET_MS, "enforce")
+        events.log_changes(over_ms + LAST_MINUTE_MS, "enforce")
     started, ended = lines
     common = {
         "kind": "producer_byte_rate",
@@ -72,7 +73,7 @@ def test_requests_that_wait_count_as_throttled_until_the_last_has_gone() -> None
     loop = FakeLoop()
     mutes, counter, client = throttling(loop, ThrottleEvents()), bound("waiting"), account("waiting")
     start_ms = loop.now_ms
-    queue = mutes.queue_of(counter)
+    queue = counter.queue_up(mutes.alarm)
 
     class Request:
         def admitted(self, now_ms: int) -> None: ...
@@ -88,7 +89,7 @@ def test_requests_that_wait_count_as_throttled_until_the_last_has_gone() -> None
         assert [line["event"] for line in told(lines)] == ["throttle started"]
         queue.leave(place, start_ms + 40_000)
         mutes.counts.wait(client, counter, None, -1, start_ms + 40_000, 40_000)
-        mutes.tidy(start_ms + 40_000 + QUIET_MS)
+        mutes.tidy(start_ms + 40_000 + LAST_MINUTE_MS)
     ended = told(lines)[-1]
     assert (ended["event"], ended["duration_ms"], ended["throttle_time_ms"]) == ("throttle ended", 40_000, 40_000)
 
@@ -97,15 +98,15 @@ def test_the_number_of_counters_is_bounded_and_the_others_are_counted() -> None:
     events = ThrottleEvents(most=2)
     with capture_logs() as lines:
         for number in range(5):
-            events.note(bound(f"c{number}"), 100, 0, 100)
-        events.look(1000, "enforce")
-        events.look(2000, "enforce")
+            events.remember(bound(f"c{number}"), 100, 0, 100)
+        events.log_changes(1000, "enforce")
+        events.log_changes(2000, "enforce")
     assert [line.get("client_id", line.get("number")) for line in lines] == ["c0", "c1", 3]
     assert lines[-1]["event"] == "throttles not followed: too many counters at once"
     with capture_logs() as lines:
-        events.look(100 + QUIET_MS, "enforce")
-        events.note(bound("c4"), 100, 200 + QUIET_MS, 300 + QUIET_MS)  # there is room again
-        events.look(300 + QUIET_MS, "enforce")
+        events.log_changes(100 + LAST_MINUTE_MS, "enforce")
+        events.remember(bound("c4"), 100, 200 + LAST_MINUTE_MS, 300 + LAST_MINUTE_MS)  # there is room again
+        events.log_changes(300 + LAST_MINUTE_MS, "enforce")
     assert [(line["event"], line["client_id"]) for line in lines] == [
         ("throttle ended", "c0"),
         ("throttle ended", "c1"),

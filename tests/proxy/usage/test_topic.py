@@ -1,23 +1,21 @@
 """A producer that is made when it is needed, the topic with it; each failure says what to do, and loses nothing."""
 
 import asyncio
-import ssl
 from typing import Any, ClassVar
 
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from config.units import Address
+from config.usage import UsageTopic
 from protocol.requests import Request
 from proxy.usage import topic as usage_topic
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
-from proxy.usage.topic import TopicSink
-from proxy.usage.topic_creation import Topic, ensure
-from proxy.usage.topic_login import TopicLogin
+from proxy.usage.topic import TopicSink, ensure
 from tests.harness.asked_broker import AskedBroker
 
-TOPIC = Topic("usage", 12, -1, 3_600_000)
+TOPIC = UsageTopic(name="usage", retention=3_600_000)  # type: ignore[call-arg]  # its alias
 CONTROLLER = Address("c", 1)
 OK, UNKNOWN, NOT_ALLOWED, CLUSTER_NOT_ALLOWED, EXISTS, TOO_MANY_REPLICAS, POLICY = 0, 3, 29, 31, 36, 38, 44
 
@@ -30,7 +28,7 @@ class FakeBrokers(AskedBroker):
     """They answer ApiVersions, Metadata and CreateTopics, the latter up to version ``newest``."""
 
     def __init__(
-        self, topic_error: int = OK, creation_error: int = OK, newest: int = 7, login: TopicLogin | None = None
+        self, topic_error: int = OK, creation_error: int = OK, newest: int = 7, login: dict[str, Any] | None = None
     ) -> None:
         brokers = [{"node_id": node_id, "host": host, "port": 1} for node_id, host in ((3, "a"), (7, "c"))]
         topic = {"error_code": topic_error, "name": "usage"}
@@ -42,9 +40,9 @@ class FakeBrokers(AskedBroker):
                 19: lambda: {"topics": [created]},
             }
         )
-        self._login = login or TopicLogin(("a:1", "b:2"), None)
+        self._login = login or {"bootstrap_servers": ["a:1", "b:2"]}
 
-    async def login(self) -> TopicLogin:
+    async def login(self) -> dict[str, Any]:
         return self._login
 
 
@@ -84,7 +82,7 @@ def _producers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(FakeProducer, kept, [])
 
 
-def sink(login: TopicLogin | None = None, brokers: Any = None) -> TopicSink:
+def sink(login: dict[str, Any] | None = None, brokers: Any = None) -> TopicSink:
     asked: Any = brokers or FakeBrokers(login=login)
     return TopicSink(TOPIC, asked, "edge-1")
 
@@ -101,7 +99,6 @@ def test_documents_go_to_the_topic_keyed_by_the_instance() -> None:
     assert producer.sent == [("usage", b"{}", b"edge-1")] * 2
     assert (producer.options["acks"], producer.options["compression_type"]) == ("all", "zstd")
     assert producer.options["bootstrap_servers"] == ["a:1", "b:2"]
-    assert producer.options["security_protocol"] == "PLAINTEXT"
     assert producer.stopped
 
 
@@ -163,19 +160,16 @@ def test_a_close_does_not_wait_for_a_producer_for_ever(monkeypatch: pytest.Monke
     asyncio.run(run())
 
 
-def test_a_login_is_given_to_the_producer_and_shown_to_nobody() -> None:
-    login = TopicLogin(("a:1",), ssl.create_default_context(), "SCRAM-SHA-512", "proxy", "the password")
+def test_a_login_is_given_to_the_producer() -> None:
+    login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_password": "the password"}
     asyncio.run(sink(login).write(document(0)))
-    options = FakeProducer.made[0].options
-    assert (options["security_protocol"], options["sasl_mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
-    assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("proxy", "the password")
-    assert "the password" not in repr(login)
+    assert FakeProducer.made[0].options.items() >= login.items()
 
 
 # -------------------------------------------------------------------------------------------------------- the topic
 
 
-def made_by(brokers: Any, topic: Topic = TOPIC) -> list[tuple[Address | None, Request]]:
+def made_by(brokers: Any, topic: UsageTopic = TOPIC) -> list[tuple[Address | None, Request]]:
     asyncio.run(ensure(topic, brokers))
     return [(at, request) for at, request in brokers.asked if request.api_key == 19]
 
@@ -215,10 +209,12 @@ def test_a_topic_that_cannot_be_used_says_what_to_do(topic_error: int, creation_
 
 @pytest.mark.parametrize("newest", [2, 3])
 def test_brokers_older_than_2_4_are_told_how_many_replicas_or_say_which_setting_helps(newest: int) -> None:
-    [(_, request)] = made_by(FakeBrokers(UNKNOWN, newest=newest), Topic("usage", 1, 3, 1000))
+    [(_, request)] = made_by(
+        FakeBrokers(UNKNOWN, newest=newest), UsageTopic(name="usage", partitions=1, replication_factor=3)
+    )
     assert request.version == 2
     with pytest.raises(SinkError, match=r"usage\.topic.replication_factor, or make the topic yourself"):
-        made_by(FakeBrokers(UNKNOWN, newest=newest), Topic("usage", 1, -1, 1000))
+        made_by(FakeBrokers(UNKNOWN, newest=newest), UsageTopic(name="usage", partitions=1))
 
 
 def test_brokers_that_are_too_old_for_the_library_are_said_to_be() -> None:

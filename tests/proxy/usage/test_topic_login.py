@@ -14,7 +14,7 @@ from config.cluster import Cluster as ClusterSettings
 from config.units import Address
 from proxy.brokers import tls as broker_tls
 from proxy.brokers.metadata import which_brokers
-from proxy.runtime import file_watch as reload
+from proxy.runtime import files as reload
 from proxy.usage.shipping import SinkError
 from proxy.usage.topic_login import Brokers
 
@@ -47,7 +47,7 @@ def test_a_context_is_made_once_and_in_a_thread_however_often_it_is_tried(tmp_pa
         for _ in range(5):
             with pytest.raises(SinkError, match=r"no broker can be used: 127\.0\.0\.1:1"):
                 await brokers.ask(which_brokers)
-            assert (await brokers.login()).tls is not None
+            assert (await brokers.login())["ssl_context"] is not None
 
     asyncio.run(run())
     assert len(made) == 1
@@ -58,12 +58,12 @@ def test_a_change_of_the_files_makes_it_once_more(tmp_path: Path, made: list[int
     brokers = Brokers(settings(tmp_path))
 
     async def run() -> None:
-        first = (await brokers.login()).tls
+        first = (await brokers.login())["ssl_context"]
         trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-        second = (await brokers.login()).tls
-        assert (await brokers.login()).tls is second is not first
+        second = (await brokers.login())["ssl_context"]
+        assert (await brokers.login())["ssl_context"] is second is not first
         (tmp_path / "ca.pem").write_text("broken")
-        assert (await brokers.login()).tls is second
+        assert (await brokers.login())["ssl_context"] is second
 
     asyncio.run(run())
     assert len(made) == 3
@@ -79,7 +79,7 @@ def test_files_that_are_not_there_are_looked_for_again(tmp_path: Path, made: lis
             with pytest.raises(OSError, match=r"tls\.ca .*ca\.pem"):
                 await brokers.ask(which_brokers)
         (tmp_path / "away.pem").rename(tmp_path / "ca.pem")
-        assert (await brokers.login()).tls is not None
+        assert (await brokers.login())["ssl_context"] is not None
 
     asyncio.run(run())
     assert threading.get_ident() not in made
@@ -92,10 +92,15 @@ def test_without_tls_none_is_made_and_the_password_is_read_each_time(tmp_path: P
     brokers = Brokers(settings(tmp_path).model_copy(update={"tls": None, "sasl": sasl}))
 
     async def run() -> None:
-        assert (await brokers.login()).password == "one"
+        assert (await brokers.login())["sasl_plain_password"] == "one"
         secret.write_text("two\n")
         login = await brokers.login()
-        assert (login.tls, login.username, login.password) == (None, "proxy", "two")
+        assert login["security_protocol"] == "SASL_PLAINTEXT"
+        assert (login["ssl_context"], login["sasl_plain_username"], login["sasl_plain_password"]) == (
+            None,
+            "proxy",
+            "two",
+        )
 
     asyncio.run(run())
     assert not made

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.runtime.faults import counts
+from proxy.state.paging import Query
 from proxy.workers import workers as module
 from proxy.workers.child import Child
 from tests.harness.fake_broker import fake_broker
@@ -73,3 +74,36 @@ async def test_a_port_that_cannot_be_handed_over_is_asked_for_again(monkeypatch:
         for each in await asyncio.to_thread(worker.bind, HOST, 0):
             each.close()
     assert counts.pop("hand a port to a worker") == 1
+
+
+async def test_page_is_asked_for_after_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts.pop("ask the workers for a page", None)  # of another test, whose workers ended while it asked
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
+        with monkeypatch.context() as broken:
+            broken.setattr(pair.workers, "_all", no_process)
+            with pytest.raises(ArithmeticError):
+                await pair.workers.page("clients", Query("-ratio"))
+        assert (await pair.workers.page("clients", Query("-ratio"))).total == 0
+    assert counts.pop("ask the workers for a page") == 1
+
+
+async def test_pages_nobody_waits_for_are_not_asked_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    go_on = asyncio.Event()
+
+    async def ask(*_: object) -> dict[int, Any]:
+        asked.append(_)
+        await go_on.wait()
+        return {}
+
+    async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
+        monkeypatch.setattr(pair.workers, "_all", ask)
+        leaving = [asyncio.create_task(pair.workers.page("clients", Query("-ratio"))) for _ in range(100)]
+        await until(lambda: asked)
+        for each in leaving:
+            each.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        go_on.set()
+        await pair.workers.page("clients", Query("-ratio"))
+        assert len(asked) == 2
+        monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Brokers are shared out among workers by load, and stay while loads do."""
+"""Brokers are placed at workers by load, and stay while loads do."""
 
 import socket
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_equal_load_change_of_all_workers_moves_no_broker(workers: Workers, cloc
     assert not moves(workers)
     clock.now_s += DRIFT_S
     assert not moves(workers)
-    assert workers._shared_by == {"0": 200.0, "1": 200.0}
+    assert workers._placed_by == {"0": 200.0, "1": 200.0}
 
 
 def test_a_new_broker_goes_to_the_worker_with_less_load(workers: Workers) -> None:

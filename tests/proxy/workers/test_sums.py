@@ -3,7 +3,8 @@
 from dataclasses import fields, replace
 
 from protocol.errors import Cause
-from proxy.edge.stats import ThrottleTotals, WorkerSnapshot
+from proxy.edge.stats import ThrottleTotals
+from proxy.snapshot import WorkerSnapshot
 from proxy.usage.latencies import Times
 from proxy.workers.sums import Sums
 from quotas.connections import AcceptRate, IpRate

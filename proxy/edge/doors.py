@@ -1,0 +1,324 @@
+"""The rules that a connection has to pass before it has a session, each asked once, when the facts are known that it
+needs: the rate of its address, the owner of its broker, its place, and rate and number of its address at the broker.
+
+``quotas.connections`` has the arithmetic of rates. The rates of a listener and of the proxy refuse nobody: the acceptor
+waits.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from config.settings import Settings
+from protocol.errors import Cause, ProtocolError
+from proxy.edge.arrival import ADDRESS, BROKER, REQUEST, Arrival, Close, Refused
+from proxy.edge.broker_connector import BrokerConnector
+from proxy.edge.connection_slots import MOST_HELD, ConnectionSlots, FullError
+from proxy.edge.stats import Stats, ThrottleTotals
+from proxy.session.throttling import Throttling, Timer
+from proxy.usage.accounts import Accounts
+from proxy.usage.addresses import Addresses
+from quotas.connections import KIND, AcceptRate, ConnectionRates, IpRate, SimulatedAcceptor
+from quotas.policy import Policy
+from quotas.rate import Window
+
+if TYPE_CHECKING:
+    from proxy.owners.map import OwnersInForce
+
+log = structlog.get_logger("sluice.listener")
+
+MOST_OF_ADDRESS: Final = 32
+"""Limit for connections to others' brokers: a greedy address shortens no hold but its own."""
+_HOLD_MS: Final = (50, 100)
+"""How long one is held: spread, so that clients of one broker do not all come back at once."""
+LET_IN = 0.25
+"""By chance, and not one after three others: a client's connections may come in a pattern."""
+
+
+class Door(Protocol):
+    """One rule. ``needs``: the facts that have to be known."""
+
+    @property
+    def needs(self) -> int: ...
+
+    def check(self, arrival: Arrival) -> Refused | None:
+        """Count the connection; return how it is refused, None if it may go on."""
+        ...
+
+
+class HeldConnections:
+    """Connections that are held unread for a moment and then closed, in the order of arrival.
+
+    Beyond ``most`` the oldest is closed early, and beyond ``most_of_address`` the oldest of that address.
+
+    ``wake``: that of ``Throttling``, or its ``mute`` for a quota kind.
+    """
+
+    def __init__(
+        self,
+        wake: Callable[[Callable[[int], object], Callable[[], object], int], Timer],
+        most_of_address: int = MOST_HELD,
+    ) -> None:
+        self._wake = wake
+        self.most = MOST_HELD
+        self._most_of_address = most_of_address
+        self._held: dict[Close, tuple[str, int | None, int, Timer]] = {}
+        self._by_address: dict[str, dict[Close, None]] = {}
+
+    def hold(self, host: str, broker: int | None, end_ms: int, close: Close) -> None:
+        """Call ``close`` of a connection from ``host`` at ``end_ms``, or earlier if there are too many."""
+        timer = self._wake(lambda _: self._close(close), close, end_ms)
+        self._held[close] = host, broker, end_ms, timer
+        of_address = self._by_address.setdefault(host, {})
+        of_address[close] = None
+        if len(of_address) > self._most_of_address:
+            self._close(next(iter(of_address)))
+        elif len(self._held) > self.most:
+            self._close(next(iter(self._held)))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for close in list(self._held):
+            self._close(close)
+
+    def __iter__(self) -> Iterator[tuple[str, int | None, int]]:
+        """Yield the address, the broker and the end of each."""
+        for host, broker, end_ms, _ in self._held.values():
+            yield host, broker, end_ms
+
+    def _close(self, close: Close) -> None:
+        host, _, _, timer = self._held.pop(close)
+        timer.cancel()
+        of_address = self._by_address[host]
+        del of_address[close]
+        if not of_address:
+            del self._by_address[host]
+        close()
+
+
+# ---------------------------------------------------------------------------------------------------------------- rates
+
+
+def rates_of(settings: Settings) -> ConnectionRates:
+    """Return the connection rates that the settings configure."""
+    window, listeners = settings.quotas.window, settings.listeners
+    return ConnectionRates(
+        Window(window.samples, window.size_ms),
+        settings.limits.connection_rate,
+        {each.name: each.limits.connection_rate for each in listeners},
+        [each.name for each in listeners if each.limits.exempt_from_connection_rate],
+    )
+
+
+class ConnectionGate:
+    """Applies connection rates to new connections: ``shadow`` counts without enforcing, ``off`` does not count."""
+
+    def __init__(
+        self,
+        rates: ConnectionRates,
+        throttling: Throttling,
+        stats: Stats,
+        clock: Callable[[], int],
+        *,
+        mode: str,
+        addresses: Addresses | None = None,
+    ) -> None:
+        """``addresses``: counters of connections per address, for usage records."""
+        self._rates = rates
+        self._addresses = addresses
+        self._stats = stats
+        self.clock = clock
+        self._mode = mode
+        self.held = HeldConnections(partial(throttling.mute, KIND))
+        """Connections of addresses over their rate."""
+        self._simulated: dict[str, SimulatedAcceptor] = {}
+
+    def set_mode(self, mode: str) -> None:
+        """Switch the mode. Connections that are held already are closed when their time is over."""
+        self._mode = mode
+        self._simulated.clear()
+
+    def apply(self, policy: Policy) -> None:
+        """Put the rates of addresses in force."""
+        self._rates.apply(policy)
+
+    def delay_ms(self, listener: str) -> int:
+        """Count a connection accepted by ``listener``; return how long it, and those behind it, have to wait."""
+        if self._mode == "off":
+            return 0
+        now_ms = self.clock()
+        if self._mode == "enforce":
+            wait_ms = self._rates.arrive(listener, now_ms)
+            if wait_ms > 0:
+                self._note_waits(listener, [wait_ms])
+            return wait_ms
+        simulated = self._simulated.get(listener)
+        if simulated is None:
+            simulated = self._simulated[listener] = SimulatedAcceptor(self._rates, listener)
+        self._note_waits(listener, simulated.arrive(now_ms))
+        return 0
+
+    def admit(self, listener: str, ip: str, broker: int | None, *, exempt: bool = False) -> Refused | None:
+        """Count a connection of ``ip`` to a broker, None while it is not known which; return how it is refused if
+        ``ip`` is over its rate there. ``exempt``: no rate applies.
+        """
+        now_ms = self.clock()
+        throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._mode != "off" and not exempt else 0
+        if self._addresses is not None:
+            limit, entity = (None, None) if exempt else self._rates.limit_of(ip)
+            self._addresses.count(listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt)
+        return self._refused(listener, ip, broker, now_ms, throttle_ms)
+
+    def assign(self, listener: str, ip: str, broker: int, admitted_ms: int, *, exempt: bool = False) -> Refused | None:
+        """Count a connection at its broker, which was not known when it was admitted. Returns as ``admit``."""
+        if self._mode == "off" or exempt:
+            return None
+        now_ms = self.clock()
+        throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
+        if throttle_ms > 0 and self._addresses is not None:
+            limit, entity = self._rates.limit_of(ip)
+            self._addresses.count(listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, attempts=0)
+        return self._refused(listener, ip, broker, now_ms, throttle_ms)
+
+    def _refused(self, listener: str, ip: str, broker: int | None, now_ms: int, throttle_ms: int) -> Refused | None:
+        """Return how a connection over its rate by so much is refused; None if it is not over, or not enforced."""
+        if throttle_ms > 0:
+            self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).add(throttle_ms)
+            if self._mode == "enforce":
+                limit, entity = self._rates.limit_of(ip)
+                said = f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
+                hold = partial(self.held.hold, ip, broker, now_ms + throttle_ms)
+                return Refused(ProtocolError(Cause.CONNECTION_RATE_PER_IP, said), by_limit=True, hold=hold)
+        return None
+
+    def tidy(self, now_ms: int) -> None:
+        """Drop idle rates and, in shadow, count the waits until now."""
+        self._rates.expire(now_ms)
+        for listener, simulated in self._simulated.items():
+            self._note_waits(listener, simulated.settle(now_ms))
+
+    def usage(self) -> list[AcceptRate]:
+        """Return the current rates of the proxy and its listeners; none while rates are not counted."""
+        return self._rates.usage(self.clock()) if self._mode != "off" else []
+
+    def usage_of_addresses(self) -> Iterator[IpRate]:
+        """Yield the current rates of addresses with a limit."""
+        return self._rates.usage_of_addresses(self.clock())
+
+    def _note_waits(self, listener: str, waits_ms: list[int]) -> None:
+        """Note how long accepting waits, or in shadow would."""
+        for wait_ms in waits_ms:
+            throttles = self._stats.accept_throttles.setdefault(listener, ThrottleTotals())
+            if not throttles.number:
+                event = "first wait of accepting: connection_rate"
+                log.info(event, listener=listener, wait_ms=wait_ms, mode=self._mode)
+            throttles.add(wait_ms)
+            if self._addresses is not None:
+                self._addresses.count_wait(listener, wait_ms)
+
+
+@dataclass(frozen=True)
+class RateOfAddress:
+    """``connection_creation_rate``, at the broker as far as that is known."""
+
+    listener: str
+    gate: ConnectionGate
+    accounts: Accounts
+    needs: int = ADDRESS
+
+    def check(self, arrival: Arrival) -> Refused | None:
+        arrival.admitted_ms = self.gate.clock()
+        exempt = self.accounts.exemptions.covers_address(arrival.host)
+        return self.gate.admit(self.listener, arrival.host, arrival.counted_at, exempt=exempt)
+
+
+@dataclass(frozen=True)
+class AtBroker:
+    """Rate and number of an address at its broker, where that was not known when they were asked for first."""
+
+    listener: str
+    gate: ConnectionGate
+    accounts: Accounts
+    slots: ConnectionSlots
+    connector: BrokerConnector
+    needs: int = BROKER | REQUEST
+
+    def check(self, arrival: Arrival) -> Refused | None:
+        if arrival.counted_at is not None or arrival.slot is None:
+            return None
+        broker, host = self.connector.next() if arrival.node_id is None else arrival.node_id, arrival.host
+        if broker is None:
+            return None
+        exempt = self.accounts.exemptions.covers_address(host)
+        if refused := self.gate.assign(self.listener, host, broker, arrival.admitted_ms, exempt=exempt):
+            return refused
+        try:
+            self.slots.assign(arrival.slot, broker)
+        except ProtocolError as error:
+            return Refused(error, by_limit=True)
+        arrival.counted_at = broker
+        return None
+
+
+# --------------------------------------------------------------------------------------------------- places and owners
+
+
+@dataclass(frozen=True)
+class Places:
+    """Limits of connections, in all, of a listener and of an address. Behind a load balancer a connection has a place
+    before its address is known.
+    """
+
+    listener: str
+    slots: ConnectionSlots
+    evict: Callable[[Arrival, ProtocolError], None]
+    """Closes one whose place is needed for another."""
+    stats: Stats | None = None
+    """Where to count those that have a place as accepted."""
+    needs: int = ADDRESS
+
+    def check(self, arrival: Arrival) -> Refused | None:
+        try:
+            if arrival.slot is not None:
+                self.slots.name(arrival.slot, arrival.host)
+                return None
+            evict = partial(self.evict, arrival)
+            arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self.listener)
+            if self.stats is not None:
+                self.stats.connections[self.listener, "accepted"] += 1
+        except ProtocolError as error:
+            return Refused(error, by_limit=True)
+        except FullError as full:
+            return Refused(outcome=full.outcome, by_limit=True)
+        return None
+
+
+class OwnerOfBroker:
+    """With several instances: whether this one owns the broker that a client wants, or anybody knows who owns any.
+
+    Connections for others' brokers are held unread for a moment, and then closed. A client takes that for a broker that
+    has gone away, and asks for Metadata, which names the owner. Closed at once, some clients connect again a hundred
+    times before they ask. There is no answer to give: any error would be untrue.
+
+    Some clients ask only brokers that they know of, and all of their addresses may be old. One connection in four is
+    therefore let in, unless the owners are unknown: it may ask, and is closed by any other request.
+    """
+
+    needs = BROKER
+
+    def __init__(self, owners: "OwnersInForce", turned_away: HeldConnections, clock: Callable[[], int]) -> None:
+        self._owners = owners
+        self._turned_away = turned_away
+        self._clock = clock
+
+    def check(self, arrival: Arrival) -> Refused | None:
+        owners, node_id = self._owners, arrival.node_id
+        is_ours = owners.are_known if node_id is None else owners.owns(node_id)
+        if is_ours or (owners.are_known and random.random() < LET_IN):
+            return None
+        end_ms = self._clock() + random.randint(*_HOLD_MS)
+        return Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.host, node_id, end_ms))

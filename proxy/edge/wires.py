@@ -1,0 +1,373 @@
+"""A session's two connections, to the client and to the broker, as asyncio protocols: they move bytes, and know
+nothing of Kafka. The loop's own transport does TLS: the interface is the same, with the exceptions noted below.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
+
+from protocol.errors import ProtocolError
+from proxy.edge.kernel import LOST, SocketOptions, TcpState, bound_receive_buffer, keep_alive, look_at
+from proxy.runtime.clock import now_ms
+from proxy.runtime.faults import contained, report
+from proxy.runtime.tasks import later
+from proxy.session.flow import BROKER, CLIENT
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+HIGH_WATER_BYTES: Final = 256 * 1024
+"""Size of the write buffer from which the other connection is paused. uvloop reads up to 250 kB at once, so a lower
+mark would pause and resume with every large chunk."""
+
+TLS_WRITE_BYTES: Final = 48 * 1024
+"""Plaintext encrypted at once: three records. With 250 kB at once the first records have left the cache before they
+are sent, and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in
+parts)."""
+
+LINGER_S = 10.0
+"""How long a closed connection may make no progress, in taking its buffer or in ending TLS, before it is aborted."""
+
+
+WireT = TypeVar("WireT", bound="AsyncioWire")
+
+
+def contain_fault(callback: Callable[[WireT, *Ts], T]) -> Callable[[WireT, *Ts], T | None]:
+    """Decorate a callback so that an exception ends its own session only: event loops handle one differently."""
+
+    @wraps(callback)
+    def guarded(self: WireT, *args: *Ts) -> T | None:
+        try:
+            return callback(self, *args)
+        except Exception as error:  # noqa: BLE001  all errors are contained here
+            self.failed(callback.__qualname__, error)
+            return None
+
+    return guarded
+
+
+class _TlsTransport(Protocol):
+    def set_read_buffer_limits(self, high: int, low: int) -> None: ...
+
+
+class DescriptorOwner(Protocol):
+    """The owner of a connection's descriptor."""
+
+    def descriptor_closed(self) -> None:
+        """Note that the descriptor is closed, for whatever reason."""
+        ...
+
+
+class ChunkConsumer(Protocol):
+    """A consumer of received chunks: one direction of a session."""
+
+    def feed(self, data: bytes, now_ms: int) -> None: ...
+
+
+class SessionHandle(Protocol):
+    """The part of a session that its connections call."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def requests(self) -> ChunkConsumer: ...
+    @property
+    def answers(self) -> ChunkConsumer: ...
+
+    def client_blocked(self, blocked: bool) -> None: ...
+    def client_finished(self) -> None: ...
+    def broker_blocked(self, blocked: bool) -> None: ...
+    def broker_lost(self) -> None: ...
+    def reject(self, side: str, error: ProtocolError) -> None: ...
+    def close(self) -> None: ...
+    def end_lost(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class AsyncioWire:
+    """A ``Wire`` over an asyncio transport, safe to call in any state of the transport.
+
+    It does not inherit asyncio.Protocol: a compiled subclass would have a ``__dict__``.
+    """
+
+    __deletable__ = ("_feed",)  # for mypyc
+    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "owner", "tls", "write")
+
+    _feed: Callable[[bytes, int], None]
+    _session: SessionHandle | None
+    """Unset before the session exists, and again after this connection is lost."""
+    _transport: asyncio.Transport
+    _cut_off: asyncio.TimerHandle | None
+    _lost: bool
+    tls: ssl.SSLObject | None
+    write: Callable[[bytes], None]
+
+    def __init__(self, owner: DescriptorOwner) -> None:
+        self.owner = owner
+        self._lost = True  # it is not connected yet
+        self._cut_off = None
+
+    def _made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        self._lost = False
+        self.write = self._transport.write
+        self.tls = transport.get_extra_info("ssl_object")
+        if self.tls is not None:
+            # While this connection is paused, the socket must not be read either. By default TLS reads 256 KiB ahead,
+            # and uvloop drops them when the peer closes.
+            cast("_TlsTransport", transport).set_read_buffer_limits(high=1, low=0)
+
+    # uvloop raises RuntimeError when a transport that is closing is paused or resumed.
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        if self._lost:
+            return
+        if not self._transport.is_closing():  # asyncio's TLS transport cannot be closed twice
+            self._transport.close()
+        if self._cut_off is None and (self.tls is not None or self._transport.get_write_buffer_size()):
+            self._linger()
+
+    def abort(self) -> None:
+        if not self._lost:
+            self._transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        """Connected, and its socket not closed yet."""
+        return not self._lost
+
+    def look(self) -> TcpState:
+        """Return the kernel's view of this connection."""
+        connection = None if self._lost else self._socket
+        return LOST if connection is None else look_at(connection)
+
+    @property
+    def _socket(self) -> SocketOptions | None:
+        """The socket, None once it is closed: uvloop's transport drops it before ``connection_lost``."""
+        return cast("SocketOptions | None", self._transport.get_extra_info("socket"))
+
+    def _gone(self) -> None:
+        self._lost = True
+        if self._cut_off is not None:
+            self._cut_off.cancel()
+        self.owner.descriptor_closed()
+
+    def _part(self, session: SessionHandle) -> None:
+        """Drop the session, so that it is freed without the garbage collector."""
+        del self._feed
+        self._session = None
+        session.end_lost()
+
+    def _linger(self) -> None:
+        acked_bytes = self.look().acked_bytes
+        self._cut_off = later(
+            LINGER_S,
+            "abort a lingering connection",
+            self._cut_off_unless_past,
+            acked_bytes,
+            otherwise=self._transport.abort,
+        )
+
+    def _cut_off_unless_past(self, acked_bytes: int) -> None:
+        """Abort if the peer has taken nothing since ``acked_bytes``."""
+        if self.look().acked_bytes > acked_bytes:
+            self._linger()
+        else:
+            self._transport.abort()
+
+    def failed(self, where: str, error: Exception) -> None:
+        """Record an internal error: it ends this session and no other."""
+        report(where, error)
+        if self._session is not None:
+            contained(where, self._session.abort)
+        self._transport.abort()
+
+
+class ClientWire(AsyncioWire):
+    """The connection to a client: until its session is there, it keeps what has come.
+
+    ``is_request`` says whether the bytes so far begin with a whole head of a request, or raises ProtocolError.
+    """
+
+    __deletable__ = ("_begun", "_first_request", "_is_request")  # for mypyc
+    __slots__ = ("_begun", "_first_request", "_is_request", "_receive_buffer_bytes", "_refused")
+
+    def __init__(
+        self, is_request: Callable[[bytes], bool], owner: DescriptorOwner, receive_buffer_bytes: int = -1
+    ) -> None:
+        super().__init__(owner)
+        self._is_request = is_request
+        self._begun = b""
+        self._first_request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._session = None
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._refused: ProtocolError | None = None
+
+    @contain_fault
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made(transport)
+        self._feed = self._greet
+        if self.tls is not None:
+            self.write = self._write_encrypted
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._feed(data, now_ms())
+        except ProtocolError as error:
+            if self._session is not None:
+                contained("reject", self._session.reject, CLIENT, error, otherwise=self.abort)
+            else:
+                self._refused = error
+                self.abort()
+        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
+            self.failed("ClientWire.data_received", fault)
+
+    async def first_request(self) -> None:
+        """Wait until it is there, or the client has left. Raises ProtocolError for anything else."""
+        await self._first_request
+        if self._refused is not None:
+            raise self._refused
+
+    def begin(self, session: SessionHandle) -> None:
+        """Feed ``session`` with the first request and all that follows."""
+        begun, self._session, self._feed = self._begun, session, session.requests.feed
+        del self._is_request, self._begun, self._first_request
+        self.resume_reading()
+        self.data_received(begun)
+
+    def _greet(self, data: bytes, now_ms: int) -> None:  # noqa: ARG002  as ``feed`` of a session
+        if self._refused is not None:
+            return
+        self._begun += data
+        if self._is_request(self._begun):
+            self.pause_reading()
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._session is None and not self._first_request.done():
+            self._first_request.set_result(None)
+
+    def bound_receive_buffer(self) -> None:
+        """Limit the kernel's receive buffer to ``limits.socket_receive_buffer`` from now on."""
+        if self._receive_buffer_bytes > 0 and (connection := self._socket) is not None:
+            bound_receive_buffer(connection, self._receive_buffer_bytes)
+            self._receive_buffer_bytes = -1
+
+    def has_finished(self) -> bool:
+        """Whether the client has closed its side, as the kernel sees it: known even while paused."""
+        return self.look().peer_finished
+
+    @contain_fault
+    def eof_received(self) -> bool:
+        self._finished()
+        if self.tls is not None and self._cut_off is None:
+            self._linger()
+        # Without TLS answers may still follow, and the session closes this connection. With TLS the transport is
+        # closing already: asyncio has no TLS half-close.
+        return self.tls is None and self._session is not None and not self._session.closed
+
+    @contain_fault
+    def pause_writing(self) -> None:
+        if self._session is not None:
+            self._session.client_blocked(True)
+
+    @contain_fault
+    def resume_writing(self) -> None:
+        if self._session is not None:
+            self._session.client_blocked(False)
+
+    @contain_fault
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone()
+        self._wake()
+        if self.tls is not None and exc is None:
+            if self._session is not None and not self._session.closed:
+                self._session.client_blocked(False)  # output from now on goes nowhere
+            self._finished()
+        elif self._session is not None:
+            self._session.close()
+        if self._session is not None:
+            self._part(self._session)
+
+    def _finished(self) -> None:
+        """Note that the client has finished sending; its held requests are still worked on."""
+        if self._session is not None and not self._session.closed:
+            self._session.client_finished()
+
+    def _write_encrypted(self, data: bytes) -> None:
+        """Write, unless TLS is over: a client that has finished cannot get its answers then."""
+        if self._transport.is_closing():
+            return
+        if len(data) <= TLS_WRITE_BYTES:
+            self._transport.write(data)
+            return
+        parts = memoryview(data)
+        for start in range(0, len(data), TLS_WRITE_BYTES):
+            self._transport.write(parts[start : start + TLS_WRITE_BYTES])
+
+
+class BrokerWire(AsyncioWire):
+    """The connection to a broker."""
+
+    __slots__ = ("_is_kept_alive",)
+
+    def __init__(self, session: SessionHandle, owner: DescriptorOwner) -> None:
+        super().__init__(owner)
+        self._session = session
+        self._feed = session.answers.feed
+        self._is_kept_alive = False
+
+    def keep_alive(self) -> None:
+        """Turn on keepalive: late, since most short-lived connections are busy."""
+        if not self._is_kept_alive and (connection := self._socket) is not None:
+            self._is_kept_alive = True
+            keep_alive(connection)
+
+    @contain_fault
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made(transport)
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Host and port of the peer, as numbers."""
+        name = self._transport.get_extra_info("peername")
+        return name[0], name[1]
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._feed(data, now_ms())
+        except ProtocolError as error:
+            if self._session is not None:
+                contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
+        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
+            self.failed("BrokerWire.data_received", fault)
+
+    def eof_received(self) -> bool:
+        return False  # a half-close of the broker is a close: connection_lost follows
+
+    @contain_fault
+    def pause_writing(self) -> None:
+        if self._session is not None:
+            self._session.broker_blocked(True)
+
+    @contain_fault
+    def resume_writing(self) -> None:
+        if self._session is not None:
+            self._session.broker_blocked(False)
+
+    @contain_fault
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset counts as a close
+        self._gone()
+        if self._session is not None:
+            self._session.broker_lost()  # the client learns it by its own close
+            self._part(self._session)

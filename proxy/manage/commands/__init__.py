@@ -1,1 +1,0 @@
-"""Each module is a command of `sluice quotas`, by its name."""
