@@ -91,8 +91,8 @@ async def test_a_wide_terminal_has_all_columns(admin: FakeAdmin) -> None:
 async def test_keys_go_to_the_other_tables(admin: FakeAdmin) -> None:
     async with top(admin) as screen:
         await screen.press("2")
-        assert words(screen.lines[2]) == "user client-id kind used limit ratio 1m"
-        assert words(*screen.lines[3 : 3 + ROWS]) == "alice web produce 512 KiB/s 1 MiB/s 50 % 25 % 10 % 0 %"
+        assert words(screen.lines[2]) == "user client-id kind used limit ratio 1m in"
+        assert words(*screen.lines[3 : 3 + ROWS]) == "alice web produce 512 KiB/s 1 MiB/s 50 % 25 % 1.5 KiB/s"
         await screen.press("tab")
         assert screen.styled(1, "reverse") == "3 brokers"
         assert screen.rows[0][1:] == ["kafka-1.example.com"[:15] + "…", "9092", "yes", "-", "-", "-", "2"]
