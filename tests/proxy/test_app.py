@@ -56,7 +56,8 @@ async def test_second_signal_ends_the_process_whatever_hangs(tmp_path: Path, han
                     break
             process.send_signal(signal.SIGTERM)
             await process.stdout.read()  # to its end: no worker is left that has it open
-            assert await process.wait() == 1
+            # A step is bounded by 5 s itself, and may end first; then the stop is a usual one.
+            assert await process.wait() in ({0, 1} if hang == "step" else {1})
     finally:
         if process.returncode is None:
             process.kill()
