@@ -1,5 +1,5 @@
-"""Who may read at the admin port, and change something: holders of a token or a certificate, and browsers that have
-logged in with a token.
+"""Access to the admin port: holders of a token or a certificate may read or change something, and so may browsers that
+have logged in with a token.
 
 Changes that a browser sends from another origin are refused.
 """

@@ -133,7 +133,7 @@ class AdvertisedAddresses:
         """Bind a broker's address according to the settings, and advertise it; or that at its owner.
 
         The port of another instance's broker is bound too: clients with an old address are turned away there, and when
-        the broker comes here, its port is open. Of several workers, each has the port, and one accepts at it.
+        the broker comes here, its port is open. With several workers, each has the port, and one accepts at it.
         """
         settings = self._settings
         told, bound = settings.advertised(node_id), settings.bound(node_id)

@@ -269,7 +269,7 @@ class Arriving:
     # ------------------------------------------------------------------------------------------- refused
 
     def _refuse(self, arrival: Arrival, why: Exception) -> None:
-        """Count why a connection goes no further, and let it be held if the reason says so."""
+        """Count why a connection goes no further, and hold it if the reason says so."""
         if isinstance(why, ProtocolError):
             why = Refused(why)
         elif not isinstance(why, Refused):

@@ -154,12 +154,12 @@ class ConnectionGate:
         if self._mode == "enforce":
             wait_ms = self._rates.arrive(listener, now_ms)
             if wait_ms > 0:
-                self._note_waits(listener, [wait_ms])
+                self._count_waits(listener, [wait_ms])
             return wait_ms
         simulated = self._simulated.get(listener)
         if simulated is None:
             simulated = self._simulated[listener] = SimulatedAcceptor(self._rates, listener)
-        self._note_waits(listener, simulated.arrive(now_ms))
+        self._count_waits(listener, simulated.arrive(now_ms))
         return 0
 
     def admit(self, listener: str, ip: str, broker: int | None, *, exempt: bool = False) -> Refused | None:
@@ -199,7 +199,7 @@ class ConnectionGate:
         """Drop idle rates and, in shadow, count the waits until now."""
         self._rates.expire(now_ms)
         for listener, simulated in self._simulated.items():
-            self._note_waits(listener, simulated.settle(now_ms))
+            self._count_waits(listener, simulated.settle(now_ms))
 
     def usage(self) -> list[AcceptRate]:
         """Return the current rates of the proxy and its listeners; none while rates are not counted."""
@@ -209,8 +209,8 @@ class ConnectionGate:
         """Yield the current rates of addresses with a limit."""
         return self._rates.usage_of_addresses(self.clock())
 
-    def _note_waits(self, listener: str, waits_ms: list[int]) -> None:
-        """Note how long accepting waits, or in shadow would."""
+    def _count_waits(self, listener: str, waits_ms: list[int]) -> None:
+        """Count how long accepting waits, or in shadow would."""
         for wait_ms in waits_ms:
             throttles = self._stats.accept_throttles.setdefault(listener, ThrottleTotals())
             if not throttles.number:

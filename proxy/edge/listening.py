@@ -56,7 +56,7 @@ class Acceptor:
         self._sockets: dict[socket.socket, int | None] = {}
         """Listening sockets at which connections are accepted → node id."""
         self._left: set[socket.socket] = set()
-        """Those at which another process accepts."""
+        """Listening sockets at which another process accepts."""
         self._delayed: tuple[socket.socket, Address, int | None] | None = None
         """While a connection is delayed, no socket is watched."""
         self._failing = False

@@ -106,7 +106,7 @@ class Passing:
 
 
 class SharedPorts(NamedTuple):
-    """What the listeners of a worker have in common whose ports it shares with other workers."""
+    """Shared by the listeners of a worker that have ports in common with other workers."""
 
     passing: Passing
     slots: ConnectionSlots

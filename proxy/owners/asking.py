@@ -36,7 +36,7 @@ class Asking:
 
     _member: GroupMember
     _context: Callable[[], ssl.SSLContext | None] = lambda: None
-    """Of TLS to the admin ports of other instances."""
+    """Returns the TLS context for the admin ports of other instances; None: the system's authorities."""
     _turn: int = 0
     _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Turns come in their order."""

@@ -201,7 +201,7 @@ class StateOfWorker:
         by_names: dict[tuple[str, str, int], list[_ThrottledCounter]] = {}
         for each in held.values():
             by_names.setdefault((each.bound.user, each.bound.client_id, each.bound.broker), []).append(each)
-        await in_slices(self._note(held, by_names, *each, now) for each in self._sessions())
+        await in_slices(self._add_connection(held, by_names, *each, now) for each in self._sessions())
         rows = await in_slices(chain((each.row(now) for each in held.values()), self._addresses(now)))
         return [each for each in rows if each is not None]
 
@@ -215,14 +215,14 @@ class StateOfWorker:
                 yield _ThrottledCounter(bound, until_ms, "enforce", len(bound.queue or ()))
 
     @staticmethod
-    def _note(
+    def _add_connection(
         held: dict[tuple[int, bool], _ThrottledCounter],
         by_names: Mapping[tuple[str, str, int], Sequence[_ThrottledCounter]],
         listener: Listener,
         session: Session,
         now: int,
     ) -> None:
-        """Note the connection at the counter that holds it, or at those that it is charged to by its names."""
+        """Add the connection to the counter that holds it, or to those that it is charged to by its names."""
         account = session.identity.account
         holder = session.holder(now)
         if holder is not None:

@@ -27,7 +27,7 @@ class Lately:
         self.throttles: Throttles | None = None
         """Throttles of all kinds together since the last sample; None unless there were some in the last minute."""
         self._muted_ms: deque[int] | None = None
-        """Of the samples of the last minute, from the first throttle on."""
+        """The time throttled in each sample of the last minute, from the first throttle on."""
 
     def sample(self, bytes_in: int, bytes_out: int, elapsed_s: float, now_ms: int) -> None:
         """Take a sample; the bytes are totals."""

@@ -168,7 +168,7 @@ class ZooKeeperStore(QuotaStore):
         self._read_numbers = frozenset(numbers if self._last is None else (*numbers, self._last))
         for name in names:
             if tree.number_of(name) is None:
-                self._note_bad_notification(f"{tree.CHANGES}/{name}", "its name does not end in ten digits")
+                self._log_bad_notification(f"{tree.CHANGES}/{name}", "its name does not end in ten digits")
         return client
 
     def _has_missed(self, numbers: Collection[int], new: Sequence[int]) -> bool:
@@ -192,7 +192,7 @@ class ZooKeeperStore(QuotaStore):
             return []
         return [name for name in names if name.startswith(tree.CHANGE)]
 
-    def _note_bad_notification(self, path: str, why: str) -> None:
+    def _log_bad_notification(self, path: str, why: str) -> None:
         self._bad_notifications[path] = self._problem(path, f"is not a notification: {why}; it is skipped")
         while len(self._bad_notifications) > _MOST_BAD_NOTIFICATIONS:
             del self._bad_notifications[next(iter(self._bad_notifications))]
@@ -203,7 +203,7 @@ class ZooKeeperStore(QuotaStore):
             try:
                 change = None if node is None else tree.read_notification(node.data)
             except tree.NotificationError as error:
-                self._note_bad_notification(path, str(error))
+                self._log_bad_notification(path, str(error))
                 continue
             if change is not None and change.root in _ROOTS:
                 paths[change.path] = None
