@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from struct import pack, unpack_from
 from threading import Thread
 from typing import Final, TypeVar
@@ -13,6 +13,7 @@ PRODUCE, METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 0, 3, 17, 1
 MAX_REQUEST_BYTES: Final = 100 * 2**20
 USER: Final = "sluice"
 PASSWORD: Final = "canary-5f1d"
+_GOODBYE_S: Final = 1.0
 
 Answer = Callable[[bytes], bytes | None]
 """From a request without its size to the frame that answers it; empty: no answer, None: the connection ends."""
@@ -122,6 +123,15 @@ class FakeBroker:
             return reply(request, pack(">hhi", 0, -1, 0))
         return reply(request, pack(">hh", 58, 20) + b"Wrong\nuser, password" + pack(">i", 0))
 
+    async def end_watching(self) -> None:
+        """Let the proxy close its own connections; a test on a busy machine may end before they are seen to close."""
+        own = [writer for writer in self.watching if not writer.is_closing() and writer.can_write_eof()]
+        for writer in own:
+            writer.write_eof()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_S):
+                await asyncio.gather(*(writer.wait_closed() for writer in own), return_exceptions=True)
+
     def drop(self) -> list[asyncio.StreamWriter]:
         """End every connection, as a broker that goes down; return what they were."""
         ended, self.connections, self.watching = [*self.connections, *self.watching], [], []
@@ -195,6 +205,7 @@ async def serving(broker: B, tls: ssl.SSLContext | None = None, port: int = 0) -
         server.close()
         for _ in range(5):  # who was accepted a moment ago comes to be served
             await asyncio.sleep(0)
+        await broker.end_watching()
         ended = broker.drop()
         await server.wait_closed()
         await asyncio.gather(*(writer.wait_closed() for writer in ended), return_exceptions=True)
