@@ -140,14 +140,9 @@ class KafkaCompat(Section):
     """API versions offered to clients."""
 
     fetch_max_version: CountOrZero | None = Field(
-        15,
-        description="The highest version of Fetch that clients are offered. From version 16 on, responses are "
-        "buffered whole, up to `limits.response` per connection.",
-    )
-    share_groups: Flag = Field(
-        False,
-        description="Whether clients are offered the APIs of share groups (KIP-932), whose responses are buffered "
-        "whole.",
+        None,
+        description="The highest version of Fetch that clients are offered; by default the newest that Sluice knows. "
+        "For a client that has trouble with a new one.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.locator import response_body_offset
-from protocol.overlay import API_VERSIONS, FETCH, PRODUCE, SHARE_GROUP_APIS
+from protocol.overlay import API_VERSIONS, FETCH, PRODUCE
 from protocol.table import SPECS, ApiSpec
 from protocol.varint import decode_varint, encode_varint, skip_tags
 
@@ -19,20 +19,17 @@ _UNSUPPORTED_VERSION_ANSWER: Final = Struct(">iihihhh")
 
 
 def advertised_limits(
-    *, fetch_max_version: int | None = 15, produce_max_version: int | None = None, share_groups: bool = False
+    *, fetch_max_version: int | None = None, produce_max_version: int | None = None
 ) -> dict[int, tuple[int, int]]:
     """Return the lowest and highest version that clients may be offered, by api key.
 
-    ``fetch_max_version``: from 16 on a Fetch response has broker addresses after its records, so it must be buffered
-    whole; None leaves Fetch uncapped. ``produce_max_version``: from 13 on a Produce request has topic ids instead of
-    names. ``share_groups``: offer them; ShareFetch has addresses after records in every version.
+    ``produce_max_version``: from 13 on a Produce request has topic ids instead of names.
     """
     limits: dict[int, tuple[int, int]] = {}
     for spec in SPECS.values():
         key, version = spec.api_key, spec.api_version
         most = {FETCH: fetch_max_version, PRODUCE: produce_max_version}.get(key)
-        capped = most is not None and version > most
-        if spec.advertised and not capped and (share_groups or key not in SHARE_GROUP_APIS):
+        if spec.advertised and (most is None or version <= most):
             lowest, highest = limits.get(key, (version, version))
             limits[key] = (min(lowest, version), max(highest, version))
     return limits

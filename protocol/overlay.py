@@ -46,14 +46,11 @@ other API that has them.
 ADDRESSES_FIRST: Final = frozenset((METADATA,))
 """APIs whose responses have the brokers first: the rest of the response need not be parsed."""
 
-RECORDS: Final = frozenset((FETCH, SHARE_FETCH))
-"""APIs whose responses contain records."""
+ADDRESSES_LAST: Final = frozenset((PRODUCE, FETCH, SHARE_FETCH, SHARE_ACKNOWLEDGE))
+"""APIs whose responses have the brokers last, and hardly ever name one."""
 
 ADMIN_CLUSTER_ACTIONS: Final = frozenset((55, 57))
 """DescribeQuorum and UpdateFeatures: marked as cluster actions in ApiKeys, yet admin clients send them to brokers."""
-
-SHARE_GROUP_APIS: Final = frozenset((76, 77, 78, 79, 90, 91, 92))
-"""KIP-932: heartbeat, describe, fetch, acknowledge, and the offsets of share groups."""
 
 OBEYED_FROM: Final[dict[int, int]] = {
     0: 6,  # Produce

@@ -336,7 +336,6 @@ class Worker:
         advertised = advertised_limits(
             fetch_max_version=settings.kafka.fetch_max_version,
             produce_max_version=MOST_VERSION if protected_topics(settings.usage) else None,
-            share_groups=settings.kafka.share_groups,
         )
         answerers = {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask, quotas.admins))
         served, served_before_authentication = (

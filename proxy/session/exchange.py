@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
+from protocol.resumable_walk import ResumableWalk
 from protocol.table import ApiSpec
 from proxy.session.serving import FETCH, PRODUCE, TELL, Served
 from proxy.usage.accounts import Account
@@ -155,9 +156,19 @@ class Reply(NamedTuple):
     answer: bytes | None
 
 
+class Streamed:
+    """The answer goes as it comes, followed by ``walk``, with an edit of its beginning or without."""
+
+    __slots__ = ("edit", "walk")
+
+    def __init__(self, walk: ResumableWalk, edit: Splice | None) -> None:
+        self.walk = walk
+        self.edit = edit
+
+
 Decision = Forward | Park | Need | Reply
 """About a request."""
-Change = Splice | Park | Need | None
+Change = Splice | Streamed | Park | Need | None
 """About an answer; None: it goes as it came."""
 
 

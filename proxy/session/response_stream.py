@@ -12,9 +12,10 @@ from librt.strings import read_i32_be
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
+from protocol.resumable_walk import ResumableWalk, names_nobody
 from protocol.sasl import raw_token_end
 from proxy.session.admission import Ended
-from proxy.session.exchange import Exchange, Need, Park, Splice, pass_on
+from proxy.session.exchange import Exchange, Need, Park, Splice, Streamed, pass_on
 from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow, Wire
 from proxy.session.policies.request_time import KIND as REQUEST_TIME
 from proxy.session.policies.requests import Policies
@@ -31,7 +32,7 @@ _LEAST_BYTES: Final = _HEAD_BYTES - 4
 class ResponseStream(Flow):
     """The answers of one broker connection, until they are with the client."""
 
-    __slots__ = ("broker", "latencies", "policies", "responses", "session", "splitter", "write")
+    __slots__ = ("broker", "latencies", "policies", "responses", "session", "splitter", "walk", "write")
 
     def __init__(self, session: "Session", policies: Policies, responses: Responses) -> None:
         super().__init__()
@@ -42,6 +43,13 @@ class ResponseStream(Flow):
         self.latencies = session.worker.latencies.of(-1)  # the broker is not known yet
         self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.worker.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
+        self.walk: ResumableWalk | None = None
+        """Through the answer that is under way; ``splitter.remaining`` then counts the bytes until it looks again."""
+
+    @property
+    def is_at_border(self) -> bool:
+        """Whether no part of an answer has come, or all of it has gone."""
+        return self.walk is None and not self.splitter.remaining and not self.splitter.held_bytes
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -54,10 +62,10 @@ class ResponseStream(Flow):
         if remaining and splitter.is_within(len(data)):  # inside a body: opaque
             finished = not splitter.remaining
             self.write(data)
-            if finished and self.session.requests.reasons & UNTIL_ANSWERED:
+            if finished and self.walk is None and self.session.requests.reasons & UNTIL_ANSWERED:
                 self.session.answered(now_ms)
             return
-        if remaining:
+        if remaining or self.walk is not None:
             self._take_answers(data, now_ms)
         elif self.reasons & ANSWER_BORDER:
             splitter.keep(data)
@@ -91,9 +99,9 @@ class ResponseStream(Flow):
             api = exchange.api
             if exchange.actions and (
                 exchange.actions != REWRITE
-                or api.plain is None
+                or api.outline is None
                 or position + 4 + size > end
-                or not api.plain.recognises(data, position, size)
+                or not names_nobody(api.outline, data, position, size)
             ):
                 break
             if has_costs and exchange.account.is_shut(REQUEST_TIME):  # a throttle may be told
@@ -108,9 +116,11 @@ class ResponseStream(Flow):
 
     def _take_answers(self, data: bytes, now_ms: int, wait: Ended | None = None) -> None:
         """Take every answer of a chunk, from where the splitter says the first one begins; ``wait`` is of that one."""
+        splices: list[Splice] = []
+        if self.walk is not None:
+            self._walk_on(self.walk, data, splices)
         chunk, position, heads = self.splitter.split(data)
         held_ms = 0
-        splices: list[Splice] = []
         for size, correlation_id in heads:
             exchange = self._next(correlation_id)
             if not exchange.has_begun:
@@ -121,6 +131,10 @@ class ResponseStream(Flow):
                 change = self.responses.process(exchange, chunk, position, size, now_ms, wait)
                 if isinstance(change, Splice):
                     splices.append(change)
+                elif isinstance(change, Streamed):
+                    if change.edit is not None:
+                        splices.append(change.edit)
+                    self._walked(change.walk, chunk, position, splices)
                 elif change is not None:
                     self._hold(exchange, change, chunk, position, now_ms)
                     pass_on(self.write, chunk, position, splices)
@@ -129,8 +143,25 @@ class ResponseStream(Flow):
             position += 4 + size
             wait = None
         pass_on(self.write, chunk, len(chunk), splices)
+        if self.walk is not None:
+            self.splitter.remaining = self.walk.opaque
+            return
         if self.session.requests.reasons & UNTIL_ANSWERED:
             self.session.answered(now_ms)
+
+    def _walk_on(self, walk: ResumableWalk, data: bytes, splices: list[Splice]) -> None:
+        """Go on with the walk through the answer under way, and tell the splitter where that ends."""
+        walk.pass_over(walk.opaque - self.splitter.remaining)
+        self.splitter.remaining = walk.left
+        self._walked(walk, data, 0, splices)
+
+    def _walked(self, walk: ResumableWalk, chunk: bytes, position: int, splices: list[Splice]) -> None:
+        """Walk through what has come of an answer, and add what changes of it."""
+        end = min(position + walk.left, len(chunk))
+        stop, written = walk.take(chunk, position)
+        if stop < end:
+            splices.append(Splice(stop, end, written))
+        self.walk = walk if walk.left else None
 
     def _next(self, correlation_id: int) -> Exchange:
         """Return the exchange that is answered next. Raises ProtocolError if that is not its answer."""

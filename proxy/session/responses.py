@@ -16,12 +16,13 @@ from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import MORE
 from protocol.locator import Endpoint, locate, splice, throttle_position
-from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
+from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR
 from protocol.quorum import names_controllers, without_listeners
+from protocol.resumable_walk import ResumableWalk, names_nobody
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import WALK, ApiSpec
 from proxy.session.admission import Ended
-from proxy.session.exchange import Change, Exchange, Need, Park, Splice
+from proxy.session.exchange import Change, Exchange, Need, Park, Splice, Streamed
 from proxy.session.flow import HELD_BACK, THROTTLED, WALKED
 from proxy.session.policies.requests import Policies
 from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
@@ -87,7 +88,8 @@ class Responses:
         """
         api = exchange.api
         spec, actions = api.spec, exchange.actions
-        gathered = actions & GATHERED or (actions & TELL and spec.throttle_offset == WALK)
+        walked = api.outline if size > SLICE_BYTES and spec.throttle_offset >= 0 else None
+        gathered = walked is None and (actions & GATHERED or (actions & TELL and spec.throttle_offset == WALK))
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
         if gathered and size > SLICE_BYTES:
             gathered = wanted = self._needed(actions, spec, size)
@@ -105,13 +107,16 @@ class Responses:
             return Splice(position, position + 4 + size, b"")
         if gathered:
             return self._change(exchange, chunk, position, size, now_ms)
+        edit: Splice | None = None
         if actions & TELL and spec.throttle_offset >= 0:
             offset = throttle_position(spec, chunk, position, position + 4 + size)
-            if offset == MORE:
-                return Need(4 + size)  # header tags of a size never seen yet
-            told_ms = max(exchange.throttle_ms, INT.unpack_from(chunk, offset)[0])
-            return Splice(offset, offset + INT.size, INT.pack(told_ms))
-        return None
+            if offset != MORE:  # no broker has sent so many header tags: the mute is what enforces it
+                told_ms = max(exchange.throttle_ms, INT.unpack_from(chunk, offset)[0])
+                edit = Splice(offset, offset + INT.size, INT.pack(told_ms))
+        return edit if walked is None else Streamed(ResumableWalk(walked, size, self._told), edit)
+
+    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
+        return self._advertise((endpoint,)).get(endpoint.node_id)
 
     def _change(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
         """Change an answer that has been gathered; a long one in slices, while the broker is not read."""
@@ -143,7 +148,7 @@ class Responses:
         def told(endpoint: Endpoint) -> tuple[bytes, int] | None:
             if is_candidate(spec, frame, endpoint):
                 ids.append(endpoint.node_id)
-            return self._advertise((endpoint,)).get(endpoint.node_id)
+            return self._told(endpoint)
 
         rewriting = Rewriting(spec, frame, size, exchange.throttle_ms if exchange.actions & TELL else None, told)
         while not rewriting.advance():
@@ -174,10 +179,7 @@ class Responses:
             return SLICE_BYTES
         if actions & NEGOTIATE:
             raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")
-        if actions & AUTHENTICATED:
-            limit = worker.unauthenticated_request_limit
-        else:
-            limit = worker.response_limit if spec.api_key in RECORDS else worker.gathered_limit
+        limit = worker.unauthenticated_request_limit if actions & AUTHENTICATED else worker.gathered_limit
         if size > limit:
             raise too_long(spec, size, limit)
         return 4 + size
@@ -196,6 +198,8 @@ class Responses:
         if actions & AUTHENTICATED:
             self._session.worker.errors.count(spec.api_key, self._session.sasl.answer(spec, frame, now_ms))
             return frame
+        if api.outline is not None and not actions & TELL and names_nobody(api.outline, frame, 0, len(frame) - 4):
+            return frame
         if names_controllers(spec):
             return without_listeners(spec, frame)
         located = locate(spec, frame)
@@ -207,8 +211,6 @@ class Responses:
         if actions & TELL and located.throttle_offset >= 0:
             # Never less than the broker's own: it does not read this connection for that long.
             told_ms = max(throttle_ms, INT.unpack_from(frame, located.throttle_offset)[0])
-        if not located.endpoints and api.plain is not None:
-            api.plain.learn(frame)
         if told_ms is None and not located.endpoints:
             return frame
         if self._names_one_controller is not None and self._names_one_controller():

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from protocol.api_versions import unsupported_version_answer
 from protocol.errors import ProtocolError
 from protocol.frames import REQUEST_HEAD
-from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
-from protocol.plain import Plain
+from protocol.outline import Outline
+from protocol.overlay import ADDRESSES_LAST, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
 from protocol.quorum import names_controllers
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
@@ -88,7 +88,7 @@ _BEFORE_AUTHENTICATION: Final[Mapping[int, int]] = {
 class Served:
     """One API version as a worker serves it, with the count of requests seen."""
 
-    __slots__ = ("delayed", "on_answer", "on_request", "plain", "requests", "spec")
+    __slots__ = ("delayed", "on_answer", "on_request", "outline", "requests", "spec")
 
     def __init__(self, spec: ApiSpec, *, on_request: int, on_answer: int, delayed: bool) -> None:
         self.spec = spec
@@ -97,8 +97,8 @@ class Served:
         self.delayed = delayed
         """A throttled answer is held back for the throttle time (KIP-13) instead of sent at once (KIP-219)."""
         self.requests = 0
-        self.plain = Plain(spec) if on_request == PRODUCE and on_answer == REWRITE else None
-        """The answers of this version that are known not to name a broker: hardly any does."""
+        self.outline = Outline(spec) if spec.endpoints and spec.api_key in ADDRESSES_LAST else None
+        """What is read of an answer that may name brokers at its end."""
 
 
 def serve(

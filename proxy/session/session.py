@@ -353,8 +353,7 @@ class Session:
 
     @property
     def idle(self) -> bool:
-        splitter = self.answers.splitter
-        return not self.in_flight and not splitter.remaining and not splitter.held_bytes
+        return not self.in_flight and self.answers.is_at_border
 
     @property
     def held(self) -> bool:

@@ -57,7 +57,7 @@ EVERYTHING = dedent(
       unread: 9s
       socket_receive_buffer: -1
       socket_send_buffer: 64KiB
-    kafka: {fetch_max_version: 12, share_groups: true}
+    kafka: {fetch_max_version: 12}
     admin: {bind: "0.0.0.0:9404"}
     metrics: {max_series: 5000}
     drain: {timeout: 0s}
@@ -117,7 +117,7 @@ def test_every_setting_can_be_written(file: Path) -> None:
     assert limits.connections_per_ip_overrides == {"10.0.0.5": 0, "10.0.0.6": 5, "2001:db8::": 6}
     assert (limits.idle_s, limits.unread_s) == (3600, 9)
     assert (limits.socket_receive_buffer_bytes, limits.socket_send_buffer_bytes) == (-1, 2**16)
-    assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (12, True)
+    assert settings.kafka.fetch_max_version == 12
     assert (str(settings.admin.bind), settings.metrics.max_series) == ("0.0.0.0:9404", 5000)
     assert (settings.drain.timeout_s, settings.log.level, settings.log.format) == (0, "debug", "console")
 
@@ -150,7 +150,7 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         log:
         admin: {bind: ":9092"}
         metrics: {max_series: -1}
-        kafka: {share_groups: yes}
+        usage: {topic: {name: u, protect: yes}}
         limits: {request: 10M, response: 010, connections: }
         drain: 30s
         """
@@ -170,7 +170,7 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ":5:86: quotas.window.size: '1' has no unit; write it like 500ms, 30s or 2m",
         ":6:1: log: has no settings; it takes level, format, throttles",
         ":8:23: metrics.max_series: '-1' is not a whole number; write digits only, without a leading zero",
-        ":9:23: kafka.share_groups: 'yes' is neither true nor false",
+        ":9:35: usage.topic.protect: 'yes' is neither true nor false",
         ":10:19: limits.request: '10M' has the unknown unit 'M'; write it like 10MiB, 10MB or 10485760",
         ":10:34: limits.response: '010' is not a size; write it like 10MiB, 10MB or 10485760",
         ":11:8: drain: has no settings; it takes delay, timeout",

@@ -16,7 +16,6 @@ def test_defaults_are_written_as_in_a_file() -> None:
     assert "| `size` | duration | `1s` |" in text
     assert "| `max_delay` | duration | `null` |" in text
     assert "| `bootstrap` | list, each host:port | required |" in text
-    assert "| `share_groups` | true or false | `false` |" in text
-    assert "| `fetch_max_version` | whole number, or `null` | `15` |" in text
+    assert "| `fetch_max_version` | whole number | `null` |" in text
     assert "### `listeners[]`" in text
     assert "| `workers` |" in text

@@ -45,7 +45,7 @@ def test_settings_have_the_documented_defaults() -> None:
     assert settings.limits.request_before_authentication_bytes == 512 * 2**10
     assert settings.limits.response_bytes == 256 * 2**20
     assert settings.limits.connections is None
-    assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (15, False)
+    assert settings.kafka.fetch_max_version is None
     assert (str(settings.admin.bind), settings.metrics.max_series) == ("127.0.0.1:9404", 20_000)
     assert (settings.drain.delay_s, settings.drain.timeout_s) == (3, 30)
     assert (settings.log.level, settings.log.format, settings.log.throttles) == ("info", "auto", False)

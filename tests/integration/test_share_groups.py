@@ -16,7 +16,6 @@ from tests.integration.conftest import NODE_IDS, fresh_name
 from tests.integration.filled import filled_topic
 
 QUOTA: Final = "consumer_byte_rate"
-SERVED: Final = {"kafka": {"share_groups": True}}
 VERSION: Final = "4.4.0"
 LIMIT_BYTES_PER_S: Final = 200_000
 BATCH_BYTES: Final = 16_384
@@ -50,7 +49,7 @@ def test_a_share_consumer_is_held_to_its_quota(cluster: KafkaCluster) -> None:
     cluster.set_client_quotas(QUOTA, {"own": LIMIT_BYTES_PER_S})
     try:
         with (
-            SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas, settings=SERVED) as sluice,
+            SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas) as sluice,
             _consumer(cluster.bootstrap, "own", topic) as own_process,
             _consumer(sluice.bootstrap, "shared", topic) as process,
         ):

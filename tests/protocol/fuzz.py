@@ -18,7 +18,9 @@ from protocol.api_versions import advertised_limits, intersect
 from protocol.errors import ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.locator import locate, splice, throttle_position
-from protocol.overlay import API_VERSIONS
+from protocol.outline import Outline
+from protocol.overlay import ADDRESSES_LAST, API_VERSIONS
+from protocol.resumable_walk import ResumableWalk, names_nobody
 from protocol.rewriting import Rewriting
 from protocol.table import SPECS, ApiSpec
 from tests.conformance.frames import Requests
@@ -42,6 +44,8 @@ def read_anything(data: bytes, spec: ApiSpec, cuts: list[int]) -> None:
     assert cut[: len(whole)] == whole if closed else cut == whole, f"cut at {cuts}: {cut} instead of {whole}"
     read_responses(pieces, spec)
     read_response(data, spec)
+    if spec.endpoints and spec.api_key in ADDRESSES_LAST and len(data) > RESPONSE_HEAD.size:
+        walk_through(data, cuts, spec)
 
 
 def read_requests(chunks: list[bytes]) -> tuple[list[object], bool]:
@@ -90,6 +94,35 @@ def read_response(frame: bytes, spec: ApiSpec) -> None:
     if spec.api_key == API_VERSIONS:
         with suppress(ProtocolError):
             intersect(frame, spec, LIMITS)
+
+
+def walk_through(data: bytes, cuts: list[int], spec: ApiSpec) -> None:
+    """Take bytes as a long response, in one piece and cut: the same comes out, of the same length, and nobody is named
+    whom clients are not told of.
+    """
+    frame, outline = (len(data) - 4).to_bytes(4, "big") + data[4:], Outline(spec)
+    pieces = [frame[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True)]
+    results: list[bytes | None] = []
+    for chunks in ([frame], pieces):
+        walk, out = ResumableWalk(outline, len(frame) - 4, lambda each: ADDRESSES.get(each.node_id)), b""
+        try:
+            for chunk in filter(None, chunks):
+                stop, written = walk.take(chunk, 0)
+                out += chunk[:stop] + written
+        except ProtocolError:
+            results.append(None)
+        else:
+            assert not walk.left
+            results.append(out)
+    out_of_one, out_of_many = results
+    assert out_of_one == out_of_many, f"cut at {cuts}"
+    if out_of_one is None:
+        return
+    assert len(out_of_one) == len(frame)
+    with suppress(ProtocolError):  # the locator refuses a null where the walk leaves that to the client
+        told = {host for host, _ in ADDRESSES.values()}
+        assert all(each.host in told for each in locate(spec, out_of_one).endpoints if each.host)
+        assert not names_nobody(outline, frame, 0, len(frame) - 4) or not locate(spec, frame).endpoints
 
 
 def rewrite_long(frame: bytes, spec: ApiSpec, expected: bytes) -> None:

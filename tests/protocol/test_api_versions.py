@@ -63,17 +63,14 @@ def test_impossible_count_is_refused(spec: ApiSpec, count: str) -> None:
 def test_advertised_limits_follow_the_configured_maximum_versions() -> None:
     limits = advertised_limits()
     assert limits[PRODUCE] == (0, 13)
-    assert limits[FETCH] == (0, 15)
+    assert limits[FETCH] == (0, 18)
     assert limits[18] == (0, 5)
-    assert advertised_limits(fetch_max_version=None)[FETCH] == (0, 18)
     assert advertised_limits(fetch_max_version=12)[FETCH] == (0, 12)
     assert (limits[0], advertised_limits(produce_max_version=12)[0]) == ((0, 13), (0, 12))
-    share = advertised_limits(share_groups=True)
-    assert share.keys() - limits.keys() == {76, 77, 78, 79, 90, 91, 92}
-    assert share[78] == (1, 2)  # v0 was a preview
+    assert limits[78] == (1, 2)  # v0 was a preview
     assert not limits.keys() & {4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)}
 
 
 def test_advertised_version_ranges_have_no_gap() -> None:
-    for key, (lowest, highest) in advertised_limits(fetch_max_version=None, share_groups=True).items():
+    for key, (lowest, highest) in advertised_limits().items():
         assert all(SPECS[key_version(key, version)].advertised for version in range(lowest, highest + 1))

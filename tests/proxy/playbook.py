@@ -120,10 +120,10 @@ class FakeLoop:
 
 @cache
 def _served(
-    response: str, answered: frozenset[int], fetch_max_version: int | None, share_groups: bool
+    response: str, answered: frozenset[int], fetch_max_version: int | None
 ) -> tuple[dict[int, tuple[int, int]], dict[int, Served], dict[int, Served]]:
     """Return tables that many plays share, with their counts of requests: to make them takes longer than most plays."""
-    limits = advertised_limits(fetch_max_version=fetch_max_version, share_groups=share_groups)
+    limits = advertised_limits(fetch_max_version=fetch_max_version)
     return limits, serve(limits, response, answered=answered), serve(limits, response, authenticated=False)
 
 
@@ -140,8 +140,7 @@ class Play:
         max_hold_ms: int = 8000,
         connected: bool = True,
         authenticated: bool = True,
-        fetch_max_version: int | None = 15,
-        share_groups: bool = False,
+        fetch_max_version: int | None = None,
         sub_claim: str = "sub",
         credentials: Credentials | None = None,
         peer: str = "10.0.0.1:5",
@@ -166,7 +165,7 @@ class Play:
         self.rejected: list[tuple[str, ProtocolError]] = []
         self.told: list[int] = []
         self.closed = 0
-        limits, served, served_before = _served(response, frozenset(answerers), fetch_max_version, share_groups)
+        limits, served, served_before = _served(response, frozenset(answerers), fetch_max_version)
         self.throttling = Throttling(
             mode=mode,
             window_ms=1000,

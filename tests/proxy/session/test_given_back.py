@@ -28,7 +28,7 @@ FOR_LONG_MS: Final = 200_000
 def play_of(policy: Policy | None = None, **options: object) -> Play:
     """Return a play whose own client has used up the quotas of bytes; it goes at once."""
     limits = policy or Policy({APP: LIMITS, CAP: {PRODUCER: 2 * KIB, CONSUMER: 2 * KIB}})
-    play = Play(policy=limits, prices=Prices(), share_groups=True, fetch_max_version=None, **options)  # type: ignore[arg-type]
+    play = Play(policy=limits, prices=Prices(), **options)  # type: ignore[arg-type]
     play.worker.partitions = play_with().worker.partitions
     play.from_client(produce(1, 12 * KIB))
     bound = play.engine.resolve("ANONYMOUS", "app", CONSUMER, 1)

@@ -268,7 +268,7 @@ def test_no_host_of_a_broker_escapes(
     spec: ApiSpec, endpoints: list[tuple[int, str]], times: int, cuts: list[int]
 ) -> None:
     """Whatever an answer names, known or not, long or short and cut anywhere: nothing of it reaches the client."""
-    play = Play(fetch_max_version=None, share_groups=True)
+    play = Play()
     named = [broker(node_id, host) for node_id, host in endpoints * times]
     path = spec.endpoint_path or ""
     values = {path.split(" ")[-1]: named} if path else named[0]

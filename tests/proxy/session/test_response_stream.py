@@ -4,7 +4,6 @@ from struct import pack, unpack_from
 
 import pytest
 
-from protocol.api_versions import advertised_limits
 from protocol.fetch import NO_SESSION, empty_answer
 from protocol.overlay import DESCRIBE_QUORUM
 from protocol.table import SPECS, key_version
@@ -141,14 +140,7 @@ class TestAddresses:
 
 
 class TestShareFetch:
-    """KIP-932, charged to the fetch quota as in Kafka; served where ``kafka.share_groups`` says so."""
-
-    @staticmethod
-    def play() -> Play:
-        play = fetch_quota()
-        limits = advertised_limits(share_groups=True)
-        play.worker.served = play.session.policies.served = serve(limits, "mute")
-        return play
+    """KIP-932, charged to the fetch quota as in Kafka."""
 
     @staticmethod
     def share_fetch(correlation_id: int, max_bytes: int) -> bytes:
@@ -164,7 +156,7 @@ class TestShareFetch:
         return frame(pack(">i", correlation_id) + b"\0" + body + b"\1\0\0" + b"\1\0")
 
     def test_share_fetch_is_lowered_charged_and_throttled(self) -> None:
-        play = self.play()
+        play = fetch_quota()
         assert play.from_client(self.share_fetch(1, 10**6)) == self.share_fetch(1, 10 * KIB)
         told = play.from_broker(self.answer(1, 20 * KIB))
         assert unpack_from(">i", told, 9)[0] > 9000
@@ -174,7 +166,7 @@ class TestShareFetch:
 
     def test_share_fetch_over_quota_waits_and_gets_no_empty_answer(self) -> None:
         """It may acknowledge what was delivered, and only the broker can take that."""
-        play = self.play()
+        play = fetch_quota()
         play.from_client(heartbeat(1))
         play.from_broker(heartbeat_answer(1))
         play.from_client(self.share_fetch(2, 10**6))

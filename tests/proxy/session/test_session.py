@@ -108,7 +108,7 @@ class TestBadInput:
             (request(1234, 0, 1), Cause.UNKNOWN_API),
             (request(4, 0, 1), Cause.UNKNOWN_API),  # LeaderAndIsr: inter-broker, never served
             (request(0, 99, 1), Cause.UNSUPPORTED_VERSION),
-            (request(1, 16, 1), Cause.UNSUPPORTED_VERSION),  # above the cap
+            (request(1, 19, 1), Cause.UNSUPPORTED_VERSION),
             (b"\x7f\xff\xff\xff", Cause.FRAME_TOO_LARGE),
             (b"\xff\xff\xff\xff", Cause.FRAME_TOO_SHORT),
             (frame(pack(">hhih", 0, 7, 1, 500)), Cause.BAD_HEADER),

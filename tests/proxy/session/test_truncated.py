@@ -36,7 +36,7 @@ def test_truncated_request_in_queue_closes_without_a_fault(key: int, *, with_per
     chosen = versions if key in (0, 1) else {versions[0], versions[len(versions) // 2], versions[-1]}
     before = dict(faults.counts)
     limits = dict.fromkeys((*KINDS, PERCENTAGE) if with_percentage else KINDS, 1.0)
-    play = Play(limits, max_hold_ms=100, authenticated=True, fetch_max_version=None)
+    play = Play(limits, max_hold_ms=100, authenticated=True)
     bounds = [play.engine.resolve("ANONYMOUS", "app", kind, 1) for kind in limits]
     for bound in bounds:
         bound.hold()
