@@ -1,9 +1,9 @@
 """A walk through a long response as it comes: the brokers' addresses at its end are replaced, the rest passes unseen.
 
-From Fetch v16 on (KIP-951), and in ShareFetch and ShareAcknowledge (KIP-932), the addresses stand behind the records.
+From Fetch v16 on (KIP-951), and in ShareFetch and ShareAcknowledge (KIP-932), the addresses are behind the records.
 Only the end of the frame, from the addresses on, is held: ``MOST_HELD_BYTES`` at most.
 
-Nothing is allocated for a claim: a length or count that the rest of the frame cannot hold raises ProtocolError.
+A claim allocates nothing: a length or count that the rest of the frame cannot hold raises ProtocolError.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from protocol.outline import BLOB, ELEMENTS, TAGS, Outline
 from protocol.splicer import Told
 
 MOST_HELD_BYTES: Final = 8 * 1024
-"""The longest end that is held: some 150 brokers. Of a longer one, all are left out."""
+"""The longest end that is held: some 150 brokers. A longer one is replaced by one that names nobody."""
 
 
 class ResumableWalk:
