@@ -76,7 +76,7 @@ def scene(cluster: KafkaCluster) -> Iterator[Scene]:
     names = [f"{name}-{suffix}" for suffix in ("aa", "bb", "elsewhere")]  # the first two alike in length
     for name, leader in zip(names, (NODE_ID, NODE_ID, OTHER_ID), strict=True):
         cluster.create_topic(name, leader=leader)
-    topics = [Topic(name, _topic_id(cluster, name)) for name in names]
+    topics = [Topic(name, topic_id(cluster, name)) for name in names]
     with (
         SluiceProcess(cluster.bootstrap, cluster.node_ids, advertise=ADVERTISED, settings=ADMINS) as sluice,
         Connection(cluster.direct(NODE_ID)) as broker,
@@ -261,7 +261,7 @@ def _api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
     return {key: (lowest, highest) for key, lowest, highest in entries}
 
 
-def _topic_id(cluster: KafkaCluster, name: str) -> UUID:
+def topic_id(cluster: KafkaCluster, name: str) -> UUID:
     client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
     try:
         found = client.describe_topics([name])[0]["topic_id"]
