@@ -49,8 +49,10 @@ ADDRESSES_FIRST: Final = frozenset((METADATA,))
 ADDRESSES_LAST: Final = frozenset((PRODUCE, FETCH, SHARE_FETCH, SHARE_ACKNOWLEDGE))
 """APIs whose responses have the brokers last, and hardly ever name one."""
 
-ADMIN_CLUSTER_ACTIONS: Final = frozenset((55, 57))
-"""DescribeQuorum and UpdateFeatures: marked as cluster actions in ApiKeys, yet admin clients send them to brokers."""
+ADMIN_CLUSTER_ACTIONS: Final = frozenset((27, 55, 57))
+"""WriteTxnMarkers, DescribeQuorum and UpdateFeatures: marked as cluster actions in ApiKeys, yet admin clients send them
+to brokers (``Admin.abortTransaction``).
+"""
 
 OBEYED_FROM: Final[dict[int, int]] = {
     0: 6,  # Produce

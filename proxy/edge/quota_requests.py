@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
+from protocol.client_quotas import ALTER
 from protocol.errors import ProtocolError
 from proxy.runtime.tasks import spawn
 from proxy.session.serving import Done, LocalRequest
@@ -25,6 +26,12 @@ class QuotaRequests:
     def __init__(self, ask: Ask, admins: Collection[str]) -> None:
         self._ask = ask
         self._admins = frozenset(map(configured_as, admins))
+
+    def answers(self, api_key: int, user: str) -> bool:
+        """Whether the proxy's quotas are meant: who may not see these sees those of the broker, if it allows that
+        (docs/decisions/0048). All may be told that they may not change them.
+        """
+        return api_key == ALTER or user in self._admins
 
     def most_bytes(self, user: str) -> int:
         return MOST_BYTES if user in self._admins else MOST_BYTES_OF_OTHERS

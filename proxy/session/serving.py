@@ -33,7 +33,7 @@ AUTHENTICATE: Final = 4
 LOOK_UP: Final = 5
 """FindCoordinator: each of its keys makes a broker's address in the answer, so there is a limit to its size."""
 ANSWER: Final = 6
-"""The proxy answers it itself (``Answerer``)."""
+"""The proxy answers it itself, if it is for its user (``Answerer``)."""
 MUTATE: Final = 7
 """It creates or deletes topics: where a quota holds for that, charged topic by topic, and cut of what is refused."""
 GREET: Final = 8
@@ -181,6 +181,10 @@ will ever answer it, which cuts the connection off.
 
 
 class Answerer(Protocol):
+    def answers(self, api_key: int, user: str) -> bool:
+        """Whether it answers these requests of ``user``; the broker does otherwise."""
+        ...
+
     def most_bytes(self, user: str) -> int:
         """Return the longest request of ``user`` that it takes; a longer one ends the connection, before it is read."""
         ...
@@ -198,6 +202,9 @@ class NewerApiVersions:
 
     def __init__(self, newest: int) -> None:
         self._newest = newest
+
+    def answers(self, api_key: int, user: str) -> bool:  # noqa: ARG002  the same for everybody
+        return True
 
     def most_bytes(self, user: str) -> int:  # noqa: ARG002  the same for everybody
         return _MOST_BYTES

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 NODE_ID, OTHER_ID = 1, 5
 ADVERTISED = "kafka.example.org"  # of another length than the brokers' own host: prefixes and sizes must follow
 DRAWS = 60
-INTER_BROKER_APIS = {27, 83, 84, 85, 86, 87}  # WriteTxnMarkers and the state of share groups
+INTER_BROKER_APIS = {83, 84, 85, 86, 87}  # the state of share groups
 # Versions compared, where not all that the broker names: it names Produce 0 for old librdkafka's sake and closes on
 # what is below 3 (KAFKA-18659), OffsetFetch 1 has no "all topics", CreateTopics 7 answers with an id that is drawn.
 LOWEST = {0: 3, 9: 2}

@@ -68,7 +68,7 @@ def test_advertised_limits_follow_the_configured_maximum_versions() -> None:
     assert advertised_limits(fetch_max_version=12)[FETCH] == (0, 12)
     assert (limits[0], advertised_limits(produce_max_version=12)[0]) == ((0, 13), (0, 12))
     assert limits[78] == (1, 2)  # v0 was a preview
-    assert not limits.keys() & {4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)}
+    assert not limits.keys() & {4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, *range(82, 88)}
 
 
 def test_advertised_version_ranges_have_no_gap() -> None:

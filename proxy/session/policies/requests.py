@@ -122,7 +122,8 @@ class Policies:
             return self._log_in(request, now_ms)
         if on_request == ANSWER:
             answerer = self._session.worker.answerer(request.api.spec.number)
-            return self._answer(answerer, request.chunk, request.position, request.size, request.api)
+            if answerer.answers(request.api.spec.api_key, self._session.identity.user):
+                return self._answer(answerer, request.chunk, request.position, request.size, request.api)
         if on_request == GREET:
             self.login.check_size(request)
         if on_request == LOOK_UP:
