@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from protocol.errors import Cause, ProtocolError
+from protocol.overlay import FETCH, PRODUCE
+from protocol.table import SPECS
 from proxy.brokers.partitions import Partitions
 from proxy.session.flow import CLIENT
 from proxy.session.serving import API_VERSIONS_KEY, Answerer, NewerApiVersions, Served
@@ -18,6 +20,8 @@ FREE_BYTES: Final = 16 * 1024
 """Bytes of each connection that are not counted."""
 MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_VERSION: Final = 0x7FFF
+_CAPPED_BY: Final = {FETCH: "kafka.fetch_max_version", PRODUCE: "usage.topic.protect"}
+"""The setting that may keep newer versions from clients, by api key."""
 
 
 class Rejectable(Protocol):
@@ -97,4 +101,9 @@ class WorkerState:
         if api_key in self.answerers and lowest <= api_version <= highest:
             return self.answerers[api_key]
         cause = Cause.UNSUPPORTED_VERSION if api_key in self.advertised else Cause.UNKNOWN_API
-        raise ProtocolError(cause, f"api key {api_key} version {api_version} is not served")
+        spec = SPECS.get(key_version)
+        if spec is None:
+            raise ProtocolError(cause, f"api key {api_key} version {api_version} is not known")
+        by = f", by {_CAPPED_BY[api_key]}" if spec.advertised and api_key in _CAPPED_BY else ""
+        served = f"versions {lowest} to {highest} are{by}" if highest >= 0 else "it is between brokers"
+        raise ProtocolError(cause, f"{spec} is not offered to clients: {served}")
