@@ -5,10 +5,10 @@ from collections.abc import Callable
 from quotas.admission_queue import NO_NUMBER, AdmissionQueue
 from quotas.claims import Claims
 from quotas.counted import NOTHING, Counted, CounterKey, CounterState
-from quotas.debt import Debt
+from quotas.debt import FOREVER_S, Debt
 from quotas.entities import Entity
 from quotas.fair_queue import Path
-from quotas.fetches import Fetches
+from quotas.fetches import PACED_S, Fetches
 from quotas.kinds import QuotaKind
 from quotas.rate import AT_ONCE, Sample, Window
 from quotas.shares import Demand
@@ -152,6 +152,15 @@ class Bound(Debt):
             return now_ms + again_ms
         self.shut = bool(self.queue) or self.promised != NO_NUMBER
         return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
+
+    @property
+    def saves_s(self) -> float:
+        """Seconds' worth of the limit that may be left while fetches wait.
+
+        Kafka's window gives back a burst at once when its sample expires, and whoever waits would use it as a burst
+        again: every eleven seconds, with a pause of eight between.
+        """
+        return PACED_S if self.queue and self._fetches is not None else FOREVER_S
 
     def _turn_within_debt(self, now_ms: int, owed_ms: int) -> int:
         """Pass at least one request per window where throttles are capped to a window, as at a broker."""

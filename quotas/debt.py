@@ -159,8 +159,15 @@ class Debt(Rate):
 
     def _make_good(self, now_ms: int) -> None:
         if self._limit is not None and now_ms > self._level_ms:
-            self._level = max(self._level - self._limit * (now_ms - self._level_ms) / 1000, 0.0)
+            paid = self._limit * (now_ms - self._level_ms) / 1000
+            least = self._limit * (self._window.keep_ms / 1000 - self.saves_s)
+            self._level = max(self._level - paid, min(self._level, least), 0.0)
             self._level_ms = now_ms
+
+    @property
+    def saves_s(self) -> float:
+        """Seconds' worth of the limit at most that are saved for later. What is beyond is not."""
+        return FOREVER_S
 
     def _roll(self, now_ms: int) -> None:
         self._drain(now_ms)

@@ -22,12 +22,17 @@ How it works:
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from quotas.rate import AT_ONCE
+
 if TYPE_CHECKING:
     from quotas.bound import Bound
 
 RESERVED_MS: Final = 250
 """How long a response is expected. A Fetch that takes longer waits for records, and reserves nothing."""
-GATHER_S: Final = 2.0
+DISTRUST_MS: Final = 2500
+"""How long nothing is reserved after a response that did not come: to wait for it takes a tenth of the time at most."""
+PACED_S: Final = 1.0
+GATHER_S: Final = 1.0
 """Seconds' worth of the limit that fetches share once the quota is used up."""
 EMPTY_BYTES: Final = 512
 """Responses up to this size count as empty."""
@@ -68,6 +73,7 @@ class Fetches:
         "_active",
         "_average",
         "_batch",
+        "_believed_from_ms",
         "_bound",
         "_fetchers",
         "_gathers",
@@ -91,6 +97,7 @@ class Fetches:
         """The average size of recent responses, including empty ones."""
         self._is_new = True
         """No response has been seen yet."""
+        self._believed_from_ms = AT_ONCE
         self._batch = 0
         """The size of the last single batch on any connection; 0 before there was one."""
         self._lowered = 0
@@ -111,9 +118,8 @@ class Fetches:
 
     def leave(self, who: object) -> None:
         """Remove a connection. If it leaves without a response, none is expected of others that do the same."""
-        if who in self._under_way:
-            self._learn(0)
-            self.forget(who)
+        if fetcher := self._under_way.get(who):
+            self._distrust(who, fetcher)
         self._active.pop(who, None)
         self._fetchers.pop(who, None)
 
@@ -202,7 +208,7 @@ class Fetches:
         return fetcher.batch or self._batch
 
     def _reserve(self, who: object, fetcher: Fetcher, expected: float, now_ms: int) -> None:
-        if expected <= EMPTY_BYTES:
+        if expected <= EMPTY_BYTES or now_ms < self._believed_from_ms:
             return
         self._under_way.pop(who, None)  # and in again, as the newest
         self._under_way[who] = fetcher
@@ -233,7 +239,7 @@ class Fetches:
             self._was_cut = True
         self._learn(size)
         is_worth = is_full or size >= self._enough / max(2 * len(self._active), _WORTH_PARTS)
-        self._worth_part += (is_worth - self._worth_part) / 4
+        self._worth_part += (is_worth - self._worth_part) * size / (size + self._enough)
         fetcher.expected = inf if is_full else size
         if fetcher.expected <= EMPTY_BYTES:
             self._active.pop(who, None)
@@ -260,10 +266,15 @@ class Fetches:
             who, fetcher = next(iter(self._under_way.items()))
             if now_ms < fetcher.since_ms + RESERVED_MS:
                 return
-            self._learn(0)
-            self.forget(who)
+            self._distrust(who, fetcher)
             fetcher.expected = 0
             self._active.pop(who, None)
+
+    def _distrust(self, who: object, fetcher: Fetcher) -> None:
+        """Release a reservation whose response has not come, and reserve nothing for a while."""
+        self._believed_from_ms = fetcher.since_ms + RESERVED_MS + DISTRUST_MS
+        self._learn(0)
+        self.forget(who)
 
     # -------------------------------------------------------------------------------------------------- amounts
 
