@@ -150,7 +150,7 @@ class Fetches:
         fetcher = self._fetchers[who]
         fetcher.max_bytes = max(asked_bytes, fetcher.max_bytes) if fetcher.fetches else asked_bytes
         fetcher.fetches += 1
-        self._reserve(who, fetcher, min(self._expected(fetcher), max(asked_bytes, self._average)), now_ms)
+        self._reserve(who, fetcher, min(self._expected(fetcher, now_ms), max(asked_bytes, self._average)), now_ms)
         return True
 
     def fits_whole(self, asked_bytes: int, now_ms: int) -> bool:
@@ -173,7 +173,10 @@ class Fetches:
         fetcher.max_bytes = max_bytes
         fetcher.fetches = 1
         self._reserve(
-            who, fetcher, min(self._expected(fetcher), max(max_bytes, self._batch_of(fetcher) or self._average)), now_ms
+            who,
+            fetcher,
+            min(self._expected(fetcher, now_ms), max(max_bytes, self._batch_of(fetcher) or self._average)),
+            now_ms,
         )
         return max_bytes
 
@@ -184,7 +187,7 @@ class Fetches:
         An inactive one gets its part of all, in case all of them become active at once.
         """
         active = self._active
-        if self._expected(fetcher) > EMPTY_BYTES:
+        if self._expected(fetcher, now_ms) > EMPTY_BYTES:
             active.pop(who, None)  # and in again, as the newest
             active[who] = now_ms
         while active and next(iter(active.values())) < now_ms - _ACTIVE_MS:
@@ -192,7 +195,7 @@ class Fetches:
         if who not in active:
             return len(self._fetchers)
         sharers = len(self._fetchers) if fetcher.expected is None else len(active)
-        return max(sharers - len(self._under_way), 1 + len(self._bound.queue or ()))
+        return max(sharers - len(self._under_way), 1)
 
     def _whole_batches(self, batch: int, portion: int) -> int:
         """Return a max_bytes that brings only whole batches."""
@@ -282,11 +285,11 @@ class Fetches:
         self._average = size if self._is_new else self._average + (size - self._average) / 4
         self._is_new = False
 
-    def _expected(self, fetcher: Fetcher) -> float:
+    def _expected(self, fetcher: Fetcher, now_ms: int) -> float:
         """Return the expected size of a response; for a new connection, a guess from the responses of others."""
         if fetcher.expected is not None:
             return fetcher.expected
-        return inf if self._average > EMPTY_BYTES else 0.0
+        return inf if self._average > EMPTY_BYTES and now_ms >= self._believed_from_ms else 0.0
 
     @property
     def _at_once(self) -> float:
