@@ -8,7 +8,7 @@ from quotas.counted import NOTHING, Counted, CounterKey, CounterState
 from quotas.debt import FOREVER_S, Debt
 from quotas.entities import Entity
 from quotas.fair_queue import Path
-from quotas.fetches import PACED_S, Fetches
+from quotas.fetches import SAVED_S, Fetches
 from quotas.kinds import QuotaKind
 from quotas.rate import AT_ONCE, Sample, Window
 from quotas.shares import Demand
@@ -155,12 +155,10 @@ class Bound(Debt):
 
     @property
     def saves_s(self) -> float:
-        """Seconds' worth of the limit that may be left while fetches wait.
-
-        Kafka's window gives back a burst at once when its sample expires, and whoever waits would use it as a burst
-        again: every eleven seconds, with a pause of eight between.
+        """While fetches wait, little remains. Otherwise those would use what Kafka's window gives back as a burst, as
+        the window gives it back at once, and wait for its return: eight seconds out of eleven (docs/decisions/0049).
         """
-        return PACED_S if self.queue and self._fetches is not None else FOREVER_S
+        return FOREVER_S if self._fetches is None or not self.queue else SAVED_S
 
     def _turn_within_debt(self, now_ms: int, owed_ms: int) -> int:
         """Pass at least one request per window where throttles are capped to a window, as at a broker."""

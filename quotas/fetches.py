@@ -31,9 +31,10 @@ RESERVED_MS: Final = 250
 """How long a response is expected. A Fetch that takes longer waits for records, and reserves nothing."""
 DISTRUST_MS: Final = 2500
 """How long nothing is reserved after a response that did not come: to wait for it takes a tenth of the time at most."""
-PACED_S: Final = 1.0
-GATHER_S: Final = 1.0
-"""Seconds' worth of the limit that fetches share once the quota is used up."""
+SAVED_S: Final = 1.0
+"""Seconds' worth of the limit at most that are left once fetches wait: from then on they go at an even pace."""
+GATHER_S: Final = 0.9
+"""Seconds' worth that fetches share then. Less than SAVED_S, which rounding may miss."""
 EMPTY_BYTES: Final = 512
 """Responses up to this size count as empty."""
 
