@@ -9,11 +9,14 @@ How it works:
   last response on this connection was as long as allowed, and the size of that response otherwise. A consumer that has
   caught up and waits at the broker for records reserves nothing, however much it asks for.
 - A response larger than expected is charged like any other. If the counter is in debt by then, it waits.
-- If responses are long, the next Fetch goes when there is no debt, for a portion of two seconds' worth. If they are
-  shorter than half of that, fetches wait until two seconds' worth are left, and go together: otherwise each would go as
-  soon as a portion is left, and bring the record or two that have arrived since. A single connection does not wait like
-  this: its responses may be short because of its own limit per partition, and waiting would lose a tenth of the quota
-  or more.
+- Others wait for a response in vain a tenth of the time at most: after one that did not come, nothing is reserved for
+  DISTRUST_MS. That bound is one for all connections and names together (docs/decisions/0049).
+- While fetches wait, at most SAVED_S seconds' worth of the limit are left: they go at an even pace, although Kafka's
+  window gives a burst back at once.
+- If most bytes come in long responses, the next Fetch goes when there is no debt, for a portion of GATHER_S seconds'
+  worth. If not, fetches wait until so much is left, and go together: otherwise each would go as soon as a portion is
+  left, and bring the record or two that have arrived since. A single connection does not wait like this: its responses
+  may be short because of its own limit per partition.
 - A broker sends at least one whole batch, and truncates the last one, which clients discard. So a lowered Fetch asks
   for a multiple of the batch size, or for one byte to get just one batch. The batch size is learned from such
   responses.
@@ -39,7 +42,7 @@ EMPTY_BYTES: Final = 512
 """Responses up to this size count as empty."""
 
 _LEAST_SHARERS: Final = 8
-"""The least number of portions, each a quarter second's worth."""
+"""The least number of portions."""
 _WORTH_PARTS: Final = 32
 """A response of 1/32 of ``_enough`` always counts as long: a client may limit the size per partition."""
 _ACTIVE_MS: Final = 10_000
@@ -105,7 +108,7 @@ class Fetches:
         self._was_cut = False
         """A response was as long as allowed: its last batch may be truncated."""
         self._worth_part = 1.0
-        """The part of recent responses that were long: as long as allowed, or at least half a portion."""
+        """The part of recent bytes that came in long responses: as long as allowed, or at least half a portion."""
         self._gathers = False
         """Fetches wait until enough is left, because less than a portion was."""
 
@@ -184,7 +187,7 @@ class Fetches:
     def _sharers(self, who: object, fetcher: Fetcher, now_ms: int) -> int:
         """Return the number of connections that share what is left.
 
-        An active connection shares with the other active ones that have nothing in flight, including those that wait.
+        An active connection shares with the other active ones that have nothing in flight.
         An inactive one gets its part of all, in case all of them become active at once.
         """
         active = self._active

@@ -53,7 +53,7 @@ class Fed(Poller):
 
 
 class Trickster(Poller):
-    """Asks for a record that is there, so that more is expected, and then for all that is not."""
+    """Fetches a single record, so that more is expected, and then waits for others at the end of its partition."""
 
     def request(self) -> bytes:
         return fetch(self.sent, 1 if self.sent % 2 else LIMIT)
@@ -111,7 +111,7 @@ class Crowd:
 
     @property
     def worst_window(self) -> float:
-        """What the victim got in its worst three seconds."""
+        """The part of the limit that the victim got in its worst three seconds."""
         return min(self.rate([self.victim], at_s, at_s + WINDOW_S) for at_s in range(BEGIN_S, END_S - WINDOW_S + 1))
 
 
