@@ -73,7 +73,8 @@ class Debt(Rate):
             return 0
         debt_ms = max(self._until_ms, self._ahead_ms) - now_ms
         self._drain(now_ms)
-        beyond = self._level - self._most
+        # The window has N samples, Kafka's between N - 1 and N: this never is the stricter one.
+        beyond = self._level + self._promised - self._limit * (self._window.keep_ms / 1000)
         if beyond > 0:
             debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
         return max(debt_ms, 0)
@@ -88,8 +89,9 @@ class Debt(Rate):
             return inf
         rate, window_ms = self.observe(now_ms)
         self._drain(now_ms)
-        by_window = self._limit * (max(window_ms - self._window.keep_ms, 0) / 1000) - rate * (window_ms / 1000)
-        return self._most + min(by_window, -self._level)
+        keep_ms = self._window.keep_ms
+        by_window = self._limit * (max(window_ms, keep_ms) / 1000) - rate * (window_ms / 1000)
+        return min(by_window, self._limit * (keep_ms / 1000) - self._level) - self._promised
 
     def when_left(self, value: float, now_ms: int) -> int:
         """Return ``now_ms`` if ``value`` is left, else the earliest moment at which it may be."""
@@ -156,7 +158,7 @@ class Debt(Rate):
     def _make_good(self, now_ms: int) -> None:
         if self._limit is not None and now_ms > self._level_ms:
             paid = self._limit * (now_ms - self._level_ms) / 1000
-            least = self._most - self._limit * self.saves_s
+            least = self._limit * (self._window.keep_ms / 1000 - self.saves_s) - self._promised
             self._level = max(self._level - paid, min(self._level, least), 0.0)
             self._level_ms = now_ms
 
@@ -166,13 +168,9 @@ class Debt(Rate):
         return FOREVER_S
 
     @property
-    def _most(self) -> float:
-        """The level that may be reached without a debt: the worth of N samples, less what is reserved.
-
-        Kafka's window has between N - 1 and N samples: this never is the stricter one.
-        """
-        most = (self._limit or 0.0) * (self._window.keep_ms / 1000)
-        return most - min(self._reserved, most * _MOST_RESERVED)
+    def _promised(self) -> float:
+        """The usage that is set aside for a promised request."""
+        return min(self._reserved, (self._limit or 0.0) * (self._window.keep_ms / 1000) * _MOST_RESERVED)
 
     def _roll(self, now_ms: int) -> None:
         self._drain(now_ms)

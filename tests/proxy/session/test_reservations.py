@@ -115,6 +115,7 @@ class Crowd:
         return min(self.rate([self.victim], at_s, at_s + WINDOW_S) for at_s in range(BEGIN_S, END_S - WINDOW_S + 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "lives_s", "renames"),
     [
@@ -144,6 +145,7 @@ def test_consumer_alone_is_served_at_an_even_pace() -> None:
     assert 0.95 <= crowd.rate([crowd.victim], BEGIN_S, END_S) <= 1.05
 
 
+@pytest.mark.long
 def test_expectation_that_is_raised_and_not_met_slows_nobody() -> None:
     """The victim had .2 of its quota while these used .04."""
     crowd = Crowd(lambda play, number: Trickster(play, USERS[2 + number]))
