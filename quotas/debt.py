@@ -74,8 +74,7 @@ class Debt(Rate):
         debt_ms = max(self._until_ms, self._ahead_ms) - now_ms
         self._drain(now_ms)
         # The window has N samples, Kafka's between N - 1 and N: this never is the stricter one.
-        most = self._limit * (self._window.keep_ms / 1000)
-        beyond = self._level + min(self._reserved, most * _MOST_RESERVED) - most
+        beyond = self._level + self._promised - self._limit * (self._window.keep_ms / 1000)
         if beyond > 0:
             debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
         return max(debt_ms, 0)
@@ -91,9 +90,8 @@ class Debt(Rate):
         rate, window_ms = self.observe(now_ms)
         self._drain(now_ms)
         keep_ms = self._window.keep_ms
-        most = self._limit * (keep_ms / 1000)
         by_window = self._limit * (max(window_ms, keep_ms) / 1000) - rate * (window_ms / 1000)
-        return min(by_window, most - self._level) - min(self._reserved, most * _MOST_RESERVED)
+        return min(by_window, self._limit * (keep_ms / 1000) - self._level) - self._promised
 
     def when_left(self, value: float, now_ms: int) -> int:
         """Return ``now_ms`` if ``value`` is left, else the earliest moment at which it may be."""
@@ -159,8 +157,20 @@ class Debt(Rate):
 
     def _make_good(self, now_ms: int) -> None:
         if self._limit is not None and now_ms > self._level_ms:
-            self._level = max(self._level - self._limit * (now_ms - self._level_ms) / 1000, 0.0)
+            paid = self._limit * (now_ms - self._level_ms) / 1000
+            least = self._limit * (self._window.keep_ms / 1000 - self.saves_s) - self._promised
+            self._level = max(self._level - paid, min(self._level, least), 0.0)
             self._level_ms = now_ms
+
+    @property
+    def saves_s(self) -> float:
+        """The seconds' worth of the limit at most that remain for later while they are not used."""
+        return FOREVER_S
+
+    @property
+    def _promised(self) -> float:
+        """The usage that is set aside for a promised request."""
+        return min(self._reserved, (self._limit or 0.0) * (self._window.keep_ms / 1000) * _MOST_RESERVED)
 
     def _roll(self, now_ms: int) -> None:
         self._drain(now_ms)

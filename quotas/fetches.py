@@ -9,11 +9,14 @@ How it works:
   last response on this connection was as long as allowed, and the size of that response otherwise. A consumer that has
   caught up and waits at the broker for records reserves nothing, however much it asks for.
 - A response larger than expected is charged like any other. If the counter is in debt by then, it waits.
-- If responses are long, the next Fetch goes when there is no debt, for a portion of two seconds' worth. If they are
-  shorter than half of that, fetches wait until two seconds' worth are left, and go together: otherwise each would go as
-  soon as a portion is left, and bring the record or two that have arrived since. A single connection does not wait like
-  this: its responses may be short because of its own limit per partition, and waiting would lose a tenth of the quota
-  or more.
+- Others wait for a response in vain a tenth of the time at most: after one that did not come, nothing is reserved for
+  DISTRUST_MS. That bound is one for all connections and names together (docs/decisions/0049).
+- While fetches wait, at most SAVED_S seconds' worth of the limit are left: they go at an even pace, although Kafka's
+  window gives a burst back at once.
+- If most bytes come in long responses, the next Fetch goes when there is no debt, for a portion of GATHER_S seconds'
+  worth. If not, fetches wait until so much is left, and go together: otherwise each would go as soon as a portion is
+  left, and bring the record or two that have arrived since. A single connection does not wait like this: its responses
+  may be short because of its own limit per partition.
 - A broker sends at least one whole batch, and truncates the last one, which clients discard. So a lowered Fetch asks
   for a multiple of the batch size, or for one byte to get just one batch. The batch size is learned from such
   responses.
@@ -22,18 +25,24 @@ How it works:
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from quotas.rate import AT_ONCE
+
 if TYPE_CHECKING:
     from quotas.bound import Bound
 
 RESERVED_MS: Final = 250
 """How long a response is expected. A Fetch that takes longer waits for records, and reserves nothing."""
-GATHER_S: Final = 2.0
-"""Seconds' worth of the limit that fetches share once the quota is used up."""
+DISTRUST_MS: Final = 2500
+"""How long nothing is reserved after a response that did not come: to wait for it takes a tenth of the time at most."""
+SAVED_S: Final = 1.0
+"""Seconds' worth of the limit at most that are left once fetches wait: from then on they go at an even pace."""
+GATHER_S: Final = 0.9
+"""Seconds' worth that fetches share then. Less than SAVED_S, which rounding may miss."""
 EMPTY_BYTES: Final = 512
 """Responses up to this size count as empty."""
 
 _LEAST_SHARERS: Final = 8
-"""The least number of portions, each a quarter second's worth."""
+"""The least number of portions."""
 _WORTH_PARTS: Final = 32
 """A response of 1/32 of ``_enough`` always counts as long: a client may limit the size per partition."""
 _ACTIVE_MS: Final = 10_000
@@ -68,6 +77,7 @@ class Fetches:
         "_active",
         "_average",
         "_batch",
+        "_believed_from_ms",
         "_bound",
         "_fetchers",
         "_gathers",
@@ -91,13 +101,14 @@ class Fetches:
         """The average size of recent responses, including empty ones."""
         self._is_new = True
         """No response has been seen yet."""
+        self._believed_from_ms = AT_ONCE
         self._batch = 0
         """The size of the last single batch on any connection; 0 before there was one."""
         self._lowered = 0
         self._was_cut = False
         """A response was as long as allowed: its last batch may be truncated."""
         self._worth_part = 1.0
-        """The part of recent responses that were long: as long as allowed, or at least half a portion."""
+        """The part of recent bytes that came in long responses: as long as allowed, or at least half a portion."""
         self._gathers = False
         """Fetches wait until enough is left, because less than a portion was."""
 
@@ -111,9 +122,8 @@ class Fetches:
 
     def leave(self, who: object) -> None:
         """Remove a connection. If it leaves without a response, none is expected of others that do the same."""
-        if who in self._under_way:
-            self._learn(0)
-            self.forget(who)
+        if fetcher := self._under_way.get(who):
+            self._distrust(who, fetcher)
         self._active.pop(who, None)
         self._fetchers.pop(who, None)
 
@@ -144,7 +154,7 @@ class Fetches:
         fetcher = self._fetchers[who]
         fetcher.max_bytes = max(asked_bytes, fetcher.max_bytes) if fetcher.fetches else asked_bytes
         fetcher.fetches += 1
-        self._reserve(who, fetcher, min(self._expected(fetcher), max(asked_bytes, self._average)), now_ms)
+        self._reserve(who, fetcher, min(self._expected(fetcher, now_ms), max(asked_bytes, self._average)), now_ms)
         return True
 
     def fits_whole(self, asked_bytes: int, now_ms: int) -> bool:
@@ -167,18 +177,21 @@ class Fetches:
         fetcher.max_bytes = max_bytes
         fetcher.fetches = 1
         self._reserve(
-            who, fetcher, min(self._expected(fetcher), max(max_bytes, self._batch_of(fetcher) or self._average)), now_ms
+            who,
+            fetcher,
+            min(self._expected(fetcher, now_ms), max(max_bytes, self._batch_of(fetcher) or self._average)),
+            now_ms,
         )
         return max_bytes
 
     def _sharers(self, who: object, fetcher: Fetcher, now_ms: int) -> int:
         """Return the number of connections that share what is left.
 
-        An active connection shares with the other active ones that have nothing in flight, including those that wait.
+        An active connection shares with the other active ones that have nothing in flight.
         An inactive one gets its part of all, in case all of them become active at once.
         """
         active = self._active
-        if self._expected(fetcher) > EMPTY_BYTES:
+        if self._expected(fetcher, now_ms) > EMPTY_BYTES:
             active.pop(who, None)  # and in again, as the newest
             active[who] = now_ms
         while active and next(iter(active.values())) < now_ms - _ACTIVE_MS:
@@ -186,7 +199,7 @@ class Fetches:
         if who not in active:
             return len(self._fetchers)
         sharers = len(self._fetchers) if fetcher.expected is None else len(active)
-        return max(sharers - len(self._under_way), 1 + len(self._bound.queue or ()))
+        return max(sharers - len(self._under_way), 1)
 
     def _whole_batches(self, batch: int, portion: int) -> int:
         """Return a max_bytes that brings only whole batches."""
@@ -202,7 +215,7 @@ class Fetches:
         return fetcher.batch or self._batch
 
     def _reserve(self, who: object, fetcher: Fetcher, expected: float, now_ms: int) -> None:
-        if expected <= EMPTY_BYTES:
+        if expected <= EMPTY_BYTES or now_ms < self._believed_from_ms:
             return
         self._under_way.pop(who, None)  # and in again, as the newest
         self._under_way[who] = fetcher
@@ -233,7 +246,7 @@ class Fetches:
             self._was_cut = True
         self._learn(size)
         is_worth = is_full or size >= self._enough / max(2 * len(self._active), _WORTH_PARTS)
-        self._worth_part += (is_worth - self._worth_part) / 4
+        self._worth_part += (is_worth - self._worth_part) * size / (size + self._enough)
         fetcher.expected = inf if is_full else size
         if fetcher.expected <= EMPTY_BYTES:
             self._active.pop(who, None)
@@ -260,10 +273,15 @@ class Fetches:
             who, fetcher = next(iter(self._under_way.items()))
             if now_ms < fetcher.since_ms + RESERVED_MS:
                 return
-            self._learn(0)
-            self.forget(who)
+            self._distrust(who, fetcher)
             fetcher.expected = 0
             self._active.pop(who, None)
+
+    def _distrust(self, who: object, fetcher: Fetcher) -> None:
+        """Release a reservation whose response has not come, and reserve nothing for a while."""
+        self._believed_from_ms = fetcher.since_ms + RESERVED_MS + DISTRUST_MS
+        self._learn(0)
+        self.forget(who)
 
     # -------------------------------------------------------------------------------------------------- amounts
 
@@ -271,11 +289,11 @@ class Fetches:
         self._average = size if self._is_new else self._average + (size - self._average) / 4
         self._is_new = False
 
-    def _expected(self, fetcher: Fetcher) -> float:
+    def _expected(self, fetcher: Fetcher, now_ms: int) -> float:
         """Return the expected size of a response; for a new connection, a guess from the responses of others."""
         if fetcher.expected is not None:
             return fetcher.expected
-        return inf if self._average > EMPTY_BYTES else 0.0
+        return inf if self._average > EMPTY_BYTES and now_ms >= self._believed_from_ms else 0.0
 
     @property
     def _at_once(self) -> float:

@@ -44,7 +44,7 @@ class ResponseStream(Flow):
         self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.worker.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
         self.walk: ResumableWalk | None = None
-        """Through the answer that is under way; ``splitter.remaining`` then counts the bytes until it looks again."""
+        """Through the answer that is under way; the splitter then counts the bytes until it looks again."""
 
     @property
     def is_at_border(self) -> bool:

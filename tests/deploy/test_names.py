@@ -13,8 +13,8 @@ ELSEWHERE: Final = {
     "settings of Kafka's clients and brokers": """delivery.timeout.ms max.block.ms message.timeout.ms session.timeout.ms
         create.topic.policy.class.name metadata.recovery.strategy LogAppendTime retryOnQuotaViolation""",
     "tools beside Kafka": "KafkaUser spec.quotas kafka_quota kadm subPath --zk-tls-config-file --members",
-    "Java's and Kafka's sources": """AVA.isDerString X500Principal.getName Double.toString String.trim Matcher.find
-        Matcher.appendReplacement java.util.Properties.load org.apache.kafka.common.protocol.Errors
+    "Java's and Kafka's sources": """Admin.abortTransaction AVA.isDerString X500Principal.getName Double.toString String.trim
+        Matcher.find Matcher.appendReplacement java.util.Properties.load org.apache.kafka.common.protocol.Errors
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
         ScramExtensions ScramMessages ScramSaslServer escapeLiteralBackReferences
         shouldClientThrottle BrokerJwtValidator""",
@@ -25,6 +25,7 @@ ELSEWHERE: Final = {
         resources.limits process_max_fds process_open_fds""",
     "files of operators": "admin.token proxy.example config.py env.tar.gz",
     "examples of code": "data.startswith self.name self.other",
+    "settings that are gone": "kafka.share_groups",
     "made of parts by the program": "throttle_p50_s quotas.applied.yaml",
 }
 """Names that the sources do not have, by whose they are."""

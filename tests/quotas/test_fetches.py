@@ -4,7 +4,7 @@ import pytest
 
 from quotas.engine import Bound, Engine
 from quotas.entities import Entity
-from quotas.fetches import GATHER_S, RESERVED_MS
+from quotas.fetches import DISTRUST_MS, GATHER_S, RESERVED_MS
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 
@@ -117,6 +117,9 @@ def test_fetch_without_early_response_sets_nothing_aside() -> None:
     assert not bound.fetches.covers("silent", 1000)
     bound.fetches.answered("silent", BATCH)
     bound.fetches.grant("silent", ALL, RESERVED_MS)
+    assert reserved(bound, "silent") == 0, "others have waited in vain just now"
+    bound.fetches.answered("silent", BATCH)
+    bound.fetches.grant("silent", ALL, RESERVED_MS + DISTRUST_MS)
     assert reserved(bound, "silent") > 0, "now that it has brought something"
 
 
