@@ -13,7 +13,8 @@ ELSEWHERE: Final = {
     "settings of Kafka's clients and brokers": """delivery.timeout.ms max.block.ms message.timeout.ms session.timeout.ms
         create.topic.policy.class.name metadata.recovery.strategy LogAppendTime retryOnQuotaViolation""",
     "tools beside Kafka": "KafkaUser spec.quotas kafka_quota kadm subPath --zk-tls-config-file --members",
-    "Java's and Kafka's sources": """Admin.abortTransaction AVA.isDerString X500Principal.getName Double.toString String.trim
+    "Java's and Kafka's sources": """Admin.abortTransaction AVA.isDerString X500Principal.getName Double.toString
+        String.trim
         Matcher.find Matcher.appendReplacement java.util.Properties.load org.apache.kafka.common.protocol.Errors
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
         ScramExtensions ScramMessages ScramSaslServer escapeLiteralBackReferences
