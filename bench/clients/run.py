@@ -1,0 +1,177 @@
+"""Runs the cells: real brokers, Sluice as in deploy/sluice.yaml, each client at both; reads what came of it itself."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import yaml
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.errors import KafkaError
+
+from bench.clients.cells import Cell, Outcome, Scenario
+from bench.clients.client_python import value
+from bench.clients.software import Software
+from tests.harness.admin import AdminError
+from tests.harness.clients.java import ToolError, run_tool
+from tests.harness.guarded import Guarded, guarded_sluice
+from tests.harness.kafka import KafkaCluster
+from tests.harness.polling import wait_until
+from tests.harness.process import ProcessError, Program
+
+NODE_IDS: Final = (1, 2, 3)
+DIRECT, THROUGH = "direct", "sluice"
+COUNTS: Final = {Scenario.QUOTA: 4_000, Scenario.LEADER: 500}
+COUNT: Final = 300
+RECORD_BYTES: Final = len(value(0))
+LIMIT_BYTES_PER_S: Final = 200_000
+TIMEOUT_S: Final = 120.0
+READ_S: Final = 15.0
+AT_A_TIME: Final = 4
+EXAMPLE: Final = Path(__file__).parents[2] / "deploy" / "sluice.yaml"
+IN_A_GROUP: Final = {Scenario.GROUP, Scenario.GROUP848}
+FILLED: Final = IN_A_GROUP | {Scenario.CONSUME, Scenario.SHARE, Scenario.STREAMS, Scenario.ADMIN}
+WRITTEN: Final = {Scenario.PRODUCE, Scenario.TRANSACTION, Scenario.QUOTA, Scenario.LEADER, Scenario.STREAMS}
+FAULTS: Final = (ProcessError, KafkaError, AdminError, ToolError, TimeoutError)
+
+
+def run(broker: str, software: Sequence[Software], scenarios: set[Scenario]) -> Iterator[Cell]:
+    """Each cell when it is done. Raises BuildError first, if something cannot be built."""
+    jobs = [(each, scenario) for each in software for scenario in each.scenarios if scenario in scenarios]
+    programs = {(each.name, each.version): each.build() for each in software}
+    limited = {way: [each.topic(Scenario.QUOTA, way) for each in software] for way in (DIRECT, THROUGH)}
+    quotas = [{"entity": {"client-id": name}, "producer_byte_rate": LIMIT_BYTES_PER_S} for name in limited[THROUGH]]
+    with (
+        TemporaryDirectory(prefix="sluice-clients-") as folder,
+        KafkaCluster(version=broker, node_ids=NODE_IDS) as cluster,
+        guarded_sluice(cluster, quotas=yaml.safe_dump({"quotas": quotas}), settings=_example()) as guarded,
+        ThreadPoolExecutor(AT_A_TIME) as threads,
+    ):
+        cluster.set_client_quotas("producer_byte_rate", dict.fromkeys(limited[DIRECT], LIMIT_BYTES_PER_S))
+        stage = Stage(guarded, Path(folder))
+        cells = [threads.submit(stage.cell, each, scenario, programs[each.name, each.version]) for each, scenario in jobs]
+        for cell in as_completed(cells):
+            yield cell.result()
+
+
+def _example() -> dict[str, Any]:
+    """The example's settings, but for addresses."""
+    settings: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+    settings["kafka"] = {"share_groups": True}  # not by default
+    return {name: section for name, section in settings.items() if name not in {"cluster", "listeners", "admin"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    guarded: Guarded
+    folder: Path
+
+    def cell(self, software: Software, scenario: Scenario, program: tuple[Sequence[str], Mapping[str, str]]) -> Cell:
+        outcomes = []
+        for way in (DIRECT, THROUGH):
+            topic = software.topic(scenario, way)
+            try:
+                self._prepare(scenario, topic)
+                outcomes.append(self._outcome(software, scenario, way, program))
+            except FAULTS as error:
+                outcomes.append({"error": type(error).__name__})
+        return Cell(software.name, software.version, self.guarded.cluster.version, scenario, *outcomes)
+
+    def _prepare(self, scenario: Scenario, topic: str) -> None:
+        cluster = self.guarded.cluster
+        partitions = 3 if scenario in IN_A_GROUP | {Scenario.SHARE} else 1
+        if scenario is Scenario.LEADER:
+            cluster.create_topic(topic, leader=NODE_IDS[0], replicas=2)
+        else:
+            cluster.create_topic(topic, partitions=partitions)
+        if scenario is Scenario.STREAMS:
+            cluster.create_topic(_copy(topic))
+        if scenario is Scenario.SHARE:
+            whom = ("--bootstrap-server", cluster.bootstrap, "--entity-type", "groups", "--entity-name", topic)
+            run_tool("kafka.admin.ConfigCommand", *whom, "--alter", "--add-config", "share.auto.offset.reset=earliest")
+        if scenario in FILLED:
+            producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","))
+            for index in range(COUNT):
+                producer.send(topic, value(index), partition=index % partitions)
+            producer.close()
+        if scenario is Scenario.ADMIN:
+            consumer = self._consumer(group_id=topic)
+            consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(COUNT, "", -1)})
+            consumer.close()
+
+    def _outcome(
+        self, software: Software, scenario: Scenario, way: str, program: tuple[Sequence[str], Mapping[str, str]]
+    ) -> Outcome:
+        topic, count = software.topic(scenario, way), COUNTS.get(scenario, COUNT)
+        bootstrap = self.guarded.cluster.bootstrap if way == DIRECT else self.guarded.sluice.bootstrap
+        words = [*program[0], bootstrap, scenario, topic, str(count), software.name]
+        log = self.folder / f"{topic}.log"
+        with Program(topic, words, log, environment=program[1]) as running:
+            if scenario is Scenario.LEADER:
+                self._move_leader(topic)
+            if scenario is Scenario.STREAMS:  # until it is stopped
+                said: dict[str, Any] = {"readable": self._copied(topic, running)}
+            else:
+                running.wait(TIMEOUT_S)
+                said = _said(running.output())
+        seconds = said.pop("seconds", None)
+        if scenario is Scenario.QUOTA and said.get("records"):
+            said["bytes_per_s"] = round(said["records"] * RECORD_BYTES / seconds)
+        if scenario in WRITTEN:
+            said["readable"] = len(self._readable(_copy(topic) if scenario is Scenario.STREAMS else topic))
+        if scenario in IN_A_GROUP:
+            said["committed"] = self._committed(topic)
+        if any(topic in escape.command for escape in self.guarded.watch.escapes):
+            said["escaped"] = True
+        return said
+
+    def _move_leader(self, topic: str) -> None:
+        """After the first records, while others come."""
+        with self.guarded.cluster.admin() as admin:
+            wait_until(lambda: admin.end_offset(topic) > 0, f"records in {topic}", timeout_s=READ_S)
+        self.guarded.cluster.move_leader(topic, 0, NODE_IDS[1])
+
+    def _copied(self, topic: str, running: Program) -> int:
+        end_s = time.monotonic() + TIMEOUT_S
+        while (found := len(self._readable(_copy(topic)))) < COUNT and running.is_running and time.monotonic() < end_s:
+            time.sleep(1.0)
+        return found
+
+    def _readable(self, topic: str) -> set[bytes]:
+        """The different values of committed records, from the brokers themselves."""
+        consumer = self._consumer(isolation_level="read_committed", auto_offset_reset="earliest")
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        end, end_s = consumer.end_offsets([partition])[partition], time.monotonic() + READ_S
+        found: set[bytes] = set()
+        while consumer.position(partition) < end and time.monotonic() < end_s:
+            for records in consumer.poll(timeout_ms=1000).values():
+                found |= {record.value for record in records}
+        consumer.close()
+        return found
+
+    def _committed(self, topic: str) -> int:
+        consumer = self._consumer(group_id=topic)
+        offsets = [consumer.committed(TopicPartition(topic, partition)) or 0 for partition in range(3)]
+        consumer.close()
+        return sum(offsets)
+
+    def _consumer(self, **settings: Any) -> Any:
+        return KafkaConsumer(bootstrap_servers=self.guarded.cluster.bootstrap.split(","), enable_auto_commit=False, **settings)
+
+
+def _copy(topic: str) -> str:
+    return f"copy.{topic}"
+
+
+def _said(output: str) -> dict[str, Any]:
+    """The last line of JSON; a program that crashed has none."""
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            said: dict[str, Any] = json.loads(line)
+            return said
+    return {"error": "ended without a word"}
