@@ -67,7 +67,8 @@ def save(cells: Sequence[Cell], file: Path = RESULTS) -> None:
 
 
 def _is_anything(outcome: Outcome) -> bool:
-    return bool(outcome.get("records") or outcome.get("readable") or "ok" in outcome.get("steps", {}).values())
+    counts = (outcome.get(name) for name in ("records", "readable", "committed"))
+    return any(counts) or "ok" in outcome.get("steps", {}).values()
 
 
 def _differences(direct: Outcome, through: Outcome) -> list[str]:

@@ -6,8 +6,10 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 LATEST_S: Final = 40.0
@@ -276,13 +278,12 @@ class Spark:
 
     def streams(self, _: int) -> None:
         sql: Any = importlib.import_module("pyspark.sql")
-        place = os.environ["SPARK_PLACE"]
-        builder = sql.SparkSession.builder.master("local[1]").config("spark.jars", os.environ["SPARK_JARS"])
+        builder = sql.SparkSession.builder.master("local[1]").config("spark.jars", ",".join(map(str, Path(os.environ["SPARK_JARS"]).iterdir())))
         session = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "600m").getOrCreate()
         brokers = {"kafka.bootstrap.servers": self.bootstrap, "kafka.client.id": self.topic}
         wanted = {"subscribe": self.topic, "startingOffsets": "earliest"}
         read = session.readStream.format("kafka").options(**brokers, **wanted).load().select("value")
-        output = {"topic": f"copy.{self.topic}", "checkpointLocation": f"{place}/{self.topic}"}
+        output = {"topic": f"copy.{self.topic}", "checkpointLocation": tempfile.mkdtemp()}
         read.writeStream.format("kafka").options(**brokers, **output).start().awaitTermination()
 
 

@@ -113,18 +113,14 @@ class Stage:
         with Program(topic, words, log, environment=program[1]) as running:
             if scenario is Scenario.LEADER:
                 self._move_leader(topic)
-            if scenario is Scenario.STREAMS:  # until it is stopped
-                said: dict[str, Any] = {"readable": self._copied(topic, running)}
+            if software.runs_on:
+                said = self._when_done(scenario, topic, running)
             else:
                 running.wait(TIMEOUT_S)
-                said = _said(running.output())
+                said = _said(running.output()) | self._came_of(scenario, topic)
         seconds = said.pop("seconds", None)
         if scenario is Scenario.QUOTA and said.get("records"):
             said["bytes_per_s"] = round(said["records"] * RECORD_BYTES / seconds)
-        if scenario in WRITTEN:
-            said["readable"] = len(self._readable(_copy(topic) if scenario is Scenario.STREAMS else topic))
-        if scenario in IN_A_GROUP:
-            said["committed"] = self._committed(topic)
         if any(topic in escape.command for escape in self.guarded.watch.escapes):
             said["escaped"] = True
         return said
@@ -135,11 +131,19 @@ class Stage:
             wait_until(lambda: admin.end_offset(topic) > 0, f"records in {topic}", timeout_s=READ_S)
         self.guarded.cluster.move_leader(topic, 0, NODE_IDS[1])
 
-    def _copied(self, topic: str, running: Program) -> int:
+    def _when_done(self, scenario: Scenario, topic: str, running: Program) -> dict[str, Any]:
+        """Of one that runs until it is stopped."""
         end_s = time.monotonic() + TIMEOUT_S
-        while (found := len(self._readable(_copy(topic)))) < COUNT and running.is_running and time.monotonic() < end_s:
+        while (found := self._came_of(scenario, topic)) and min(found.values()) < COUNT and running.is_running:
+            if time.monotonic() > end_s:
+                break
             time.sleep(1.0)
         return found
+
+    def _came_of(self, scenario: Scenario, topic: str) -> dict[str, Any]:
+        if scenario in WRITTEN:
+            return {"readable": len(self._readable(_copy(topic) if scenario is Scenario.STREAMS else topic))}
+        return {"committed": self._committed(topic)} if scenario in IN_A_GROUP else {}
 
     def _readable(self, topic: str) -> set[bytes]:
         """The different values of committed records, from the brokers themselves."""

@@ -18,7 +18,7 @@ from tests.harness.jars import CLIENT_VERSIONS, LOGGING, SPARK_KAFKA, JarSet, ca
 HERE: Final = Path(__file__).parent
 BUILD_TIMEOUT_S: Final = 900
 FOLDER: Final = "{folder}"
-CAN: Final = {each.value: each for each in Scenario}
+RUNS_ON: Final = "…"
 BASIC: Final = "produce consume group admin quota leader"
 Command = tuple[str, ...]
 
@@ -34,7 +34,7 @@ class Software:
     name: str
     version: str
     can: str
-    """Scenarios; those that it has no calls for are left out."""
+    """Scenarios; those that it has no calls for are left out. With `…`, it runs until it is stopped."""
     command: Command
     sources: tuple[str, ...] = ()
     commands: tuple[Command, ...] = ()
@@ -43,7 +43,11 @@ class Software:
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        return tuple(CAN[word] for word in self.can.split())
+        return tuple(Scenario(word) for word in self.can.removesuffix(RUNS_ON).split())
+
+    @property
+    def runs_on(self) -> bool:
+        return self.can.endswith(RUNS_ON)
 
     def topic(self, scenario: Scenario, way: str) -> str:
         """And its client-id, group and transactional id."""
@@ -95,11 +99,11 @@ def _classes(*jars: JarSet) -> str:
     return ":".join(f"{cache_dir()}/jars/{each.name}/*" for each in jars)
 
 
-def _java(name: str, version: str, can: str, program: str, jars: JarSet, *options: str) -> Software:
+def _java(name: str, version: str, program: str, jars: JarSet, *options: str) -> Software:
     """A program of one file, compiled against the jars that it runs with."""
     compiler: Command = ("javac", "-nowarn", "-cp", _classes(jars), "-d", ".", f"{program}.java")
     command: Command = ("java", *OPTIONS, QUIET, *options, "-cp", "{folder}:" + _classes(jars), program)
-    return Software(name, version, can, command, (f"{program}.java",), (compiler,), (jars,))
+    return Software(name, version, f"streams {RUNS_ON}", command, (f"{program}.java",), (compiler,), (jars,))
 
 
 def _java_client(version: str, can: str) -> Software:
@@ -113,10 +117,13 @@ def _java_client(version: str, can: str) -> Software:
     return Software("Java", version, can, command, ("Client.java", "NewClient.java"), compilers, (oldest, own, newest))
 
 
-def _tool(name: str, version: str, can: str, jars: JarSet | None = None, commands: tuple[Command, ...] = ()) -> Software:
-    classes = {"CLASSES": _classes(jars)} if jars else {}
+def _tool(name: str, version: str, can: str, *jars: JarSet) -> Software:
     command = (sys.executable, str(HERE / "client_tools.py"))
-    return Software(name, version, can, command, (), commands, (jars,) if jars else (), {**classes, "PATH": "{folder}:" + os.environ["PATH"]})
+    return Software(name, version, can, command, jars=jars, environment={"CLASSES": _classes(*jars)})
+
+
+def _connect(version: str) -> JarSet:
+    return _jars(f"kafka-connect-{version}", *(f"{KAFKA}:connect-{part}:{version}" for part in ("runtime", "file", "mirror")))
 
 
 def _go(name: str, version: str, can: str) -> Software:
@@ -127,6 +134,7 @@ def _go(name: str, version: str, can: str) -> Software:
 
 QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 KAFKA: Final = "org.apache.kafka"
+STREAMS_VERSIONS: Final = CLIENT_VERSIONS[3:]
 FRANZ, SARAMA, KAFKA_GO = "1.22.3", "1.61.1", "0.4.51"
 GO_MODULES: Final = (
     f"github.com/twmb/franz-go@v{FRANZ}",
@@ -134,15 +142,63 @@ GO_MODULES: Final = (
     f"github.com/IBM/sarama@v{SARAMA}",
     f"github.com/segmentio/kafka-go@v{KAFKA_GO}",
 )
-_SPARK: Final = SPARK_KAFKA
-_CONNECT: Final = {
-    version: _jars(f"kafka-connect-{version}", *(f"{KAFKA}:connect-{part}:{version}" for part in ("runtime", "file", "mirror")))
-    for version in ("3.9.2", "4.3.1")
-}
 ALL: Final = (
-    _java_client("0.11.0.3", f"{BASIC} transaction consume"),
-    *(_java_client(version, f"{BASIC} consume transaction") for version in ("1.1.1", "2.3.1")),
-    *(_java_client(version, f"{BASIC} consume transaction group848 share") for version in ("3.9.2", "4.4.0")),
-    _python("kafka-python", "2.0.6", f"{BASIC} consume", "kafka-python==2.0.6"),
-    _python("kafka-python", "3.0.12", f"{BASIC} consume transaction", "kafka-python==3.0.12"),
+    *(_java_client(version, f"{BASIC} transaction") for version in CLIENT_VERSIONS[:3]),
+    *(_java_client(version, f"{BASIC} transaction group848 share") for version in CLIENT_VERSIONS[3:]),
+    _python("kafka-python", "2.0.6", BASIC, "kafka-python==2.0.6"),
+    _python("kafka-python", "3.0.12", f"{BASIC} transaction", "kafka-python==3.0.12"),
+    _python("aiokafka", "0.14.0", f"{BASIC} transaction", "aiokafka==0.14.0"),
+    _python("confluent-kafka", "2.5.3", f"{BASIC} transaction", "confluent-kafka==2.5.3"),
+    _python("confluent-kafka", "2.16.1", f"{BASIC} transaction group848 share", "confluent-kafka==2.16.1"),
+    _python("FastStream", "0.7.8", f"streams {RUNS_ON}", "faststream[kafka]==0.7.8"),
+    _go("franz-go", FRANZ, f"{BASIC} transaction group848"),
+    _go("Sarama", SARAMA, f"{BASIC} transaction"),
+    _go("kafka-go", KAFKA_GO, BASIC),
+    Software(
+        "KafkaJS",
+        "2.2.4",
+        "produce group admin quota leader transaction",
+        ("node", "{folder}/client.mjs"),
+        ("client.mjs",),
+        (("npm", "install", "--silent", "kafkajs@2.2.4"),),
+    ),
+    Software(
+        "rskafka",
+        "0.6.0",
+        "produce consume admin quota leader",
+        ("{folder}/target/release/client",),
+        ("client.rs",),
+        (
+            ("cargo", "init", "--quiet", "--name", "client"),
+            ("cargo", "add", "--quiet", "rskafka@0.6.0", "chrono@0.4"),
+            ("cargo", "add", "--quiet", "tokio@1", "--features", "rt-multi-thread,macros,time"),
+            ("mv", "client.rs", "src/main.rs"),
+            ("cargo", "build", "--quiet", "--release"),
+        ),
+    ),
+    _tool("kcat", "1.7.1", BASIC),
+    *(_tool("Kafka Connect", version, f"produce group {RUNS_ON}", _connect(version)) for version in STREAMS_VERSIONS),
+    *(_tool("MirrorMaker 2", version, f"streams {RUNS_ON}", _connect(version)) for version in STREAMS_VERSIONS),
+    *(
+        _java("Kafka Streams", version, "Streams", _jars(f"kafka-streams-{version}", f"{KAFKA}:kafka-streams:{version}"))
+        for version in STREAMS_VERSIONS
+    ),
+    _java("Spring", "4.0.0", "Spring", _jars("spring-kafka-4.0.0", "org.springframework.kafka:spring-kafka:4.0.0")),
+    _java("Camel", "4.14.0", "Camel", _jars("camel-4.14.0", *(f"org.apache.camel:camel-{part}:4.14.0" for part in ("main", "kafka")))),
+    _java(
+        "Flink",
+        "2.0.0",
+        "Flink",
+        _jars("flink-2.0.0", *(f"org.apache.flink:flink-{part}:2.0.0" for part in ("streaming-java", "clients", "connector-base")), "org.apache.flink:flink-connector-kafka:4.0.1-2.0"),
+        "--add-opens=java.base/java.util=ALL-UNNAMED",
+        "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    ),
+    Software(
+        "Spark",
+        "4.2.1",
+        f"streams {RUNS_ON}",
+        (sys.executable, str(HERE / "client_python.py")),
+        jars=(SPARK_KAFKA,),
+        environment={"SPARK_JARS": f"{cache_dir()}/jars/{SPARK_KAFKA.name}"},
+    ),
 )

@@ -1,0 +1,93 @@
+// KafkaJS: `client.mjs bootstrap scenario topic count library`.
+import { ConfigResourceTypes, Kafka, logLevel, Partitioners } from 'kafkajs'
+
+const [bootstrap, scenario, topic, words] = process.argv.slice(2)
+const count = Number(words)
+const A_REQUEST = 16
+const LATEST_MS = 60_000
+const kafka = new Kafka({
+  brokers: bootstrap.split(','), clientId: topic, logLevel: logLevel.NOTHING, retry: { retries: 20 },
+})
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+const value = (index) => String(index).padStart(1000, '0')
+
+async function send (producer, first, aRequest, pauseMs) {
+  for (let index = first; index < first + count; index += aRequest) {
+    const size = Math.min(aRequest, first + count - index)
+    const messages = Array.from({ length: size }, (_, further) => ({ value: value(index + further) }))
+    await producer.send({ topic, acks: -1, messages })
+    await sleep(pauseMs)
+  }
+  return count
+}
+
+async function produce (aRequest, pauseMs) {
+  const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner })
+  await producer.connect()
+  return send(producer, 0, aRequest, pauseMs)
+}
+
+async function transaction () {
+  const settings = { transactionalId: topic, idempotent: true, maxInFlightRequests: 1 }
+  const producer = kafka.producer({ ...settings, createPartitioner: Partitioners.DefaultPartitioner })
+  await producer.connect()
+  const first = await producer.transaction()
+  await send(first, 0, A_REQUEST, 0)
+  await first.commit()
+  const second = await producer.transaction()
+  await send(second, count, A_REQUEST, 0)
+  await second.abort()
+  return count
+}
+
+async function group () {
+  const consumer = kafka.consumer({ groupId: topic })
+  await consumer.connect()
+  await consumer.subscribe({ topic, fromBeginning: true })
+  let seen = 0
+  await new Promise((resolve) => {
+    setTimeout(resolve, LATEST_MS)
+    consumer.run({ eachMessage: async () => { if (++seen === count) resolve() } })
+  })
+  await consumer.disconnect() // commits
+  return seen
+}
+
+async function admin () {
+  const administrator = kafka.admin()
+  await administrator.connect()
+  const made = `${topic}-made`
+  const calls = {
+    create_topic: () => administrator.createTopics({ topics: [{ topic: made }], waitForLeaders: false }),
+    list_topics: () => administrator.listTopics(),
+    describe_cluster: () => administrator.describeCluster(),
+    describe_configs: () => administrator.describeConfigs({
+      includeSynonyms: false, resources: [{ type: ConfigResourceTypes.TOPIC, name: topic }],
+    }),
+    list_groups: () => administrator.listGroups(),
+    describe_group: () => administrator.describeGroups([topic]),
+    offsets: () => administrator.fetchOffsets({ groupId: topic, topics: [topic] }),
+    end_offsets: () => administrator.fetchTopicOffsets(topic),
+    delete_group: () => administrator.deleteGroups([topic]),
+    delete_topic: () => administrator.deleteTopics({ topics: [made] }),
+  }
+  const steps = {}
+  for (const [name, call] of Object.entries(calls)) {
+    steps[name] = await call().then(() => 'ok', (error) => error.type ?? error.name)
+    await sleep(500) // a topic is made on all brokers a moment later
+  }
+  return steps
+}
+
+const scenarios = {
+  produce: () => produce(A_REQUEST, 0), quota: () => produce(A_REQUEST, 0), leader: () => produce(1, 10), transaction, group, admin,
+}
+const begin = performance.now()
+try {
+  const done = await scenarios[scenario]()
+  const seconds = (performance.now() - begin) / 1000
+  console.log(JSON.stringify(scenario === 'admin' ? { steps: done } : { records: done, seconds }))
+} catch (error) {
+  console.log(JSON.stringify({ error: error.type ?? error.name }))
+}
+process.exit(0)
