@@ -21,12 +21,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const batchBytes = 16384
+const batchBytes, batchRecords = 16384, 16
 
 var (
-	brokers []string
-	topic   string
-	ctx, _  = context.WithTimeout(context.Background(), 60*time.Second)
+	brokers     []string
+	topic, made string
+	ctx, _      = context.WithTimeout(context.Background(), 60*time.Second)
 )
 
 type step struct {
@@ -34,38 +34,42 @@ type step struct {
 	call func() error
 }
 
-// A client has what the scenarios ask for; a call that it lacks is nil.
+// A client has what the scenarios ask for; a call that it lacks is nil. Errors are panics.
 type client struct {
-	produce     func(count int, pause time.Duration) (int, error)
-	consume     func(count int, protocol string) (int, error)
-	transaction func(count int) (int, error)
-	steps       func() ([]step, error)
+	produce     func(count int, pause time.Duration) int
+	consume     func(count int, protocol string) int
+	transaction func(count int) int
+	steps       func() []step
 }
 
 func value(index int) []byte { return []byte(fmt.Sprintf("%01000d", index)) }
 
-func name(err error) string {
-	var code *kerr.Error
-	var saramaCode sarama.KError
-	var goCode kafkago.Error
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.As(err, &code):
-		return code.Message
-	case errors.As(err, &saramaCode):
-		return fmt.Sprintf("error %d", int16(saramaCode))
-	case errors.As(err, &goCode):
-		return fmt.Sprintf("error %d", int(goCode))
+func check(err error) {
+	if err != nil {
+		panic(err)
 	}
-	return reflect.TypeOf(err).String()
+}
+
+func must[T any](found T, err error) T {
+	check(err)
+	return found
 }
 
 func only[T any](_ T, err error) error { return err }
 
+func name(err error) string {
+	var code *kerr.Error
+	if errors.As(err, &code) {
+		return code.Message
+	}
+	return reflect.TypeOf(err).String()
+}
+
 func franz() client {
-	open := func(more ...kgo.Opt) (*kgo.Client, error) {
-		return kgo.NewClient(append(more, kgo.SeedBrokers(brokers...), kgo.ClientID(topic))...)
+	open := func(more ...kgo.Opt) *kgo.Client {
+		uncompressed := kgo.ProducerBatchCompression(kgo.NoCompression())
+		batches := kgo.ProducerBatchMaxBytes(batchBytes)
+		return must(kgo.NewClient(append(more, kgo.SeedBrokers(brokers...), kgo.ClientID(topic), batches, uncompressed)...))
 	}
 	send := func(kafka *kgo.Client, first, count int, pause time.Duration) int {
 		var acknowledged atomic.Int64
@@ -77,34 +81,22 @@ func franz() client {
 			})
 			time.Sleep(pause)
 		}
-		kafka.Flush(ctx)
+		check(kafka.Flush(ctx))
 		return int(acknowledged.Load())
 	}
 	return client{
-		produce: func(count int, pause time.Duration) (int, error) {
-			kafka, err := open(kgo.ProducerBatchMaxBytes(batchBytes), kgo.ProducerBatchCompression(kgo.NoCompression()))
-			if err != nil {
-				return 0, err
-			}
-			return send(kafka, 0, count, pause), nil
+		produce: func(count int, pause time.Duration) int { return send(open(), 0, count, pause) },
+		transaction: func(count int) int {
+			kafka := open(kgo.TransactionalID(topic))
+			check(kafka.BeginTransaction())
+			done := send(kafka, 0, count, 0)
+			check(kafka.EndTransaction(ctx, kgo.TryCommit))
+			check(kafka.BeginTransaction())
+			send(kafka, count, count, 0)
+			check(kafka.EndTransaction(ctx, kgo.TryAbort))
+			return done
 		},
-		transaction: func(count int) (int, error) {
-			kafka, err := open(kgo.TransactionalID(topic))
-			if err != nil {
-				return 0, err
-			}
-			done := 0
-			for try := range 2 {
-				err = errors.Join(err, kafka.BeginTransaction())
-				sent := send(kafka, try*count, count, 0)
-				if try == 0 {
-					done = sent
-				}
-				err = errors.Join(err, kafka.EndTransaction(ctx, kgo.TransactionEndTry(try == 0)))
-			}
-			return done, err
-		},
-		consume: func(count int, protocol string) (int, error) {
+		consume: func(count int, protocol string) int {
 			options := []kgo.Opt{kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
 			if protocol != "" {
 				options = append(options, kgo.ConsumerGroup(topic), kgo.DisableAutoCommit())
@@ -112,25 +104,20 @@ func franz() client {
 			if protocol == "consumer" {
 				options = append(options, kgo.WithContext(context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)))
 			}
-			kafka, err := open(options...)
-			if err != nil {
-				return 0, err
-			}
-			seen := 0
-			for seen < count && err == nil {
+			kafka, seen := open(options...), 0
+			for seen < count {
 				fetches := kafka.PollFetches(ctx)
+				check(fetches.Err())
 				seen += fetches.NumRecords()
-				err = fetches.Err()
 			}
 			if protocol != "" {
-				err = errors.Join(err, kafka.CommitUncommittedOffsets(ctx))
+				check(kafka.CommitUncommittedOffsets(ctx))
 			}
 			kafka.Close()
-			return seen, err
+			return seen
 		},
-		steps: func() ([]step, error) {
-			kafka, err := open()
-			admin, made := kadm.NewClient(kafka), topic+"-made"
+		steps: func() []step {
+			admin := kadm.NewClient(open())
 			return []step{
 				{"create_topic", func() error { return only(admin.CreateTopic(ctx, 1, 1, nil, made)) }},
 				{"list_topics", func() error { return only(admin.ListTopics(ctx)) }},
@@ -143,7 +130,7 @@ func franz() client {
 				{"delete_group", func() error { return only(admin.DeleteGroup(ctx, topic)) }},
 				{"describe_quotas", func() error { return only(admin.DescribeClientQuotas(ctx, false, nil)) }},
 				{"delete_topic", func() error { return only(admin.DeleteTopic(ctx, made)) }},
-			}, err
+			}
 		},
 	}
 }
@@ -155,29 +142,28 @@ func saramaConfig() *sarama.Config {
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Return.Successes = true
 	config.Producer.Retry.Max = 20
-	config.Producer.Flush.Bytes, config.Producer.Flush.MaxMessages = batchBytes, 16
+	config.Producer.Flush.Frequency, config.Producer.Flush.MaxMessages = 5*time.Millisecond, batchRecords
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	return config
 }
 
-func sendSarama(producer sarama.AsyncProducer, first, count int, pause time.Duration) int {
+func sendSarama(producer sarama.AsyncProducer, first, count int, pause time.Duration) (acknowledged int) {
 	go func() {
 		for index := first; index < first+count; index++ {
 			producer.Input() <- &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value(index))}
 			time.Sleep(pause)
 		}
 	}()
-	acknowledged := 0
 	for range count {
 		select {
 		case <-producer.Successes():
 			acknowledged++
 		case <-producer.Errors():
 		case <-ctx.Done():
-			return acknowledged
+			return
 		}
 	}
-	return acknowledged
+	return
 }
 
 // Reads as a member of the group until it has seen all.
@@ -202,69 +188,53 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 
 func saramaClient() client {
 	return client{
-		produce: func(count int, pause time.Duration) (int, error) {
-			producer, err := sarama.NewAsyncProducer(brokers, saramaConfig())
-			if err != nil {
-				return 0, err
-			}
-			return sendSarama(producer, 0, count, pause), nil
+		produce: func(count int, pause time.Duration) int {
+			return sendSarama(must(sarama.NewAsyncProducer(brokers, saramaConfig())), 0, count, pause)
 		},
-		transaction: func(count int) (int, error) {
+		transaction: func(count int) int {
 			config := saramaConfig()
 			config.Producer.Idempotent, config.Net.MaxOpenRequests = true, 1
 			config.Producer.Transaction.ID = topic
-			producer, err := sarama.NewAsyncProducer(brokers, config)
-			if err != nil {
-				return 0, err
-			}
-			err = producer.BeginTxn()
+			producer := must(sarama.NewAsyncProducer(brokers, config))
+			check(producer.BeginTxn())
 			done := sendSarama(producer, 0, count, 0)
-			err = errors.Join(err, producer.CommitTxn(), producer.BeginTxn())
+			check(producer.CommitTxn())
+			check(producer.BeginTxn())
 			sendSarama(producer, count, count, 0)
-			return done, errors.Join(err, producer.AbortTxn())
+			check(producer.AbortTxn())
+			return done
 		},
-		consume: func(count int, protocol string) (int, error) {
+		consume: func(count int, protocol string) (seen int) {
 			if protocol == "" {
-				consumer, err := sarama.NewConsumer(brokers, saramaConfig())
-				if err != nil {
-					return 0, err
-				}
-				partition, err := consumer.ConsumePartition(topic, 0, sarama.OffsetOldest)
-				if err != nil {
-					return 0, err
-				}
-				for seen := range count {
+				consumer := must(sarama.NewConsumer(brokers, saramaConfig()))
+				partition := must(consumer.ConsumePartition(topic, 0, sarama.OffsetOldest))
+				for ; seen < count; seen++ {
 					select {
 					case <-partition.Messages():
 					case <-ctx.Done():
-						return seen, ctx.Err()
+						return
 					}
 				}
-				return count, nil
+				return
 			}
-			group, err := sarama.NewConsumerGroup(brokers, topic, saramaConfig())
-			if err != nil {
-				return 0, err
-			}
+			group := must(sarama.NewConsumerGroup(brokers, topic, saramaConfig()))
 			within, cancel := context.WithCancel(ctx)
 			reader := &member{count: count, done: cancel}
-			err = group.Consume(within, []string{topic}, reader)
-			return int(reader.seen.Load()), errors.Join(err, group.Close())
+			check(group.Consume(within, []string{topic}, reader))
+			check(group.Close())
+			return int(reader.seen.Load())
 		},
-		steps: func() ([]step, error) {
-			admin, err := sarama.NewClusterAdmin(brokers, saramaConfig())
-			made := topic + "-made"
+		steps: func() []step {
+			admin := must(sarama.NewClusterAdmin(brokers, saramaConfig()))
 			resource := sarama.ConfigResource{Type: sarama.TopicResource, Name: topic}
-			kind, anything := sarama.QuotaEntityClientID, sarama.QuotaMatchAny
-			filter := []sarama.QuotaFilterComponent{{EntityType: kind, MatchType: anything}}
+			kind := sarama.QuotaEntityClientID
+			filter := []sarama.QuotaFilterComponent{{EntityType: kind, MatchType: sarama.QuotaMatchAny}}
 			one := []sarama.QuotaEntityComponent{{EntityType: kind, MatchType: sarama.QuotaMatchExact, Name: topic}}
 			rate := sarama.ClientQuotasOp{Key: "producer_byte_rate", Value: 1e9}
+			wanted := &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}
 			return []step{
-				{"create_topic", func() error {
-					return admin.CreateTopic(made, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false)
-				}},
+				{"create_topic", func() error { return admin.CreateTopic(made, wanted, false) }},
 				{"list_topics", func() error { return only(admin.ListTopics()) }},
-				{"describe_cluster", func() error { _, _, err := admin.DescribeCluster(); return err }},
 				{"describe_configs", func() error { return only(admin.DescribeConfig(resource)) }},
 				{"list_groups", func() error { return only(admin.ListConsumerGroups()) }},
 				{"describe_group", func() error { return only(admin.DescribeConsumerGroups([]string{topic})) }},
@@ -273,7 +243,7 @@ func saramaClient() client {
 				{"alter_quotas", func() error { return admin.AlterClientQuotas(one, rate, false) }},
 				{"describe_quotas", func() error { return only(admin.DescribeClientQuotas(filter, false)) }},
 				{"delete_topic", func() error { return admin.DeleteTopic(made) }},
-			}, err
+			}
 		},
 	}
 }
@@ -281,7 +251,7 @@ func saramaClient() client {
 func kafkaGo() client {
 	transport := &kafkago.Transport{ClientID: topic}
 	return client{
-		produce: func(count int, pause time.Duration) (int, error) {
+		produce: func(count int, pause time.Duration) int {
 			var acknowledged atomic.Int64
 			var writing sync.WaitGroup
 			writer := &kafkago.Writer{
@@ -296,98 +266,80 @@ func kafkaGo() client {
 			}
 			writing.Add(count)
 			for index := range count {
-				if err := writer.WriteMessages(ctx, kafkago.Message{Value: value(index)}); err != nil {
-					return 0, err
-				}
+				check(writer.WriteMessages(ctx, kafkago.Message{Value: value(index)}))
 				time.Sleep(pause)
 			}
 			writing.Wait()
-			return int(acknowledged.Load()), writer.Close()
+			return int(acknowledged.Load())
 		},
-		consume: func(count int, protocol string) (int, error) {
-			config := kafkago.ReaderConfig{
-				Brokers: brokers, Topic: topic, StartOffset: kafkago.FirstOffset,
-				Dialer: &kafkago.Dialer{ClientID: topic, Timeout: 10 * time.Second},
-			}
+		consume: func(count int, protocol string) int {
+			dialer := &kafkago.Dialer{ClientID: topic, Timeout: 10 * time.Second}
+			config := kafkago.ReaderConfig{Brokers: brokers, Topic: topic, StartOffset: kafkago.FirstOffset, Dialer: dialer}
 			if protocol != "" {
 				config.GroupID = topic
 			}
 			reader := kafkago.NewReader(config)
-			for seen := range count {
-				message, err := reader.FetchMessage(ctx)
-				if err != nil {
-					return seen, err
-				}
+			for range count {
+				message := must(reader.FetchMessage(ctx))
 				if protocol != "" {
-					if err := reader.CommitMessages(ctx, message); err != nil {
-						return seen, err
-					}
+					check(reader.CommitMessages(ctx, message))
 				}
 			}
-			return count, reader.Close()
+			return count
 		},
-		steps: func() ([]step, error) {
-			admin, made := &kafkago.Client{Addr: kafkago.TCP(brokers...), Transport: transport}, topic+"-made"
-			topics := []kafkago.TopicConfig{{Topic: made, NumPartitions: 1, ReplicationFactor: 1}}
-			resources := []kafkago.DescribeConfigRequestResource{{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic}}
-			filter := []kafkago.DescribeClientQuotasRequestComponent{{EntityType: "client-id", MatchType: 2}}
+		steps: func() []step {
+			admin, one := &kafkago.Client{Addr: kafkago.TCP(brokers...), Transport: transport}, []string{topic}
+			wanted := &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{{Topic: made, NumPartitions: 1, ReplicationFactor: 1}}}
+			resource := kafkago.DescribeConfigRequestResource{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic}
+			configs := &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{resource}}
 			return []step{
-				{"create_topic", func() error { return only(admin.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: topics})) }},
+				{"create_topic", func() error { return only(admin.CreateTopics(ctx, wanted)) }},
 				{"list_topics", func() error { return only(admin.Metadata(ctx, &kafkago.MetadataRequest{})) }},
-				{"describe_configs", func() error {
-					return only(admin.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: resources}))
-				}},
+				{"describe_configs", func() error { return only(admin.DescribeConfigs(ctx, configs)) }},
 				{"list_groups", func() error { return only(admin.ListGroups(ctx, &kafkago.ListGroupsRequest{})) }},
-				{"describe_group", func() error {
-					return only(admin.DescribeGroups(ctx, &kafkago.DescribeGroupsRequest{GroupIDs: []string{topic}}))
-				}},
+				{"describe_group", func() error { return only(admin.DescribeGroups(ctx, &kafkago.DescribeGroupsRequest{GroupIDs: one})) }},
 				{"offsets", func() error { return only(admin.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: topic})) }},
-				{"delete_group", func() error {
-					return only(admin.DeleteGroups(ctx, &kafkago.DeleteGroupsRequest{GroupIDs: []string{topic}}))
-				}},
-				{"describe_quotas", func() error {
-					return only(admin.DescribeClientQuotas(ctx, &kafkago.DescribeClientQuotasRequest{Components: filter}))
-				}},
-				{"delete_topic", func() error {
-					return only(admin.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{made}}))
-				}},
-			}, nil
+				{"delete_group", func() error { return only(admin.DeleteGroups(ctx, &kafkago.DeleteGroupsRequest{GroupIDs: one})) }},
+				{"delete_topic", func() error { return only(admin.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{made}})) }},
+			}
 		},
 	}
 }
 
+func outcomes(steps []step) map[string]string {
+	said := map[string]string{}
+	for _, each := range steps {
+		said[each.name] = "ok"
+		if err := each.call(); err != nil {
+			said[each.name] = name(err)
+		}
+		time.Sleep(500 * time.Millisecond) // a topic is made on all brokers a moment later
+	}
+	return said
+}
+
 func main() {
-	brokers, topic = strings.Split(os.Args[1], ","), os.Args[3]
-	count, _ := strconv.Atoi(os.Args[4])
-	kafka := map[string]func() client{"franz-go": franz, "Sarama": saramaClient, "kafka-go": kafkaGo}[os.Args[5]]()
+	brokers, topic, made = strings.Split(os.Args[1], ","), os.Args[3], os.Args[3]+"-made"
+	count := must(strconv.Atoi(os.Args[4]))
 	begin, said := time.Now(), map[string]any{}
-	var records int
-	var err error
+	defer func() {
+		if err := recover(); err != nil {
+			said["error"] = name(err.(error))
+		}
+		said["seconds"] = time.Since(begin).Seconds()
+		fmt.Println(string(must(json.Marshal(said))))
+	}()
+	kafka := map[string]func() client{"franz-go": franz, "Sarama": saramaClient, "kafka-go": kafkaGo}[os.Args[5]]()
 	switch os.Args[2] {
 	case "produce", "quota":
-		records, err = kafka.produce(count, 0)
+		said["records"] = kafka.produce(count, 0)
 	case "leader":
-		records, err = kafka.produce(count, 10*time.Millisecond)
+		said["records"] = kafka.produce(count, 10*time.Millisecond)
 	case "transaction":
-		records, err = kafka.transaction(count)
+		said["records"] = kafka.transaction(count)
 	case "admin":
-		var steps []step
-		steps, err = kafka.steps()
-		outcomes := map[string]string{}
-		for _, each := range steps {
-			outcomes[each.name] = name(each.call())
-			time.Sleep(500 * time.Millisecond) // a topic is made on all brokers a moment later
-		}
-		said["steps"] = outcomes
+		said["steps"] = outcomes(kafka.steps())
 	default:
-		records, err = kafka.consume(count, map[string]string{"group": "classic", "group848": "consumer"}[os.Args[2]])
+		said["records"] = kafka.consume(count, map[string]string{"group": "classic", "group848": "consumer"}[os.Args[2]])
 	}
-	if os.Args[2] != "admin" {
-		said["records"], said["seconds"] = records, time.Since(begin).Seconds()
-	}
-	if err != nil {
-		said["error"] = name(err)
-	}
-	line, _ := json.Marshal(said)
-	fmt.Println(string(line))
 }

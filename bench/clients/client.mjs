@@ -1,6 +1,7 @@
 // KafkaJS: `client.mjs bootstrap scenario topic count library`.
-import { ConfigResourceTypes, Kafka, logLevel, Partitioners } from 'kafkajs'
+import kafkajs from 'kafkajs'
 
+const { ConfigResourceTypes, Kafka, logLevel, Partitioners } = kafkajs
 const [bootstrap, scenario, topic, words] = process.argv.slice(2)
 const count = Number(words)
 const A_REQUEST = 16

@@ -260,7 +260,7 @@ class FastStream:
 
     async def streams(self, _: int) -> None:
         library: Any = importlib.import_module("faststream.kafka")
-        broker = library.KafkaBroker(self.bootstrap, client_id=self.topic)
+        broker = library.KafkaBroker(self.bootstrap.split(","), client_id=self.topic)
 
         async def copy(body: bytes) -> bytes:
             return body

@@ -18,13 +18,14 @@ JAVA: Final = ("java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
 
 def kcat(bootstrap: str, scenario: str, topic: str, count: int) -> dict[str, object]:
     """It exits with 1 if a record was not delivered."""
-    command = ["kcat", "-b", bootstrap, "-X", f"client.id={topic},batch.size=16384,auto.offset.reset=earliest"]
+    settings = (f"client.id={topic}", "batch.size=16384", "auto.offset.reset=earliest")
+    command = ["kcat", "-b", bootstrap, *(word for setting in settings for word in ("-X", setting))]
     if scenario == "admin":
         return {"steps": {"list": "ok" if _output([*command, "-L", "-t", topic]) else "error"}}
     if scenario == "consume":
         return {"records": len(_output([*command, "-C", "-t", topic, "-e", "-q"]).splitlines())}
     if scenario == "group":
-        return {"records": len(_output([*command, "-G", topic, topic, "-c", str(count), "-q"]).splitlines())}
+        return {"records": len(_output([*command, "-c", str(count), "-q", "-G", topic, topic]).splitlines())}
     running = subprocess.Popen([*command, "-P", "-t", topic], stdin=subprocess.PIPE)
     assert running.stdin is not None
     for index in range(count):

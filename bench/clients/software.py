@@ -172,13 +172,12 @@ ALL: Final = (
             ("cargo", "init", "--quiet", "--name", "client"),
             ("cargo", "add", "--quiet", "rskafka@0.6.0", "chrono@0.4"),
             ("cargo", "add", "--quiet", "tokio@1", "--features", "rt-multi-thread,macros,time"),
-            ("mv", "client.rs", "src/main.rs"),
             ("cargo", "build", "--quiet", "--release"),
         ),
     ),
     _tool("kcat", "1.7.1", BASIC),
-    *(_tool("Kafka Connect", version, f"produce group {RUNS_ON}", _connect(version)) for version in STREAMS_VERSIONS),
-    *(_tool("MirrorMaker 2", version, f"streams {RUNS_ON}", _connect(version)) for version in STREAMS_VERSIONS),
+    *(_tool("Kafka Connect", version, f"produce group {RUNS_ON}", _connect(version)) for version in ("3.9.2", "4.3.1")),
+    *(_tool("MirrorMaker 2", version, f"streams {RUNS_ON}", _connect(version)) for version in ("3.9.2", "4.3.1")),
     *(
         _java("Kafka Streams", version, "Streams", _jars(f"kafka-streams-{version}", f"{KAFKA}:kafka-streams:{version}"))
         for version in STREAMS_VERSIONS
