@@ -1,4 +1,4 @@
-// Go's clients: `client bootstrap scenario topic count library`.
+// Go's clients: `client bootstrap scenario topic count library`. Errors are panics.
 package main
 
 import (
@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,12 +20,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const batchBytes, batchRecords = 16384, 16
+const aRequest = 16
 
 var (
-	brokers     []string
-	topic, made string
-	ctx, _      = context.WithTimeout(context.Background(), 60*time.Second)
+	brokers               []string
+	scenario, topic, made string
+	ctx, _                = context.WithTimeout(context.Background(), 60*time.Second)
+	group                 = map[string]string{"group": "classic", "group848": "consumer"}
 )
 
 type step struct {
@@ -34,15 +34,17 @@ type step struct {
 	call func() error
 }
 
-// A client has what the scenarios ask for; a call that it lacks is nil. Errors are panics.
+// A client opens what a scenario needs; what it lacks is nil.
 type client struct {
-	produce     func(count int, pause time.Duration) int
-	consume     func(count int, protocol string) int
-	transaction func(count int) int
-	steps       func() []step
+	writer func() writer
+	read   func(count int)
+	steps  func() []step
 }
 
-func value(index int) []byte { return []byte(fmt.Sprintf("%01000d", index)) }
+type writer struct {
+	write                func(values [][]byte) error
+	begin, commit, abort func() error
+}
 
 func check(err error) {
 	if err != nil {
@@ -68,53 +70,43 @@ func name(err error) string {
 func franz() client {
 	open := func(more ...kgo.Opt) *kgo.Client {
 		uncompressed := kgo.ProducerBatchCompression(kgo.NoCompression())
-		batches := kgo.ProducerBatchMaxBytes(batchBytes)
-		return must(kgo.NewClient(append(more, kgo.SeedBrokers(brokers...), kgo.ClientID(topic), batches, uncompressed)...))
-	}
-	send := func(kafka *kgo.Client, first, count int, pause time.Duration) int {
-		var acknowledged atomic.Int64
-		for index := first; index < first+count; index++ {
-			kafka.Produce(ctx, &kgo.Record{Topic: topic, Value: value(index)}, func(_ *kgo.Record, err error) {
-				if err == nil {
-					acknowledged.Add(1)
-				}
-			})
-			time.Sleep(pause)
-		}
-		check(kafka.Flush(ctx))
-		return int(acknowledged.Load())
+		return must(kgo.NewClient(append(more, kgo.SeedBrokers(brokers...), kgo.ClientID(topic), uncompressed)...))
 	}
 	return client{
-		produce: func(count int, pause time.Duration) int { return send(open(), 0, count, pause) },
-		transaction: func(count int) int {
-			kafka := open(kgo.TransactionalID(topic))
-			check(kafka.BeginTransaction())
-			done := send(kafka, 0, count, 0)
-			check(kafka.EndTransaction(ctx, kgo.TryCommit))
-			check(kafka.BeginTransaction())
-			send(kafka, count, count, 0)
-			check(kafka.EndTransaction(ctx, kgo.TryAbort))
-			return done
+		writer: func() writer {
+			var options []kgo.Opt
+			if scenario == "transaction" {
+				options = append(options, kgo.TransactionalID(topic))
+			}
+			kafka := open(options...)
+			write := func(values [][]byte) error {
+				var records []*kgo.Record
+				for _, value := range values {
+					records = append(records, &kgo.Record{Topic: topic, Value: value})
+				}
+				return kafka.ProduceSync(ctx, records...).FirstErr()
+			}
+			commit := func() error { return kafka.EndTransaction(ctx, kgo.TryCommit) }
+			return writer{write, kafka.BeginTransaction, commit, func() error { return kafka.EndTransaction(ctx, kgo.TryAbort) }}
 		},
-		consume: func(count int, protocol string) int {
+		read: func(count int) {
 			options := []kgo.Opt{kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
-			if protocol != "" {
+			if group[scenario] != "" {
 				options = append(options, kgo.ConsumerGroup(topic), kgo.DisableAutoCommit())
 			}
-			if protocol == "consumer" {
+			if scenario == "group848" {
 				options = append(options, kgo.WithContext(context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)))
 			}
-			kafka, seen := open(options...), 0
-			for seen < count {
+			kafka := open(options...)
+			for seen := 0; seen < count; {
 				fetches := kafka.PollFetches(ctx)
 				check(fetches.Err())
 				seen += fetches.NumRecords()
 			}
-			if protocol != "" {
+			if group[scenario] != "" {
 				check(kafka.CommitUncommittedOffsets(ctx))
 			}
 			kafka.Close()
-			return seen
 		},
 		steps: func() []step {
 			admin := kadm.NewClient(open())
@@ -133,37 +125,6 @@ func franz() client {
 			}
 		},
 	}
-}
-
-func saramaConfig() *sarama.Config {
-	config := sarama.NewConfig()
-	config.ClientID = topic
-	config.Version = sarama.V2_6_0_0
-	config.Producer.RequiredAcks = sarama.WaitForAll
-	config.Producer.Return.Successes = true
-	config.Producer.Retry.Max = 20
-	config.Producer.Flush.Frequency, config.Producer.Flush.MaxMessages = 5*time.Millisecond, batchRecords
-	config.Consumer.Offsets.Initial = sarama.OffsetOldest
-	return config
-}
-
-func sendSarama(producer sarama.AsyncProducer, first, count int, pause time.Duration) (acknowledged int) {
-	go func() {
-		for index := first; index < first+count; index++ {
-			producer.Input() <- &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value(index))}
-			time.Sleep(pause)
-		}
-	}()
-	for range count {
-		select {
-		case <-producer.Successes():
-			acknowledged++
-		case <-producer.Errors():
-		case <-ctx.Done():
-			return
-		}
-	}
-	return
 }
 
 // Reads as a member of the group until it has seen all.
@@ -187,45 +148,43 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 }
 
 func saramaClient() client {
+	config := sarama.NewConfig()
+	config.ClientID, config.Version = topic, sarama.V2_6_0_0
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Return.Successes, config.Producer.Retry.Max = true, 20
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	return client{
-		produce: func(count int, pause time.Duration) int {
-			return sendSarama(must(sarama.NewAsyncProducer(brokers, saramaConfig())), 0, count, pause)
+		writer: func() writer {
+			if scenario == "transaction" {
+				config.Producer.Idempotent, config.Net.MaxOpenRequests = true, 1
+				config.Producer.Transaction.ID = topic
+			}
+			producer := must(sarama.NewSyncProducer(brokers, config))
+			write := func(values [][]byte) error {
+				var messages []*sarama.ProducerMessage
+				for _, value := range values {
+					messages = append(messages, &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value)})
+				}
+				return producer.SendMessages(messages)
+			}
+			return writer{write, producer.BeginTxn, producer.CommitTxn, producer.AbortTxn}
 		},
-		transaction: func(count int) int {
-			config := saramaConfig()
-			config.Producer.Idempotent, config.Net.MaxOpenRequests = true, 1
-			config.Producer.Transaction.ID = topic
-			producer := must(sarama.NewAsyncProducer(brokers, config))
-			check(producer.BeginTxn())
-			done := sendSarama(producer, 0, count, 0)
-			check(producer.CommitTxn())
-			check(producer.BeginTxn())
-			sendSarama(producer, count, count, 0)
-			check(producer.AbortTxn())
-			return done
-		},
-		consume: func(count int, protocol string) (seen int) {
-			if protocol == "" {
-				consumer := must(sarama.NewConsumer(brokers, saramaConfig()))
-				partition := must(consumer.ConsumePartition(topic, 0, sarama.OffsetOldest))
-				for ; seen < count; seen++ {
-					select {
-					case <-partition.Messages():
-					case <-ctx.Done():
-						return
-					}
+		read: func(count int) {
+			if group[scenario] == "" {
+				partition := must(must(sarama.NewConsumer(brokers, config)).ConsumePartition(topic, 0, sarama.OffsetOldest))
+				for range count {
+					<-partition.Messages()
 				}
 				return
 			}
-			group := must(sarama.NewConsumerGroup(brokers, topic, saramaConfig()))
+			members := must(sarama.NewConsumerGroup(brokers, topic, config))
 			within, cancel := context.WithCancel(ctx)
-			reader := &member{count: count, done: cancel}
-			check(group.Consume(within, []string{topic}, reader))
-			check(group.Close())
-			return int(reader.seen.Load())
+			check(members.Consume(within, []string{topic}, &member{count: count, done: cancel}))
+			check(members.Close())
+			check(ctx.Err())
 		},
 		steps: func() []step {
-			admin := must(sarama.NewClusterAdmin(brokers, saramaConfig()))
+			admin := must(sarama.NewClusterAdmin(brokers, config))
 			resource := sarama.ConfigResource{Type: sarama.TopicResource, Name: topic}
 			kind := sarama.QuotaEntityClientID
 			filter := []sarama.QuotaFilterComponent{{EntityType: kind, MatchType: sarama.QuotaMatchAny}}
@@ -249,60 +208,64 @@ func saramaClient() client {
 }
 
 func kafkaGo() client {
-	transport := &kafkago.Transport{ClientID: topic}
+	address, transport := kafkago.TCP(brokers...), &kafkago.Transport{ClientID: topic}
 	return client{
-		produce: func(count int, pause time.Duration) int {
-			var acknowledged atomic.Int64
-			var writing sync.WaitGroup
-			writer := &kafkago.Writer{
-				Addr: kafkago.TCP(brokers...), Topic: topic, Transport: transport, RequiredAcks: kafkago.RequireAll,
-				BatchBytes: batchBytes, BatchTimeout: 5 * time.Millisecond, MaxAttempts: 20, Async: true,
-				Completion: func(messages []kafkago.Message, err error) {
-					if err == nil {
-						acknowledged.Add(int64(len(messages)))
-					}
-					writing.Add(-len(messages))
-				},
-			}
-			writing.Add(count)
-			for index := range count {
-				check(writer.WriteMessages(ctx, kafkago.Message{Value: value(index)}))
-				time.Sleep(pause)
-			}
-			writing.Wait()
-			return int(acknowledged.Load())
+		writer: func() writer {
+			producer := &kafkago.Writer{Addr: address, Topic: topic, Transport: transport, RequiredAcks: kafkago.RequireAll,
+				BatchSize: aRequest, BatchTimeout: 5 * time.Millisecond, MaxAttempts: 20}
+			return writer{write: func(values [][]byte) error {
+				var messages []kafkago.Message
+				for _, value := range values {
+					messages = append(messages, kafkago.Message{Value: value})
+				}
+				return producer.WriteMessages(ctx, messages...)
+			}}
 		},
-		consume: func(count int, protocol string) int {
+		read: func(count int) {
 			dialer := &kafkago.Dialer{ClientID: topic, Timeout: 10 * time.Second}
 			config := kafkago.ReaderConfig{Brokers: brokers, Topic: topic, StartOffset: kafkago.FirstOffset, Dialer: dialer}
-			if protocol != "" {
+			if group[scenario] != "" {
 				config.GroupID = topic
 			}
 			reader := kafkago.NewReader(config)
 			for range count {
 				message := must(reader.FetchMessage(ctx))
-				if protocol != "" {
+				if group[scenario] != "" {
 					check(reader.CommitMessages(ctx, message))
 				}
 			}
-			return count
 		},
 		steps: func() []step {
-			admin, one := &kafkago.Client{Addr: kafkago.TCP(brokers...), Transport: transport}, []string{topic}
-			wanted := &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{{Topic: made, NumPartitions: 1, ReplicationFactor: 1}}}
-			resource := kafkago.DescribeConfigRequestResource{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic}
-			configs := &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{resource}}
+			admin, one := &kafkago.Client{Addr: address, Transport: transport}, []string{topic}
+			wanted := []kafkago.TopicConfig{{Topic: made, NumPartitions: 1, ReplicationFactor: 1}}
+			configs := []kafkago.DescribeConfigRequestResource{{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic}}
 			return []step{
-				{"create_topic", func() error { return only(admin.CreateTopics(ctx, wanted)) }},
+				{"create_topic", func() error { return only(admin.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: wanted})) }},
 				{"list_topics", func() error { return only(admin.Metadata(ctx, &kafkago.MetadataRequest{})) }},
-				{"describe_configs", func() error { return only(admin.DescribeConfigs(ctx, configs)) }},
+				{"describe_configs", func() error {
+					return only(admin.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: configs}))
+				}},
 				{"list_groups", func() error { return only(admin.ListGroups(ctx, &kafkago.ListGroupsRequest{})) }},
 				{"describe_group", func() error { return only(admin.DescribeGroups(ctx, &kafkago.DescribeGroupsRequest{GroupIDs: one})) }},
 				{"offsets", func() error { return only(admin.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: topic})) }},
 				{"delete_group", func() error { return only(admin.DeleteGroups(ctx, &kafkago.DeleteGroupsRequest{GroupIDs: one})) }},
-				{"delete_topic", func() error { return only(admin.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{made}})) }},
+				{"delete_topic", func() error {
+					return only(admin.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{made}}))
+				}},
 			}
 		},
+	}
+}
+
+func send(to writer, first, count, size int, pause time.Duration) {
+	for ; count > 0; count -= size {
+		var values [][]byte
+		for range min(size, count) {
+			values = append(values, []byte(fmt.Sprintf("%01000d", first)))
+			first++
+		}
+		check(to.write(values))
+		time.Sleep(pause)
 	}
 }
 
@@ -319,27 +282,34 @@ func outcomes(steps []step) map[string]string {
 }
 
 func main() {
-	brokers, topic, made = strings.Split(os.Args[1], ","), os.Args[3], os.Args[3]+"-made"
+	brokers, scenario, topic, made = strings.Split(os.Args[1], ","), os.Args[2], os.Args[3], os.Args[3]+"-made"
 	count := must(strconv.Atoi(os.Args[4]))
 	begin, said := time.Now(), map[string]any{}
 	defer func() {
 		if err := recover(); err != nil {
-			said["error"] = name(err.(error))
+			said = map[string]any{"error": name(err.(error))}
 		}
 		said["seconds"] = time.Since(begin).Seconds()
 		fmt.Println(string(must(json.Marshal(said))))
 	}()
 	kafka := map[string]func() client{"franz-go": franz, "Sarama": saramaClient, "kafka-go": kafkaGo}[os.Args[5]]()
-	switch os.Args[2] {
+	said["records"] = count
+	switch scenario {
 	case "produce", "quota":
-		said["records"] = kafka.produce(count, 0)
+		send(kafka.writer(), 0, count, aRequest, 0)
 	case "leader":
-		said["records"] = kafka.produce(count, 10*time.Millisecond)
+		send(kafka.writer(), 0, count, 1, 10*time.Millisecond)
 	case "transaction":
-		said["records"] = kafka.transaction(count)
+		to := kafka.writer()
+		check(to.begin())
+		send(to, 0, count, aRequest, 0)
+		check(to.commit())
+		check(to.begin())
+		send(to, count, count, aRequest, 0)
+		check(to.abort())
 	case "admin":
-		said["steps"] = outcomes(kafka.steps())
+		said = map[string]any{"steps": outcomes(kafka.steps())}
 	default:
-		said["records"] = kafka.consume(count, map[string]string{"group": "classic", "group848": "consumer"}[os.Args[2]])
+		kafka.read(count)
 	}
 }
