@@ -1,4 +1,4 @@
-"""What came of a client's scenario at a broker and through Sluice, whether both are the same, and where that is kept."""
+"""What came of a client's scenario at a broker and through Sluice, and whether both are the same."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ RESULTS: Final = Path(__file__).parents[1] / "results" / "clients.json"
 MOST_RATIO: Final = 1.5
 """Rates that differ by no more than this factor are the same."""
 AS_DIRECT: Final = "as direct"
-NOT_THERE: Final = "–"
+NOT_THERE: Final = "–"  # noqa: RUF001  as in the other tables of the page
 Outcome = Mapping[str, Any]
 
 
@@ -75,10 +75,15 @@ def _differences(direct: Outcome, through: Outcome) -> list[str]:
     """Of each field; the steps of `admin` are fields of their own."""
     one, other = ({**outcome, **outcome.get("steps", {})} for outcome in (direct, through))
     fields = [name for name in {**one, **other} if name != "steps"]
-    return [f"{name}: {one.get(name)} direct, {other.get(name)} through Sluice" for name in fields if not _same(name, one, other)]
+    return [
+        f"{name}: {one.get(name)} direct, {other.get(name)} through Sluice"
+        for name in fields
+        if not _same(name, one, other)
+    ]
 
 
 def _same(name: str, one: Outcome, other: Outcome) -> bool:
     if name == "bytes_per_s" and one.get(name) and other.get(name):
-        return max(one[name], other[name]) <= MOST_RATIO * min(one[name], other[name])
+        rates: list[float] = [one[name], other[name]]
+        return max(rates) <= MOST_RATIO * min(rates)
     return bool(one.get(name) == other.get(name))

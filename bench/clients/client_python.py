@@ -1,20 +1,21 @@
 """Python's clients: `client_python.py bootstrap scenario topic count library`."""
 
 import asyncio
-import contextlib
 import importlib
 import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 LATEST_S: Final = 40.0
 PAUSE_S: Final = 0.01
 BATCH_BYTES: Final = 16_384
+GROUPS: Final = {"group": "classic", "group848": "consumer"}
+"""The group's protocol, by scenario."""
 
 
 def value(index: int) -> bytes:
@@ -23,7 +24,7 @@ def value(index: int) -> bytes:
 
 
 def name_of(error: Exception) -> str:
-    code = error.args[0] if error.args else None
+    code: Any = error.args[0] if error.args else None
     return str(code.name()) if hasattr(code, "name") else type(error).__name__
 
 
@@ -38,6 +39,47 @@ def steps(calls: Mapping[str, Callable[[], object]]) -> dict[str, str]:
             said[name] = name_of(error)
         time.sleep(0.5)  # a topic is made on all brokers a moment later
     return said
+
+
+def administer(admin: Any, types: Any, topic: str, run: Callable[[Any], object]) -> dict[str, str]:
+    """With the names of kafka-python 3, 2 and aiokafka; `run` is for what is to be awaited."""
+    made = f"{topic}-made"
+
+    def call(names: str, *words: object) -> Callable[[], object]:
+        return lambda: run(next(getattr(admin, name) for name in names.split() if hasattr(admin, name))(*words))
+
+    calls = {
+        "create_topic": call("create_topics", [types.NewTopic(made, 1, 1)]),
+        "list_topics": call("list_topics"),
+        "describe_topic": call("describe_topics", [made]),
+        "describe_cluster": call("describe_cluster"),
+        "describe_configs": call("describe_configs", [types.ConfigResource(types.ConfigResourceType.TOPIC, topic)]),
+        "list_groups": call("list_groups list_consumer_groups"),
+        "describe_group": call("describe_groups describe_consumer_groups", [topic]),
+        "offsets": call("list_group_offsets list_consumer_group_offsets", topic),
+        "delete_group": call("delete_groups delete_consumer_groups", [topic]),
+        "delete_topic": call("delete_topics", [made]),
+    }
+    return steps(calls)
+
+
+def in_transactions(count: int, producer: Any, send: Callable[[bytes], object]) -> int:
+    """The first is committed, the second aborted."""
+    producer.init_transactions()
+    for first, end in ((0, producer.commit_transaction), (count, producer.abort_transaction)):
+        producer.begin_transaction()
+        for index in range(first, first + count):
+            send(value(index))
+        producer.flush()
+        end()
+    return count
+
+
+def read(count: int, poll: Callable[[], int]) -> int:
+    seen, end_s = 0, time.monotonic() + LATEST_S
+    while seen < count and time.monotonic() < end_s:
+        seen += poll()
+    return seen
 
 
 class KafkaPython:
@@ -59,21 +101,12 @@ class KafkaPython:
 
     def transaction(self, count: int) -> int:
         producer = self.kafka.KafkaProducer(**self.common, transactional_id=self.topic)
-        producer.init_transactions()
-        for first, end in ((0, producer.commit_transaction), (count, producer.abort_transaction)):
-            producer.begin_transaction()
-            for index in range(count):
-                producer.send(self.topic, value(first + index))
-            producer.flush()
-            end()
-        return count
+        return in_transactions(count, producer, lambda record: producer.send(self.topic, record))
 
     def consume(self, count: int, protocol: str | None) -> int:
         group = {"group_id": self.topic if protocol else None, "enable_auto_commit": False}
         consumer = self.kafka.KafkaConsumer(self.topic, **self.common, **group, auto_offset_reset="earliest")
-        seen, end_s = 0, time.monotonic() + LATEST_S
-        while seen < count and time.monotonic() < end_s:
-            seen += sum(map(len, consumer.poll(timeout_ms=3000).values()))
+        seen = read(count, lambda: sum(map(len, consumer.poll(timeout_ms=3000).values())))
         if protocol:
             consumer.commit()
         consumer.close()
@@ -81,26 +114,7 @@ class KafkaPython:
 
     def admin(self) -> dict[str, str]:
         types = importlib.import_module("kafka.admin")
-        admin, made = types.KafkaAdminClient(**self.common), f"{self.topic}-made"
-
-        def call(*names: str) -> Any:
-            return next(getattr(admin, name) for name in names if hasattr(admin, name))
-
-        resource = types.ConfigResource(types.ConfigResourceType.TOPIC, self.topic)
-        return steps(
-            {
-                "create_topic": lambda: admin.create_topics([types.NewTopic(made, 1, 1)]),
-                "list_topics": admin.list_topics,
-                "describe_topic": lambda: admin.describe_topics([made]),
-                "describe_cluster": admin.describe_cluster,
-                "describe_configs": lambda: admin.describe_configs([resource]),
-                "list_groups": call("list_groups", "list_consumer_groups"),
-                "describe_group": lambda: call("describe_groups", "describe_consumer_groups")([self.topic]),
-                "offsets": lambda: call("list_group_offsets", "list_consumer_group_offsets")(self.topic),
-                "delete_group": lambda: call("delete_groups", "delete_consumer_groups")([self.topic]),
-                "delete_topic": lambda: admin.delete_topics([made]),
-            }
-        )
+        return administer(types.KafkaAdminClient(**self.common), types, self.topic, lambda answer: answer)
 
 
 class Confluent:
@@ -111,29 +125,17 @@ class Confluent:
 
     def produce(self, count: int, pause_s: float) -> int:
         producer = self.kafka.Producer({**self.common, "batch.size": BATCH_BYTES})
-        acknowledged = []
-
-        def delivered(error: object, _: object) -> None:
-            if error is None:
-                acknowledged.append(1)
-
+        errors: list[object] = []
         for index in range(count):
-            producer.produce(self.topic, value(index), on_delivery=delivered)
-            producer.poll(pause_s)
+            producer.produce(self.topic, value(index), on_delivery=lambda error, _: errors.append(error))
             time.sleep(pause_s)
+            producer.poll(0)
         producer.flush(LATEST_S)
-        return len(acknowledged)
+        return errors.count(None)
 
     def transaction(self, count: int) -> int:
         producer = self.kafka.Producer({**self.common, "transactional.id": self.topic})
-        producer.init_transactions()
-        for first, end in ((0, producer.commit_transaction), (count, producer.abort_transaction)):
-            producer.begin_transaction()
-            for index in range(count):
-                producer.produce(self.topic, value(first + index))
-            producer.flush()
-            end()
-        return count
+        return in_transactions(count, producer, lambda record: producer.produce(self.topic, record))
 
     def consume(self, count: int, protocol: str | None) -> int:
         group = {"group.id": self.topic, "auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -144,9 +146,7 @@ class Confluent:
             consumer.subscribe([self.topic])
         else:
             consumer.assign([self.kafka.TopicPartition(self.topic, 0, 0)])
-        seen, end_s = 0, time.monotonic() + LATEST_S
-        while seen < count and time.monotonic() < end_s:
-            seen += _without_errors(consumer.consume(count - seen, 1.0))
+        seen = read(count, lambda: _without_errors(consumer.consume(100, 1.0)))
         if protocol:
             consumer.commit(asynchronous=False)
         consumer.close()
@@ -155,9 +155,7 @@ class Confluent:
     def share(self, count: int) -> int:
         consumer = self.kafka.ShareConsumer({**self.common, "group.id": self.topic})
         consumer.subscribe([self.topic])
-        seen, end_s = 0, time.monotonic() + LATEST_S
-        while seen < count and time.monotonic() < end_s:
-            seen += _without_errors(consumer.poll(1.0))
+        seen = read(count, lambda: _without_errors(consumer.poll(1.0)))
         consumer.close()
         return seen
 
@@ -165,25 +163,29 @@ class Confluent:
         types = importlib.import_module("confluent_kafka.admin")
         admin, made = types.AdminClient(self.common), f"{self.topic}-made"
 
-        def first(futures: Mapping[object, Any]) -> Callable[[], object]:
-            return next(iter(futures.values())).result()
+        def call(method: str, *words: object) -> Callable[[], object]:
+            def wait() -> object:
+                answer = getattr(admin, method)(*words)
+                return next(iter(answer.values())).result() if isinstance(answer, dict) else answer
 
-        resource = types.ConfigResource(types.ConfigResource.Type.TOPIC, self.topic)
-        group = [self.kafka.ConsumerGroupTopicPartitions(self.topic)]
-        return steps(
-            {
-                "create_topic": lambda: first(admin.create_topics([types.NewTopic(made, 1, 1)])),
-                "list_topics": lambda: admin.list_topics(timeout=10),
-                "describe_topic": lambda: first(admin.describe_topics(self.kafka.TopicCollection([made]))),
-                "describe_cluster": lambda: admin.describe_cluster().result(),
-                "describe_configs": lambda: first(admin.describe_configs([resource])),
-                "list_groups": lambda: admin.list_consumer_groups().result(),
-                "describe_group": lambda: first(admin.describe_consumer_groups([self.topic])),
-                "offsets": lambda: first(admin.list_consumer_group_offsets(group)),
-                "delete_group": lambda: first(admin.delete_consumer_groups([self.topic])),
-                "delete_topic": lambda: first(admin.delete_topics([made])),
-            }
-        )
+            return wait
+
+        topics, groups = self.kafka.TopicCollection([made]), [self.kafka.ConsumerGroupTopicPartitions(self.topic)]
+        calls = {
+            "create_topic": call("create_topics", [types.NewTopic(made, 1, 1)]),
+            "list_topics": call("list_topics"),
+            "describe_topic": call("describe_topics", topics),
+            "describe_cluster": lambda: admin.describe_cluster().result(),
+            "describe_configs": call(
+                "describe_configs", [types.ConfigResource(types.ConfigResource.Type.TOPIC, self.topic)]
+            ),
+            "list_groups": lambda: admin.list_consumer_groups().result(),
+            "describe_group": call("describe_consumer_groups", [self.topic]),
+            "offsets": call("list_consumer_group_offsets", groups),
+            "delete_group": call("delete_consumer_groups", [self.topic]),
+            "delete_topic": call("delete_topics", [made]),
+        }
+        return steps(calls)
 
 
 class Aiokafka:
@@ -205,8 +207,8 @@ class Aiokafka:
         async with self.kafka.AIOKafkaProducer(**self.common, transactional_id=self.topic) as producer:
             for first, end in ((0, producer.commit_transaction), (count, producer.abort_transaction)):
                 await producer.begin_transaction()
-                for index in range(count):
-                    await producer.send(self.topic, value(first + index))
+                for index in range(first, first + count):
+                    await producer.send(self.topic, value(index))
                 await producer.flush()
                 await end()
         return count
@@ -222,34 +224,15 @@ class Aiokafka:
                 await consumer.commit()
         return seen
 
-    async def admin(self) -> dict[str, str]:
-        types = importlib.import_module("aiokafka.admin")
-        made = f"{self.topic}-made"
+    def admin(self) -> dict[str, str]:
+        types: Any = importlib.import_module("aiokafka.admin")
+        resources = importlib.import_module("aiokafka.admin.config_resource")
+        types.ConfigResource, types.ConfigResourceType = resources.ConfigResource, resources.ConfigResourceType
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
         admin = types.AIOKafkaAdminClient(**self.common)
-        await admin.start()
-        resource = importlib.import_module("aiokafka.admin.config_resource")
-        config = resource.ConfigResource(resource.ConfigResourceType.TOPIC, self.topic)
-        calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
-            "create_topic": lambda: admin.create_topics([types.NewTopic(made, 1, 1)]),
-            "list_topics": admin.list_topics,
-            "describe_topic": lambda: admin.describe_topics([made]),
-            "describe_cluster": admin.describe_cluster,
-            "describe_configs": lambda: admin.describe_configs([config]),
-            "list_groups": admin.list_consumer_groups,
-            "describe_group": lambda: admin.describe_consumer_groups([self.topic]),
-            "offsets": lambda: admin.list_consumer_group_offsets(self.topic),
-            "delete_topic": lambda: admin.delete_topics([made]),
-        }
-        said = {}
-        for name, call in calls.items():
-            try:
-                await call()
-                said[name] = "ok"
-            except Exception as error:  # noqa: BLE001
-                said[name] = name_of(error)
-            await asyncio.sleep(0.5)
-        await admin.close()
-        return said
+        loop.run_until_complete(admin.start())
+        return administer(admin, types, self.topic, loop.run_until_complete)
 
 
 class FastStream:
@@ -278,7 +261,9 @@ class Spark:
 
     def streams(self, _: int) -> None:
         sql: Any = importlib.import_module("pyspark.sql")
-        builder = sql.SparkSession.builder.master("local[1]").config("spark.jars", ",".join(map(str, Path(os.environ["SPARK_JARS"]).iterdir())))
+        builder = sql.SparkSession.builder.master("local[1]").config(
+            "spark.jars", ",".join(map(str, Path(os.environ["SPARK_JARS"]).iterdir()))
+        )
         session = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "600m").getOrCreate()
         brokers = {"kafka.bootstrap.servers": self.bootstrap, "kafka.client.id": self.topic}
         wanted = {"subscribe": self.topic, "startingOffsets": "earliest"}
@@ -300,37 +285,28 @@ def _without_errors(messages: Any) -> int:
     return sum(message.error() is None for message in messages or ())
 
 
-def main(bootstrap: str, scenario: str, topic: str, count: int, library: str) -> dict[str, object]:
+async def main(bootstrap: str, scenario: str, topic: str, count: int, library: str) -> dict[str, object]:
+    """In a loop, which aiokafka wants."""
     client = LIBRARIES[library](bootstrap, topic)
-    calls: dict[str, Callable[[], Any]] = {
-        "produce": lambda: client.produce(count, 0),
-        "quota": lambda: client.produce(count, 0),
-        "leader": lambda: client.produce(count, PAUSE_S),
-        "consume": lambda: client.consume(count, None),
-        "group": lambda: client.consume(count, "classic"),
-        "group848": lambda: client.consume(count, "consumer"),
-        "share": lambda: client.share(count),
-        "transaction": lambda: client.transaction(count),
-        "streams": lambda: client.streams(count),
-        "admin": lambda: client.admin(),
-    }
     begin_s = time.monotonic()
-    done = calls[scenario]()
-    if asyncio.iscoroutine(done):
-
-        async def awaited() -> object:
-            return await done  # the client is made outside of a loop
-
-        done = asyncio.run(awaited())
-    seconds = round(time.monotonic() - begin_s, 3)
-    return {"steps": done} if scenario == "admin" else {"records": done, "seconds": seconds}
+    if scenario in {"produce", "quota", "leader"}:
+        done = client.produce(count, PAUSE_S if scenario == "leader" else 0)
+    elif scenario in {"consume", *GROUPS}:
+        done = client.consume(count, GROUPS.get(scenario))
+    else:
+        done = getattr(client, scenario)(count)
+    records = await done if asyncio.iscoroutine(done) else done
+    return {"records": records, "seconds": time.monotonic() - begin_s}
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            said = main(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5])
-        except Exception as error:  # noqa: BLE001
-            said = {"error": name_of(error)}
-        print(json.dumps(said), flush=True)
-        os._exit(0)  # some libraries leave threads behind that wait
+    words, library = sys.argv[1:4], sys.argv[5]
+    try:
+        if words[1] == "admin":
+            said: dict[str, object] = {"steps": LIBRARIES[library](words[0], words[2]).admin()}
+        else:
+            said = asyncio.run(main(words[0], words[1], words[2], int(sys.argv[4]), library))
+    except Exception as error:  # noqa: BLE001
+        said = {"error": name_of(error)}
+    print(json.dumps(said), flush=True)
+    os._exit(0)  # some libraries leave threads behind that wait

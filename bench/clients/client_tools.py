@@ -10,10 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from client_python import PAUSE_S, value
+from bench.clients.client_python import PAUSE_S, value
 
 LATEST_S: Final = 60.0
-JAVA: Final = ("java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+JAVA: Final = (
+    "java",
+    "-Xmx400m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
 
 
 def kcat(bootstrap: str, scenario: str, topic: str, count: int) -> dict[str, object]:
@@ -27,13 +33,13 @@ def kcat(bootstrap: str, scenario: str, topic: str, count: int) -> dict[str, obj
     if scenario == "group":
         return {"records": len(_output([*command, "-c", str(count), "-q", "-G", topic, topic]).splitlines())}
     running = subprocess.Popen([*command, "-P", "-t", topic], stdin=subprocess.PIPE)
-    assert running.stdin is not None
-    for index in range(count):
-        running.stdin.write(value(index) + b"\n")
-        if scenario == "leader":
-            running.stdin.flush()
-            time.sleep(PAUSE_S)
-    running.stdin.close()
+    if running.stdin:
+        for index in range(count):
+            running.stdin.write(value(index) + b"\n")
+            if scenario == "leader":
+                running.stdin.flush()
+                time.sleep(PAUSE_S)
+        running.stdin.close()
     return {"records": count} if running.wait(LATEST_S) == 0 else {"error": "not delivered"}
 
 
@@ -52,12 +58,21 @@ def connect(bootstrap: str, scenario: str, topic: str, count: int) -> None:
     group = {"consumer.override.group.id": topic, "consumer.override.auto.offset.reset": "earliest"}
     sink = {"connector.class": "FileStreamSink", "topics": topic, "file": f"{folder}/read", **group}
     connector = {"name": topic, "tasks.max": "1", **(source if scenario == "produce" else sink)}
-    _java("connect.cli.ConnectStandalone", _properties(folder / topic, own), _properties(folder / "connector", connector))
+    _java(
+        "connect.cli.ConnectStandalone", _properties(folder / topic, own), _properties(folder / "connector", connector)
+    )
 
 
 def mirror_maker(bootstrap: str, _: str, topic: str, __: int) -> None:
     """Between two names of one cluster, until it is stopped."""
-    topics = ("offset-syncs.topic", "checkpoints.topic", "heartbeats.topic", "offset.storage", "config.storage", "status.storage")
+    topics = (
+        "offset-syncs.topic",
+        "checkpoints.topic",
+        "heartbeats.topic",
+        "offset.storage",
+        "config.storage",
+        "status.storage",
+    )
     settings = {
         "clusters": "copy, target",
         "copy.bootstrap.servers": bootstrap,
@@ -72,7 +87,9 @@ def mirror_maker(bootstrap: str, _: str, topic: str, __: int) -> None:
 
 def _java(main: str, *words: str) -> None:
     """In place of this program."""
-    os.execvp(JAVA[0], [*JAVA, "-cp", os.environ["CLASSES"], f"org.apache.kafka.{main}", *words])
+    os.execvp(  # noqa: S606  no shell is wanted
+        JAVA[0], [*JAVA, "-cp", os.environ["CLASSES"], f"org.apache.kafka.{main}", *words]
+    )
 
 
 def _properties(file: Path, settings: Mapping[str, str]) -> str:
@@ -86,6 +103,7 @@ def _output(command: Sequence[str]) -> bytes:
 
 if __name__ == "__main__":
     begin_s = time.monotonic()
-    tool = {"kcat": kcat, "Kafka Connect": connect, "MirrorMaker 2": mirror_maker}[sys.argv[5]]
-    said = tool(*sys.argv[1:4], int(sys.argv[4])) or {}
+    bootstrap, scenario, topic, count, tool = sys.argv[1:6]
+    tools = {"kcat": kcat, "Kafka Connect": connect, "MirrorMaker 2": mirror_maker}
+    said = tools[tool](bootstrap, scenario, topic, int(count)) or {}
     print(json.dumps({**said, "seconds": time.monotonic() - begin_s}), flush=True)

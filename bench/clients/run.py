@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,9 @@ def run(broker: str, software: Sequence[Software], scenarios: set[Scenario]) -> 
     ):
         cluster.set_client_quotas("producer_byte_rate", dict.fromkeys(limited[DIRECT], LIMIT_BYTES_PER_S))
         stage = Stage(guarded, Path(folder))
-        cells = [threads.submit(stage.cell, each, scenario, programs[each.name, each.version]) for each, scenario in jobs]
+        cells = [
+            threads.submit(stage.cell, each, scenario, programs[each.name, each.version]) for each, scenario in jobs
+        ]
         for cell in as_completed(cells):
             yield cell.result()
 
@@ -165,7 +167,9 @@ class Stage:
         return sum(offsets)
 
     def _consumer(self, **settings: Any) -> Any:
-        return KafkaConsumer(bootstrap_servers=self.guarded.cluster.bootstrap.split(","), enable_auto_commit=False, **settings)
+        return KafkaConsumer(
+            bootstrap_servers=self.guarded.cluster.bootstrap.split(","), enable_auto_commit=False, **settings
+        )
 
 
 def _copy(topic: str) -> str:

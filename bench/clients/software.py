@@ -108,7 +108,10 @@ def _java(name: str, version: str, program: str, jars: JarSet, *options: str) ->
 
 def _java_client(version: str, can: str) -> Software:
     """Client.java compiled against the oldest, the rest against the newest: a call that is not there is an error."""
-    oldest, own, newest = (_jars(f"kafka-clients-{each}", f"{KAFKA}:kafka-clients:{each}") for each in (CLIENT_VERSIONS[0], version, CLIENT_VERSIONS[-1]))
+    oldest, own, newest = (
+        _jars(f"kafka-clients-{each}", f"{KAFKA}:kafka-clients:{each}")
+        for each in (CLIENT_VERSIONS[0], version, CLIENT_VERSIONS[-1])
+    )
     compilers: tuple[Command, ...] = (
         ("javac", "-nowarn", "-cp", _classes(oldest), "-d", ".", "Client.java"),
         ("javac", "-nowarn", "-cp", ".:" + _classes(newest), "-d", ".", "NewClient.java"),
@@ -119,11 +122,20 @@ def _java_client(version: str, can: str) -> Software:
 
 def _tool(name: str, version: str, can: str, *jars: JarSet) -> Software:
     command = (sys.executable, str(HERE / "client_tools.py"))
-    return Software(name, version, can, command, jars=jars, environment={"CLASSES": _classes(*jars)})
+    return Software(
+        name,
+        version,
+        can,
+        command,
+        jars=jars,
+        environment={"CLASSES": _classes(*jars), "PYTHONPATH": str(HERE.parents[1])},
+    )
 
 
 def _connect(version: str) -> JarSet:
-    return _jars(f"kafka-connect-{version}", *(f"{KAFKA}:connect-{part}:{version}" for part in ("runtime", "file", "mirror")))
+    return _jars(
+        f"kafka-connect-{version}", *(f"{KAFKA}:connect-{part}:{version}" for part in ("runtime", "file", "mirror"))
+    )
 
 
 def _go(name: str, version: str, can: str) -> Software:
@@ -179,16 +191,27 @@ ALL: Final = (
     *(_tool("Kafka Connect", version, f"produce group {RUNS_ON}", _connect(version)) for version in ("3.9.2", "4.3.1")),
     *(_tool("MirrorMaker 2", version, f"streams {RUNS_ON}", _connect(version)) for version in ("3.9.2", "4.3.1")),
     *(
-        _java("Kafka Streams", version, "Streams", _jars(f"kafka-streams-{version}", f"{KAFKA}:kafka-streams:{version}"))
+        _java(
+            "Kafka Streams", version, "Streams", _jars(f"kafka-streams-{version}", f"{KAFKA}:kafka-streams:{version}")
+        )
         for version in STREAMS_VERSIONS
     ),
     _java("Spring", "4.0.0", "Spring", _jars("spring-kafka-4.0.0", "org.springframework.kafka:spring-kafka:4.0.0")),
-    _java("Camel", "4.14.0", "Camel", _jars("camel-4.14.0", *(f"org.apache.camel:camel-{part}:4.14.0" for part in ("main", "kafka")))),
+    _java(
+        "Camel",
+        "4.14.0",
+        "Camel",
+        _jars("camel-4.14.0", *(f"org.apache.camel:camel-{part}:4.14.0" for part in ("main", "kafka"))),
+    ),
     _java(
         "Flink",
         "2.0.0",
         "Flink",
-        _jars("flink-2.0.0", *(f"org.apache.flink:flink-{part}:2.0.0" for part in ("streaming-java", "clients", "connector-base")), "org.apache.flink:flink-connector-kafka:4.0.1-2.0"),
+        _jars(
+            "flink-2.0.0",
+            *(f"org.apache.flink:flink-{part}:2.0.0" for part in ("streaming-java", "clients", "connector-base")),
+            "org.apache.flink:flink-connector-kafka:4.0.1-2.0",
+        ),
         "--add-opens=java.base/java.util=ALL-UNNAMED",
         "--add-opens=java.base/java.lang=ALL-UNNAMED",
     ),
