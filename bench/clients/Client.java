@@ -29,16 +29,14 @@ public final class Client {
         if (words[1].equals("admin")) {
             return "{\"steps\": " + newer("admin", words[0], topic, count) + "}";
         }
-        long beginNs = System.nanoTime();
         Object records;
         switch (words[1]) {
-            case "produce": case "quota": records = produce(words[0], topic, count, 0); break;
-            case "leader": records = produce(words[0], topic, count, 10); break;
+            case "produce": records = produce(words[0], topic, count); break;
             case "transaction": records = transaction(words[0], topic, count); break;
             case "share": records = newer("share", words[0], topic, count); break;
             default: records = consume(words[0], topic, count, words[1]);
         }
-        return "{\"records\": " + records + ", \"seconds\": " + (System.nanoTime() - beginNs) / 1e9 + "}";
+        return "{\"records\": " + records + "}";
     }
 
     private static Object newer(String method, String bootstrap, String topic, int count) throws Exception {
@@ -61,7 +59,7 @@ public final class Client {
         return new ProducerRecord<>(topic, String.format("%01000d", index).getBytes());
     }
 
-    private static int produce(String bootstrap, String topic, int count, int pauseMs) throws Exception {
+    private static int produce(String bootstrap, String topic, int count) {
         Properties settings = settings(bootstrap, topic);
         settings.put("acks", "all");
         settings.put("retries", "20");
@@ -69,7 +67,6 @@ public final class Client {
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
             for (int index = 0; index < count; index++) {
                 producer.send(record(topic, index), (place, error) -> acknowledged.addAndGet(error == null ? 1 : 0));
-                Thread.sleep(pauseMs);
             }
             producer.flush();
         }

@@ -33,7 +33,7 @@ public final class NewClient {
             NewTopic wanted = new NewTopic(made, 1, (short) 1);
             steps.put("create_topic", () -> admin.createTopics(Collections.singleton(wanted)).all().get());
             steps.put("list_topics", () -> admin.listTopics().names().get());
-            steps.put("describe_topic", () -> admin.describeTopics(Collections.singleton(made)).topicNameValues().get(made).get());
+            steps.put("describe_topic", () -> admin.describeTopics(one).topicNameValues().get(topic).get());
             steps.put("describe_cluster", () -> admin.describeCluster().nodes().get());
             ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
             steps.put("describe_configs", () -> admin.describeConfigs(Collections.singleton(resource)).all().get());
@@ -49,7 +49,6 @@ public final class NewClient {
                 String outcome = "ok";
                 try {
                     step.getValue().call();
-                    Thread.sleep(300);  // a topic is made on all brokers a moment later
                 } catch (LinkageError error) {
                     continue;  // this version has no such call
                 } catch (Exception error) {

@@ -257,15 +257,13 @@ func kafkaGo() client {
 	}
 }
 
-func send(to writer, first, count, size int, pause time.Duration) {
-	for ; count > 0; count -= size {
+func send(to writer, first, end int) {
+	for ; first < end; first += aRequest {
 		var values [][]byte
-		for range min(size, count) {
-			values = append(values, []byte(fmt.Sprintf("%01000d", first)))
-			first++
+		for index := range min(aRequest, end-first) {
+			values = append(values, []byte(fmt.Sprintf("%01000d", first+index)))
 		}
 		check(to.write(values))
-		time.Sleep(pause)
 	}
 }
 
@@ -276,7 +274,6 @@ func outcomes(steps []step) map[string]string {
 		if err := each.call(); err != nil {
 			said[each.name] = name(err)
 		}
-		time.Sleep(500 * time.Millisecond) // a topic is made on all brokers a moment later
 	}
 	return said
 }
@@ -284,28 +281,24 @@ func outcomes(steps []step) map[string]string {
 func main() {
 	brokers, scenario, topic, made = strings.Split(os.Args[1], ","), os.Args[2], os.Args[3], os.Args[3]+"-made"
 	count := must(strconv.Atoi(os.Args[4]))
-	begin, said := time.Now(), map[string]any{}
+	said := map[string]any{"records": count}
 	defer func() {
 		if err := recover(); err != nil {
 			said = map[string]any{"error": name(err.(error))}
 		}
-		said["seconds"] = time.Since(begin).Seconds()
 		fmt.Println(string(must(json.Marshal(said))))
 	}()
 	kafka := map[string]func() client{"franz-go": franz, "Sarama": saramaClient, "kafka-go": kafkaGo}[os.Args[5]]()
-	said["records"] = count
 	switch scenario {
-	case "produce", "quota":
-		send(kafka.writer(), 0, count, aRequest, 0)
-	case "leader":
-		send(kafka.writer(), 0, count, 1, 10*time.Millisecond)
+	case "produce":
+		send(kafka.writer(), 0, count)
 	case "transaction":
 		to := kafka.writer()
 		check(to.begin())
-		send(to, 0, count, aRequest, 0)
+		send(to, 0, count)
 		check(to.commit())
 		check(to.begin())
-		send(to, count, count, aRequest, 0)
+		send(to, count, 2*count)
 		check(to.abort())
 	case "admin":
 		said = map[string]any{"steps": outcomes(kafka.steps())}

@@ -9,23 +9,21 @@ const LATEST_MS = 60_000
 const kafka = new Kafka({
   brokers: bootstrap.split(','), clientId: topic, logLevel: logLevel.NOTHING, retry: { retries: 20 },
 })
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 const value = (index) => String(index).padStart(1000, '0')
 
-async function send (producer, first, aRequest, pauseMs) {
-  for (let index = first; index < first + count; index += aRequest) {
-    const size = Math.min(aRequest, first + count - index)
+async function send (producer, first) {
+  for (let index = first; index < first + count; index += A_REQUEST) {
+    const size = Math.min(A_REQUEST, first + count - index)
     const messages = Array.from({ length: size }, (_, further) => ({ value: value(index + further) }))
     await producer.send({ topic, acks: -1, messages })
-    await sleep(pauseMs)
   }
   return count
 }
 
-async function produce (aRequest, pauseMs) {
+async function produce () {
   const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner })
   await producer.connect()
-  return send(producer, 0, aRequest, pauseMs)
+  return send(producer, 0)
 }
 
 async function transaction () {
@@ -33,10 +31,10 @@ async function transaction () {
   const producer = kafka.producer({ ...settings, createPartitioner: Partitioners.DefaultPartitioner })
   await producer.connect()
   const first = await producer.transaction()
-  await send(first, 0, A_REQUEST, 0)
+  await send(first, 0)
   await first.commit()
   const second = await producer.transaction()
-  await send(second, count, A_REQUEST, 0)
+  await send(second, count)
   await second.abort()
   return count
 }
@@ -75,19 +73,13 @@ async function admin () {
   const steps = {}
   for (const [name, call] of Object.entries(calls)) {
     steps[name] = await call().then(() => 'ok', (error) => error.type ?? error.name)
-    await sleep(500) // a topic is made on all brokers a moment later
   }
   return steps
 }
 
-const scenarios = {
-  produce: () => produce(A_REQUEST, 0), quota: () => produce(A_REQUEST, 0), leader: () => produce(1, 10), transaction, group, admin,
-}
-const begin = performance.now()
 try {
-  const done = await scenarios[scenario]()
-  const seconds = (performance.now() - begin) / 1000
-  console.log(JSON.stringify(scenario === 'admin' ? { steps: done } : { records: done, seconds }))
+  const done = await { produce, transaction, group, admin }[scenario]()
+  console.log(JSON.stringify({ [scenario === 'admin' ? 'steps' : 'records']: done }))
 } catch (error) {
   console.log(JSON.stringify({ error: error.type ?? error.name }))
 }

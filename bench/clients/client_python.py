@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 LATEST_S: Final = 40.0
-PAUSE_S: Final = 0.01
 BATCH_BYTES: Final = 16_384
 GROUPS: Final = {"group": "classic", "group848": "consumer"}
 """The group's protocol, by scenario."""
@@ -37,7 +36,6 @@ def steps(calls: Mapping[str, Callable[[], object]]) -> dict[str, str]:
             said[name] = "ok"
         except Exception as error:  # noqa: BLE001  whatever a library raises is its answer
             said[name] = name_of(error)
-        time.sleep(0.5)  # a topic is made on all brokers a moment later
     return said
 
 
@@ -51,7 +49,7 @@ def administer(admin: Any, types: Any, topic: str, run: Callable[[Any], object])
     calls = {
         "create_topic": call("create_topics", [types.NewTopic(made, 1, 1)]),
         "list_topics": call("list_topics"),
-        "describe_topic": call("describe_topics", [made]),
+        "describe_topic": call("describe_topics", [topic]),
         "describe_cluster": call("describe_cluster"),
         "describe_configs": call("describe_configs", [types.ConfigResource(types.ConfigResourceType.TOPIC, topic)]),
         "list_groups": call("list_groups list_consumer_groups"),
@@ -90,12 +88,9 @@ class KafkaPython:
         self.topic = topic
         self.common = {"bootstrap_servers": bootstrap, "client_id": topic}
 
-    def produce(self, count: int, pause_s: float) -> int:
+    def produce(self, count: int) -> int:
         producer = self.kafka.KafkaProducer(**self.common, acks="all", retries=20, batch_size=BATCH_BYTES)
-        sent = []
-        for index in range(count):
-            sent.append(producer.send(self.topic, value(index)))
-            time.sleep(pause_s)
+        sent = [producer.send(self.topic, value(index)) for index in range(count)]
         producer.flush(timeout=LATEST_S)
         return sum(each.succeeded() for each in sent)
 
@@ -123,13 +118,11 @@ class Confluent:
         self.topic = topic
         self.common = {"bootstrap.servers": bootstrap, "client.id": topic}
 
-    def produce(self, count: int, pause_s: float) -> int:
+    def produce(self, count: int) -> int:
         producer = self.kafka.Producer({**self.common, "batch.size": BATCH_BYTES})
         errors: list[object] = []
         for index in range(count):
             producer.produce(self.topic, value(index), on_delivery=lambda error, _: errors.append(error))
-            time.sleep(pause_s)
-            producer.poll(0)
         producer.flush(LATEST_S)
         return errors.count(None)
 
@@ -170,7 +163,7 @@ class Confluent:
 
             return wait
 
-        topics, groups = self.kafka.TopicCollection([made]), [self.kafka.ConsumerGroupTopicPartitions(self.topic)]
+        topics, groups = self.kafka.TopicCollection([self.topic]), [self.kafka.ConsumerGroupTopicPartitions(self.topic)]
         calls = {
             "create_topic": call("create_topics", [types.NewTopic(made, 1, 1)]),
             "list_topics": call("list_topics"),
@@ -194,12 +187,9 @@ class Aiokafka:
         self.topic = topic
         self.common = {"bootstrap_servers": bootstrap, "client_id": topic}
 
-    async def produce(self, count: int, pause_s: float) -> int:
+    async def produce(self, count: int) -> int:
         async with self.kafka.AIOKafkaProducer(**self.common, acks="all") as producer:
-            sent = []
-            for index in range(count):
-                sent.append(await producer.send(self.topic, value(index)))
-                await asyncio.sleep(pause_s)
+            sent = [await producer.send(self.topic, value(index)) for index in range(count)]
             done = await asyncio.gather(*sent, return_exceptions=True)
             return sum(not isinstance(each, BaseException) for each in done)
 
@@ -288,15 +278,12 @@ def _without_errors(messages: Any) -> int:
 async def main(bootstrap: str, scenario: str, topic: str, count: int, library: str) -> dict[str, object]:
     """In a loop, which aiokafka wants."""
     client = LIBRARIES[library](bootstrap, topic)
-    begin_s = time.monotonic()
-    if scenario in {"produce", "quota", "leader"}:
-        done = client.produce(count, PAUSE_S if scenario == "leader" else 0)
-    elif scenario in {"consume", *GROUPS}:
+    if scenario in {"consume", *GROUPS}:
         done = client.consume(count, GROUPS.get(scenario))
     else:
         done = getattr(client, scenario)(count)
     records = await done if asyncio.iscoroutine(done) else done
-    return {"records": records, "seconds": time.monotonic() - begin_s}
+    return {"records": records}
 
 
 if __name__ == "__main__":

@@ -25,38 +25,41 @@ from tests.harness.process import ProcessError, Program
 
 NODE_IDS: Final = (1, 2, 3)
 DIRECT, THROUGH = "direct", "sluice"
-COUNTS: Final = {Scenario.QUOTA: 4_000, Scenario.LEADER: 500}
 COUNT: Final = 300
+LIMITED_COUNT: Final = 4_000
+"""Twice as many as pass at once."""
 RECORD_BYTES: Final = len(value(0))
+QUOTA: Final = "producer_byte_rate"
 LIMIT_BYTES_PER_S: Final = 200_000
 TIMEOUT_S: Final = 120.0
 READ_S: Final = 15.0
 AT_A_TIME: Final = 4
 EXAMPLE: Final = Path(__file__).parents[2] / "deploy" / "sluice.yaml"
+LIMITED: Final = {Scenario.QUOTA, Scenario.LEADER}
+"""To the programs they are `produce`."""
 IN_A_GROUP: Final = {Scenario.GROUP, Scenario.GROUP848}
 FILLED: Final = IN_A_GROUP | {Scenario.CONSUME, Scenario.SHARE, Scenario.STREAMS, Scenario.ADMIN}
-WRITTEN: Final = {Scenario.PRODUCE, Scenario.TRANSACTION, Scenario.QUOTA, Scenario.LEADER, Scenario.STREAMS}
+WRITTEN: Final = LIMITED | {Scenario.PRODUCE, Scenario.TRANSACTION, Scenario.STREAMS}
+Runnable = tuple[Sequence[str], Mapping[str, str]]
+"""A command and its environment."""
 FAULTS: Final = (ProcessError, KafkaError, AdminError, ToolError, TimeoutError)
 
 
 def run(broker: str, software: Sequence[Software], scenarios: set[Scenario]) -> Iterator[Cell]:
     """Each cell when it is done. Raises BuildError first, if something cannot be built."""
-    jobs = [(each, scenario) for each in software for scenario in each.scenarios if scenario in scenarios]
-    programs = {(each.name, each.version): each.build() for each in software}
-    limited = {way: [each.topic(Scenario.QUOTA, way) for each in software] for way in (DIRECT, THROUGH)}
-    quotas = [{"entity": {"client-id": name}, "producer_byte_rate": LIMIT_BYTES_PER_S} for name in limited[THROUGH]]
+    programs = [(each, each.build()) for each in software]
+    jobs = [(*each, scenario) for each in programs for scenario in each[0].scenarios if scenario in scenarios]
+    direct, through = ([each.topic(it, way) for each in software for it in LIMITED] for way in (DIRECT, THROUGH))
+    quotas = [{"entity": {"client-id": name}, QUOTA: LIMIT_BYTES_PER_S} for name in through]
     with (
         TemporaryDirectory(prefix="sluice-clients-") as folder,
         KafkaCluster(version=broker, node_ids=NODE_IDS) as cluster,
         guarded_sluice(cluster, quotas=yaml.safe_dump({"quotas": quotas}), settings=_example()) as guarded,
         ThreadPoolExecutor(AT_A_TIME) as threads,
     ):
-        cluster.set_client_quotas("producer_byte_rate", dict.fromkeys(limited[DIRECT], LIMIT_BYTES_PER_S))
+        cluster.set_client_quotas(QUOTA, dict.fromkeys(direct, LIMIT_BYTES_PER_S))
         stage = Stage(guarded, Path(folder))
-        cells = [
-            threads.submit(stage.cell, each, scenario, programs[each.name, each.version]) for each, scenario in jobs
-        ]
-        for cell in as_completed(cells):
+        for cell in as_completed([threads.submit(stage.cell, *job) for job in jobs]):
             yield cell.result()
 
 
@@ -72,13 +75,13 @@ class Stage:
     guarded: Guarded
     folder: Path
 
-    def cell(self, software: Software, scenario: Scenario, program: tuple[Sequence[str], Mapping[str, str]]) -> Cell:
+    def cell(self, software: Software, program: Runnable, scenario: Scenario) -> Cell:
         outcomes = []
         for way in (DIRECT, THROUGH):
             topic = software.topic(scenario, way)
             try:
                 self._prepare(scenario, topic)
-                outcomes.append(self._outcome(software, scenario, way, program))
+                outcomes.append(self._outcome(software, program, scenario, way))
             except FAULTS as error:
                 outcomes.append({"error": type(error).__name__})
         return Cell(software.name, software.version, self.guarded.cluster.version, scenario, *outcomes)
@@ -105,14 +108,13 @@ class Stage:
             consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(COUNT, "", -1)})
             consumer.close()
 
-    def _outcome(
-        self, software: Software, scenario: Scenario, way: str, program: tuple[Sequence[str], Mapping[str, str]]
-    ) -> Outcome:
-        topic, count = software.topic(scenario, way), COUNTS.get(scenario, COUNT)
+    def _outcome(self, software: Software, program: Runnable, scenario: Scenario, way: str) -> Outcome:
+        topic, count = software.topic(scenario, way), LIMITED_COUNT if scenario in LIMITED else COUNT
+        asked = Scenario.PRODUCE if scenario in LIMITED else scenario
         bootstrap = self.guarded.cluster.bootstrap if way == DIRECT else self.guarded.sluice.bootstrap
-        words = [*program[0], bootstrap, scenario, topic, str(count), software.name]
-        log = self.folder / f"{topic}.log"
-        with Program(topic, words, log, environment=program[1]) as running:
+        words = [*program[0], bootstrap, asked, topic, str(count), software.name]
+        begin_s = time.monotonic()
+        with Program(topic, words, self.folder / f"{topic}.log", environment=program[1]) as running:
             if scenario is Scenario.LEADER:
                 self._move_leader(topic)
             if software.runs_on:
@@ -120,9 +122,8 @@ class Stage:
             else:
                 running.wait(TIMEOUT_S)
                 said = _said(running.output()) | self._came_of(scenario, topic)
-        seconds = said.pop("seconds", None)
         if scenario is Scenario.QUOTA and said.get("records"):
-            said["bytes_per_s"] = round(said["records"] * RECORD_BYTES / seconds)
+            said["bytes_per_s"] = round(said["records"] * RECORD_BYTES / (time.monotonic() - begin_s))
         if any(topic in escape.command for escape in self.guarded.watch.escapes):
             said["escaped"] = True
         return said
