@@ -8,9 +8,10 @@ import org.apache.kafka.common.TopicPartition;
 public final class Client {
     static final long LATEST_MS = 40_000;
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] words) {
         try {
-            System.out.println(said(words));
+            String field = words[1].equals("admin") ? "steps" : "records";
+            System.out.println("{\"" + field + "\": " + done(words[1], words[0], words[2], Integer.parseInt(words[3])) + "}");
         } catch (Throwable error) {
             System.out.println("{\"error\": \"" + name(error) + "\"}");
         }
@@ -23,25 +24,13 @@ public final class Client {
         return isWrapper ? name(error.getCause()) : error.getClass().getSimpleName();
     }
 
-    private static String said(String[] words) throws Exception {
-        String topic = words[2];
-        int count = Integer.parseInt(words[3]);
-        if (words[1].equals("admin")) {
-            return "{\"steps\": " + newer("admin", words[0], topic, count) + "}";
+    private static Object done(String scenario, String bootstrap, String topic, int count) throws Exception {
+        switch (scenario) {
+            case "produce": case "transaction": return produce(scenario, bootstrap, topic, count);
+            case "admin": case "share": return Class.forName("NewClient")
+                .getMethod(scenario, String.class, String.class, int.class).invoke(null, bootstrap, topic, count);
+            default: return consume(scenario, bootstrap, topic, count);
         }
-        Object records;
-        switch (words[1]) {
-            case "produce": records = produce(words[0], topic, count); break;
-            case "transaction": records = transaction(words[0], topic, count); break;
-            case "share": records = newer("share", words[0], topic, count); break;
-            default: records = consume(words[0], topic, count, words[1]);
-        }
-        return "{\"records\": " + records + "}";
-    }
-
-    private static Object newer(String method, String bootstrap, String topic, int count) throws Exception {
-        Class<?> program = Class.forName("NewClient");
-        return program.getMethod(method, String.class, String.class, int.class).invoke(null, bootstrap, topic, count);
     }
 
     static Properties settings(String bootstrap, String topic) {
@@ -55,46 +44,40 @@ public final class Client {
         return settings;
     }
 
-    static ProducerRecord<byte[], byte[]> record(String topic, int index) {
-        return new ProducerRecord<>(topic, String.format("%01000d", index).getBytes());
-    }
-
-    private static int produce(String bootstrap, String topic, int count) {
+    /** One transaction is committed, another aborted. */
+    private static int produce(String scenario, String bootstrap, String topic, int count) {
         Properties settings = settings(bootstrap, topic);
         settings.put("acks", "all");
         settings.put("retries", "20");
-        AtomicInteger acknowledged = new AtomicInteger();
-        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
-            for (int index = 0; index < count; index++) {
-                producer.send(record(topic, index), (place, error) -> acknowledged.addAndGet(error == null ? 1 : 0));
-            }
-            producer.flush();
+        if (scenario.equals("transaction")) {
+            settings.put("transactional.id", topic);
         }
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
+            if (scenario.equals("produce")) {
+                return send(producer, topic, 0, count);
+            }
+            producer.initTransactions();
+            producer.beginTransaction();
+            int committed = send(producer, topic, 0, count);
+            producer.commitTransaction();
+            producer.beginTransaction();
+            send(producer, topic, count, 2 * count);
+            producer.abortTransaction();
+            return committed;
+        }
+    }
+
+    private static int send(KafkaProducer<byte[], byte[]> producer, String topic, int first, int end) {
+        AtomicInteger acknowledged = new AtomicInteger();
+        for (int index = first; index < end; index++) {
+            byte[] value = String.format("%01000d", index).getBytes();
+            producer.send(new ProducerRecord<>(topic, value), (at, error) -> acknowledged.addAndGet(error == null ? 1 : 0));
+        }
+        producer.flush();
         return acknowledged.get();
     }
 
-    private static int transaction(String bootstrap, String topic, int count) {
-        Properties settings = settings(bootstrap, topic);
-        settings.put("transactional.id", topic);
-        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
-            producer.initTransactions();
-            for (int first : new int[] {0, count}) {
-                producer.beginTransaction();
-                for (int index = first; index < first + count; index++) {
-                    producer.send(record(topic, index));
-                }
-                producer.flush();
-                if (first == 0) {
-                    producer.commitTransaction();
-                } else {
-                    producer.abortTransaction();
-                }
-            }
-        }
-        return count;
-    }
-
-    private static int consume(String bootstrap, String topic, int count, String scenario) throws Exception {
+    private static int consume(String scenario, String bootstrap, String topic, int count) throws Exception {
         Properties settings = settings(bootstrap, topic);
         settings.put("group.id", topic);
         settings.put("enable.auto.commit", "false");

@@ -64,7 +64,10 @@ func name(err error) string {
 	if errors.As(err, &code) {
 		return code.Message
 	}
-	return reflect.TypeOf(err).String()
+	if kind := reflect.TypeOf(err).String(); kind != "*errors.errorString" {
+		return kind
+	}
+	return err.Error()
 }
 
 func franz() client {

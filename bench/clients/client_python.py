@@ -39,31 +39,10 @@ def steps(calls: Mapping[str, Callable[[], object]]) -> dict[str, str]:
     return said
 
 
-def administer(admin: Any, types: Any, topic: str, run: Callable[[Any], object]) -> dict[str, str]:
-    """With the names of kafka-python 3, 2 and aiokafka; `run` is for what is to be awaited."""
-    made = f"{topic}-made"
-
-    def call(names: str, *words: object) -> Callable[[], object]:
-        return lambda: run(next(getattr(admin, name) for name in names.split() if hasattr(admin, name))(*words))
-
-    calls = {
-        "create_topic": call("create_topics", [types.NewTopic(made, 1, 1)]),
-        "list_topics": call("list_topics"),
-        "describe_topic": call("describe_topics", [topic]),
-        "describe_cluster": call("describe_cluster"),
-        "describe_configs": call("describe_configs", [types.ConfigResource(types.ConfigResourceType.TOPIC, topic)]),
-        "list_groups": call("list_groups list_consumer_groups"),
-        "describe_group": call("describe_groups describe_consumer_groups", [topic]),
-        "offsets": call("list_group_offsets list_consumer_group_offsets", topic),
-        "delete_group": call("delete_groups delete_consumer_groups", [topic]),
-        "delete_topic": call("delete_topics", [made]),
-    }
-    return steps(calls)
-
-
 def in_transactions(count: int, producer: Any, send: Callable[[bytes], object]) -> int:
     """The first is committed, the second aborted."""
-    producer.init_transactions()
+    if hasattr(producer, "init_transactions"):
+        producer.init_transactions()
     for first, end in ((0, producer.commit_transaction), (count, producer.abort_transaction)):
         producer.begin_transaction()
         for index in range(first, first + count):
@@ -83,33 +62,88 @@ def read(count: int, poll: Callable[[], int]) -> int:
 class KafkaPython:
     """2 and 3."""
 
+    library, prefix, resources = "kafka", "Kafka", "kafka.admin"
+    producing: Mapping[str, object] = {"acks": "all", "retries": 20}
+
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self.kafka: Any = importlib.import_module("kafka")
         self.topic = topic
         self.common = {"bootstrap_servers": bootstrap, "client_id": topic}
 
+    def open(self, kind: str, *words: object, **settings: object) -> Any:
+        where = importlib.import_module(f"{self.library}.admin" if kind == "AdminClient" else self.library)
+        return getattr(where, self.prefix + kind)(*words, **self.common, **settings)
+
     def produce(self, count: int) -> int:
-        producer = self.kafka.KafkaProducer(**self.common, acks="all", retries=20, batch_size=BATCH_BYTES)
+        producer = self.open("Producer", **self.producing)
         sent = [producer.send(self.topic, value(index)) for index in range(count)]
-        producer.flush(timeout=LATEST_S)
-        return sum(each.succeeded() for each in sent)
+        producer.flush()
+        return sum(each.succeeded() if hasattr(each, "succeeded") else not each.exception() for each in sent)
 
     def transaction(self, count: int) -> int:
-        producer = self.kafka.KafkaProducer(**self.common, transactional_id=self.topic)
+        producer = self.open("Producer", transactional_id=self.topic)
         return in_transactions(count, producer, lambda record: producer.send(self.topic, record))
 
     def consume(self, count: int, protocol: str | None) -> int:
         group = {"group_id": self.topic if protocol else None, "enable_auto_commit": False}
-        consumer = self.kafka.KafkaConsumer(self.topic, **self.common, **group, auto_offset_reset="earliest")
-        seen = read(count, lambda: sum(map(len, consumer.poll(timeout_ms=3000).values())))
+        consumer = self.open("Consumer", self.topic, auto_offset_reset="earliest", **group)
+        poll = consumer.getmany if self.library == "aiokafka" else consumer.poll
+        seen = read(count, lambda: sum(map(len, poll(timeout_ms=3000).values())))
         if protocol:
             consumer.commit()
-        consumer.close()
         return seen
 
     def admin(self) -> dict[str, str]:
-        types = importlib.import_module("kafka.admin")
-        return administer(types.KafkaAdminClient(**self.common), types, self.topic, lambda answer: answer)
+        """With the names of kafka-python 3, 2 and aiokafka."""
+        admin, made = self.open("AdminClient"), f"{self.topic}-made"
+        types, new = importlib.import_module(self.resources), importlib.import_module(f"{self.library}.admin").NewTopic
+        resource = types.ConfigResource(types.ConfigResourceType.TOPIC, self.topic)
+
+        def call(names: str, *words: object) -> Callable[[], object]:
+            return lambda: next(getattr(admin, name) for name in names.split() if hasattr(admin, name))(*words)
+
+        calls = {
+            "create_topic": call("create_topics", [new(made, 1, 1)]),
+            "list_topics": call("list_topics"),
+            "describe_topic": call("describe_topics", [self.topic]),
+            "describe_cluster": call("describe_cluster"),
+            "describe_configs": call("describe_configs", [resource]),
+            "list_groups": call("list_groups list_consumer_groups"),
+            "describe_group": call("describe_groups describe_consumer_groups", [self.topic]),
+            "offsets": call("list_group_offsets list_consumer_group_offsets", self.topic),
+            "delete_group": call("delete_groups delete_consumer_groups", [self.topic]),
+            "delete_topic": call("delete_topics", [made]),
+        }
+        return steps(calls)
+
+
+class Waiting:
+    """An object of aiokafka whose calls wait for what they begin."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        async def started() -> Any:
+            made = make()  # which wants a loop
+            await made.start()
+            return made
+
+        self._loop = asyncio.new_event_loop()
+        self._inner = self._loop.run_until_complete(started())
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        found = getattr(self._inner, name)
+
+        def call(*words: object, **settings: object) -> Any:
+            answer = found(*words, **settings)
+            return self._loop.run_until_complete(answer) if asyncio.iscoroutine(answer) else answer
+
+        return call
+
+
+class Aiokafka(KafkaPython):
+    library, prefix, resources = "aiokafka", "AIOKafka", "aiokafka.admin.config_resource"
+    producing: Mapping[str, object] = {"acks": "all"}
+
+    def open(self, kind: str, *words: object, **settings: object) -> Any:
+        return Waiting(lambda: KafkaPython.open(self, kind, *words, **settings))
 
 
 class Confluent:
@@ -181,57 +215,13 @@ class Confluent:
         return steps(calls)
 
 
-class Aiokafka:
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.kafka: Any = importlib.import_module("aiokafka")
-        self.topic = topic
-        self.common = {"bootstrap_servers": bootstrap, "client_id": topic}
-
-    async def produce(self, count: int) -> int:
-        async with self.kafka.AIOKafkaProducer(**self.common, acks="all") as producer:
-            sent = [await producer.send(self.topic, value(index)) for index in range(count)]
-            done = await asyncio.gather(*sent, return_exceptions=True)
-            return sum(not isinstance(each, BaseException) for each in done)
-
-    async def transaction(self, count: int) -> int:
-        async with self.kafka.AIOKafkaProducer(**self.common, transactional_id=self.topic) as producer:
-            for first, end in ((0, producer.commit_transaction), (count, producer.abort_transaction)):
-                await producer.begin_transaction()
-                for index in range(first, first + count):
-                    await producer.send(self.topic, value(index))
-                await producer.flush()
-                await end()
-        return count
-
-    async def consume(self, count: int, protocol: str | None) -> int:
-        group = {"group_id": self.topic if protocol else None, "enable_auto_commit": False}
-        seen, end_s = 0, time.monotonic() + LATEST_S
-        consumer = self.kafka.AIOKafkaConsumer(self.topic, **self.common, **group, auto_offset_reset="earliest")
-        async with consumer:
-            while seen < count and time.monotonic() < end_s:
-                seen += sum(map(len, (await consumer.getmany(timeout_ms=1000)).values()))
-            if protocol:
-                await consumer.commit()
-        return seen
-
-    def admin(self) -> dict[str, str]:
-        types: Any = importlib.import_module("aiokafka.admin")
-        resources = importlib.import_module("aiokafka.admin.config_resource")
-        types.ConfigResource, types.ConfigResourceType = resources.ConfigResource, resources.ConfigResourceType
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        admin = types.AIOKafkaAdminClient(**self.common)
-        loop.run_until_complete(admin.start())
-        return administer(admin, types, self.topic, loop.run_until_complete)
-
-
 class FastStream:
     """A subscriber whose answers go to the copy, until it is stopped."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap, self.topic = bootstrap, topic
 
-    async def streams(self, _: int) -> None:
+    def streams(self, _: int) -> None:
         library: Any = importlib.import_module("faststream.kafka")
         broker = library.KafkaBroker(self.bootstrap.split(","), client_id=self.topic)
 
@@ -240,7 +230,7 @@ class FastStream:
 
         subscriber = broker.subscriber(self.topic, group_id=self.topic, auto_offset_reset="earliest")
         broker.publisher(f"copy.{self.topic}")(subscriber(copy))
-        await importlib.import_module("faststream").FastStream(broker).run()
+        asyncio.run(importlib.import_module("faststream").FastStream(broker).run())
 
 
 class Spark:
@@ -275,24 +265,18 @@ def _without_errors(messages: Any) -> int:
     return sum(message.error() is None for message in messages or ())
 
 
-async def main(bootstrap: str, scenario: str, topic: str, count: int, library: str) -> dict[str, object]:
-    """In a loop, which aiokafka wants."""
+def main(bootstrap: str, scenario: str, topic: str, count: str, library: str) -> dict[str, object]:
     client = LIBRARIES[library](bootstrap, topic)
+    if scenario == "admin":
+        return {"steps": client.admin()}
     if scenario in {"consume", *GROUPS}:
-        done = client.consume(count, GROUPS.get(scenario))
-    else:
-        done = getattr(client, scenario)(count)
-    records = await done if asyncio.iscoroutine(done) else done
-    return {"records": records}
+        return {"records": client.consume(int(count), GROUPS.get(scenario))}
+    return {"records": getattr(client, scenario)(int(count))}
 
 
 if __name__ == "__main__":
-    words, library = sys.argv[1:4], sys.argv[5]
     try:
-        if words[1] == "admin":
-            said: dict[str, object] = {"steps": LIBRARIES[library](words[0], words[2]).admin()}
-        else:
-            said = asyncio.run(main(words[0], words[1], words[2], int(sys.argv[4]), library))
+        said = main(*sys.argv[1:6])
     except Exception as error:  # noqa: BLE001
         said = {"error": name_of(error)}
     print(json.dumps(said), flush=True)

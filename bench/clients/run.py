@@ -47,7 +47,7 @@ FAULTS: Final = (ProcessError, KafkaError, AdminError, ToolError, TimeoutError)
 
 def run(broker: str, software: Sequence[Software], scenarios: set[Scenario]) -> Iterator[Cell]:
     """Each cell when it is done. Raises BuildError first, if something cannot be built."""
-    programs = [(each, each.build()) for each in software]
+    programs = [(each, each.built()) for each in software]
     jobs = [(*each, scenario) for each in programs for scenario in each[0].scenarios if scenario in scenarios]
     direct, through = ([each.topic(it, way) for each in software for it in LIMITED] for way in (DIRECT, THROUGH))
     quotas = [{"entity": {"client-id": name}, QUOTA: LIMIT_BYTES_PER_S} for name in through]

@@ -33,9 +33,10 @@ def _table(broker: str, cells: Sequence[Cell], notes: list[str]) -> str:
     rows: dict[tuple[str, str], dict[Scenario, str]] = {}
     for cell in cells:
         rows.setdefault((cell.software, cell.version), {})[cell.scenario] = _shown(cell, notes)
-    header = ["client", f"at brokers {broker}", *(TITLES.get(scenario, scenario) for scenario in columns)]
+    header = ["client", "version", *(TITLES.get(scenario, scenario) for scenario in columns)]
     body = [[*names, *(row.get(scenario, "") for scenario in columns)] for names, row in rows.items()]
-    return "".join(f"| {' | '.join(words)} |\n" for words in (header, ["---"] * len(header), *body))
+    lines = (f"| {' | '.join(words)} |\n" for words in (header, ["---"] * len(header), *body))
+    return f"Brokers {broker}:\n\n{''.join(lines)}"
 
 
 def _shown(cell: Cell, notes: list[str]) -> str:
