@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,7 +25,6 @@ var (
 	brokers               []string
 	scenario, topic, made string
 	ctx, _                = context.WithTimeout(context.Background(), 60*time.Second)
-	group                 = map[string]string{"group": "classic", "group848": "consumer"}
 )
 
 type step struct {
@@ -46,28 +44,28 @@ type writer struct {
 	begin, commit, abort func() error
 }
 
+func must[T any](found T, err error) T {
+	check(err)
+	return found
+}
+
 func check(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-func must[T any](found T, err error) T {
-	check(err)
-	return found
-}
-
 func only[T any](_ T, err error) error { return err }
 
 func name(err error) string {
 	var code *kerr.Error
-	if errors.As(err, &code) {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &code):
 		return code.Message
 	}
-	if kind := reflect.TypeOf(err).String(); kind != "*errors.errorString" {
-		return kind
-	}
-	return err.Error()
+	return fmt.Sprintf("%T", err)
 }
 
 func franz() client {
@@ -77,11 +75,8 @@ func franz() client {
 	}
 	return client{
 		writer: func() writer {
-			var options []kgo.Opt
-			if scenario == "transaction" {
-				options = append(options, kgo.TransactionalID(topic))
-			}
-			kafka := open(options...)
+			options := map[string][]kgo.Opt{"transaction": {kgo.TransactionalID(topic)}}
+			kafka := open(options[scenario]...)
 			write := func(values [][]byte) error {
 				var records []*kgo.Record
 				for _, value := range values {
@@ -93,20 +88,16 @@ func franz() client {
 			return writer{write, kafka.BeginTransaction, commit, func() error { return kafka.EndTransaction(ctx, kgo.TryAbort) }}
 		},
 		read: func(count int) {
-			options := []kgo.Opt{kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
-			if group[scenario] != "" {
-				options = append(options, kgo.ConsumerGroup(topic), kgo.DisableAutoCommit())
-			}
-			if scenario == "group848" {
-				options = append(options, kgo.WithContext(context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)))
-			}
-			kafka := open(options...)
+			member := []kgo.Opt{kgo.ConsumerGroup(topic), kgo.DisableAutoCommit()}
+			newer := kgo.WithContext(context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true))
+			options := map[string][]kgo.Opt{"consume": nil, "group": member, "group848": append(member, newer)}[scenario]
+			kafka := open(append(options, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 			for seen := 0; seen < count; {
 				fetches := kafka.PollFetches(ctx)
 				check(fetches.Err())
 				seen += fetches.NumRecords()
 			}
-			if group[scenario] != "" {
+			if scenario != "consume" {
 				check(kafka.CommitUncommittedOffsets(ctx))
 			}
 			kafka.Close()
@@ -173,7 +164,7 @@ func saramaClient() client {
 			return writer{write, producer.BeginTxn, producer.CommitTxn, producer.AbortTxn}
 		},
 		read: func(count int) {
-			if group[scenario] == "" {
+			if scenario == "consume" {
 				partition := must(must(sarama.NewConsumer(brokers, config)).ConsumePartition(topic, 0, sarama.OffsetOldest))
 				for range count {
 					<-partition.Messages()
@@ -227,13 +218,13 @@ func kafkaGo() client {
 		read: func(count int) {
 			dialer := &kafkago.Dialer{ClientID: topic, Timeout: 10 * time.Second}
 			config := kafkago.ReaderConfig{Brokers: brokers, Topic: topic, StartOffset: kafkago.FirstOffset, Dialer: dialer}
-			if group[scenario] != "" {
+			if scenario == "group" {
 				config.GroupID = topic
 			}
 			reader := kafkago.NewReader(config)
 			for range count {
 				message := must(reader.FetchMessage(ctx))
-				if group[scenario] != "" {
+				if scenario == "group" {
 					check(reader.CommitMessages(ctx, message))
 				}
 			}
@@ -270,17 +261,6 @@ func send(to writer, first, end int) {
 	}
 }
 
-func outcomes(steps []step) map[string]string {
-	said := map[string]string{}
-	for _, each := range steps {
-		said[each.name] = "ok"
-		if err := each.call(); err != nil {
-			said[each.name] = name(err)
-		}
-	}
-	return said
-}
-
 func main() {
 	brokers, scenario, topic, made = strings.Split(os.Args[1], ","), os.Args[2], os.Args[3], os.Args[3]+"-made"
 	count := must(strconv.Atoi(os.Args[4]))
@@ -304,7 +284,11 @@ func main() {
 		send(to, count, 2*count)
 		check(to.abort())
 	case "admin":
-		said = map[string]any{"steps": outcomes(kafka.steps())}
+		outcomes := map[string]string{}
+		for _, each := range kafka.steps() {
+			outcomes[each.name] = name(each.call())
+		}
+		said = map[string]any{"steps": outcomes}
 	default:
 		kafka.read(count)
 	}

@@ -27,8 +27,7 @@ async function produce () {
 }
 
 async function transaction () {
-  const settings = { transactionalId: topic, idempotent: true, maxInFlightRequests: 1 }
-  const producer = kafka.producer({ ...settings, createPartitioner: Partitioners.DefaultPartitioner })
+  const producer = kafka.producer({ transactionalId: topic, idempotent: true, maxInFlightRequests: 1 })
   await producer.connect()
   const first = await producer.transaction()
   await send(first, 0)

@@ -1,7 +1,6 @@
 """The software of the matrix: versions, where each comes from (registries' own clients), and what it can do."""
 
 import hashlib
-import os
 import shlex
 import shutil
 import subprocess
@@ -76,10 +75,7 @@ class Software:
 
     def _build_in(self, folder: str) -> None:
         script = ["sh", "-ec", self.build]
-        environment = {**os.environ, "CARGO_TARGET_DIR": f"{folder}/target"}
-        with subprocess.Popen(
-            script, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        ) as it:
+        with subprocess.Popen(script, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as it:
             said, _ = it.communicate(timeout=BUILD_TIMEOUT_S)
         if it.returncode != 0:
             raise BuildError(f"{self.name} {self.version}:\n{said.decode()}")
@@ -146,6 +142,8 @@ cargo init --quiet --name client
 cargo add --quiet rskafka@0.6.0 chrono@0.4
 cargo add --quiet tokio@1 --features rt-multi-thread,macros
 cargo build --quiet --release
+mv target/release/client rskafka
+rm -r target
 """
 FLINK: Final = [f"org.apache.flink:flink-{name}:2.0.0" for name in ("clients", "streaming-java", "connector-base")]
 OPEN: Final = "--add-opens=java.base/java.util=ALL-UNNAMED --add-opens=java.base/java.lang=ALL-UNNAMED"
@@ -165,9 +163,7 @@ ALL: Final = (
     Software(
         "KafkaJS", "2.2.4", TRANSACTIONS.replace("consume ", ""), "node {folder}/client.mjs", NODE_BUILD, "client.mjs"
     ),
-    Software(
-        "rskafka", "0.6.0", BASIC.replace("group ", ""), "{folder}/target/release/client", RUST_BUILD, "client.rs"
-    ),
+    Software("rskafka", "0.6.0", BASIC.replace("group ", ""), "{folder}/rskafka", RUST_BUILD, "client.rs"),
     Software("kcat", "1.7.1", BASIC, f"{PYTHON}/client_tools.py", environment={"PYTHONPATH": str(HERE.parents[1])}),
     *(_of_kafka("Kafka Connect", version, f"produce group {RUNS_ON}") for version in ("3.9.2", "4.3.1")),
     *(_of_kafka("MirrorMaker 2", version, COPIES) for version in ("3.9.2", "4.3.1")),

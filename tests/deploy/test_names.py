@@ -12,7 +12,7 @@ pytestmark = pytest.mark.long
 ELSEWHERE: Final = {
     "settings of Kafka's clients and brokers": """delivery.timeout.ms max.block.ms message.timeout.ms session.timeout.ms
         create.topic.policy.class.name metadata.recovery.strategy LogAppendTime retryOnQuotaViolation""",
-    "tools beside Kafka": "KafkaUser spec.quotas kafka_quota kadm subPath --zk-tls-config-file --members",
+    "tools beside Kafka": "KafkaUser spec.quotas kafka_quota subPath --zk-tls-config-file --members",
     "Java's and Kafka's sources": """AVA.isDerString X500Principal.getName Double.toString String.trim Matcher.find
         Matcher.appendReplacement java.util.Properties.load org.apache.kafka.common.protocol.Errors
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
