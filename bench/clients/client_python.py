@@ -173,7 +173,7 @@ class Confluent:
             consumer.subscribe([self.topic])
         else:
             consumer.assign([self.kafka.TopicPartition(self.topic, 0, 0)])
-        seen = read(count, lambda: _without_errors(consumer.consume(100, 1.0)))
+        seen = read(count, lambda: sum(message.error() is None for message in consumer.consume(100, 1.0)))
         if protocol:
             consumer.commit(asynchronous=False)
         consumer.close()
@@ -182,7 +182,7 @@ class Confluent:
     def share(self, count: int) -> int:
         consumer = self.kafka.ShareConsumer({**self.common, "group.id": self.topic})
         consumer.subscribe([self.topic])
-        seen = read(count, lambda: _without_errors(consumer.poll(1.0)))
+        seen = read(count, lambda: sum(message.error() is None for message in consumer.poll(1.0)))
         consumer.close()
         return seen
 
@@ -198,14 +198,13 @@ class Confluent:
             return wait
 
         topics, groups = self.kafka.TopicCollection([self.topic]), [self.kafka.ConsumerGroupTopicPartitions(self.topic)]
+        resource = types.ConfigResource(types.ConfigResource.Type.TOPIC, self.topic)
         calls = {
             "create_topic": call("create_topics", [types.NewTopic(made, 1, 1)]),
             "list_topics": call("list_topics"),
             "describe_topic": call("describe_topics", topics),
             "describe_cluster": lambda: admin.describe_cluster().result(),
-            "describe_configs": call(
-                "describe_configs", [types.ConfigResource(types.ConfigResource.Type.TOPIC, self.topic)]
-            ),
+            "describe_configs": call("describe_configs", [resource]),
             "list_groups": lambda: admin.list_consumer_groups().result(),
             "describe_group": call("describe_consumer_groups", [self.topic]),
             "offsets": call("list_consumer_group_offsets", groups),
@@ -215,58 +214,39 @@ class Confluent:
         return steps(calls)
 
 
-class FastStream:
+def fast_stream(bootstrap: str, topic: str) -> None:
     """A subscriber whose answers go to the copy, until it is stopped."""
+    library: Any = importlib.import_module("faststream.kafka")
+    broker = library.KafkaBroker(bootstrap.split(","), client_id=topic)
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.bootstrap, self.topic = bootstrap, topic
+    async def copy(body: bytes) -> bytes:
+        return body
 
-    def streams(self, _: int) -> None:
-        library: Any = importlib.import_module("faststream.kafka")
-        broker = library.KafkaBroker(self.bootstrap.split(","), client_id=self.topic)
-
-        async def copy(body: bytes) -> bytes:
-            return body
-
-        subscriber = broker.subscriber(self.topic, group_id=self.topic, auto_offset_reset="earliest")
-        broker.publisher(f"copy.{self.topic}")(subscriber(copy))
-        asyncio.run(importlib.import_module("faststream").FastStream(broker).run())
+    subscriber = broker.subscriber(topic, group_id=topic, auto_offset_reset="earliest")
+    broker.publisher(f"copy.{topic}")(subscriber(copy))
+    asyncio.run(importlib.import_module("faststream").FastStream(broker).run())
 
 
-class Spark:
+def spark(bootstrap: str, topic: str) -> None:
     """Structured Streaming, from topic to topic, until it is stopped."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.bootstrap, self.topic = bootstrap, topic
-
-    def streams(self, _: int) -> None:
-        sql: Any = importlib.import_module("pyspark.sql")
-        builder = sql.SparkSession.builder.master("local[1]").config(
-            "spark.jars", ",".join(map(str, Path(os.environ["SPARK_JARS"]).iterdir()))
-        )
-        session = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "600m").getOrCreate()
-        brokers = {"kafka.bootstrap.servers": self.bootstrap, "kafka.client.id": self.topic}
-        wanted = {"subscribe": self.topic, "startingOffsets": "earliest"}
-        read = session.readStream.format("kafka").options(**brokers, **wanted).load().select("value")
-        output = {"topic": f"copy.{self.topic}", "checkpointLocation": tempfile.mkdtemp()}
-        read.writeStream.format("kafka").options(**brokers, **output).start().awaitTermination()
+    sql: Any = importlib.import_module("pyspark.sql")
+    jars = ",".join(map(str, Path(os.environ["SPARK_JARS"]).iterdir()))
+    builder = sql.SparkSession.builder.master("local[1]").config("spark.jars", jars)
+    session = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "600m").getOrCreate()
+    brokers = {"kafka.bootstrap.servers": bootstrap, "kafka.client.id": topic}
+    wanted = {"subscribe": topic, "startingOffsets": "earliest"}
+    records = session.readStream.format("kafka").options(**brokers, **wanted).load().select("value")
+    output = {"topic": f"copy.{topic}", "checkpointLocation": tempfile.mkdtemp()}
+    records.writeStream.format("kafka").options(**brokers, **output).start().awaitTermination()
 
 
-LIBRARIES: Final[Mapping[str, Any]] = {
-    "kafka-python": KafkaPython,
-    "confluent-kafka": Confluent,
-    "aiokafka": Aiokafka,
-    "FastStream": FastStream,
-    "Spark": Spark,
-}
-
-
-def _without_errors(messages: Any) -> int:
-    return sum(message.error() is None for message in messages or ())
+LIBRARIES: Final = {"kafka-python": KafkaPython, "aiokafka": Aiokafka, "confluent-kafka": Confluent}
 
 
 def main(bootstrap: str, scenario: str, topic: str, count: str, library: str) -> dict[str, object]:
-    client = LIBRARIES[library](bootstrap, topic)
+    if library not in LIBRARIES:
+        return {"records": {"FastStream": fast_stream, "Spark": spark}[library](bootstrap, topic)}
+    client: Any = LIBRARIES[library](bootstrap, topic)
     if scenario == "admin":
         return {"steps": client.admin()}
     if scenario in {"consume", *GROUPS}:

@@ -121,9 +121,10 @@ class Stage:
                 said = self._when_done(scenario, topic, running)
             else:
                 running.wait(TIMEOUT_S)
+                seconds = time.monotonic() - begin_s
                 said = _said(running.output()) | self._came_of(scenario, topic)
         if scenario is Scenario.QUOTA and said.get("records"):
-            said["bytes_per_s"] = round(said["records"] * RECORD_BYTES / (time.monotonic() - begin_s))
+            said["bytes_per_s"] = round(said["records"] * RECORD_BYTES / seconds)
         if any(topic in escape.command for escape in self.guarded.watch.escapes):
             said["escaped"] = True
         return said
@@ -135,12 +136,11 @@ class Stage:
         self.guarded.cluster.move_leader(topic, 0, NODE_IDS[1])
 
     def _when_done(self, scenario: Scenario, topic: str, running: Program) -> dict[str, Any]:
-        """Of one that runs until it is stopped."""
-        end_s = time.monotonic() + TIMEOUT_S
-        while (found := self._came_of(scenario, topic)) and min(found.values()) < COUNT and running.is_running:
-            if time.monotonic() > end_s:
-                break
+        """Return the results of a program that runs until it is stopped."""
+        found, end_s = self._came_of(scenario, topic), time.monotonic() + TIMEOUT_S
+        while min(found.values()) < COUNT and running.is_running and time.monotonic() < end_s:
             time.sleep(1.0)
+            found = self._came_of(scenario, topic)
         return found
 
     def _came_of(self, scenario: Scenario, topic: str) -> dict[str, Any]:
@@ -168,9 +168,8 @@ class Stage:
         return sum(offsets)
 
     def _consumer(self, **settings: Any) -> Any:
-        return KafkaConsumer(
-            bootstrap_servers=self.guarded.cluster.bootstrap.split(","), enable_auto_commit=False, **settings
-        )
+        brokers = self.guarded.cluster.bootstrap.split(",")
+        return KafkaConsumer(bootstrap_servers=brokers, enable_auto_commit=False, **settings)
 
 
 def _copy(topic: str) -> str:
