@@ -1,4 +1,4 @@
-"""What came of a client's scenario at a broker and through Sluice, and whether both are the same."""
+"""The outcomes of a client's scenario at a broker and through Sluice, and whether both are the same."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def _is_anything(outcome: Outcome) -> bool:
 
 
 def _differences(direct: Outcome, through: Outcome) -> list[str]:
-    """Of each field; the steps of `admin` are fields of their own."""
+    """Compare each field; the steps of `admin` are fields of their own."""
     one, other = ({**outcome, **outcome.get("steps", {})} for outcome in (direct, through))
     fields = [name for name in {**one, **other} if name != "steps"]
     return [

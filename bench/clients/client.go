@@ -27,16 +27,11 @@ var (
 	ctx, _                = context.WithTimeout(context.Background(), 60*time.Second)
 )
 
-type step struct {
-	name string
-	call func() error
-}
-
 // A client opens what a scenario needs; what it lacks is nil.
 type client struct {
-	writer func() writer
-	read   func(count int)
-	steps  func() []step
+	writer     func() writer
+	read       func(count int)
+	administer func(say func(string, error))
 }
 
 type writer struct {
@@ -77,13 +72,8 @@ func franz() client {
 		writer: func() writer {
 			options := map[string][]kgo.Opt{"transaction": {kgo.TransactionalID(topic)}}
 			kafka := open(options[scenario]...)
-			write := func(values [][]byte) error {
-				var records []*kgo.Record
-				for _, value := range values {
-					records = append(records, &kgo.Record{Topic: topic, Value: value})
-				}
-				return kafka.ProduceSync(ctx, records...).FirstErr()
-			}
+			record := func(value []byte) *kgo.Record { return &kgo.Record{Topic: topic, Value: value} }
+			write := func(values [][]byte) error { return kafka.ProduceSync(ctx, each(values, record)...).FirstErr() }
 			commit := func() error { return kafka.EndTransaction(ctx, kgo.TryCommit) }
 			return writer{write, kafka.BeginTransaction, commit, func() error { return kafka.EndTransaction(ctx, kgo.TryAbort) }}
 		},
@@ -102,21 +92,19 @@ func franz() client {
 			}
 			kafka.Close()
 		},
-		steps: func() []step {
+		administer: func(say func(string, error)) {
 			admin := kadm.NewClient(open())
-			return []step{
-				{"create_topic", func() error { return only(admin.CreateTopic(ctx, 1, 1, nil, made)) }},
-				{"list_topics", func() error { return only(admin.ListTopics(ctx)) }},
-				{"describe_cluster", func() error { return only(admin.Metadata(ctx)) }},
-				{"describe_configs", func() error { return only(admin.DescribeTopicConfigs(ctx, topic)) }},
-				{"list_groups", func() error { return only(admin.ListGroups(ctx)) }},
-				{"describe_group", func() error { return only(admin.DescribeGroups(ctx, topic)) }},
-				{"offsets", func() error { return only(admin.FetchOffsets(ctx, topic)) }},
-				{"end_offsets", func() error { return only(admin.ListEndOffsets(ctx, topic)) }},
-				{"delete_group", func() error { return only(admin.DeleteGroup(ctx, topic)) }},
-				{"describe_quotas", func() error { return only(admin.DescribeClientQuotas(ctx, false, nil)) }},
-				{"delete_topic", func() error { return only(admin.DeleteTopic(ctx, made)) }},
-			}
+			say("create_topic", only(admin.CreateTopic(ctx, 1, 1, nil, made)))
+			say("list_topics", only(admin.ListTopics(ctx)))
+			say("describe_cluster", only(admin.Metadata(ctx)))
+			say("describe_configs", only(admin.DescribeTopicConfigs(ctx, topic)))
+			say("list_groups", only(admin.ListGroups(ctx)))
+			say("describe_group", only(admin.DescribeGroups(ctx, topic)))
+			say("offsets", only(admin.FetchOffsets(ctx, topic)))
+			say("end_offsets", only(admin.ListEndOffsets(ctx, topic)))
+			say("delete_group", only(admin.DeleteGroup(ctx, topic)))
+			say("describe_quotas", only(admin.DescribeClientQuotas(ctx, false, nil)))
+			say("delete_topic", only(admin.DeleteTopic(ctx, made)))
 		},
 	}
 }
@@ -154,13 +142,10 @@ func saramaClient() client {
 				config.Producer.Transaction.ID = topic
 			}
 			producer := must(sarama.NewSyncProducer(brokers, config))
-			write := func(values [][]byte) error {
-				var messages []*sarama.ProducerMessage
-				for _, value := range values {
-					messages = append(messages, &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value)})
-				}
-				return producer.SendMessages(messages)
+			message := func(value []byte) *sarama.ProducerMessage {
+				return &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value)}
 			}
+			write := func(values [][]byte) error { return producer.SendMessages(each(values, message)) }
 			return writer{write, producer.BeginTxn, producer.CommitTxn, producer.AbortTxn}
 		},
 		read: func(count int) {
@@ -177,7 +162,7 @@ func saramaClient() client {
 			check(members.Close())
 			check(ctx.Err())
 		},
-		steps: func() []step {
+		administer: func(say func(string, error)) {
 			admin := must(sarama.NewClusterAdmin(brokers, config))
 			resource := sarama.ConfigResource{Type: sarama.TopicResource, Name: topic}
 			kind := sarama.QuotaEntityClientID
@@ -185,18 +170,16 @@ func saramaClient() client {
 			one := []sarama.QuotaEntityComponent{{EntityType: kind, MatchType: sarama.QuotaMatchExact, Name: topic}}
 			rate := sarama.ClientQuotasOp{Key: "producer_byte_rate", Value: 1e9}
 			wanted := &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}
-			return []step{
-				{"create_topic", func() error { return admin.CreateTopic(made, wanted, false) }},
-				{"list_topics", func() error { return only(admin.ListTopics()) }},
-				{"describe_configs", func() error { return only(admin.DescribeConfig(resource)) }},
-				{"list_groups", func() error { return only(admin.ListConsumerGroups()) }},
-				{"describe_group", func() error { return only(admin.DescribeConsumerGroups([]string{topic})) }},
-				{"offsets", func() error { return only(admin.ListConsumerGroupOffsets(topic, nil)) }},
-				{"delete_group", func() error { return admin.DeleteConsumerGroup(topic) }},
-				{"alter_quotas", func() error { return admin.AlterClientQuotas(one, rate, false) }},
-				{"describe_quotas", func() error { return only(admin.DescribeClientQuotas(filter, false)) }},
-				{"delete_topic", func() error { return admin.DeleteTopic(made) }},
-			}
+			say("create_topic", admin.CreateTopic(made, wanted, false))
+			say("list_topics", only(admin.ListTopics()))
+			say("describe_configs", only(admin.DescribeConfig(resource)))
+			say("list_groups", only(admin.ListConsumerGroups()))
+			say("describe_group", only(admin.DescribeConsumerGroups([]string{topic})))
+			say("offsets", only(admin.ListConsumerGroupOffsets(topic, nil)))
+			say("delete_group", admin.DeleteConsumerGroup(topic))
+			say("alter_quotas", admin.AlterClientQuotas(one, rate, false))
+			say("describe_quotas", only(admin.DescribeClientQuotas(filter, false)))
+			say("delete_topic", admin.DeleteTopic(made))
 		},
 	}
 }
@@ -207,13 +190,8 @@ func kafkaGo() client {
 		writer: func() writer {
 			producer := &kafkago.Writer{Addr: address, Topic: topic, Transport: transport, RequiredAcks: kafkago.RequireAll,
 				BatchSize: aRequest, BatchTimeout: 5 * time.Millisecond, MaxAttempts: 20}
-			return writer{write: func(values [][]byte) error {
-				var messages []kafkago.Message
-				for _, value := range values {
-					messages = append(messages, kafkago.Message{Value: value})
-				}
-				return producer.WriteMessages(ctx, messages...)
-			}}
+			message := func(value []byte) kafkago.Message { return kafkago.Message{Value: value} }
+			return writer{write: func(values [][]byte) error { return producer.WriteMessages(ctx, each(values, message)...) }}
 		},
 		read: func(count int) {
 			dialer := &kafkago.Dialer{ClientID: topic, Timeout: 10 * time.Second}
@@ -229,26 +207,27 @@ func kafkaGo() client {
 				}
 			}
 		},
-		steps: func() []step {
+		administer: func(say func(string, error)) {
 			admin, one := &kafkago.Client{Addr: address, Transport: transport}, []string{topic}
 			wanted := []kafkago.TopicConfig{{Topic: made, NumPartitions: 1, ReplicationFactor: 1}}
 			configs := []kafkago.DescribeConfigRequestResource{{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic}}
-			return []step{
-				{"create_topic", func() error { return only(admin.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: wanted})) }},
-				{"list_topics", func() error { return only(admin.Metadata(ctx, &kafkago.MetadataRequest{})) }},
-				{"describe_configs", func() error {
-					return only(admin.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: configs}))
-				}},
-				{"list_groups", func() error { return only(admin.ListGroups(ctx, &kafkago.ListGroupsRequest{})) }},
-				{"describe_group", func() error { return only(admin.DescribeGroups(ctx, &kafkago.DescribeGroupsRequest{GroupIDs: one})) }},
-				{"offsets", func() error { return only(admin.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: topic})) }},
-				{"delete_group", func() error { return only(admin.DeleteGroups(ctx, &kafkago.DeleteGroupsRequest{GroupIDs: one})) }},
-				{"delete_topic", func() error {
-					return only(admin.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{made}}))
-				}},
-			}
+			say("create_topic", only(admin.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: wanted})))
+			say("list_topics", only(admin.Metadata(ctx, &kafkago.MetadataRequest{})))
+			say("describe_configs", only(admin.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: configs})))
+			say("list_groups", only(admin.ListGroups(ctx, &kafkago.ListGroupsRequest{})))
+			say("describe_group", only(admin.DescribeGroups(ctx, &kafkago.DescribeGroupsRequest{GroupIDs: one})))
+			say("offsets", only(admin.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: topic})))
+			say("delete_group", only(admin.DeleteGroups(ctx, &kafkago.DeleteGroupsRequest{GroupIDs: one})))
+			say("delete_topic", only(admin.DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{made}})))
 		},
 	}
+}
+
+func each[T any](values [][]byte, of func([]byte) T) (made []T) {
+	for _, value := range values {
+		made = append(made, of(value))
+	}
+	return
 }
 
 func send(to writer, first, end int) {
@@ -285,9 +264,7 @@ func main() {
 		check(to.abort())
 	case "admin":
 		outcomes := map[string]string{}
-		for _, each := range kafka.steps() {
-			outcomes[each.name] = name(each.call())
-		}
+		kafka.administer(func(step string, err error) { outcomes[step] = name(err) })
 		said = map[string]any{"steps": outcomes}
 	default:
 		kafka.read(count)

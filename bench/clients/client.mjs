@@ -1,7 +1,7 @@
 // KafkaJS: `client.mjs bootstrap scenario topic count library`.
 import kafkajs from 'kafkajs'
 
-const { ConfigResourceTypes, Kafka, logLevel, Partitioners } = kafkajs
+const { ConfigResourceTypes, Kafka, logLevel } = kafkajs
 const [bootstrap, scenario, topic, words] = process.argv.slice(2)
 const count = Number(words)
 const A_REQUEST = 16
@@ -21,14 +21,9 @@ async function send (producer, first) {
 }
 
 async function produce () {
-  const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner })
+  const producer = kafka.producer(scenario === 'transaction' ? { transactionalId: topic, idempotent: true } : {})
   await producer.connect()
-  return send(producer, 0)
-}
-
-async function transaction () {
-  const producer = kafka.producer({ transactionalId: topic, idempotent: true, maxInFlightRequests: 1 })
-  await producer.connect()
+  if (scenario === 'produce') return send(producer, 0)
   const first = await producer.transaction()
   await send(first, 0)
   await first.commit()
@@ -77,7 +72,7 @@ async function admin () {
 }
 
 try {
-  const done = await { produce, transaction, group, admin }[scenario]()
+  const done = await { produce, transaction: produce, group, admin }[scenario]()
   console.log(JSON.stringify({ [scenario === 'admin' ? 'steps' : 'records']: done }))
 } catch (error) {
   console.log(JSON.stringify({ error: error.type ?? error.name }))

@@ -28,7 +28,7 @@ KAFKA: Final = "org.apache.kafka"
 
 
 class BuildError(Exception):
-    """What a registry's client or a compiler said."""
+    """Carries the output of a registry's client or a compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +96,23 @@ def _classes(jars: JarSet) -> str:
     return f"'{cache_dir()}/jars/{jars.name}/*'"
 
 
-def _java(name: str, version: str, *artifacts: str, options: str = "") -> Software:
-    """A program of one file, compiled against the jars that it runs with."""
-    jars, program = _jars(*artifacts), name.rsplit(maxsplit=1)[-1]
+def _java(
+    name: str, version: str, can: str, jars: JarSet, against: JarSet | None = None, options: str = ""
+) -> Software:
+    """A program of one file, compiled against the jars that it runs with, or others."""
+    program, compiled = "Client" if name == "Java" else name.rsplit(maxsplit=1)[-1], against or jars
     command = f"{JAVA} {options} -cp {{folder}}:{_classes(jars)} {program}"
-    return Software(
-        name, version, COPIES, command, f"javac -nowarn -cp {_classes(jars)} *.java", f"{program}.java", (jars,)
-    )
+    build = f"javac -nowarn -cp {_classes(compiled)} *.java"
+    return Software(name, version, can, command, build, f"{program}.java", (jars, compiled))
 
 
 def _java_client(version: str, can: str) -> Software:
-    """One part compiled against the oldest version, the other against the newest, and both run with this one."""
-    oldest, own, newest = (
-        _jars(f"{KAFKA}:kafka-clients:{it}") for it in (CLIENT_VERSIONS[0], version, CLIENT_VERSIONS[-1])
-    )
-    compiled = (
-        f"javac -nowarn -cp {_classes(oldest)} Client.java; javac -nowarn -cp .:{_classes(newest)} NewClient.java"
-    )
-    command = f"{JAVA} -cp {{folder}}:{_classes(own)} Client"
-    return Software("Java", version, can, command, compiled, "Client.java NewClient.java", (oldest, own, newest))
+    newest, own = (_jars(f"{KAFKA}:kafka-clients:{it}") for it in (CLIENT_VERSIONS[-1], version))
+    return _java("Java", version, can, own, newest)
 
 
 def _of_kafka(name: str, version: str, can: str) -> Software:
-    """What Connect's jars bring."""
+    """A program of Connect's jars."""
     jars = _jars(*(f"{KAFKA}:connect-{part}:{version}" for part in ("runtime", "file", "mirror")))
     environment = {"CLASSES": _classes(jars).strip("'"), "PYTHONPATH": str(HERE.parents[1])}
     return Software(name, version, can, f"{PYTHON}/client_tools.py", jars=(jars,), environment=environment)
@@ -136,6 +130,7 @@ GO_MODULES: Final = {
     "Sarama": ("github.com/IBM/sarama", "1.61.1"),
     "kafka-go": ("github.com/segmentio/kafka-go", "0.4.51"),
 }
+KAFKA_JS: Final = TRANSACTIONS.replace("consume ", "")
 NODE_BUILD: Final = "npm install --silent kafkajs@2.2.4"
 RUST_BUILD: Final = """
 cargo init --quiet --name client
@@ -145,7 +140,10 @@ cargo build --quiet --release
 mv target/release/client rskafka
 rm -r target
 """
-FLINK: Final = [f"org.apache.flink:flink-{name}:2.0.0" for name in ("clients", "streaming-java", "connector-base")]
+FLINK: Final = _jars(
+    *(f"org.apache.flink:flink-{name}:2.0.0" for name in ("clients", "streaming-java", "connector-base")),
+    "org.apache.flink:flink-connector-kafka:4.0.1-2.0",
+)
 OPEN: Final = "--add-opens=java.base/java.util=ALL-UNNAMED --add-opens=java.base/java.lang=ALL-UNNAMED"
 SPARK: Final = {"SPARK_JARS": f"{cache_dir()}/jars/{SPARK_KAFKA.name}"}
 ALL: Final = (
@@ -160,16 +158,16 @@ ALL: Final = (
     _go("franz-go", f"{TRANSACTIONS} group848"),
     _go("Sarama", TRANSACTIONS),
     _go("kafka-go", BASIC),
-    Software(
-        "KafkaJS", "2.2.4", TRANSACTIONS.replace("consume ", ""), "node {folder}/client.mjs", NODE_BUILD, "client.mjs"
-    ),
+    Software("KafkaJS", "2.2.4", KAFKA_JS, "node {folder}/client.mjs", NODE_BUILD, "client.mjs"),
     Software("rskafka", "0.6.0", BASIC.replace("group ", ""), "{folder}/rskafka", RUST_BUILD, "client.rs"),
     Software("kcat", "1.7.1", BASIC, f"{PYTHON}/client_tools.py", environment={"PYTHONPATH": str(HERE.parents[1])}),
     *(_of_kafka("Kafka Connect", version, f"produce group {RUNS_ON}") for version in ("3.9.2", "4.3.1")),
     *(_of_kafka("MirrorMaker 2", version, COPIES) for version in ("3.9.2", "4.3.1")),
-    *(_java("Kafka Streams", version, f"{KAFKA}:kafka-streams:{version}") for version in CLIENT_VERSIONS[3:]),
-    _java("Spring", "4.0.0", "org.springframework.kafka:spring-kafka:4.0.0"),
-    _java("Camel", "4.14.0", "org.apache.camel:camel-kafka:4.14.0", "org.apache.camel:camel-main:4.14.0"),
-    _java("Flink", "2.0.0", *FLINK, "org.apache.flink:flink-connector-kafka:4.0.1-2.0", options=OPEN),
+    *(_java("Kafka Streams", it, COPIES, _jars(f"{KAFKA}:kafka-streams:{it}")) for it in CLIENT_VERSIONS[3:]),
+    _java("Spring", "4.0.0", COPIES, _jars("org.springframework.kafka:spring-kafka:4.0.0")),
+    _java(
+        "Camel", "4.14.0", COPIES, _jars("org.apache.camel:camel-kafka:4.14.0", "org.apache.camel:camel-main:4.14.0")
+    ),
+    _java("Flink", "2.0.0", COPIES, FLINK, options=OPEN),
     Software("Spark", "4.2.1", COPIES, f"{PYTHON}/client_python.py", jars=(SPARK_KAFKA,), environment=SPARK),
 )

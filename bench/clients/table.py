@@ -40,7 +40,7 @@ def _table(broker: str, cells: Sequence[Cell], notes: list[str]) -> str:
 
 
 def _shown(cell: Cell, notes: list[str]) -> str:
-    """One note for all cells of which the same is to be said."""
+    """Cells with the same note share it."""
     verdict = cell.verdict
     if verdict == AS_DIRECT:
         return verdict
