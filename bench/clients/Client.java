@@ -26,8 +26,7 @@ public final class Client {
             SETTINGS.put(part + ".deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         }
         try {
-            String field = words[1].equals("admin") ? "steps" : "records";
-            System.out.println("{\"" + field + "\": " + done(words[1]) + "}");
+            System.out.println("{" + done(words[1]) + "}");
         } catch (Throwable error) {
             System.out.println("{\"error\": \"" + name(error) + "\"}");
         }
@@ -38,12 +37,11 @@ public final class Client {
         return error instanceof ExecutionException ? name(error.getCause()) : error.getClass().getSimpleName();
     }
 
-    private static Object done(String scenario) throws Exception {
+    private static String done(String scenario) throws Exception {
         switch (scenario) {
-            case "produce": case "transaction": return produce(scenario);
-            case "admin": return admin();
-            case "share": return share();
-            default: return consume(scenario);
+            case "admin": return "\"steps\": " + admin();
+            case "produce": case "transaction": return "\"records\": " + produce(scenario);
+            default: return "\"records\": " + (scenario.equals("share") ? share() : consume(scenario));
         }
     }
 
@@ -86,19 +84,24 @@ public final class Client {
         if (scenario.equals("group848")) {
             SETTINGS.put("group.protocol", "consumer");
         }
-        int seen = 0;
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(SETTINGS)) {
             if (scenario.equals("consume")) {
                 consumer.assign(Collections.singletonList(new TopicPartition(topic, 0)));
             } else {
                 consumer.subscribe(Collections.singletonList(topic));
             }
-            for (long endMs = System.currentTimeMillis() + LATEST_MS; seen < count && System.currentTimeMillis() < endMs; ) {
-                seen += poll(consumer).count();
-            }
+            int seen = read(() -> poll(consumer).count());
             if (!scenario.equals("consume")) {
                 consumer.commitSync();
             }
+            return seen;
+        }
+    }
+
+    private static int read(Callable<Integer> poll) throws Exception {
+        int seen = 0;
+        for (long endMs = System.currentTimeMillis() + LATEST_MS; seen < count && System.currentTimeMillis() < endMs; ) {
+            seen += poll.call();
         }
         return seen;
     }
@@ -112,16 +115,12 @@ public final class Client {
         }
     }
 
-    private static int share() {
+    private static int share() throws Exception {
         SETTINGS.put("group.id", topic);
-        int seen = 0;
         try (KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(SETTINGS)) {
             consumer.subscribe(Collections.singletonList(topic));
-            for (long endMs = System.currentTimeMillis() + LATEST_MS; seen < count && System.currentTimeMillis() < endMs; ) {
-                seen += consumer.poll(Duration.ofSeconds(1)).count();
-            }
+            return read(() -> consumer.poll(Duration.ofSeconds(1)).count());
         }
-        return seen;
     }
 
     /** Each step with `ok` or its error, as JSON. */

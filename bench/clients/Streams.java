@@ -13,8 +13,6 @@ public final class Streams {
         settings.put("default.key.serde", Serdes.ByteArraySerde.class.getName());
         settings.put("default.value.serde", Serdes.ByteArraySerde.class.getName());
         settings.put("processing.guarantee", "exactly_once_v2");
-        settings.put("state.dir", System.getProperty("java.io.tmpdir") + "/" + words[2]);
-        settings.put("replication.factor", "1");
         StreamsBuilder builder = new StreamsBuilder();
         // by way of a topic of its own, which it makes
         builder.stream(words[2]).selectKey((key, value) -> value).repartition().to("copy." + words[2]);

@@ -8,23 +8,20 @@ from pathlib import Path
 from typing import Any, Final
 
 RESULTS: Final = Path(__file__).parents[1] / "results" / "clients.json"
-MOST_RATIO: Final = 1.5
-"""Rates that differ by no more than this factor are the same."""
+MOST_RATIO: Final = 1.5  # rates that differ by no more than this factor are the same
 AS_DIRECT: Final = "as direct"
 NOT_THERE: Final = "–"  # noqa: RUF001  as in the other tables of the page
 Outcome = Mapping[str, Any]
 
 
 Scenario = StrEnum("Scenario", "PRODUCE CONSUME GROUP GROUP848 SHARE TRANSACTION ADMIN STREAMS QUOTA LEADER")
-"""In the order of the table's columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     software: str
     version: str
-    broker: str
-    """Kafka's version."""
+    broker: str  # Kafka's version
     scenario: Scenario
     direct: Outcome
     through: Outcome

@@ -5,10 +5,8 @@ const { ConfigResourceTypes, Kafka, logLevel } = kafkajs
 const [bootstrap, scenario, topic, words] = process.argv.slice(2)
 const count = Number(words)
 const A_REQUEST = 16
-const LATEST_MS = 60_000
-const kafka = new Kafka({
-  brokers: bootstrap.split(','), clientId: topic, logLevel: logLevel.NOTHING, retry: { retries: 20 },
-})
+const settings = { clientId: topic, logLevel: logLevel.NOTHING, retry: { retries: 20 } }
+const kafka = new Kafka({ brokers: bootstrap.split(','), ...settings })
 const value = (index) => String(index).padStart(1000, '0')
 
 async function send (producer, first) {
@@ -39,7 +37,7 @@ async function group () {
   await consumer.subscribe({ topic, fromBeginning: true })
   let seen = 0
   await new Promise((resolve) => {
-    setTimeout(resolve, LATEST_MS)
+    setTimeout(resolve, 60_000)
     consumer.run({ eachMessage: async () => { if (++seen === count) resolve() } })
   })
   await consumer.disconnect() // commits
@@ -49,14 +47,12 @@ async function group () {
 async function admin () {
   const administrator = kafka.admin()
   await administrator.connect()
-  const made = `${topic}-made`
+  const [made, resource] = [`${topic}-made`, { type: ConfigResourceTypes.TOPIC, name: topic }]
   const calls = {
     create_topic: () => administrator.createTopics({ topics: [{ topic: made }], waitForLeaders: false }),
     list_topics: () => administrator.listTopics(),
     describe_cluster: () => administrator.describeCluster(),
-    describe_configs: () => administrator.describeConfigs({
-      includeSynonyms: false, resources: [{ type: ConfigResourceTypes.TOPIC, name: topic }],
-    }),
+    describe_configs: () => administrator.describeConfigs({ resources: [resource], includeSynonyms: false }),
     list_groups: () => administrator.listGroups(),
     describe_group: () => administrator.describeGroups([topic]),
     offsets: () => administrator.fetchOffsets({ groupId: topic, topics: [topic] }),

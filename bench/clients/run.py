@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,27 +27,22 @@ from tests.harness.process import ProcessError, Program
 NODE_IDS: Final = (1, 2, 3)
 DIRECT, THROUGH = "direct", "sluice"
 COUNT: Final = 300
-LIMITED_COUNT: Final = 4_000
-"""Twice as many as pass at once."""
-RECORD_BYTES: Final = len(value(0))
 QUOTA: Final = "producer_byte_rate"
 LIMIT_BYTES_PER_S: Final = 200_000
-TIMEOUT_S: Final = 120.0
-READ_S: Final = 15.0
+LIMITED_COUNT: Final = 4_000  # twice as many as pass at once
+TIMEOUT_S, READ_S = 120.0, 15.0
 AT_A_TIME: Final = 4
 EXAMPLE: Final = Path(__file__).parents[2] / "deploy" / "sluice.yaml"
-LIMITED: Final = {Scenario.QUOTA, Scenario.LEADER}
-"""To the programs they are `produce`."""
+LIMITED: Final = {Scenario.QUOTA, Scenario.LEADER}  # to the programs they are `produce`
 IN_A_GROUP: Final = {Scenario.GROUP, Scenario.GROUP848}
 FILLED: Final = IN_A_GROUP | {Scenario.CONSUME, Scenario.SHARE, Scenario.STREAMS, Scenario.ADMIN}
 WRITTEN: Final = LIMITED | {Scenario.PRODUCE, Scenario.TRANSACTION, Scenario.STREAMS}
-Runnable = tuple[Sequence[str], Mapping[str, str]]
-"""A command and its environment."""
+Runnable = tuple[Sequence[str], Mapping[str, str]]  # a command and its environment
 FAULTS: Final = (ProcessError, KafkaError, AdminError, ToolError, TimeoutError)
 
 
 def run(broker: str, software: Sequence[Software], scenarios: set[Scenario]) -> Iterator[Cell]:
-    """Each cell when it is done. Raises BuildError first, if something cannot be built."""
+    """Each cell when it is done. Raises BenchError first, if something cannot be built."""
     programs = [(each, each.built()) for each in software]
     jobs = [(*each, scenario) for each in programs for scenario in each[0].scenarios if scenario in scenarios]
     direct, through = ([each.topic(it, way) for each in software for it in LIMITED] for way in (DIRECT, THROUGH))
@@ -89,12 +85,10 @@ class Stage:
     def _prepare(self, scenario: Scenario, topic: str) -> None:
         cluster = self.guarded.cluster
         partitions = 3 if scenario in IN_A_GROUP | {Scenario.SHARE} else 1
-        if scenario is Scenario.LEADER:
-            cluster.create_topic(topic, leader=NODE_IDS[0], replicas=2)
-        else:
-            cluster.create_topic(topic, partitions=partitions)
+        leader, replicas = (NODE_IDS[0], 2) if scenario is Scenario.LEADER else (None, 1)
+        cluster.create_topic(topic, partitions=partitions, leader=leader, replicas=replicas)
         if scenario is Scenario.STREAMS:
-            cluster.create_topic(_copy(topic))
+            cluster.create_topic(f"copy.{topic}")
         if scenario is Scenario.SHARE:
             whom = ("--bootstrap-server", cluster.bootstrap, "--entity-type", "groups", "--entity-name", topic)
             run_tool("kafka.admin.ConfigCommand", *whom, "--alter", "--add-config", "share.auto.offset.reset=earliest")
@@ -104,9 +98,8 @@ class Stage:
                 producer.send(topic, value(index), partition=index % partitions)
             producer.close()
         if scenario is Scenario.ADMIN:
-            consumer = self._consumer(group_id=topic)
-            consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(COUNT, "", -1)})
-            consumer.close()
+            with closing(self._consumer(group_id=topic)) as consumer:
+                consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(COUNT, "", -1)})
 
     def _outcome(self, software: Software, program: Runnable, scenario: Scenario, way: str) -> Outcome:
         topic, count = software.topic(scenario, way), LIMITED_COUNT if scenario in LIMITED else COUNT
@@ -124,7 +117,7 @@ class Stage:
                 seconds = time.monotonic() - begin_s
                 said = _said(running.output()) | self._came_of(scenario, topic)
         if scenario is Scenario.QUOTA and said.get("records"):
-            said["bytes_per_s"] = round(said["records"] * RECORD_BYTES / seconds)
+            said["bytes_per_s"] = round(said["records"] * len(value(0)) / seconds)
         if any(topic in escape.command for escape in self.guarded.watch.escapes):
             said["escaped"] = True
         return said
@@ -145,7 +138,7 @@ class Stage:
 
     def _came_of(self, scenario: Scenario, topic: str) -> dict[str, Any]:
         if scenario in WRITTEN:
-            return {"readable": len(self._readable(_copy(topic) if scenario is Scenario.STREAMS else topic))}
+            return {"readable": len(self._readable(f"copy.{topic}" if scenario is Scenario.STREAMS else topic))}
         return {"committed": self._committed(topic)} if scenario in IN_A_GROUP else {}
 
     def _readable(self, topic: str) -> set[bytes]:
@@ -162,24 +155,15 @@ class Stage:
         return found
 
     def _committed(self, topic: str) -> int:
-        consumer = self._consumer(group_id=topic)
-        offsets = [consumer.committed(TopicPartition(topic, partition)) or 0 for partition in range(3)]
-        consumer.close()
-        return sum(offsets)
+        with closing(self._consumer(group_id=topic)) as consumer:
+            return sum(consumer.committed(TopicPartition(topic, partition)) or 0 for partition in range(3))
 
     def _consumer(self, **settings: Any) -> Any:
         brokers = self.guarded.cluster.bootstrap.split(",")
         return KafkaConsumer(bootstrap_servers=brokers, enable_auto_commit=False, **settings)
 
 
-def _copy(topic: str) -> str:
-    return f"copy.{topic}"
-
-
 def _said(output: str) -> dict[str, Any]:
     """The last line of JSON; a program that crashed has none."""
-    for line in reversed(output.splitlines()):
-        if line.startswith("{"):
-            said: dict[str, Any] = json.loads(line)
-            return said
-    return {"error": "ended without a word"}
+    found: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return found[-1] if found else {"error": "ended without a word"}

@@ -12,23 +12,19 @@ from pathlib import Path
 from typing import Final
 
 from bench.clients.cells import Scenario
+from bench.errors import BenchError
 from tests.harness.clients.java import OPTIONS
 from tests.harness.jars import CLIENT_VERSIONS, LOGGING, SPARK_KAFKA, JarSet, cache_dir, fetch, missing
 
 HERE: Final = Path(__file__).parent
 BUILD_TIMEOUT_S: Final = 900
-RUNS_ON: Final = "…"
-"""Among the scenarios of one that runs until it is stopped."""
+RUNS_ON: Final = "…"  # among the scenarios of one that runs until it is stopped
 COPIES: Final = f"streams {RUNS_ON}"
 BASIC: Final = "produce consume group admin quota leader"
 TRANSACTIONS: Final = f"{BASIC} transaction"
 JAVA: Final = " ".join(("java -Dorg.slf4j.simpleLogger.defaultLogLevel=error", *OPTIONS))
 PYTHON: Final = f"{shlex.quote(sys.executable)} {shlex.quote(str(HERE))}"
 KAFKA: Final = "org.apache.kafka"
-
-
-class BuildError(Exception):
-    """Carries the output of a registry's client or a compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,7 @@ class Software:
         with subprocess.Popen(script, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as it:
             said, _ = it.communicate(timeout=BUILD_TIMEOUT_S)
         if it.returncode != 0:
-            raise BuildError(f"{self.name} {self.version}:\n{said.decode()}")
+            raise BenchError(f"{self.name} {self.version}:\n{said.decode()}")
 
 
 def _python(name: str, version: str, can: str, package: str) -> Software:

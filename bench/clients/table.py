@@ -44,9 +44,8 @@ def _shown(cell: Cell, notes: list[str]) -> str:
     verdict = cell.verdict
     if verdict == AS_DIRECT:
         return verdict
-    error = cell.direct.get("error") if verdict == NOT_THERE else None
-    note = f"Does not work without Sluice either: {error or 'no records'}." if verdict == NOT_THERE else f"{verdict}."
+    error = cell.direct.get("error", "no records")
+    note = f"Does not work without Sluice either: {error}." if verdict == NOT_THERE else f"{verdict}."
     if note not in notes:
         notes.append(note)
-    shown = NOT_THERE if verdict == NOT_THERE else "differs"
-    return f"{shown} [{notes.index(note) + 1}]"
+    return f"{NOT_THERE if verdict == NOT_THERE else 'differs'} [{notes.index(note) + 1}]"
