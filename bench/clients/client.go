@@ -27,7 +27,7 @@ var (
 	ctx, _                = context.WithTimeout(context.Background(), 60*time.Second)
 )
 
-// A client opens what a scenario needs; what it lacks is nil.
+// What a client lacks is nil.
 type client struct {
 	writer     func() writer
 	read       func(count int)

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 LATEST_S: Final = 40.0
-BATCH_BYTES: Final = 16_384
-GROUPS: Final = {"group": "classic", "group848": "consumer"}
-"""The group's protocol, by scenario."""
+GROUPS: Final = {"group": "classic", "group848": "consumer"}  # the group's protocol, by scenario
 
 
 def value(index: int) -> bytes:
-    """What all clients send: the index, as 1,000 digits."""
+    """Return the value of a record: its index, as 1,000 digits."""
     return b"%01000d" % index
 
 
@@ -153,7 +151,7 @@ class Confluent:
         self.common = {"bootstrap.servers": bootstrap, "client.id": topic}
 
     def produce(self, count: int) -> int:
-        producer = self.kafka.Producer({**self.common, "batch.size": BATCH_BYTES})
+        producer = self.kafka.Producer({**self.common, "batch.size": 16_384})
         errors: list[object] = []
         for index in range(count):
             producer.produce(self.topic, value(index), on_delivery=lambda error, _: errors.append(error))
@@ -165,14 +163,10 @@ class Confluent:
         return in_transactions(count, producer, lambda record: producer.produce(self.topic, record))
 
     def consume(self, count: int, protocol: str | None) -> int:
-        group = {"group.id": self.topic, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-        if protocol == "consumer":
-            group["group.protocol"] = protocol
-        consumer = self.kafka.Consumer({**self.common, **group})
-        if protocol:
-            consumer.subscribe([self.topic])
-        else:
-            consumer.assign([self.kafka.TopicPartition(self.topic, 0, 0)])
+        group = {"group.id": self.topic, "group.protocol": protocol or "classic", "auto.offset.reset": "earliest"}
+        consumer = self.kafka.Consumer({**self.common, **group, "enable.auto.commit": False})
+        first = [self.kafka.TopicPartition(self.topic, 0, 0)]
+        consumer.subscribe([self.topic]) if protocol else consumer.assign(first)
         seen = read(count, lambda: sum(message.error() is None for message in consumer.consume(100, 1.0)))
         if protocol:
             consumer.commit(asynchronous=False)

@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 
 from bench.clients.cells import Cell, Outcome, Scenario
 from bench.clients.client_python import value
-from bench.clients.software import Software
+from bench.clients.software import HERE, Software
 from tests.harness.admin import AdminError
 from tests.harness.clients.java import ToolError, run_tool
 from tests.harness.guarded import Guarded, guarded_sluice
@@ -26,13 +26,11 @@ from tests.harness.process import ProcessError, Program
 
 NODE_IDS: Final = (1, 2, 3)
 DIRECT, THROUGH = "direct", "sluice"
-COUNT: Final = 300
+COUNT, LIMITED_COUNT = 300, 4_000  # of the latter, half passes at once
 QUOTA: Final = "producer_byte_rate"
 LIMIT_BYTES_PER_S: Final = 200_000
-LIMITED_COUNT: Final = 4_000  # twice as many as pass at once
 TIMEOUT_S, READ_S = 120.0, 15.0
 AT_A_TIME: Final = 4
-EXAMPLE: Final = Path(__file__).parents[2] / "deploy" / "sluice.yaml"
 LIMITED: Final = {Scenario.QUOTA, Scenario.LEADER}  # to the programs they are `produce`
 IN_A_GROUP: Final = {Scenario.GROUP, Scenario.GROUP848}
 FILLED: Final = IN_A_GROUP | {Scenario.CONSUME, Scenario.SHARE, Scenario.STREAMS, Scenario.ADMIN}
@@ -61,7 +59,7 @@ def run(broker: str, software: Sequence[Software], scenarios: set[Scenario]) -> 
 
 def _example() -> dict[str, Any]:
     """The example's settings, but for addresses."""
-    settings: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+    settings: dict[str, Any] = yaml.safe_load((HERE.parents[1] / "deploy" / "sluice.yaml").read_text("utf-8"))
     settings["kafka"] = {"share_groups": True}  # not by default
     return {name: section for name, section in settings.items() if name not in {"cluster", "listeners", "admin"}}
 

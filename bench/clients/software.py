@@ -127,7 +127,6 @@ GO_MODULES: Final = {
     "kafka-go": ("github.com/segmentio/kafka-go", "0.4.51"),
 }
 KAFKA_JS: Final = TRANSACTIONS.replace("consume ", "")
-NODE_BUILD: Final = "npm install --silent kafkajs@2.2.4"
 RUST_BUILD: Final = """
 cargo init --quiet --name client
 cargo add --quiet rskafka@0.6.0 chrono@0.4
@@ -154,7 +153,7 @@ ALL: Final = (
     _go("franz-go", f"{TRANSACTIONS} group848"),
     _go("Sarama", TRANSACTIONS),
     _go("kafka-go", BASIC),
-    Software("KafkaJS", "2.2.4", KAFKA_JS, "node {folder}/client.mjs", NODE_BUILD, "client.mjs"),
+    Software("KafkaJS", "2.2.4", KAFKA_JS, "node {folder}/client.mjs", "npm i kafkajs@2.2.4", "client.mjs"),
     Software("rskafka", "0.6.0", BASIC.replace("group ", ""), "{folder}/rskafka", RUST_BUILD, "client.rs"),
     Software("kcat", "1.7.1", BASIC, f"{PYTHON}/client_tools.py", environment={"PYTHONPATH": str(HERE.parents[1])}),
     *(_of_kafka("Kafka Connect", version, f"produce group {RUNS_ON}") for version in ("3.9.2", "4.3.1")),
