@@ -1,4 +1,4 @@
-"""Of the matrix of clients (`make matrix`) the programs that are quick to build: it still runs, and nothing differs."""
+"""A part of the matrix of clients (`make matrix`), with programs that are quick to build: it runs, and nothing differs."""
 
 import pytest
 
