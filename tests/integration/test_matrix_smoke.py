@@ -1,4 +1,4 @@
-"""A part of the matrix of clients (`make matrix`), with programs that are quick to build: it runs, and nothing differs."""
+"""A part of the matrix of clients (`make matrix`), of programs that are quick to build: nothing differs."""
 
 import pytest
 
