@@ -33,7 +33,7 @@ BUILD_LOCK := deploy/build-requirements.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-fresh test-long compiled test-compiled coverage test-analysis test-pythons test-brokers test-integration-compiled \
-	test-slow test-slow-unit test-slow-brokers test-slow-alone test-changed test-all lint format bench bench-analysis table dist wheels lock sbom audit man docs clean
+	test-slow test-slow-unit test-slow-brokers test-slow-alone test-changed test-all lint format bench bench-analysis matrix table dist wheels lock sbom audit man docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -154,6 +154,9 @@ bench: setup $(COMPILED)/.optimized  ## HAProxy and Sluice side by side, compile
 
 bench-analysis: setup  ## what `sluice analyze` costs on generated records (SCALE=100M: 100 million)
 	$(BIN)/python -m bench.analysis $(if $(SCALE),--scale $(SCALE))
+
+matrix: setup  ## each client at real brokers, direct and through Sluice: the tables of docs/clients.md
+	$(BIN)/python -m bench.clients
 
 table: setup  ## generate the API table from the kafka-clients jars
 	$(BIN)/python -m protocol.generate

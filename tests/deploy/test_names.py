@@ -12,10 +12,9 @@ pytestmark = pytest.mark.long
 ELSEWHERE: Final = {
     "settings of Kafka's clients and brokers": """delivery.timeout.ms max.block.ms message.timeout.ms session.timeout.ms
         create.topic.policy.class.name metadata.recovery.strategy LogAppendTime retryOnQuotaViolation""",
-    "tools beside Kafka": "KafkaUser spec.quotas kafka_quota kadm subPath --zk-tls-config-file --members",
-    "Java's and Kafka's sources": """Admin.abortTransaction AVA.isDerString X500Principal.getName Double.toString
-        String.trim
-        Matcher.find Matcher.appendReplacement java.util.Properties.load org.apache.kafka.common.protocol.Errors
+    "tools beside Kafka": "KafkaUser spec.quotas kafka_quota subPath --zk-tls-config-file --members",
+    "Java's and Kafka's sources": """AVA.isDerString Admin.abortTransaction Double.toString Matcher.appendReplacement
+        Matcher.find String.trim X500Principal.getName java.util.Properties.load org.apache.kafka.common.protocol.Errors
         OAuthBearerClientInitialResponse OAuthBearerSaslServer OAuthBearerUnsecuredJws PlainSaslServer
         ScramExtensions ScramMessages ScramSaslServer escapeLiteralBackReferences
         shouldClientThrottle BrokerJwtValidator""",
