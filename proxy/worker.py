@@ -354,7 +354,9 @@ class Worker:
             gathered_limit=limits.gathered_bytes,
             mutations_limit=limits.mutations_bytes,
             clock=now_ms,
-            on_rejected=lambda side, error, peer: self._rejections.count(side, error, peer, now_ms()),
+            on_rejected=lambda side, error, peer, client_id: self._rejections.count(
+                side, error, peer, now_ms(), client_id=client_id
+            ),
             later=CallQueue(partial(later, 0.0, "a turn")).later,
             partitions=TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms),
             answerers=answerers,

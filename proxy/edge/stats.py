@@ -73,12 +73,15 @@ class Rejections:
         self._stats = stats
         self._lines = OnceAMinute(_say_more)
 
-    def count(self, side: str, error: ProtocolError, peer: str, now_ms: int, *, about: str | None = None) -> None:
+    def count(
+        self, side: str, error: ProtocolError, peer: str, now_ms: int, *, about: str | None = None, client_id: str = ""
+    ) -> None:
         """Count ``error``, and log it unless the same was logged just now. ``about`` replaces the host as the key."""
         self._stats.rejected[side, error.cause] += 1
         same = peer.rpartition(":")[0] if about is None else about
         if self._lines.admits((side, error.cause, same), (side, error.cause, OTHERS), now_ms):
-            log.warning("connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer)
+            who = {"client_id": client_id} if client_id else {}
+            log.warning("connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer, **who)
 
     def count_refused(self, cause: Cause) -> None:
         """Count a broker's address at which another node answers, which is logged where it is found."""

@@ -188,7 +188,7 @@ class Session:
 
     def reject(self, side: str, error: ProtocolError) -> None:
         if not self.closed:
-            self.worker.on_rejected(side, error, self.peer)
+            self.worker.on_rejected(side, error, self.peer, self.identity.account.key.client_id)
             self.close()
 
     def close(self) -> None:

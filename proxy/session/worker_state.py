@@ -79,7 +79,7 @@ class WorkerState:
     mutations_limit: int = 256 * 1024
     """Limit for requests that create or delete topics, which are held in memory whole under a quota for that."""
     clock: Callable[[], int]
-    on_rejected: Callable[[str, ProtocolError, str], None]
+    on_rejected: Callable[[str, ProtocolError, str, str], None]
     """(side, error, peer): a side broke the protocol and its session is closed."""
     later: Callable[[Callable[[], None]], None]
     """Calls back when others have had their turn (``CallQueue``): nothing long is done at once."""

@@ -82,7 +82,9 @@ class Front:
         fixed = {"name": "PLAIN", "bind": Address("127.0.0.1", self.bootstrap_port)}
         fixed["advertise"] = AdvertisedAddress("127.0.0.1")
         given = {key: value for key, value in settings.items() if value is not None}
-        self.play.worker.on_rejected = lambda side, error, peer: rejections.count(side, error, peer, now_ms())
+        self.play.worker.on_rejected = lambda side, error, peer, client_id: rejections.count(
+            side, error, peer, now_ms(), client_id=client_id
+        )
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
         self.slots = ConnectionSlots(
             most=limit,

@@ -163,6 +163,7 @@ class Play:
         self.asked_for: list[tuple[str, Callable[[str], None]]] = []
         """Delegation tokens whose owner was asked for, and whom to tell."""
         self.rejected: list[tuple[str, ProtocolError]] = []
+        self.rejected_client_id = ""
         self.told: list[int] = []
         self.closed = 0
         limits, served, served_before = _served(response, frozenset(answerers), fetch_max_version)
@@ -188,7 +189,7 @@ class Play:
             find_coordinator_limit=100_000,
             gathered_limit=1_000_000,
             clock=self.loop.clock,
-            on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
+            on_rejected=self._on_rejected,
             later=self.loop.later,
             answerers=answerers,
             partitions=TopicPartitions(lambda: (), self.loop.clock),
@@ -241,6 +242,10 @@ class Play:
     def user(self) -> str:
         """Whom requests are charged to now."""
         return self.session.identity.user
+
+    def _on_rejected(self, side: str, error: ProtocolError, _peer: str, client_id: str) -> None:
+        self.rejected.append((side, error))
+        self.rejected_client_id = client_id
 
     def from_client(self, data: bytes) -> bytes:
         """Feed and return what went to the broker."""

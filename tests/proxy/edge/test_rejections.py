@@ -26,6 +26,13 @@ def test_rejections_are_logged_once_per_host_and_cause_and_counted() -> None:
     assert stats.rejected == {("client", Cause.NOT_TLS): 4, ("client", Cause.BAD_HEADER): 1}
 
 
+def test_a_line_names_the_client_if_it_has_a_client_id() -> None:
+    with capture_logs() as logs:
+        Rejections(Stats()).count("client", BAD, "10.0.0.1:5", 0, client_id="orders")
+        Rejections(Stats()).count("client", BAD, "10.0.0.1:5", 0)
+    assert [line.get("client_id") for line in logs] == ["orders", None]
+
+
 def test_rejections_without_log_line_are_summarized_after_interval() -> None:
     rejections = Rejections(Stats())
     lines(rejections, "10.0.0.1:5", "10.0.0.1:6", "10.0.0.1:7", "10.0.0.2:5")

@@ -123,6 +123,16 @@ class TestBadInput:
         assert play.broker.closed
         assert play.closed == 1
 
+    def test_a_version_that_a_setting_withholds_is_named_with_the_setting_and_the_client(self) -> None:
+        play = Play(fetch_max_version=15)
+        play.from_client(list_offsets(1))
+        play.from_broker(list_offsets_answer(1))
+        play.from_client(request(1, 17, 2))
+        ((side, error),) = play.rejected
+        assert (side, error.cause) == ("client", Cause.UNSUPPORTED_VERSION)
+        assert str(error) == "Fetch v17 is not offered to clients: versions 0 to 15 are, by kafka.fetch_max_version"
+        assert play.rejected_client_id == "app"
+
     @pytest.mark.parametrize(
         ("data", "cause"),
         [
