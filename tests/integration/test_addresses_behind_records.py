@@ -166,6 +166,8 @@ def _produce_while_the_leader_moves(guarded: Guarded, topic: str) -> int:
         partition=BUSY,
         duration_s=60.0,
         rate_bytes_per_s=RATE_BYTES_PER_S,
+        acks=-1,  # else a broker may lose what it has acknowledged, when the leader moves; a retry may double it
+        idempotent=True,
     )
     quiet = replace(busy, partition=MOVED, rate_bytes_per_s=20_000, first_index=10**6)
     with JAVA_4.run(busy) as load, JAVA_4.run(quiet) as other:
