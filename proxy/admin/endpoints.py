@@ -14,7 +14,6 @@ from aiohttp import web
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
 from proxy.admin.openapi import document
 from proxy.admin.route import POST, RefusedError, Route, read_body, text
-from proxy.runtime.collector import COLLECTOR
 from proxy.runtime.tasks import spawn
 from proxy.snapshot import Snapshot
 from proxy.state.answers import State
@@ -81,10 +80,9 @@ class Scrapes:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _render(self) -> bytes:
-        with COLLECTOR.pause():
-            snapshot = await self._snapshot()
-            await asyncio.to_thread(self._renderer.take, snapshot)  # whoever waits: it was counted, and is no more
-            return await asyncio.to_thread(self._renderer.text, snapshot) if self._waiting else b""
+        snapshot = await self._snapshot()
+        await asyncio.to_thread(self._renderer.take, snapshot)  # whoever waits: it was counted, and is no more
+        return await asyncio.to_thread(self._renderer.text, snapshot) if self._waiting else b""
 
 
 def api(state: State) -> dict[str, Route]:

@@ -19,7 +19,6 @@ from proxy.admin.connections import AdminConnections
 from proxy.admin.route import RefusedError, Route, text
 from proxy.admin.tls import AdminTls
 from proxy.edge.listening import bind as listen_at
-from proxy.runtime.collector import COLLECTOR
 from proxy.runtime.faults import report
 from quotas.networks import network_of
 
@@ -170,7 +169,7 @@ class AdminServer:
         route = self._routes[request.path]
         if request.path in PROBES or not route.is_bounded:
             return await self._handled(route, request)
-        with COLLECTOR.pause(), self._work.place(network_of(request.remote or "")) as has_place:
+        with self._work.place(network_of(request.remote or "")) as has_place:
             if has_place:
                 return await self._handled(route, request)
             return _refused(request, 503, "too many requests at once: ask again", **{"Retry-After": "1"})

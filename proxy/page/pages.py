@@ -14,7 +14,6 @@ from proxy.page.actions import Actions, Controls
 from proxy.page.changes import shown
 from proxy.page.open_pages import RecentAnswers, Streams
 from proxy.runtime.clock import wall_s
-from proxy.runtime.collector import COLLECTOR
 from quotas.kinds import QuotaKind, Whose
 
 _MOST_THROTTLED: Final = 50
@@ -97,9 +96,8 @@ class Pages:
             return _text(404, f"page is one of {', '.join(self._data)}")
 
         async def make() -> str:
-            with COLLECTOR.pause():
-                data = await self._shown(request, asked, await self._data[name](asked))
-                return await asyncio.to_thread(html.fragment, name, data)
+            data = await self._shown(request, asked, await self._data[name](asked))
+            return await asyncio.to_thread(html.fragment, name, data)
 
         key = name, *asked.items(), await self._controls.access.may_change(request)
         return await self._streams.answer(request, lambda: self._recent.get(key, _KEEP_S, make))

@@ -1,6 +1,7 @@
 """The event loop of a process: uvloop, where it is installed; and how late it is."""
 
 import asyncio
+import gc
 import os
 import sys
 import threading
@@ -12,6 +13,11 @@ from proxy.runtime.tasks import every
 
 _SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread may hold the interpreter: with it, rendering 2,000 entities delays the loop half as much."""
+
+_COLLECTED_AT: Final = (50_000, 10, 10)
+"""When Python's garbage collector runs, which stops the loop: by default, many times for each answer of the admin port
+(docs/decisions/0045).
+"""
 
 _THREADS_END_S: Final = 5.0
 """How long threads that are still busy are waited for at the end."""
@@ -32,6 +38,7 @@ def loop_runner() -> tuple[asyncio.Runner, str]:
 def run(runner: asyncio.Runner, program: Coroutine[Any, Any, int]) -> int:
     """Run a program on a loop to its end; return its exit status."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.set_threshold(*_COLLECTED_AT)
     with runner:
         status = runner.run(program)
         _end_within(_THREADS_END_S, status)

@@ -17,7 +17,6 @@ from proxy.edge.doors import ConnectionGate
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime.clock import now_ms, wall_s
-from proxy.runtime.collector import COLLECTOR
 from proxy.runtime.tasks import SharedWork, in_slices
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
@@ -172,13 +171,12 @@ class StateOfWorker:
         work = self._under_way.get(wanted)
         if work is None:
             work = self._under_way[wanted] = SharedWork(self._made(resource, query))
-        with COLLECTOR.pause():
-            try:
-                rows = await work.result()
-            finally:
-                if self._under_way.get(wanted) is work:
-                    del self._under_way[wanted]
-            return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
+        try:
+            rows = await work.result()
+        finally:
+            if self._under_way.get(wanted) is work:
+                del self._under_way[wanted]
+        return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
 
     async def _made(self, resource: str, query: Query) -> Sequence[object]:
         async with self._lock:
