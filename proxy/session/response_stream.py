@@ -44,7 +44,7 @@ class ResponseStream(Flow):
         self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.worker.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
         self.walk: ResumableWalk | None = None
-        """Through the answer that is under way; the splitter then counts the bytes until it looks again."""
+        """The walk through the answer that is coming; the splitter then counts the bytes until the next varint."""
 
     @property
     def is_at_border(self) -> bool:

@@ -98,7 +98,7 @@ class Served:
         """A throttled answer is held back for the throttle time (KIP-13) instead of sent at once (KIP-219)."""
         self.requests = 0
         self.outline = Outline(spec) if spec.endpoints and spec.api_key in ADDRESSES_LAST else None
-        """What is read of an answer that may name brokers at its end."""
+        """The layout of an answer that may name brokers at its end."""
 
 
 def serve(

@@ -25,7 +25,9 @@ def cell(direct: Outcome, through: Outcome, scenario: Scenario = Scenario.PRODUC
         ({"steps": {"a": "ok"}}, {"steps": {"a": "Refused"}}, "a: ok direct, Refused through Sluice"),
     ],
 )
-def test_what_came_of_it_is_compared_field_by_field(direct: Outcome, through: Outcome, verdict: str | None) -> None:
+def test_outcomes_that_differ_in_a_field_are_named_with_it(
+    direct: Outcome, through: Outcome, verdict: str | None
+) -> None:
     found = cell(direct, through).verdict
     assert found == verdict if verdict else found not in {AS_DIRECT, NOT_THERE}
 

@@ -250,7 +250,7 @@ def goldens(spec: ApiSpec) -> Iterator[bytes]:
 
 
 @each_version
-def test_every_split(spec: ApiSpec) -> None:
+def test_an_answer_cut_in_two_anywhere_is_written_the_same(spec: ApiSpec) -> None:
     for frame in goldens(spec):
         whole = walked(spec, [frame])
         for at in range(1, len(frame)):
@@ -293,7 +293,7 @@ def test_frames_that_follow_in_the_same_chunk(spec: ApiSpec) -> None:
 
 
 @each_version
-def test_claims(spec: ApiSpec) -> None:
+def test_a_claim_beyond_the_frame_is_refused(spec: ApiSpec) -> None:
     """A count or a length beyond the frame's end is refused with the chunk that has it; nothing is allocated for it."""
     frame = frame_of(spec, (), (b"r" * 40,))
     for at in range(8, min(len(frame), 120)):
@@ -328,7 +328,7 @@ def test_the_error_says_what_and_where(at: int, claim: bytes, text: str) -> None
 
 
 @each_version
-def test_every_truncation(spec: ApiSpec) -> None:
+def test_a_truncated_answer_is_refused_at_every_size(spec: ApiSpec) -> None:
     """A frame whose size is that of a part of it."""
     frame = frame_of(spec, [broker(1)], (b"r" * 50,))
     for size in range(5, len(frame)):
@@ -346,7 +346,7 @@ def test_bytes_behind_the_end(spec: ApiSpec) -> None:
 
 
 @each_version
-def test_changed_anywhere(spec: ApiSpec) -> None:
+def test_an_answer_changed_anywhere_is_refused_or_keeps_its_size(spec: ApiSpec) -> None:
     """An error, or the same size and no address of a broker; the same in pieces, up to the piece that is wrong."""
     chance = random.Random(spec.number)
     refused = accepted = 0
@@ -375,7 +375,7 @@ def test_changed_anywhere(spec: ApiSpec) -> None:
 
 
 @given(data=st.binary(min_size=8, max_size=200), spec=st.sampled_from(WALKED))
-def test_any_bytes(data: bytes, spec: ApiSpec) -> None:
+def test_any_bytes_are_refused_or_keep_their_size(data: bytes, spec: ApiSpec) -> None:
     frame = (len(data)).to_bytes(4, "big") + data
     with contextlib.suppress(ProtocolError):
         assert len(walked(spec, [frame])) == len(frame)
