@@ -18,8 +18,8 @@ from tests.harness.jars import CLIENT_VERSIONS, LOGGING, SPARK_KAFKA, JarSet, ca
 
 HERE: Final = Path(__file__).parent
 BUILD_TIMEOUT_S: Final = 900
-RUNS_ON: Final = "…"  # among the scenarios of one that runs until it is stopped
-COPIES: Final = f"streams {RUNS_ON}"
+COPIES: Final = "streams"
+CONNECTS: Final = "produce group"
 BASIC: Final = "produce consume group admin quota leader"
 TRANSACTIONS: Final = f"{BASIC} transaction"
 JAVA: Final = " ".join(("java -Dorg.slf4j.simpleLogger.defaultLogLevel=error", *OPTIONS))
@@ -42,11 +42,12 @@ class Software:
 
     @property
     def scenarios(self) -> list[Scenario]:
-        return [Scenario(word) for word in self.can.split() if word != RUNS_ON]
+        return [Scenario(word) for word in self.can.split()]
 
     @property
     def runs_on(self) -> bool:
-        return RUNS_ON in self.can
+        """Whether it goes on until it is stopped."""
+        return self.can in {COPIES, CONNECTS}
 
     def topic(self, scenario: Scenario, way: str) -> str:
         """And its client-id, group and transactional id."""
@@ -156,7 +157,7 @@ ALL: Final = (
     Software("KafkaJS", "2.2.4", KAFKA_JS, "node {folder}/client.mjs", "npm i kafkajs@2.2.4", "client.mjs"),
     Software("rskafka", "0.6.0", BASIC.replace("group ", ""), "{folder}/rskafka", RUST_BUILD, "client.rs"),
     Software("kcat", "1.7.1", BASIC, f"{PYTHON}/client_tools.py", environment={"PYTHONPATH": str(HERE.parents[1])}),
-    *(_of_kafka("Kafka Connect", version, f"produce group {RUNS_ON}") for version in ("3.9.2", "4.3.1")),
+    *(_of_kafka("Kafka Connect", version, CONNECTS) for version in ("3.9.2", "4.3.1")),
     *(_of_kafka("MirrorMaker 2", version, COPIES) for version in ("3.9.2", "4.3.1")),
     *(_java("Kafka Streams", it, COPIES, _jars(f"{KAFKA}:kafka-streams:{it}")) for it in CLIENT_VERSIONS[3:]),
     _java("Spring", "4.0.0", COPIES, _jars("org.springframework.kafka:spring-kafka:4.0.0")),
