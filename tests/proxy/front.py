@@ -162,6 +162,8 @@ async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]
         front.turned_away.close()
         for session in list(front.listener.sessions):
             session.abort()
+        for broker in (*front.cluster._bootstrap, *front.cluster.brokers.values()):
+            broker.lose()
         await asyncio.sleep(0)
 
 
