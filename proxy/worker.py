@@ -111,7 +111,7 @@ class Worker:
         self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
         is_alone = settings.owners is None and number is None
         self._owners: OwnersInForce | None = None if is_alone else owners_of(settings.owners)
-        self._turned_away = HeldConnections(self._throttling.wake, MOST_OF_ADDRESS)
+        self._turned_away = HeldConnections(_wake, MOST_OF_ADDRESS)
         self._connections_limit = 0
         self._is_closed = False
         self._listeners: list[Listener] = []
@@ -386,6 +386,11 @@ class Worker:
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()
+
+
+def _wake(call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> asyncio.TimerHandle:
+    """Call at that moment, in any mode: what it is for is no throttle, which would end early with mode ``enforce``."""
+    return later((moment_ms - now_ms()) / 1000, "wake", call, moment_ms, otherwise=abort)
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:
