@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from operator import add
 from typing import Final, NamedTuple
 
-from quotas.folding import fold
+from quotas.names import fold
 
 BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """Upper bounds of the buckets; behind the last one is one more."""
@@ -37,28 +37,22 @@ class Times(NamedTuple):
 class Histogram:
     """Counts of times by bucket, and their sum."""
 
-    __slots__ = ("_counts", "_of_0_ms", "sum_ms")
+    __slots__ = ("counts", "sum_ms")
 
     def __init__(self) -> None:
-        self._counts = [0] * (len(BOUNDS_MS) + 1)
-        self._of_0_ms = 0
-        """Most times, counted apart: an item of a list takes four times as long."""
+        self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.sum_ms = 0
 
     def count(self, ms: int) -> None:
         """Count a time."""
-        if ms == 0:
-            self._of_0_ms += 1
-            return
         self.sum_ms += ms
         if 0 <= ms < _SHORT_MS:
-            self._counts[_BUCKET_OF[ms]] += 1
+            self.counts[_BUCKET_OF[ms]] += 1
         else:
-            self._counts[sum(bound <= ms for bound in BOUNDS_MS)] += 1
+            self.counts[sum(bound <= ms for bound in BOUNDS_MS)] += 1
 
     def times(self) -> Times:
-        first, *others = self._counts
-        return Times((first + self._of_0_ms, *others), self.sum_ms)
+        return Times(tuple(self.counts), self.sum_ms)
 
 
 class Parts:
@@ -85,7 +79,10 @@ class OfBroker:
         """Count an answer that is passed on as it comes; its request was held for ``held_ms``."""
         parts = self._by_api.get(api_key) or self._make(api_key)
         parts.broker.count(took_ms)
-        parts.proxy.count(held_ms)
+        if held_ms:
+            parts.proxy.count(held_ms)
+        else:
+            parts.proxy.counts[0] += 1
 
     def came(self, api_key: int, took_ms: int) -> None:
         """Count the broker's time of an answer that the proxy may hold."""
@@ -93,7 +90,11 @@ class OfBroker:
 
     def went(self, api_key: int, held_ms: int) -> None:
         """Count the proxy's time of an answer that is passed on now: how long it and its request were held."""
-        (self._by_api.get(api_key) or self._make(api_key)).proxy.count(held_ms)
+        parts = self._by_api.get(api_key) or self._make(api_key)
+        if held_ms:
+            parts.proxy.count(held_ms)
+        else:
+            parts.proxy.counts[0] += 1
 
     def _make(self, api_key: int) -> Parts:
         parts = self._by_api[api_key] = self._all.make(api_key, self._node_id)

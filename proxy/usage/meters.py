@@ -6,8 +6,7 @@ from typing import Final
 
 from proxy.runtime.tasks import SLICE
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
-from quotas.folding import FOLDED, fold
-from quotas.names import OTHER, NameBudget
+from quotas.names import FOLDED, OTHER, NameBudget, fold
 
 MAX_GONE = 10_000
 """Clients without a meter any more whose last traffic is still to be taken by name; the others are summed up."""
@@ -31,11 +30,9 @@ class Meters:
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client, created on first use."""
+        most = 0 if self._names.full else self._most
+        key = fold(key, self._meters, most, key._replace(client_id=OTHER))
         meter = self._meters.get(key)
-        if meter is None:
-            most = 0 if self._names.full else self._most
-            key = fold(key, self._meters, most, key._replace(client_id=OTHER))
-            meter = self._meters.get(key)
         if meter is None:
             meter = self._meters[key] = Meter(key)
             self._names.take(key.user, key.client_id)
