@@ -20,7 +20,7 @@ from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.edge.arrival import HANDSHAKE, Arrival
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
-from proxy.edge.doors import ConnectionGate, HeldConnections, OwnerOfBroker, Places
+from proxy.edge.doors import ConnectionGate, HeldConnections, OwnerOfBroker
 from proxy.edge.kernel import peek, wake
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
@@ -106,10 +106,9 @@ class Arriving:
         self._gate = admission.gate
         self._owner = OwnerOfBroker(owners, admission.turned_away, admission.gate.clock)
         self._slots = admission.slots
-        self._places = Places(name, self._slots, self.dismiss, self._stats)
         self._sorter: Sorter | None = None
         if self._names_broker and passing is not None:
-            self._sorter = Sorter(passing, Places(name, passing.unsorted, self.dismiss), hosts, owners, self._stats)
+            self._sorter = Sorter(name, passing, self._take_place, hosts, owners, self._stats)
         self.arriving: dict[Arrival, Alarm] = {}
         """Each with the alarm of its deadline."""
 
@@ -119,7 +118,8 @@ class Arriving:
         """Serve a connection that was accepted at a broker's port, or with None at the bootstrap port."""
         counted_at = self._connector.next() if node_id is None and not self._names_broker else node_id
         deadline_ms = now_ms() + round(self._limits.authentication_timeout_s * 1000)
-        names_source = bool(self._load_balancers) and self._is_load_balancer(peer)
+        # a load balancer has to send a PROXY header
+        names_source = any(ipaddress.ip_address(peer.host) in network for network in self._load_balancers)
         self._start(Arrival(client, peer, node_id, counted_at, deadline_ms, names_source))
 
     def take_passed(self, client: socket.socket, message: Passed) -> None:
@@ -146,9 +146,9 @@ class Arriving:
         """
         try:
             if self._sorter is not None and arrival.passed_host not in self._hosts:
-                self._sorter.places.take(arrival)
+                self._take_place(arrival, self._sorter.passing.unsorted)
             elif arrival.names_source:
-                self._places.take(arrival)
+                self._accept(arrival)
             else:
                 self._address_known(arrival)
         except Refused as why:
@@ -160,6 +160,19 @@ class Arriving:
         arrival.task.add_done_callback(partial(self._over, arrival))
         dismiss = partial(self.dismiss, arrival)
         self.arriving[arrival] = self._alarms.add(partial(self._overdue, arrival), dismiss, arrival.deadline_ms)
+
+    def _take_place(self, arrival: Arrival, slots: ConnectionSlots) -> None:
+        """Give a connection a place, instead of one that it had before its address was known. Raises Refused."""
+        arrival.free_slot()
+        evict = partial(self.dismiss, arrival)
+        arrival.slot = slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self._name)
+
+    def _accept(self, arrival: Arrival) -> None:
+        """Give a connection a place among those that are served here. Raises Refused."""
+        is_first = arrival.slot is None
+        self._take_place(arrival, self._slots)
+        if is_first:
+            self._stats.connections[self._name, "accepted"] += 1
 
     def _overdue(self, arrival: Arrival, now_ms: int) -> None:  # noqa: ARG002  as alarms call
         said = f"no {arrival.awaited} within {self._limits.authentication_timeout_s:g} s"
@@ -212,7 +225,7 @@ class Arriving:
         arrival.admitted_ms = self._gate.admit(self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt)
         if not self._names_broker:
             self._owner.check(arrival)
-        self._places.take(arrival)
+        self._accept(arrival)
 
     def _request_known(self, arrival: Arrival, slot: ConnectionSlot) -> None:
         """Ask what depends on the broker that was not known before. Raises Refused."""
@@ -291,11 +304,6 @@ class Arriving:
         if why.by_limit:
             self._accounts.refused += 1
         arrival.hold = why.hold
-
-    def _is_load_balancer(self, peer: Address) -> bool:
-        """Whether ``peer`` is in a network that has to send a PROXY header."""
-        ip = ipaddress.ip_address(peer.host)
-        return any(ip in network for network in self._load_balancers)
 
 
 def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> bool:

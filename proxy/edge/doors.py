@@ -1,5 +1,5 @@
-"""The rules that a connection has to pass before it has a session: the rate of its address, the owner of its broker,
-and its place. Each raises Refused. ``Arriving`` asks each once, when it is known what the rule needs.
+"""Rules that a connection has to pass before it has a session: the rate of its address, and the owner of its broker.
+Each raises Refused. ``Arriving`` asks each once, when it is known what the rule needs.
 
 ``quotas.connections`` has the arithmetic of rates. The rates of a listener and of the proxy refuse nobody: the acceptor
 waits.
@@ -7,7 +7,6 @@ waits.
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,7 @@ import structlog
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.arrival import Arrival
-from proxy.edge.connection_slots import MOST_HELD, ConnectionSlots
+from proxy.edge.connection_slots import MOST_HELD
 from proxy.edge.refused import Close, Refused
 from proxy.edge.stats import Stats, ThrottleTotals
 from proxy.session.throttling import Throttling, Timer
@@ -195,30 +194,7 @@ class ConnectionGate:
                 self._addresses.count_wait(listener, wait_ms)
 
 
-# --------------------------------------------------------------------------------------------------- places and owners
-
-
-@dataclass(frozen=True)
-class Places:
-    """Limits of connections, in all, of a listener and of an address. Behind a load balancer a connection has a place
-    before its address is known.
-    """
-
-    listener: str
-    slots: ConnectionSlots
-    dismiss: Callable[[Arrival, Refused], None]
-    """Closes one whose place is needed for another."""
-    stats: Stats | None = None
-    """Where to count those that have a place as accepted."""
-
-    def take(self, arrival: Arrival) -> None:
-        """Give a connection a place, instead of one that it had before its address was known. Raises Refused."""
-        is_first = arrival.slot is None
-        arrival.free_slot()
-        evict = partial(self.dismiss, arrival)
-        arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self.listener)
-        if is_first and self.stats is not None:
-            self.stats.connections[self.listener, "accepted"] += 1
+# -------------------------------------------------------------------------------------------------------------- owners
 
 
 class OwnerOfBroker:

@@ -20,7 +20,6 @@ from protocol.errors import ProtocolError
 from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, NotAHelloError
 from proxy.edge.arrival import Arrival
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import Places
 from proxy.edge.kernel import peek
 from proxy.edge.proxy_protocol import read_source
 from proxy.edge.refused import Refused
@@ -112,11 +111,12 @@ class Sorter:
     """The part of one listener that passes connections on.
 
     A connection counts for the rate of its address, and for limits of connections, at the worker that serves it; until
-    then it has one of ``places``. ``hosts``: host names → node ids.
+    then it has a place among those that are unsorted. ``hosts``: host names → node ids.
     """
 
+    listener: str
     passing: Passing
-    places: Places
+    take_place: Callable[[Arrival, ConnectionSlots], None]
     hosts: Mapping[str, int | None]
     owners: "OwnersInForce | None"
     stats: Stats
@@ -128,7 +128,7 @@ class Sorter:
         try:
             if arrival.names_source:
                 await read_source(arrival)
-                self.places.take(arrival)
+                self.take_place(arrival, self.passing.unsorted)
             arrival.awaited = "TLS handshake"
             host = await named_host(arrival.client)
             for _ in range(_LOOKS_AGAIN):
@@ -137,11 +137,11 @@ class Sorter:
                 await asyncio.sleep(AGAIN_S)  # it may be that of a new broker
             worker = None if arrival.passed_host is not None else self._other_worker(host)
             if worker is not None:
-                message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_ms)
+                message = Passed(self.listener, host, arrival.peer, arrival.deadline_ms)
                 if not await self.passing.send(worker, arrival.client, message):
-                    self.stats.connections[self.places.listener, "broker_unreachable"] += 1
+                    self.stats.connections[self.listener, "broker_unreachable"] += 1
         except (Refused, ProtocolError, asyncio.CancelledError):
-            self.stats.connections[self.places.listener, "accepted"] += 1
+            self.stats.connections[self.listener, "accepted"] += 1
             raise
         arrival.free_slot()
         return worker is not None

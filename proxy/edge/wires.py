@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import wraps
-from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
+from typing import Final, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
@@ -50,10 +50,6 @@ def contain_fault(callback: Callable[[WireT, *Ts], T]) -> Callable[[WireT, *Ts],
     return guarded
 
 
-class _TlsTransport(Protocol):
-    def set_read_buffer_limits(self, high: int, low: int) -> None: ...
-
-
 class AsyncioWire:
     """A ``Wire`` over an asyncio transport, safe to call in any state of the transport.
 
@@ -89,7 +85,7 @@ class AsyncioWire:
         if self.tls is not None:
             # While this connection is paused, the socket must not be read either. By default TLS reads 256 KiB ahead,
             # and uvloop drops them when the peer closes.
-            cast("_TlsTransport", transport).set_read_buffer_limits(high=1, low=0)
+            transport.set_read_buffer_limits(high=1, low=0)  # type: ignore[attr-defined]  # TLS alone has it
 
     # uvloop raises RuntimeError when a transport that is closing is paused or resumed.
     def pause_reading(self) -> None:
@@ -283,23 +279,18 @@ class ClientWire(AsyncioWire):
 class BrokerWire(AsyncioWire):
     """The connection to a broker."""
 
-    __slots__ = ("_is_kept_alive",)
+    __slots__ = ()
 
     def __init__(self, session: Session, slot: ConnectionSlot) -> None:
         super().__init__(BROKER, slot)
         self._session = session
         self._feed = session.answers.feed
-        self._is_kept_alive = False
-
-    def keep_alive(self) -> None:
-        """Turn on keepalive: late, since most short-lived connections are busy."""
-        if not self._is_kept_alive and (connection := self._socket) is not None:
-            self._is_kept_alive = True
-            keep_alive(connection)
 
     @contain_fault
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made(transport)
+        if (connection := self._socket) is not None:
+            keep_alive(connection)
 
     @property
     def peer(self) -> tuple[str, int]:
