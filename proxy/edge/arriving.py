@@ -25,7 +25,7 @@ from proxy.edge.kernel import peek, wake
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
 from proxy.edge.refused import LeftEarly, Refused
-from proxy.edge.sorter import Passed, Passing, Sorter
+from proxy.edge.sorter import Passed, Passing, find_host
 from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
@@ -87,8 +87,7 @@ class Arriving:
         worker: WorkerState,
         begin: Callable[[Arrival, ClientWire], Session],
     ) -> None:
-        name, owners, passing = settings.name, admission.owners, admission.passing
-        self._name = name
+        self._name = settings.name
         self._limits = admission.limits
         self._stats = admission.stats
         self._rejections = admission.rejections
@@ -104,11 +103,10 @@ class Arriving:
         self._begin = begin
         self._later = worker.later
         self._gate = admission.gate
-        self._owner = OwnerOfBroker(owners, admission.turned_away, admission.gate.clock)
+        self._owners = admission.owners
+        self._owner = OwnerOfBroker(admission.owners, admission.turned_away, admission.gate.clock)
         self._slots = admission.slots
-        self._sorter: Sorter | None = None
-        if self._names_broker and passing is not None:
-            self._sorter = Sorter(name, passing, self._take_place, hosts, owners, self._stats)
+        self._passing = admission.passing if self._names_broker else None
         self.arriving: dict[Arrival, Alarm] = {}
         """Each with the alarm of its deadline."""
 
@@ -145,8 +143,8 @@ class Arriving:
         One whose address or worker is not known yet has a place meanwhile.
         """
         try:
-            if self._sorter is not None and arrival.passed_host not in self._hosts:
-                self._take_place(arrival, self._sorter.passing.unsorted)
+            if self._passing is not None and arrival.passed_host not in self._hosts:
+                self._take_place(arrival, self._passing.unsorted)
             elif arrival.names_source:
                 self._accept(arrival)
             else:
@@ -196,9 +194,9 @@ class Arriving:
     async def _arrive(self, arrival: Arrival) -> None:
         try:
             if arrival.admitted_ms is None:
-                if self._sorter is None:
+                if self._passing is None:
                     await read_source(arrival)
-                elif await self._sorter.passes_on(arrival):
+                elif await self._passes_on(arrival, self._passing):
                     return
                 self._address_known(arrival)
             wire = await self._connect(arrival)
@@ -218,6 +216,31 @@ class Arriving:
             wire.begin(session)
             if not session.closed:
                 await self._connect_to_broker(arrival, wire.slot, session)
+
+    async def _passes_on(self, arrival: Arrival, passing: Passing) -> bool:
+        """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
+        also one whose handshake is going to fail. Raises Refused or ProtocolError.
+
+        It counts for the rate of its address, and for limits of connections, at the worker that serves it.
+        """
+        try:
+            if arrival.names_source:
+                await read_source(arrival)
+                self._take_place(arrival, passing.unsorted)
+            arrival.awaited = "TLS handshake"
+            host = await find_host(arrival.client, self._hosts)
+            node_id, worker = self._hosts.get(host), None
+            if arrival.passed_host is None and node_id is not None and self._owners is not None:
+                worker = self._owners.other_worker(node_id)
+            if worker is not None:
+                message = Passed(self._name, host, arrival.peer, arrival.deadline_ms)
+                if not await passing.send(worker, arrival.client, message):
+                    self._stats.connections[self._name, "broker_unreachable"] += 1
+        except (Refused, ProtocolError, asyncio.CancelledError):
+            self._stats.connections[self._name, "accepted"] += 1
+            raise
+        arrival.free_slot()
+        return worker is not None
 
     def _address_known(self, arrival: Arrival) -> None:
         """Ask what depends on the client's address, and on its broker if the port says which. Raises Refused."""
