@@ -20,7 +20,7 @@ from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.edge.arrival import HANDSHAKE, Arrival
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
-from proxy.edge.doors import ConnectionGate, HeldConnections, OwnerOfBroker
+from proxy.edge.doors import ConnectionGate, HeldConnections, check_owner
 from proxy.edge.kernel import peek, wake
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
@@ -104,7 +104,7 @@ class Arriving:
         self._later = worker.later
         self._gate = admission.gate
         self._owners = admission.owners
-        self._owner = OwnerOfBroker(admission.owners, admission.turned_away, admission.gate.clock)
+        self._turned_away = admission.turned_away
         self._slots = admission.slots
         self._passing = admission.passing if self._names_broker else None
         self.arriving: dict[Arrival, Alarm] = {}
@@ -133,7 +133,6 @@ class Arriving:
             arrival.task.cancel()
 
     def stop(self) -> None:
-        """Dismiss all."""
         for arrival in list(self.arriving):
             self.dismiss(arrival)
 
@@ -247,13 +246,13 @@ class Arriving:
         arrival.is_exempt = self._accounts.exemptions.covers_address(arrival.host)
         arrival.admitted_ms = self._gate.admit(self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt)
         if not self._names_broker:
-            self._owner.check(arrival)
+            check_owner(self._owners, arrival.host, arrival.node_id, self._turned_away, self._gate.clock())
         self._accept(arrival)
 
     def _request_known(self, arrival: Arrival, slot: ConnectionSlot) -> None:
         """Ask what depends on the broker that was not known before. Raises Refused."""
         if self._names_broker:
-            self._owner.check(arrival)
+            check_owner(self._owners, arrival.host, arrival.node_id, self._turned_away, self._gate.clock())
         if arrival.counted_at is None:
             broker = self._connector.next() if arrival.node_id is None else arrival.node_id
             if broker is not None:

@@ -14,7 +14,6 @@ import structlog
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.arrival import Arrival
 from proxy.edge.connection_slots import MOST_HELD
 from proxy.edge.refused import Close, Refused
 from proxy.edge.stats import Stats, ThrottleTotals
@@ -67,7 +66,6 @@ class HeldConnections:
             self._close(next(iter(self._held)))
 
     def close(self) -> None:
-        """Close all connections."""
         for close in list(self._held):
             self._close(close)
 
@@ -118,7 +116,6 @@ class ConnectionGate:
         self._simulated: dict[str, SimulatedAcceptor] = {}
 
     def apply(self, policy: Policy) -> None:
-        """Put the rates of addresses in force."""
         self._rates.apply(policy)
 
     def delay_ms(self, listener: str) -> int:
@@ -194,11 +191,11 @@ class ConnectionGate:
                 self._addresses.count_wait(listener, wait_ms)
 
 
-# -------------------------------------------------------------------------------------------------------------- owners
-
-
-class OwnerOfBroker:
-    """With several instances: whether this one owns the broker that a client wants, or anybody knows who owns any.
+def check_owner(
+    owners: "OwnersInForce | None", host: str, node_id: int | None, turned_away: HeldConnections, now_ms: int
+) -> None:
+    """Check, with several instances, that this one owns the broker that a client wants, or that anybody knows who owns
+    any. Raises Refused.
 
     Connections for others' brokers are held unread for a moment, and then closed. A client takes that for a broker that
     has gone away, and asks for Metadata, which names the owner. Closed at once, some clients connect again a hundred
@@ -207,18 +204,9 @@ class OwnerOfBroker:
     Some clients ask only brokers that they know of, and all of their addresses may be old. One connection in four is
     therefore let in, unless the owners are unknown: it may ask, and is closed by any other request.
     """
-
-    def __init__(self, owners: "OwnersInForce | None", turned_away: HeldConnections, clock: Callable[[], int]) -> None:
-        self._owners = owners
-        self._turned_away = turned_away
-        self._clock = clock
-
-    def check(self, arrival: Arrival) -> None:
-        """Raise Refused if the connection is to be held."""
-        owners, node_id = self._owners, arrival.node_id
-        if owners is None:
-            return
-        is_ours = owners.are_known if node_id is None else owners.owns(node_id)
-        if not is_ours and not (owners.are_known and random.random() < LET_IN):
-            end_ms = self._clock() + random.randint(*_HOLD_MS)
-            raise Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.host, node_id, end_ms))
+    if owners is None:
+        return
+    is_ours = owners.are_known if node_id is None else owners.owns(node_id)
+    if not is_ours and not (owners.are_known and random.random() < LET_IN):
+        end_ms = now_ms + random.randint(*_HOLD_MS)
+        raise Refused(outcome="not_owner", hold=partial(turned_away.hold, host, node_id, end_ms))
