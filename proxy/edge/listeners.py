@@ -131,7 +131,6 @@ class Listener:
         self._arriving.take(client, peer, node_id)
 
     def take_passed(self, client: socket.socket, message: Passed) -> None:
-        """Take a connection that another worker accepted."""
         if self._acceptor.open:
             self._arriving.take_passed(client, message)
         else:
