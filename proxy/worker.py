@@ -20,7 +20,7 @@ from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
-from proxy.edge.arriving import Admission
+from proxy.edge.arriving import LATE_AT_ONCE, Admission
 from proxy.edge.connection_slots import capacity, raise_limit, slots_of
 from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections, rates_of
 from proxy.edge.listeners import Listener
@@ -29,7 +29,7 @@ from proxy.edge.logins import Logins
 from proxy.edge.open_sessions import SessionReaper, drain, find
 from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.routes import Routes
-from proxy.edge.sorter import SharedPorts
+from proxy.edge.sorter import Passing
 from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.owners.map import OwnersInForce, Placement, owners_of
@@ -41,7 +41,7 @@ from proxy.runtime.loop import watch_lag
 from proxy.runtime.tasks import AFTER_FAULT_S, CallQueue, attempt, every, in_slices, later, spawn
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
-from proxy.session.throttling import Throttling
+from proxy.session.throttling import Alarms, Throttling
 from proxy.session.worker_state import WorkerState
 from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
@@ -78,13 +78,13 @@ class Worker:
         bind: Bind,
         ask: Ask | None = None,
         number: int | None = None,
-        shared_ports: SharedPorts | None = None,
+        passing: Passing | None = None,
     ) -> None:
         self._settings = settings
         self.in_force = at_start(settings, answers_clients=ask is not None)
         self._bind = bind
         self._number = number
-        self._shared_ports = shared_ports
+        self._passing = passing
         self._taking = asyncio.Lock()
         """Lock of usage records, so that the last ones come after those that are being taken."""
         self._stats = Stats()
@@ -108,10 +108,11 @@ class Worker:
         exemptions = Exemptions(quotas.exempt.users, quotas.exempt.client_ids, quotas.exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
         rates, addresses = rates_of(settings), self._metering.addresses
-        self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
+        self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, addresses)
         is_alone = settings.owners is None and number is None
         self._owners: OwnersInForce | None = None if is_alone else owners_of(settings.owners)
-        self._turned_away = HeldConnections(_wake, MOST_OF_ADDRESS)
+        self._alarms = Alarms(_release_later, now_ms, LATE_AT_ONCE)
+        self._turned_away = HeldConnections(self._alarms.add, MOST_OF_ADDRESS)
         self._connections_limit = 0
         self._is_closed = False
         self._listeners: list[Listener] = []
@@ -148,7 +149,6 @@ class Worker:
             self._throttling.reconsider()
         if before.mode != in_force.mode:
             self._engine.rejudge(now_ms())  # before any release: the hot path checks its generation
-            self._gate.set_mode(in_force.mode)
             self._throttling.set_mode(in_force.mode, now_ms())
         owners_before, owners_now = ((each.owners, each.fenced, each.placed) for each in (before, in_force))
         if starts or owners_before != owners_now:
@@ -288,7 +288,7 @@ class Worker:
         for listener in self._listeners:
             contained("tell the owners of brokers", listener.addresses.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}
-        moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
+        moved = [session for session in self._sessions() if session.identity.broker in lost]
         self._let_go(moved, "draining sessions at brokers that others own", brokers=sorted(lost))
 
     def _readdress(self, before: Sequence[ListenerSettings], now: Sequence[ListenerSettings]) -> None:
@@ -317,10 +317,11 @@ class Worker:
             self._stats,
             self._rejections,
             self._bind,
+            self._alarms,
             self._turned_away,
             self._owners,
             protected_topics(settings.usage),
-            self._shared_ports,
+            self._passing,
         )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
@@ -386,11 +387,6 @@ class Worker:
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()
-
-
-def _wake(call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> asyncio.TimerHandle:
-    """Call at that moment, in any mode: what it is for is no throttle, which would end early with mode ``enforce``."""
-    return later((moment_ms - now_ms()) / 1000, "wake", call, moment_ms, otherwise=abort)
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:

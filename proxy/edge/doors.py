@@ -1,5 +1,5 @@
-"""The rules that a connection has to pass before it has a session, each asked once, when the facts are known that it
-needs: the rate of its address, the owner of its broker, its place, and rate and number of its address at the broker.
+"""Rules that a connection has to pass before it has a session: the rate of its address, and the owner of its broker.
+Each raises Refused. ``Arriving`` asks each once, when it is known what the rule needs.
 
 ``quotas.connections`` has the arithmetic of rates. The rates of a listener and of the proxy refuse nobody: the acceptor
 waits.
@@ -7,20 +7,17 @@ waits.
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.arrival import ADDRESS, BROKER, REQUEST, Arrival, Close, Refused
-from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.connection_slots import MOST_HELD, ConnectionSlots, FullError
+from proxy.edge.connection_slots import MOST_HELD
+from proxy.edge.refused import Close, Refused
 from proxy.edge.stats import Stats, ThrottleTotals
 from proxy.session.throttling import Throttling, Timer
-from proxy.usage.accounts import Accounts
 from proxy.usage.addresses import Addresses
 from quotas.connections import KIND, AcceptRate, ConnectionRates, IpRate, SimulatedAcceptor
 from quotas.policy import Policy
@@ -39,49 +36,36 @@ LET_IN = 0.25
 """By chance, and not one after three others: a client's connections may come in a pattern."""
 
 
-class Door(Protocol):
-    """One rule. ``needs``: the facts that have to be known."""
-
-    @property
-    def needs(self) -> int: ...
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        """Count the connection; return how it is refused, None if it may go on."""
-        ...
-
-
 class HeldConnections:
     """Connections that are held unread for a moment and then closed, in the order of arrival.
 
     Beyond ``most`` the oldest is closed early, and beyond ``most_of_address`` the oldest of that address.
 
-    ``wake``: that of ``Throttling``, or its ``mute`` for a quota kind.
+    ``wake``: ``Alarms.add``, or ``Throttling.mute`` for a quota kind.
     """
 
     def __init__(
         self,
         wake: Callable[[Callable[[int], object], Callable[[], object], int], Timer],
-        most_of_address: int = MOST_HELD,
+        most_of_address: int | None = None,
     ) -> None:
         self._wake = wake
         self.most = MOST_HELD
         self._most_of_address = most_of_address
         self._held: dict[Close, tuple[str, int | None, int, Timer]] = {}
-        self._by_address: dict[str, dict[Close, None]] = {}
 
     def hold(self, host: str, broker: int | None, end_ms: int, close: Close) -> None:
         """Call ``close`` of a connection from ``host`` at ``end_ms``, or earlier if there are too many."""
         timer = self._wake(lambda _: self._close(close), close, end_ms)
         self._held[close] = host, broker, end_ms, timer
-        of_address = self._by_address.setdefault(host, {})
-        of_address[close] = None
-        if len(of_address) > self._most_of_address:
-            self._close(next(iter(of_address)))
-        elif len(self._held) > self.most:
+        if self._most_of_address is not None:
+            of_address = [each for each, held in self._held.items() if held[0] == host]
+            if len(of_address) > self._most_of_address:
+                self._close(of_address[0])
+        if len(self._held) > self.most:
             self._close(next(iter(self._held)))
 
     def close(self) -> None:
-        """Close all connections."""
         for close in list(self._held):
             self._close(close)
 
@@ -91,12 +75,8 @@ class HeldConnections:
             yield host, broker, end_ms
 
     def _close(self, close: Close) -> None:
-        host, _, _, timer = self._held.pop(close)
+        *_, timer = self._held.pop(close)
         timer.cancel()
-        of_address = self._by_address[host]
-        del of_address[close]
-        if not of_address:
-            del self._by_address[host]
         close()
 
 
@@ -104,7 +84,6 @@ class HeldConnections:
 
 
 def rates_of(settings: Settings) -> ConnectionRates:
-    """Return the connection rates that the settings configure."""
     window, listeners = settings.quotas.window, settings.listeners
     return ConnectionRates(
         Window(window.samples, window.size_ms),
@@ -115,7 +94,7 @@ def rates_of(settings: Settings) -> ConnectionRates:
 
 
 class ConnectionGate:
-    """Applies connection rates to new connections: ``shadow`` counts without enforcing, ``off`` does not count."""
+    """Applies connection rates to new connections: mode ``shadow`` counts only, ``off`` does not count."""
 
     def __init__(
         self,
@@ -123,35 +102,27 @@ class ConnectionGate:
         throttling: Throttling,
         stats: Stats,
         clock: Callable[[], int],
-        *,
-        mode: str,
         addresses: Addresses | None = None,
     ) -> None:
-        """``addresses``: counters of connections per address, for usage records."""
+        """``throttling`` has the mode; ``addresses`` are counters of connections per address, for usage records."""
         self._rates = rates
         self._addresses = addresses
         self._stats = stats
         self.clock = clock
-        self._mode = mode
+        self._throttling = throttling
         self.held = HeldConnections(partial(throttling.mute, KIND))
         """Connections of addresses over their rate."""
         self._simulated: dict[str, SimulatedAcceptor] = {}
 
-    def set_mode(self, mode: str) -> None:
-        """Switch the mode. Connections that are held already are closed when their time is over."""
-        self._mode = mode
-        self._simulated.clear()
-
     def apply(self, policy: Policy) -> None:
-        """Put the rates of addresses in force."""
         self._rates.apply(policy)
 
     def delay_ms(self, listener: str) -> int:
         """Count a connection accepted by ``listener``; return how long it, and those behind it, have to wait."""
-        if self._mode == "off":
+        if self._throttling.mode == "off":
             return 0
         now_ms = self.clock()
-        if self._mode == "enforce":
+        if self._throttling.enforces:
             wait_ms = self._rates.arrive(listener, now_ms)
             if wait_ms > 0:
                 self._count_waits(listener, [wait_ms])
@@ -162,51 +133,48 @@ class ConnectionGate:
         self._count_waits(listener, simulated.arrive(now_ms))
         return 0
 
-    def admit(self, listener: str, ip: str, broker: int | None, *, exempt: bool = False) -> Refused | None:
-        """Count a connection of ``ip`` to a broker, None while it is not known which; return how it is refused if
-        ``ip`` is over its rate there. ``exempt``: no rate applies.
+    def admit(
+        self, listener: str, ip: str, broker: int | None, *, exempt: bool = False, before_ms: int | None = None
+    ) -> int:
+        """Count a connection of ``ip`` to a broker, None while it is not known which, and return when. Raises Refused
+        if ``ip`` is over its rate there.
+
+        ``exempt``: no rate applies. ``before_ms``: when it was counted without a broker, if it was.
         """
-        now_ms = self.clock()
-        throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._mode != "off" and not exempt else 0
-        if self._addresses is not None:
-            limit, entity = (None, None) if exempt else self._rates.limit_of(ip)
-            self._addresses.count(listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt)
-        return self._refused(listener, ip, broker, now_ms, throttle_ms)
-
-    def assign(self, listener: str, ip: str, broker: int, admitted_ms: int, *, exempt: bool = False) -> Refused | None:
-        """Count a connection at its broker, which was not known when it was admitted. Returns as ``admit``."""
-        if self._mode == "off" or exempt:
-            return None
-        now_ms = self.clock()
-        throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
-        if throttle_ms > 0 and self._addresses is not None:
-            limit, entity = self._rates.limit_of(ip)
-            self._addresses.count(listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, attempts=0)
-        return self._refused(listener, ip, broker, now_ms, throttle_ms)
-
-    def _refused(self, listener: str, ip: str, broker: int | None, now_ms: int, throttle_ms: int) -> Refused | None:
-        """Return how a connection over its rate by so much is refused; None if it is not over, or not enforced."""
+        now_ms, throttle_ms = self.clock(), 0
+        if self._throttling.mode != "off" and not exempt:
+            if before_ms is None:
+                throttle_ms = self._rates.admit(listener, ip, broker, now_ms)
+            elif broker is not None:
+                throttle_ms = self._rates.assign(ip, broker, before_ms, now_ms)
+        limit, entity = self._rates.limit_of(ip)
+        if self._addresses is not None and (before_ms is None or throttle_ms > 0):
+            rule = (None, None) if exempt else (limit, entity)
+            attempts = 1 if before_ms is None else 0
+            self._addresses.count(
+                listener, ip, broker, now_ms, *rule, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
+            )
         if throttle_ms > 0:
             self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).add(throttle_ms)
-            if self._mode == "enforce":
-                limit, entity = self._rates.limit_of(ip)
+            if self._throttling.enforces:
                 said = f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
                 hold = partial(self.held.hold, ip, broker, now_ms + throttle_ms)
-                return Refused(ProtocolError(Cause.CONNECTION_RATE_PER_IP, said), by_limit=True, hold=hold)
-        return None
+                raise Refused(ProtocolError(Cause.CONNECTION_RATE_PER_IP, said), by_limit=True, hold=hold)
+        return now_ms
 
     def tidy(self, now_ms: int) -> None:
         """Drop idle rates and, in shadow, count the waits until now."""
         self._rates.expire(now_ms)
+        if self._throttling.mode != "shadow":
+            self._simulated.clear()
         for listener, simulated in self._simulated.items():
             self._count_waits(listener, simulated.settle(now_ms))
 
     def usage(self) -> list[AcceptRate]:
         """Return the current rates of the proxy and its listeners; none while rates are not counted."""
-        return self._rates.usage(self.clock()) if self._mode != "off" else []
+        return self._rates.usage(self.clock()) if self._throttling.mode != "off" else []
 
     def usage_of_addresses(self) -> Iterator[IpRate]:
-        """Yield the current rates of addresses with a limit."""
         return self._rates.usage_of_addresses(self.clock())
 
     def _count_waits(self, listener: str, waits_ms: list[int]) -> None:
@@ -215,90 +183,17 @@ class ConnectionGate:
             throttles = self._stats.accept_throttles.setdefault(listener, ThrottleTotals())
             if not throttles.number:
                 event = "first wait of accepting: connection_rate"
-                log.info(event, listener=listener, wait_ms=wait_ms, mode=self._mode)
+                log.info(event, listener=listener, wait_ms=wait_ms, mode=self._throttling.mode)
             throttles.add(wait_ms)
             if self._addresses is not None:
                 self._addresses.count_wait(listener, wait_ms)
 
 
-@dataclass(frozen=True)
-class RateOfAddress:
-    """``connection_creation_rate``, at the broker as far as that is known."""
-
-    listener: str
-    gate: ConnectionGate
-    accounts: Accounts
-    needs: int = ADDRESS
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        arrival.admitted_ms = self.gate.clock()
-        exempt = self.accounts.exemptions.covers_address(arrival.host)
-        return self.gate.admit(self.listener, arrival.host, arrival.counted_at, exempt=exempt)
-
-
-@dataclass(frozen=True)
-class AtBroker:
-    """Rate and number of an address at its broker, where that was not known when they were asked for first."""
-
-    listener: str
-    gate: ConnectionGate
-    accounts: Accounts
-    slots: ConnectionSlots
-    connector: BrokerConnector
-    needs: int = BROKER | REQUEST
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        if arrival.counted_at is not None or arrival.slot is None:
-            return None
-        broker, host = self.connector.next() if arrival.node_id is None else arrival.node_id, arrival.host
-        if broker is None:
-            return None
-        exempt = self.accounts.exemptions.covers_address(host)
-        if refused := self.gate.assign(self.listener, host, broker, arrival.admitted_ms, exempt=exempt):
-            return refused
-        try:
-            self.slots.assign(arrival.slot, broker)
-        except ProtocolError as error:
-            return Refused(error, by_limit=True)
-        arrival.counted_at = broker
-        return None
-
-
-# --------------------------------------------------------------------------------------------------- places and owners
-
-
-@dataclass(frozen=True)
-class Places:
-    """Limits of connections, in all, of a listener and of an address. Behind a load balancer a connection has a place
-    before its address is known.
-    """
-
-    listener: str
-    slots: ConnectionSlots
-    evict: Callable[[Arrival, ProtocolError], None]
-    """Closes one whose place is needed for another."""
-    stats: Stats | None = None
-    """Where to count those that have a place as accepted."""
-    needs: int = ADDRESS
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        try:
-            if arrival.slot is not None:
-                self.slots.name(arrival.slot, arrival.host)
-                return None
-            evict = partial(self.evict, arrival)
-            arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self.listener)
-            if self.stats is not None:
-                self.stats.connections[self.listener, "accepted"] += 1
-        except ProtocolError as error:
-            return Refused(error, by_limit=True)
-        except FullError as full:
-            return Refused(outcome=full.outcome, by_limit=True)
-        return None
-
-
-class OwnerOfBroker:
-    """With several instances: whether this one owns the broker that a client wants, or anybody knows who owns any.
+def check_owner(
+    owners: "OwnersInForce | None", host: str, node_id: int | None, turned_away: HeldConnections, now_ms: int
+) -> None:
+    """Check, with several instances, that this one owns the broker that a client wants, or that anybody knows who owns
+    any. Raises Refused.
 
     Connections for others' brokers are held unread for a moment, and then closed. A client takes that for a broker that
     has gone away, and asks for Metadata, which names the owner. Closed at once, some clients connect again a hundred
@@ -307,18 +202,9 @@ class OwnerOfBroker:
     Some clients ask only brokers that they know of, and all of their addresses may be old. One connection in four is
     therefore let in, unless the owners are unknown: it may ask, and is closed by any other request.
     """
-
-    needs = BROKER
-
-    def __init__(self, owners: "OwnersInForce", turned_away: HeldConnections, clock: Callable[[], int]) -> None:
-        self._owners = owners
-        self._turned_away = turned_away
-        self._clock = clock
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        owners, node_id = self._owners, arrival.node_id
-        is_ours = owners.are_known if node_id is None else owners.owns(node_id)
-        if is_ours or (owners.are_known and random.random() < LET_IN):
-            return None
-        end_ms = self._clock() + random.randint(*_HOLD_MS)
-        return Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.host, node_id, end_ms))
+    if owners is None:
+        return
+    is_ours = owners.are_known if node_id is None else owners.owns(node_id)
+    if not is_ours and not (owners.are_known and random.random() < LET_IN):
+        end_ms = now_ms + random.randint(*_HOLD_MS)
+        raise Refused(outcome="not_owner", hold=partial(turned_away.hold, host, node_id, end_ms))

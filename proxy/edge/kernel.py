@@ -62,15 +62,9 @@ def look_at(connection: SocketOptions) -> TcpState:
 
 
 def keep_alive(connection: SocketOptions) -> None:
-    """Turn on TCP keepalive."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def bound_receive_buffer(connection: SocketOptions, size: int) -> None:
-    """Limit the receive buffer to ``size``; the kernel doubles it for its own overhead."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 
 
 def prepare_listening(listening: socket.socket, send_buffer_bytes: int) -> None:
@@ -85,7 +79,7 @@ async def peek(connection: socket.socket, most_bytes: int) -> bytes:
     loop = asyncio.get_running_loop()
     while True:
         readable = loop.create_future()
-        on_readable(connection, "wake a waiter for first bytes", _wake, readable)
+        on_readable(connection, "wake a waiter for first bytes", wake, readable)
         try:
             await readable
         finally:
@@ -98,6 +92,6 @@ async def peek(connection: socket.socket, most_bytes: int) -> bytes:
             return b""
 
 
-def _wake(readable: asyncio.Future[None]) -> None:
-    if not readable.done():
-        readable.set_result(None)
+def wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

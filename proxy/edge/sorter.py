@@ -9,26 +9,18 @@ connections wait in it meanwhile, as in the backlog of a port.
 import asyncio
 import pickle
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 import structlog
 
 from config.units import Address
-from protocol.errors import ProtocolError
 from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, NotAHelloError
-from proxy.edge.arrival import Arrival, Refused
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import Places
 from proxy.edge.kernel import peek
-from proxy.edge.proxy_protocol import read_source
-from proxy.edge.stats import Stats
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import on_readable
-
-if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice.listener")
 
@@ -51,16 +43,17 @@ class Passed:
     """The host in its ClientHello, in lower case."""
     peer: Address
     """The client's address; that in the PROXY header, if there was one."""
-    deadline_s: float
-    """As in ``Arrival``: the clocks of both loops are the same (CLOCK_MONOTONIC)."""
+    deadline_ms: int
+    """As in ``Arrival``."""
 
 
 class Passing:
     """Passes connections from and to worker ``own``. ``channels`` has both ends of each worker's socket: the one at
-    which it receives, and the one to send to.
+    which it receives, and the one to send to. ``unsorted``: slots of connections whose worker is not known yet.
     """
 
-    def __init__(self, own: int, channels: Sequence[Sequence[socket.socket]]) -> None:
+    def __init__(self, own: int, channels: Sequence[Sequence[socket.socket]], unsorted: ConnectionSlots) -> None:
+        self.unsorted = unsorted
         self._receiver = channels[own][0]
         self._senders = [sender for _, sender in channels]
         self._takes: dict[str, Callable[[socket.socket, Passed], None]] = {}
@@ -105,72 +98,14 @@ class Passing:
             contained("take a connection", self._takes[message.listener], client, message, otherwise=client.close)
 
 
-class SharedPorts(NamedTuple):
-    """Shared by the listeners of a worker that have ports in common with other workers."""
-
-    passing: Passing
-    slots: ConnectionSlots
-    """For connections that are not sorted yet."""
-
-
-@dataclass(frozen=True)
-class Sorter:
-    """The part of one listener that passes connections on.
-
-    A connection counts for the rate of its address, and for limits of connections, at the worker that serves it; until
-    then it has one of ``places``. ``hosts``: host names → node ids.
-    """
-
-    passing: Passing
-    places: Places
-    hosts: Mapping[str, int | None]
-    owners: "OwnersInForce | None"
-    stats: Stats
-
-    def admit(self, arrival: Arrival) -> None:
-        """Give a place to a connection, unless another worker has sorted it. Raises Refused."""
-        if arrival.passed_host not in self.hosts and (refused := self.places.check(arrival)):
-            raise refused
-
-    async def passes_on(self, arrival: Arrival) -> bool:
-        """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
-        also one whose handshake is going to fail. Raises Refused or ProtocolError.
-        """
-        if arrival.slot is None:
-            return False
-        try:
-            if arrival.names_source:
-                await read_source(arrival)
-                if refused := self.places.check(arrival):
-                    raise refused
-            host = await self._find_host(arrival)
-            is_gone = arrival.passed_host is None and await self._pass_on(arrival, host)
-        except (Refused, ProtocolError, asyncio.CancelledError):
-            self.stats.connections[self.places.listener, "accepted"] += 1
-            raise
-        arrival.free_slot()
-        return is_gone
-
-    async def _find_host(self, arrival: Arrival) -> str:
-        """Return the host that a client names, "" if it names none. One not known yet may be that of a new broker."""
-        arrival.awaited = "TLS handshake"
-        host = await named_host(arrival.client)
-        for _ in range(_LOOKS_AGAIN):
-            if not host or host in self.hosts:
-                break
-            await asyncio.sleep(AGAIN_S)
-        return host
-
-    async def _pass_on(self, arrival: Arrival, host: str) -> bool:
-        """Pass a connection on if the broker with that host is another worker's; return whether it is."""
-        node_id = self.hosts.get(host)
-        worker = None if node_id is None or self.owners is None else self.owners.other_worker(node_id)
-        if worker is None:
-            return False
-        message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_s)
-        if not await self.passing.send(worker, arrival.client, message):
-            self.stats.connections[self.places.listener, "broker_unreachable"] += 1
-        return True
+async def find_host(client: socket.socket, hosts: Container[str]) -> str:
+    """Return the host in a ClientHello as ``named_host``; wait if it is none of ``hosts``: a new broker's, perhaps."""
+    host = await named_host(client)
+    for _ in range(_LOOKS_AGAIN):
+        if not host or host in hosts:
+            break
+        await asyncio.sleep(AGAIN_S)
+    return host
 
 
 async def named_host(client: socket.socket) -> str:

@@ -156,14 +156,11 @@ class Reply(NamedTuple):
     answer: bytes | None
 
 
-class Streamed:
+class Streamed(NamedTuple):
     """The answer goes as it comes, followed by ``walk``, with an edit of its beginning or without."""
 
-    __slots__ = ("edit", "walk")
-
-    def __init__(self, walk: ResumableWalk, edit: Splice | None) -> None:
-        self.walk = walk
-        self.edit = edit
+    walk: ResumableWalk
+    edit: Splice | None
 
 
 Decision = Forward | Park | Need | Reply
@@ -258,10 +255,6 @@ class RequestPrefix:
         self.width = 0
         """Bytes from the frame's size to the field that is read, of which ``needed`` must be there."""
         self.needed = 0
-
-    def forget(self) -> None:
-        """Read the next request anew."""
-        self.number = NONE
 
     def find(self, request: Request) -> int | None:
         """Return the offset of the field behind the prefix of a request; None if it is not there yet.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
+from protocol.splicer import Told
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.admission import Ended, Ticket, Waiting
@@ -30,6 +31,7 @@ from proxy.session.flow import (
     MIDWAY,
     OF_ANSWERS,
     OVERSIZED,
+    RAW_TOKENS,
     THROTTLED,
     UNTAKEN,
     ClientWire,
@@ -39,7 +41,7 @@ from proxy.session.policies.login import Vouch
 from proxy.session.policies.requests import Policies
 from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
-from proxy.session.responses import Advertise, Responses
+from proxy.session.responses import Responses
 from proxy.session.throttling import Alarm
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account, Accounts
@@ -80,7 +82,7 @@ class Session:
         self,
         worker: WorkerState,
         client: ClientWire,
-        advertise: Advertise,
+        told: Told,
         on_closed: Callable[["Session"], None],
         *,
         sasl: SaslRules,
@@ -89,8 +91,9 @@ class Session:
         user: str,
         authenticated: bool,
         exempt: bool = False,
-        names_one_controller: Callable[[], bool] | None = None,
+        names_one_controller: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``told``: the address of a broker for clients, listening already."""
         self.worker = worker
         self.client = client
         self.peer = peer
@@ -112,7 +115,7 @@ class Session:
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
         self.requests = RequestStream(self, policies)
-        self.answers = ResponseStream(self, policies, Responses(self, policies, advertise, names_one_controller))
+        self.answers = ResponseStream(self, policies, Responses(self, policies, told, names_one_controller))
         if not authenticated:
             policies.restrict()
         self.requests.stop(CONNECTING)
@@ -134,7 +137,7 @@ class Session:
         if vouch is not None:
             self.policies.login.vouch = vouch
             self.policies.served = self.worker.served_before_authentication
-        self.broker = self.answers.broker = broker
+        self.broker = broker
         self.requests.write = write or broker.write
         self.broker_known(broker_id)
         self.go_on(CONNECTING, self.worker.clock())
@@ -143,24 +146,19 @@ class Session:
         self.identity.set_broker(broker_id)
         self.answers.latencies = self.worker.latencies.of(broker_id)
 
-    def client_blocked(self, blocked: bool) -> None:
-        """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
-        if self.closed or blocked is self.unread:
+    def blocked(self, side: str, is_blocked: bool) -> None:
+        """Take the back-pressure of one side: who reads no answers gets none made, and is not read either; while the
+        broker reads no requests, none are read from the client.
+        """
+        reason = UNTAKEN if side == CLIENT else BACKPRESSURE
+        if self.closed or is_blocked is bool(self.requests.reasons & reason):
             return
-        if blocked:
+        if not is_blocked:
+            self.go_on(reason, self.worker.clock())
+            return
+        if side == CLIENT:
             self.answers.stop(UNTAKEN)
-            self.requests.stop(UNTAKEN)
-        else:
-            self.go_on(UNTAKEN, self.worker.clock())
-
-    def broker_blocked(self, blocked: bool) -> None:
-        """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
-        if self.closed or blocked is bool(self.requests.reasons & BACKPRESSURE):
-            return
-        if blocked:
-            self.requests.stop(BACKPRESSURE)
-        else:
-            self.go_on(BACKPRESSURE, self.worker.clock())
+        self.requests.stop(reason)
 
     def client_finished(self) -> None:
         """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
@@ -198,8 +196,9 @@ class Session:
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
         now_ms = self.worker.clock()
-        queues = partial(self.ticket.leave, now_ms), partial(self.policies.fetches.leave, now_ms)
-        parts = self.requests.leave, self.policies.leave, self.sasl.leave, self.client.close
+        policies = self.policies
+        queues = partial(self.ticket.leave, now_ms), partial(policies.fetches.leave, now_ms)
+        parts = self.requests.leave, policies.topics.leave, self.identity.leave, self.sasl.leave, self.client.close
         for leave in (self._unmute, *queues, *parts):
             contained("Session.close", leave)
         self.requests.write = self.answers.write = dropped
@@ -233,8 +232,13 @@ class Session:
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again (called likewise)."""
-        self.requests.read_tokens(raw)
-        self.answers.read_tokens(raw)
+        if raw:
+            self.requests.begin(RAW_TOKENS)
+            self.answers.begin(RAW_TOKENS)
+            return
+        self.requests.end(RAW_TOKENS)
+        self.answers.end(RAW_TOKENS)
+        self.in_flight.clear()  # the last token of GSSAPI gets no answer of its own
 
     # ------------------------------------------------------------------------------------------------------ going on
 
@@ -381,7 +385,7 @@ class Session:
     def authenticated(self) -> bool:
         return not self.policies.restricted
 
-    def overdue(self) -> None:
+    def overdue(self, now_ms: int) -> None:
         """Close the connection of a client that has not authenticated itself in time.
 
         Where the broker may have accepted it, that is asked: it then closes the connection, or serves it.
@@ -389,6 +393,6 @@ class Session:
         if self.authenticated:
             return
         if self.sasl.may_be_over and self.idle and not self.requests.splitter.remaining:
-            self.policies.login.ask(self.worker.clock())
+            self.policies.login.ask(now_ms)
         else:
             self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))

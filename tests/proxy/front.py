@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from config.brokers import parse_broker_ports
@@ -12,19 +12,20 @@ from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
-from proxy.edge.arriving import Admission
+from proxy.edge.arriving import LATE_AT_ONCE, Admission
 from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.open_sessions import SessionReaper
-from proxy.edge.sorter import Passing, SharedPorts
+from proxy.edge.sorter import Passing
 from proxy.edge.stats import Rejections, Stats
 from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
-from proxy.runtime.tasks import later
+from proxy.session.throttling import Alarms
 from proxy.usage.accounts import Accounts
+from proxy.worker import _release_later
 from quotas.connections import ConnectionRates
 from quotas.engine import Window
 from quotas.kinds import QuotaKind
@@ -41,9 +42,8 @@ class Front:
     """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none.
 
     ``limits`` are those of ``Limits`` by their names in Python, ``settings`` further settings of the listener, None for
-    none; with ``broker_host`` brokers have no ports. With ``passing``, other workers share the bootstrap port, and
-    ``unsorted`` connections may have no worker yet. Connection rates go by the clock of ``play.loop``; those of IP
-    addresses are set by ``policy``.
+    none; with ``broker_host`` brokers have no ports. With ``passing``, other workers share the bootstrap port.
+    Connection rates go by the clock of ``play.loop``; those of IP addresses are set by ``policy``.
     """
 
     def __init__(
@@ -60,11 +60,10 @@ class Front:
         mode: str = "enforce",
         owners: OwnersInForce | None = None,
         passing: Passing | None = None,
-        unsorted: int = 10,
         **settings: object,
     ) -> None:
         self.stats = Stats()
-        self.play = Play(quotas)
+        self.play = Play(quotas, mode=mode)
         self.play.loop.now_ms = now_ms()  # what comes from sockets has the real time, whenever the machine was started
         self.bootstrap_port, self.port_1, self.port_2 = free_ports(3)
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
@@ -94,13 +93,12 @@ class Front:
             most_of={} if listener_most is None else {"PLAIN": listener_most},
         )
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
-        self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
+        self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock)
         self.gate.apply(policy)
-        self.turned_away = HeldConnections(self._wake, MOST_OF_ADDRESS)
+        # in real time: that of the session's clock stands still
+        self.alarms = Alarms(_release_later, now_ms, LATE_AT_ONCE)
+        self.turned_away = HeldConnections(self.alarms.add, MOST_OF_ADDRESS)
         self._settings = ListenerSettings.model_validate(fixed | given)
-        self.unsorted = ConnectionSlots(
-            most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}
-        )
         admission = Admission(
             self.slots,
             self.gate,
@@ -108,9 +106,10 @@ class Front:
             self.stats,
             rejections,
             bind,
+            self.alarms,
             self.turned_away,
             owners,
-            shared_ports=None if passing is None else SharedPorts(passing, self.unsorted),
+            passing=passing,
         )
         self.listener = Listener(
             self._settings,
@@ -121,10 +120,6 @@ class Front:
             admission,
         )
         self.reaper = SessionReaper([self.listener], self.limits, self.stats, self.play.loop.clock)
-
-    def _wake(self, over: Callable[[int], object], abort: Callable[[], object], end_ms: int) -> asyncio.TimerHandle:
-        """Call in real time: that of the session's clock stands still."""
-        return later((end_ms - self.play.loop.clock()) / 1000, "throttle over", over, end_ms, otherwise=abort)
 
     def _on_broker(self, node_id: int) -> None:
         self.listener.open_broker(node_id)

@@ -109,7 +109,7 @@ async def test_sasl_has_the_same_deadline() -> None:
             await waiting.ask(request(18, 0, 1))
             assert await waiting.closed()
             await proxy.until_rejected("authentication_timeout")
-            assert proxy.listener._deadlines == {}
+            assert not proxy.alarms.number
 
 
 @pytest.mark.long
@@ -124,7 +124,7 @@ async def test_authenticated_or_closed_client_has_no_authentication_deadline() -
                 await asyncio.sleep(0.7)
                 await staying.ask(list_offsets(2))
             assert proxy.rejected() == {}
-            assert proxy.listener._deadlines == {}
+            assert not proxy.alarms.number
 
 
 @pytest.mark.long

@@ -61,8 +61,8 @@ def test_requests_before_login_success_are_held_and_connection_closed() -> None:
 
 def test_a_client_that_takes_too_long_is_closed_and_one_that_is_known_is_not() -> None:
     play, known = Play(authenticated=False), logged_in()
-    play.session.overdue()
-    known.session.overdue()
+    play.session.overdue(play.loop.now_ms)
+    known.session.overdue(play.loop.now_ms)
     assert (play.session.closed, known.session.closed) == (True, False)
     assert [error.cause for _, error in play.rejected] == ["authentication_timeout"]
 
@@ -264,9 +264,9 @@ def test_back_pressure_of_the_client_does_not_end_the_reading_of_tokens() -> Non
     play = Play(authenticated=False)
     play.from_client(handshake(1, "PLAIN", version=0))
     play.from_broker(handshake_answer(1))
-    play.session.client_blocked(blocked=True)
+    play.session.blocked("client", True)
     assert play.broker.paused
-    play.session.client_blocked(blocked=False)
+    play.session.blocked("client", False)
     assert not play.broker.paused
     play.from_client(frame(ALICE))
     play.from_broker(frame(b""))
