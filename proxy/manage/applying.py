@@ -14,7 +14,7 @@ from proxy.live.options import Command, file_option, with_options
 from proxy.manage import record
 from proxy.manage.changing import EntityChange, make, problems_of
 from proxy.manage.record import Record
-from proxy.manage.target import AnsweringCommand, load_target, opened, target_options, warn
+from proxy.manage.target import EXIT_FAILED, AnsweringCommand, load_target, opened, target_options, warn
 from proxy.manage.threeway import Action, Difference, Plan, compare, now_applied
 from proxy.manage.wording import number_in_json
 from quotas.entities import Entity
@@ -22,8 +22,6 @@ from quotas.policy import Policy
 from quotas.stores.base import Loaded, QuotaStore, StoreError
 from quotas.stores.file import load
 
-EXIT_DIFFERENT: Final = 1
-EXIT_REFUSED: Final = 1
 _MOST_FOREIGN: Final = 20
 _MARKS: Final = {Action.ADD: "+", Action.CHANGE: "~", Action.REMOVE: "-", Action.CONFLICT: "!", Action.FOREIGN: "?"}
 _CANNOT: Final = "x"
@@ -75,7 +73,6 @@ class Comparison:
         return f" ({self.places[entity]})" if entity in self.places else ""
 
     def summary(self) -> str:
-        """Return a summary of the plan in numbers."""
         words = {
             Action.ADD: "to add",
             Action.CHANGE: "to change",
@@ -84,16 +81,13 @@ class Comparison:
             Action.FOREIGN: "not managed by this file",
         }
         numbers = [(len(self.plan.of(action)), word) for action, word in words.items()]
-        said = [
-            f"{number} {word}" for number, word in [*numbers, (len(self.plan.beyond), "cannot be applied")] if number
-        ]
-        first = (
-            "" if self.last.policy is not None else f"; {self.last.path} does not exist: no record of an earlier apply"
-        )
-        return f"{self.live.source}: {', '.join(said) or 'as desired'}{first}"
+        numbers.append((len(self.plan.beyond), "cannot be applied"))
+        said = ", ".join(f"{number} {word}" for number, word in numbers if number) or "as desired"
+        is_first = self.last.policy is None
+        first = f"; {self.last.path} does not exist: no record of an earlier apply" if is_first else ""
+        return f"{self.live.source}: {said}{first}"
 
     def as_data(self) -> dict[str, object]:
-        """Return the plan as data."""
         differences: list[dict[str, object]] = [
             {
                 "change": each.action.value,
@@ -164,7 +158,7 @@ def diff(desired: Path, last_applied: Path | None, output: str, *, skip_extras: 
         click.echo(json.dumps(found.as_data(), indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join([*found.lines(), found.summary()]))
-    sys.exit(EXIT_DIFFERENT if found.plan.differs(skip_extras=skip_extras) else 0)
+    sys.exit(EXIT_FAILED if found.plan.differs(skip_extras=skip_extras) else 0)
 
 
 @click.command("apply", cls=AnsweringCommand, short_help="Bring quotas in line with a file.")
@@ -201,7 +195,7 @@ def apply(
         click.echo("\n".join([*found.lines(), found.summary()]))
         if why := _refused(found, force=force, skip_extras=skip_extras):
             click.echo(f"nothing was applied: {why}", err=True)
-            sys.exit(EXIT_REFUSED)
+            sys.exit(EXIT_FAILED)
         to_make = found.plan.to_make + found.plan.of(Action.CONFLICT)
         if not dry_run:
             record.require_writable(found.last)
@@ -216,7 +210,7 @@ def apply(
         else:
             _record(found, {*refused, *(each.entity for each in found.plan.beyond)})
             click.echo(f"{live.source}: {made} of {len(to_make)} made")
-        sys.exit(EXIT_REFUSED if refused else 0)
+        sys.exit(EXIT_FAILED if refused else 0)
 
 
 def _refused(found: Comparison, *, force: bool, skip_extras: bool) -> str:
@@ -232,7 +226,7 @@ def _ask(number: int, source: str) -> None:
         click.confirm(f"make {number} change{'' if number == 1 else 's'} at {source}?", abort=True)
     except click.Abort:
         click.echo("\nnothing was applied; pass --yes if nobody can answer", err=True)
-        sys.exit(EXIT_REFUSED)
+        sys.exit(EXIT_FAILED)
 
 
 def _make(store: QuotaStore, found: Comparison, to_make: Sequence[Difference], *, dry_run: bool) -> dict[Entity, str]:

@@ -10,12 +10,12 @@ import click
 
 from proxy.manage.grammar import Named, QuotaArguments, QuotaCommand, entity_options
 from proxy.manage.target import EXIT_FAILED, load_target, target_options, warn
-from proxy.manage.wording import described, names, number_in_json, plain, terms_described, terms_written
+from proxy.manage.wording import described, names, number_in_json, plain, terms_as_pairs, terms_described, terms_written
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.stores.base import Loaded, UnreadableEntry
-from quotas.stores.filters import Filter, FilterError, Specified, is_of_kafka
+from quotas.stores.filters import Filter, Specified, is_of_kafka
 from quotas.stores.unlimited import as_described
 from quotas.texts import aligned, shown
 
@@ -36,16 +36,15 @@ class ListedRule:
 def select(loaded: Loaded, arguments: QuotaArguments) -> list[ListedRule]:
     """Return the requested rules in the order of the store: all, or those that kafka-configs' strict filter selects.
 
-    Caps and other rules that Kafka lacks are included: a cap is listed with the quota of its entity. Raises
-    FilterError.
+    Caps and other rules that Kafka lacks are included: a cap is listed with the quota of its entity.
     """
     policy = loaded.policy
     chosen = set(policy.limits) if not arguments.targets else set[Entity]()
     for target in arguments.targets:
         chosen.update(entity for entity in policy.limits if not is_of_kafka(entity) and _matches(target, entity))
-        wanted = [(kind, name) for kind, name in target.items() if not isinstance(name, Group | Prefix)]
+        wanted = {kind: name for kind, name in target.items() if not isinstance(name, Group | Prefix)}
         if len(wanted) == len(target):
-            chosen.update(entity for entity, _ in Filter.of(wanted, strict=True).select(policy))
+            chosen.update(entity for entity, _ in Filter(wanted, strict=True).select(policy))
     return [
         ListedRule(
             entity,
@@ -59,7 +58,7 @@ def select(loaded: Loaded, arguments: QuotaArguments) -> list[ListedRule]:
 
 
 def unread_among(loaded: Loaded, arguments: QuotaArguments) -> list[UnreadableEntry]:
-    """Return the requested entities that could not be read. Raises FilterError."""
+    """Return the requested entities that could not be read."""
     whose = {each.entity: {QuotaKind.PRODUCER_BYTE_RATE: 1.0} for each in loaded.unread if each.entity is not None}
     among = {each.entity for each in select(replace(loaded, policy=Policy(whose)), arguments)}
     return [each for each in loaded.unread if each.entity in among or not (arguments.targets or each.entity)]
@@ -92,7 +91,7 @@ def as_table(listed: Sequence[ListedRule]) -> Iterator[str]:
             *["cap" if each.entity.cap else "quota"] * caps,
             *(_cell(names(each.entity).get(kind)) for kind in dimensions),
             *(plain(kind, each.limits.get(kind)) for kind in kinds),
-            *[_terms_cell(each.terms)] * terms,
+            *[",".join(terms_as_pairs(each.terms)) or "-"] * terms,
             each.where or "-",
         ]
         for each in listed
@@ -111,15 +110,6 @@ def _cell(name: Name) -> str:
         case Prefix(prefix):
             return f"{shown(prefix)}*"
     return shown(str(name))
-
-
-def _terms_cell(terms: Terms) -> str:
-    written = terms_written(terms)
-    proposed = written.pop("proposed", {})
-    parts = [f"{key}={value}" for key, value in written.items()]
-    if isinstance(proposed, dict):
-        parts += (f"proposed.{key}={value}" for key, value in proposed.items())
-    return ",".join(parts) or "-"
 
 
 # ------------------------------------------------------------------------------------------------------------ as data
@@ -168,10 +158,7 @@ def describe(arguments: QuotaArguments, output: str, *, strict: bool, **target: 
         raise click.UsageError("limits are for alter; name users, client-ids or addresses")
     loaded = load_target(**target)
     warn(loaded.warnings)
-    try:
-        listed, unread = select(loaded, arguments), unread_among(loaded, arguments)
-    except FilterError as error:
-        raise click.UsageError(str(error)) from None
+    listed, unread = select(loaded, arguments), unread_among(loaded, arguments)
     if output == "json":
         click.echo(json.dumps(as_data(loaded, listed), indent=2))
     else:

@@ -9,7 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from proxy.checks.health import AdminLogin, get
 from proxy.live.options import admin_options
 from proxy.manage import precedence_findings
 from proxy.manage.precedence_findings import Said
-from proxy.manage.target import AnsweringCommand, load_target, settings_of, target_options
+from proxy.manage.target import EXIT_FAILED, AnsweringCommand, load_target, settings_of, target_options
 from quotas.entities import Entity, Group
 from quotas.exemptions import Exemptions
 from quotas.kinds import BYTES, QuotaKind
@@ -35,7 +35,6 @@ from quotas.stores import likely_mistakes
 from quotas.stores.base import Loaded, StoreError
 from quotas.stores.layers import Layers
 
-EXIT_FOUND: Final = 1
 _MOST_SHOWN: Final = 20
 """Findings shown of each kind, on a terminal."""
 
@@ -76,25 +75,15 @@ class LintFinding:
 
     name: str
     where: str
-    entity: str
+    entity: str | None
+    kinds: tuple[QuotaKind, ...]
     message: str
     fix: str
-    kinds: tuple[QuotaKind, ...] = ()
 
     def __str__(self) -> str:
         kinds = f"{', '.join(self.kinds)}: " if self.kinds else ""
         entity = f"{self.entity}: " if self.entity else ""
         return f"{self.where}: {self.name}: {entity}{kinds}{self.message}; {self.fix}".removesuffix("; ")
-
-    def as_data(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "where": self.where,
-            "entity": self.entity or None,
-            "kinds": [kind.value for kind in self.kinds],
-            "message": self.message,
-            "fix": self.fix,
-        }
 
 
 def look(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) -> list[LintFinding]:
@@ -116,13 +105,15 @@ def look(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) ->
     order = {entity: place for place, entity in enumerate((*policy.limits, None))}
     found = []
     for (name, entity, message, fix), of in sorted(kinds.items(), key=lambda each: order[each[0][1]]):
-        where, whose = (loaded.source, "") if entity is None else (loaded.where(entity), entity.describe())
-        found.append(LintFinding(name, where, whose, message, fix, tuple(of)))
+        where, whose = (loaded.source, None) if entity is None else (loaded.where(entity), entity.describe())
+        found.append(LintFinding(name, where, whose, tuple(of), message, fix))
     # Named warnings are found above, too.
     of_store = [("of-the-store", problem) for problem in loaded.warnings if not problem.name]
     if settings is not None and settings.mode == "enforce" and not isinstance(settings.layers[-1], FileStore):
         of_store += [("enforced-twice", problem) for problem in of_same_quotas(loaded)]
-    return found + [LintFinding(name, each.file, each.path, each.message, each.hint) for name, each in of_store]
+    return found + [
+        LintFinding(name, each.file, each.path or None, (), each.message, each.hint) for name, each in of_store
+    ]
 
 
 def _mistake(
@@ -155,13 +146,8 @@ def _limits(policy: Policy) -> Iterator[Said]:
         terms = policy.terms.get(entity)
         for kind, limit in limits.items():
             if limit <= 0:
-                yield (
-                    "lets-nothing-through",
-                    entity,
-                    kind,
-                    "a limit of 0 lets nothing through",
-                    "remove it for no limit",
-                )
+                message, fix = "a limit of 0 lets nothing through", "remove it for no limit"
+                yield "lets-nothing-through", entity, kind, message, fix
                 continue
             mistake = likely_mistakes.of_limit(kind, limit, written(limit), None if terms is None else terms.burst_ms)
             if mistake is None and kind.row.unit is BYTES and limit < likely_mistakes.BATCH_BYTES:
@@ -171,16 +157,13 @@ def _limits(policy: Policy) -> Iterator[Said]:
 
 def _hidden(loaded: Loaded) -> Iterator[Said]:
     """Yield the limits of a layer that a layer above overrides."""
-    parts = loaded.parts if isinstance(loaded, Layers) else ()
-    for place, below in enumerate(parts):
-        for entity, limits in below.policy.limits.items():
+    for part in loaded.parts if isinstance(loaded, Layers) else ():
+        for entity, limits in part.policy.limits.items():
             for kind, limit in limits.items():
-                above = next((part for part in parts[:place] if kind in part.policy.limits.get(entity, {})), None)
-                if above is not None:
-                    wins = above.policy.limits[entity][kind]
-                    message = f"{written(limit)} at {below.where(entity)} has no effect: a layer above sets " + (
-                        "the same" if wins == limit else written(wins)
-                    )
+                if loaded.where(entity, kind) != part.where(entity):
+                    wins = loaded.policy.limits[entity][kind]
+                    sets = "the same" if wins == limit else written(wins)
+                    message = f"{written(limit)} at {part.where(entity)} has no effect: a layer above sets {sets}"
                     yield "hidden-by-layer", entity, kind, message, "leave it in one of them"
 
 
@@ -203,12 +186,10 @@ def _exempt(policy: Policy, settings: Quotas | None) -> Iterator[Said]:
 
 def _never_seen(policy: Policy, unseen: set[str]) -> Iterator[Said]:
     """Yield a finding for each rule for one of the users, by name or as a member of a group."""
-    name, fix = (
-        "user-never-seen",
-        (
-            "look up the client's actual name in sluice_client_connections_opened_total: sasl.oauth, mapping rules and "
-            "principal_to_local_rules determine names"
-        ),
+    name = "user-never-seen"
+    fix = (
+        "look up the client's actual name in sluice_client_connections_opened_total: sasl.oauth, mapping rules and "
+        "principal_to_local_rules determine names"
     )
     for entity in policy.limits:
         if entity.user in unseen:
@@ -243,7 +224,7 @@ def users_unseen(url: str, login: AdminLogin = AdminLogin()) -> list[str]:  # no
 
 @click.command("lint", cls=AnsweringCommand, short_help="Show quotas that are probably mistakes.")
 @target_options
-@click.option("--strict", is_flag=True, help=f"Exit {EXIT_FOUND} if anything is found.")
+@click.option("--strict", is_flag=True, help=f"Exit {EXIT_FAILED} if anything is found.")
 @click.option(
     "--ignore",
     metavar="NAME",
@@ -282,10 +263,10 @@ def lint(
         raise StoreError(error.message) from None
     found = [finding for finding in look(loaded, settings, unseen) if finding.name not in ignore]
     if output == "json":
-        click.echo(json.dumps({"findings": [each.as_data() for each in found]}, indent=2, ensure_ascii=False))
+        click.echo(json.dumps({"findings": [asdict(each) for each in found]}, indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(_lines(found, loaded.source, len(loaded.policy.limits))))
-    sys.exit(EXIT_FOUND if strict and found else 0)
+    sys.exit(EXIT_FAILED if strict and found else 0)
 
 
 def _lines(found: list[LintFinding], source: str, rules: int) -> list[str]:

@@ -61,10 +61,15 @@ def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
 
 def terms_described(entity: Entity, terms: Terms) -> str:
     """Return a line about a rule's terms."""
-    said = ", ".join(f"{key}={value}" for key, value in terms_written(terms).items() if not isinstance(value, dict))
-    proposed = ", ".join(f"proposed.{kind}={java_double(limit)}" for kind, limit in terms.proposed.items())
     cap = "the cap of " if entity.cap else ""
-    return f"Sluice terms for {cap}{_who(entity)} are {', '.join(filter(None, (said, proposed)))}"
+    return f"Sluice terms for {cap}{_who(entity)} are {', '.join(terms_as_pairs(terms))}"
+
+
+def terms_as_pairs(terms: Terms) -> list[str]:
+    """Return a rule's terms as in a quota file, each as ``key=value``."""
+    written = terms_written(terms)
+    proposed = {f"proposed.{kind}": str(number(limit)) for kind, limit in terms.proposed.items()}
+    return [f"{key}={value}" for key, value in (written | proposed).items() if not isinstance(value, dict)]
 
 
 def terms_written(terms: Terms) -> dict[str, str | dict[str, str]]:
