@@ -122,19 +122,14 @@ def check(
 
     QUOTAS is a quota file to check; with --config, it replaces the one that the configuration names.
     """
+    if config_path is None and quota_file is None:
+        raise click.UsageError("give a quota file, --config, or both")
     from proxy.checks import report
+    from proxy.control.stores import load_quotas
     from proxy.runtime.clock import wall_s
 
-    if config_path is not None:
-        from proxy.control.stores import load_quotas
-
-        found = report.check(
-            config_path, wall_s(), quota_file, load_quotas if ask else None, names, asks_brokers=asks_brokers
-        )
-    elif quota_file is not None:
-        found = report.check_quotas(quota_file)
-    else:
-        raise click.UsageError("give a quota file, --config, or both")
+    load = load_quotas if ask else None
+    found = report.check(config_path, wall_s(), quota_file, load, names, asks_brokers=asks_brokers)
     if as_json:
         _print_json(found.as_data())
     else:

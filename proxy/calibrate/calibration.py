@@ -8,6 +8,7 @@ client-id after n requests, S = T * (W + X), and S / n is the cost. It equals th
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,7 +27,7 @@ from protocol.headers import fetch_limits_offset, produce_acks_offset, request_b
 from protocol.probes import Probe, all_metadata, fetch_nothing, produce
 from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.persistent_connection import Access, access_by
-from proxy.calibrate.cluster import PREFIX, TIMEOUT_S, Calibrated, CalibrationError, connection_to
+from proxy.calibrate.cluster import TIMEOUT_S, Calibrated, CalibrationError, connection_to
 from proxy.manage.target import access_to
 from proxy.runtime.clock import monotonic_s
 from proxy.usage.request_costs import FETCH, PRODUCE, RequestCosts
@@ -111,35 +112,21 @@ async def calibrate(access: Access, prices: Prices, window: Window, wanted: int 
 
     Raises CalibrationError.
     """
-    cluster = Calibrated(access)
-    brokers = await cluster.brokers()
-    broker = min(brokers) if wanted is None else wanted
-    if broker not in brokers:
-        known = ", ".join(map(str, sorted(brokers)))
-        raise CalibrationError(f"there is no broker {broker}: give --broker with one of {known}")
-    probes = [fetch_nothing(cluster.topic), produce(cluster.topic, _batch()), all_metadata()]
-    names = [[f"{cluster.topic}-{kind}-{burst}" for burst in range(BURSTS + _SPARE)] for kind in range(len(probes))]
-    try:
+    async with AsyncExitStack() as stack:
+        cluster = Calibrated(access)
+        stack.push_async_callback(cluster.close)
+        brokers = await cluster.brokers()
+        broker = min(brokers) if wanted is None else wanted
+        if broker not in brokers:
+            known = ", ".join(map(str, sorted(brokers)))
+            raise CalibrationError(f"there is no broker {broker}: give --broker with one of {known}")
+        probes = [fetch_nothing(cluster.topic), produce(cluster.topic, _batch()), all_metadata()]
+        names = [[f"{cluster.topic}-{kind}-{burst}" for burst in range(BURSTS + _SPARE)] for kind in range(len(probes))]
+        stack.push_async_callback(cluster.end)
         left = await cluster.prepare(broker, [name for of_kind in names for name in of_kind], PERCENT)
-        async with connection_to(access, *brokers[broker]) as connection:
-            bursts = Bursts(connection, window)
-            kinds = [
-                await bursts.measure(probe, client_ids, prices) for probe, client_ids in zip(probes, names, strict=True)
-            ]
-    except BaseException:
-        await _removed(cluster)
-        raise
-    await cluster.remove()
+        bursts = Bursts(await stack.enter_async_context(connection_to(access, *brokers[broker])), window)
+        kinds = [await bursts.measure(*of_kind, prices) for of_kind in zip(probes, names, strict=True)]
     return Calibration(broker, tuple(kinds), tuple(left))
-
-
-async def _removed(cluster: Calibrated) -> None:
-    """Clean up after a failure, which stays the error to report; name what cannot be removed."""
-    try:
-        await cluster.remove()
-    except CalibrationError as error:
-        said = f"topics and quotas of client-ids that begin with {PREFIX} may be left"
-        raise CalibrationError(f"{error}; {said}: the next `sluice calibrate` removes them") from error
 
 
 class Bursts:

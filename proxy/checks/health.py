@@ -17,8 +17,7 @@ from proxy.brokers.tls import broker_context
 from proxy.runtime.http_get import Answer, http_get
 
 _TIMEOUT_S: Final = 3.0
-_MOST_BYTES: Final = 64 * 1024
-_MOST_PAGE_BYTES: Final = 256 * 1024 * 1024
+_MOST_BYTES: Final = 256 * 1024 * 1024
 """``/metrics`` of very many clients."""
 
 
@@ -39,18 +38,18 @@ class AdminLogin(NamedTuple):
 
     def given(self, token_file: Path | None, ca: Path | None) -> "AdminLogin":
         """Return it with the token, and verified by the authorities, that options name. Raises InvalidValue."""
-        login = self
-        if token_file is not None:
-            try:
-                login = login._replace(token=_token(token_file))
-            except InvalidValue as error:
-                raise InvalidValue(f"--token-file: {error.message}") from None
-        if ca is not None:
-            try:
-                login = login._replace(context=ssl.create_default_context(cafile=ca))
-            except OSError as error:  # also if there is no certificate in it
-                raise InvalidValue(f"--ca {ca}: {error.strerror or error}") from None
-        return login
+        token, context = self
+        try:
+            if token_file is not None:
+                token = _token(token_file)
+        except InvalidValue as error:
+            raise InvalidValue(f"--token-file: {error.message}") from None
+        try:
+            if ca is not None:
+                context = ssl.create_default_context(cafile=ca)
+        except OSError as error:  # also if there is no certificate in it
+            raise InvalidValue(f"--ca {ca}: {error.strerror or error}") from None
+        return AdminLogin(token, context)
 
 
 def _token(token_file: Path) -> str:
@@ -78,7 +77,6 @@ def context_of_others(admin: Admin) -> ssl.SSLContext | None:
 
 
 def scheme_of(admin: Admin) -> str:
-    """Return how the admin port is spoken to."""
     return "http" if admin.tls is None else "https"
 
 
@@ -97,7 +95,6 @@ def get(
     path: str = "",
     default: str = "",
     within_s: float = 10.0,
-    most_bytes: int = _MOST_PAGE_BYTES,
     login: AdminLogin = AdminLogin(),  # noqa: B008  immutable
 ) -> Answer:
     """Return the answer of the admin port at ``url``; ``default`` is the path for a URL without one, ``path`` goes
@@ -119,7 +116,7 @@ def get(
         (host, port),
         asked,
         within_s=within_s,
-        most_bytes=most_bytes,
+        most_bytes=_MOST_BYTES,
         host=own_name,
         authorization=authorization,
         context=(login.context or ssl.create_default_context()) if parts.scheme == "https" else None,
@@ -133,7 +130,7 @@ def ask(url: str, path: str, login: AdminLogin = AdminLogin()) -> tuple[bool, st
     Raises ValueError for an invalid URL.
     """
     try:
-        answer = get(url, default=path, within_s=_TIMEOUT_S, most_bytes=_MOST_BYTES, login=login)
+        answer = get(url, default=path, within_s=_TIMEOUT_S, login=login)
     except OSError as error:
         return False, f"{url} does not answer: {str(error) or type(error).__name__}"
     return answer.status == 200, answer.body.decode("utf-8", "replace").strip()

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from config.listener import Kerberos
 from config.problems import InvalidValue, Steps
 from config.settings import Listener
-from proxy.checks.findings import Findings, Severity
+from proxy.checks.findings import Findings
 from proxy.identity.certificates import ssl_mapping
 from proxy.identity.kerberos import name as kerberos_name
 from proxy.identity.mapping_rule import NoMatchingRule
@@ -75,13 +74,7 @@ def look_for_doubled(found: Findings, at: Steps, rules: str) -> None:
         return
     message = f"{doubled[0]} in {_around(rules, doubled)} is a backslash and the letter {doubled[0][-1]}"
     hint = f"a .properties file removes one of two backslashes, YAML in single quotes does not: write {doubled[0][1:]}"
-    found.add(Severity.WARNING, at, message, hint)
-
-
-def look_for_doubled_in_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
-    """Check each rule for principals with ``look_for_doubled``."""
-    for index, rule in enumerate(kerberos.principal_to_local_rules):
-        look_for_doubled(found, (*at, "principal_to_local_rules", index), rule)
+    found.warn(at, message, hint)
 
 
 def _around(rules: str, match: re.Match[str]) -> str:

@@ -51,8 +51,8 @@ class Report:
         if not self.problems:
             listeners = f", {_counted(self.listeners, 'listener')}" if self.listeners else ""
             caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
-            quotas = f"quotas in {self.unseen} not checked" if self.unseen else _counted(self.quotas, "quota")
-            said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
+            quotas = f"quotas in {self.unseen} not checked" if self.unseen else _counted(self.quotas, "quota") + caps
+            said.append(f"{looked_at}: ok ({quotas}{listeners})")
             said += self.addresses + self.mapped + self.shared
         return said
 
@@ -84,7 +84,7 @@ def _counted(number: int, word: str) -> str:
 
 
 def check(
-    config_path: Path,
+    config_path: Path | None,
     now_s: float,
     quota_file: Path | None = None,
     load: Load | None = None,
@@ -97,27 +97,21 @@ def check(
     ``quota_file`` replaces the files that the configuration names. ``load`` reads quotas from the stores; without it
     only files are checked. ``names``: examples for mapping rules. ``asks_brokers``: which cluster bootstrap leads to.
     """
-    report = Report()
-    settings = _check_configuration(report, config_path, now_s, asks_brokers=asks_brokers)
-    if settings is not None:
-        report.mapped = made_of_examples(settings.listeners, names)
+    report, settings, named = Report(), None, dict[Steps, Path]()
+    if config_path is not None:
+        settings = _check_configuration(report, config_path, now_s, names, asks_brokers=asks_brokers)
+        named = named_quota_files(config_path)
     if quota_file is not None:
-        _read_quotas(report, quota_file, settings)
-        return report
-    named = named_quota_files(config_path)
-    static = named.pop(STATIC, None)
-    alone = len(named) == 1 and (settings is None or len(settings.quotas.layers) == 1)
+        named = {(): quota_file}
     for steps, file in named.items():
-        _read_quotas(report, file, settings, (config_path, steps))
-    if static is not None:
-        _read_quotas(report, static, settings, (config_path, STATIC), counts=False)
-    if settings is None or alone or report.problems:
+        _read_quotas(report, file, settings, config_path, steps)
+    if settings is None or quota_file is not None or report.problems:
         return report
     elsewhere = [store.type for store in settings.quotas.layers if not isinstance(store, FileStore)]
-    if load is None and elsewhere:
+    if elsewhere and load is None:
         report.unseen = elsewhere[-1]
-        return report
-    _check_loaded(report, settings, load or _load_files)
+    elif elsewhere or len(settings.quotas.layers) > 1:
+        _check_loaded(report, settings, load or _load_files)
     return report
 
 
@@ -133,33 +127,22 @@ def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
     except UnreadableError as error:
         report.problems += error.problems
         return
-    report.quotas, report.caps = _number(loaded.policy)
-    report.shared = _sharing_default(settings.listeners, loaded.policy)
+    _count(report, loaded.policy, settings)
     report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
     if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
         report.warnings += double_enforcement.of_same_quotas(loaded)
 
 
-def _number(policy: Policy) -> tuple[int, int]:
-    """Return how many quotas and caps there are."""
-    caps = sum(entity.cap for entity in policy.limits)
-    return len(policy.limits) - caps, caps
-
-
-def check_quotas(quota_file: Path) -> Report:
-    """Check a quota file without a configuration."""
-    report = Report()
-    _read_quotas(report, quota_file, None)
-    return report
-
-
-def _check_configuration(report: Report, config_path: Path, now_s: float, *, asks_brokers: bool) -> Settings | None:
+def _check_configuration(
+    report: Report, config_path: Path, now_s: float, names: Sequence[str], *, asks_brokers: bool
+) -> Settings | None:
     try:
         settings, document = load_with_document(config_path)
     except ConfigError as error:
         report.problems += error.problems
         return None
     report.listeners = len(settings.listeners)
+    report.mapped = made_of_examples(settings.listeners, names)
     report.addresses = [line for listener in settings.listeners for line in _told_and_bound(listener)]
     of_brokers = look_at_brokers(settings, document) if asks_brokers else ()
     for finding in (*look(settings, document, now_s), *of_brokers):
@@ -169,30 +152,30 @@ def _check_configuration(report: Report, config_path: Path, now_s: float, *, ask
 
 
 def _read_quotas(
-    report: Report,
-    quota_file: Path,
-    settings: Settings | None,
-    named_in: tuple[Path, Steps] | None = None,
-    *,
-    counts: bool = True,
+    report: Report, quota_file: Path, settings: Settings | None, config_path: Path | None, steps: Steps
 ) -> None:
-    """Read a quota file and report its problems and warnings."""
+    """Read a quota file, which the configuration names at ``steps``, and report its problems and warnings."""
     try:
         loaded = load_file(quota_file)
     except ConfigError as error:
-        if named_in is not None and error.problems[0].line == 0:
-            report.problems.append(_at_its_name(*named_in, error.problems[0]))
+        first = error.problems[0]
+        if config_path is not None and steps and first.line == 0:
+            report.problems.append(_at_its_name(config_path, steps, first))
         else:
             report.problems += error.problems
         return
-    if counts:
-        quotas, caps = _number(loaded.policy)
-        report.quotas, report.caps = report.quotas + quotas, report.caps + caps
     report.warnings += loaded.warnings
     for line, message, fix in _doubts(loaded, settings):
         report.warnings.append(Problem(str(quota_file), line, 1, "quotas", message, fix))
+    if steps != STATIC:
+        _count(report, loaded.policy, settings)
+
+
+def _count(report: Report, policy: Policy, settings: Settings | None) -> None:
+    report.caps = sum(entity.cap for entity in policy.limits)
+    report.quotas = len(policy.limits) - report.caps
     if settings is not None:
-        report.shared = _sharing_default(settings.listeners, loaded.policy)
+        report.shared = _sharing_default(settings.listeners, policy)
 
 
 def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:

@@ -11,8 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 from config.client_properties import parse_jaas, parse_properties
 from config.listener import Listener
+from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.failures import Fixes
-from proxy.brokers.login import SaslExchange, client_exchange
+from proxy.brokers.login import SaslExchange, client_exchange, log_in
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OF_CLIENT: Final = Fixes(
@@ -54,7 +55,7 @@ _BY_PASSWORD: Final = {
     "SCRAM-SHA-512": "ScramLoginModule",
 }
 _BEARER: Final = "OAuthBearerLoginModule"
-_UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"
+_CLAIM: Final = "unsecuredLoginStringClaim_"
 _UNSECURED_LIFETIME_S: Final = 3600
 
 
@@ -72,9 +73,17 @@ class Credentials:
     secret: str = field(repr=False)
     """A password; for OAUTHBEARER the token."""
 
+    @property
+    def who(self) -> str:
+        return "the token's user" if self.username is None else f"user {self.username}"
+
     def exchange(self) -> SaslExchange:
         """Return a new exchange for one login."""
         return client_exchange(self.mechanism, self.username or "", self.secret)
+
+    async def log_in(self, connection: BrokerConnection) -> None:
+        """Log in over a connection. Raises LoginError, and as ``BrokerConnection.ask``."""
+        await log_in(connection, self.mechanism, self.exchange(), self.who)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ def client_for(listener: Listener) -> ClientLogin:
 
 
 def load_client(path: Path, now_s: float) -> ClientLogin:
-    """Read the file. Raises ClientConfigError."""
+    """Read a file. Raises ClientConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -227,11 +236,7 @@ def _bearer(properties: Mapping[str, str], options: Mapping[str, str], now_s: fl
         raise ClientConfigError(
             "sasl.oauthbearer.token.endpoint.url is no file: URL: fetch a token, write it into a file and name that"
         )
-    claims = {
-        name.removeprefix(_UNSECURED_CLAIM): value
-        for name, value in options.items()
-        if name.startswith(_UNSECURED_CLAIM)
-    }
+    claims = {name.removeprefix(_CLAIM): value for name, value in options.items() if name.startswith(_CLAIM)}
     if not claims:
         raise ClientConfigError(
             "no token: name a file that holds one as file:///... in sasl.oauthbearer.token.endpoint.url"

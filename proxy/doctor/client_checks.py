@@ -14,7 +14,7 @@ from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
 from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
-from proxy.brokers.login import LoginError, log_in
+from proxy.brokers.login import LoginError
 from proxy.brokers.metadata import host_of, which_brokers
 from proxy.brokers.verification import ERRORS
 from proxy.checks.brokers import TIMEOUT_S
@@ -159,17 +159,16 @@ class ClientChecks:
             else:
                 self.found.skip("login", f"{said}: give --command-config with the login of a client")
             raise StopError("login")
-        mechanism = credentials.mechanism
-        who = "the token's user" if credentials.username is None else f"user {credentials.username}"
+        said = f"{credentials.who} by {credentials.mechanism}"
         try:
-            await log_in(connection, mechanism, credentials.exchange(), who)
+            await credentials.log_in(connection)
         except LoginError as error:
             self.found.fail("login", f"the broker {error}", "compare sasl.jaas.config with the brokers' users")
             raise StopError("login") from None
         except ERRORS as error:
-            self.found.broken("login", f"{who} by {mechanism}", describe(error), "see the brokers' logs at that time")
+            self.found.broken("login", said, describe(error), "see the brokers' logs at that time")
             raise StopError("login") from None
-        self.found.ok("login", f"{who} by {mechanism}")
+        self.found.ok("login", said)
 
     async def _whoami(self, connection: BrokerConnection) -> None:
         peer = str(Address(*connection.own_address))

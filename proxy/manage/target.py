@@ -12,8 +12,6 @@ from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue, Problem
 from config.settings import FileStore, Quotas
 from config.units import parse_reachable
-from proxy.brokers.connection import BrokerConnection
-from proxy.brokers.login import log_in
 from proxy.brokers.persistent_connection import Access, access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
@@ -110,15 +108,10 @@ def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
         client = ClientLogin("PLAINTEXT") if command_config is None else load_client(command_config, wall_s())
     except ClientConfigError as error:
         raise click.UsageError(f"--command-config: {error}") from None
-    credentials = client.credentials
-    if credentials is None:
+    login = client.credentials
+    if login is None:
         return Access(addresses, lambda: client.context, fixes=OF_CLIENT)
-    who = "the token's user" if credentials.username is None else f"user {credentials.username}"
-
-    async def login(connection: BrokerConnection) -> None:
-        await log_in(connection, credentials.mechanism, credentials.exchange(), who)
-
-    return Access(addresses, lambda: client.context, login, credentials.username, OF_CLIENT)
+    return Access(addresses, lambda: client.context, login.log_in, login.username, OF_CLIENT)
 
 
 @contextmanager
