@@ -57,8 +57,6 @@ EXIT_STOPPED: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Results for one kind of request."""
-
     name: str
     table_us: float
     measured_us: tuple[float, ...]
@@ -74,8 +72,6 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Results for one broker."""
-
     broker: int
     kinds: tuple[Kind, ...]
     left: tuple[str, ...]
@@ -90,7 +86,6 @@ class Calibration:
         return max(kind.spread for kind in self.kinds)
 
     def lines(self) -> Iterator[str]:
-        """Yield what to print."""
         if self.left:
             yield f"removed what an earlier calibration had left: {', '.join(self.left)}"
         for kind in self.kinds:

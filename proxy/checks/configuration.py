@@ -63,7 +63,6 @@ def unusable(findings: list[Finding]) -> list[Problem]:
 
 
 def log_findings(findings: list[Finding]) -> None:
-    """Log the findings that do not keep the proxy from running."""
     for finding in findings:
         (log.warning if finding.severity is Severity.WARNING else log.error)(
             "configuration", problem=str(finding.problem)
@@ -268,7 +267,6 @@ def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: N
 
 
 def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[Listener, ...]) -> None:
-    """Warn of brokers that have a port, and no owner."""
     ids = chain.from_iterable(each.node_ids for listener in listeners for each in listener.ranges)
     if (unowned := next((node_id for node_id in ids if fixed.owner_of(node_id) is None), None)) is not None:
         message = f"broker {unowned} has a port, and no owner: an instance is chosen by a hash of its id"

@@ -57,8 +57,6 @@ class RuleRow(NamedTuple):
 
 
 class LevelRow(NamedTuple):
-    """A level of precedence."""
-
     rule: str
     limit: float | None
     source: str | None
@@ -84,7 +82,6 @@ class ExplainedRow(NamedTuple):
     caps: tuple[RuleRow, ...]
 
     def lines(self) -> Iterator[str]:
-        """Yield it as text."""
         if self.rule is None:
             yield f"{self.kind}: no quota ({self.why})"
         else:
@@ -126,8 +123,6 @@ class ExplainedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All limits of a client."""
-
     client: ExplainedClient
     group: str | None
     exempt: str
@@ -135,7 +130,6 @@ class Explanation:
     rows: tuple[ExplainedRow, ...]
 
     def title(self) -> str:
-        """Return a description of the client."""
         client = self.client
         said = f"user {client.user}, {f'client-id {client.client_id}' if client.client_id else 'without a client-id'}"
         said += f", at {client.ip}" if client.ip else ""
@@ -143,8 +137,6 @@ class Explanation:
 
 
 class Explainer:
-    """Explains clients under one policy."""
-
     def __init__(self, policy: Policy, exempt: Exempt | None = None, where: Where | None = None) -> None:
         self._policy = policy
         self._exempt = exempt or Exempt()
@@ -232,7 +224,6 @@ def amount(kind: QuotaKind, limit: float | None) -> str:
 
 
 def _scope(kind: QuotaKind, terms: KindTerms = PLAIN) -> str:
-    """Return the scope of a limit's counter."""
     return "cluster" if kind.row.of_cluster or terms.of_cluster else "broker"
 
 

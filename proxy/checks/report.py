@@ -57,7 +57,6 @@ class Report:
         return said
 
     def as_data(self) -> dict[str, object]:
-        """Return the data of ``--json``: findings by file and line."""
         found = [("error", problem) for problem in self.problems]
         found += [("warning", warning) for warning in self.warnings]
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))

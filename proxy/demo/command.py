@@ -51,8 +51,6 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A running proxy."""
-
     folder: Path
     bootstrap: str
     admin_url: str

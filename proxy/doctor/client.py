@@ -78,7 +78,6 @@ class Credentials:
         return "the token's user" if self.username is None else f"user {self.username}"
 
     def exchange(self) -> SaslExchange:
-        """Return a new exchange for one login."""
         return client_exchange(self.mechanism, self.username or "", self.secret)
 
     async def log_in(self, connection: BrokerConnection) -> None:
@@ -88,8 +87,6 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """A client's connection settings and login."""
-
     protocol: str
     context: ssl.SSLContext | None = None
     """Verifies as the client would; None without TLS."""

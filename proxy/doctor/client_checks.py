@@ -43,8 +43,6 @@ class StopError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientChecks:
-    """The client's steps through one listener."""
-
     found: DoctorFindings
     listener: Listener
     bootstrap: Address
@@ -57,7 +55,6 @@ class ClientChecks:
     login: AdminLogin = AdminLogin()  # noqa: RUF009  immutable
 
     async def examine(self) -> None:
-        """Run the client's steps as far as they succeed."""
         try:
             await self._tcp()
             await self._use(await self._tls())

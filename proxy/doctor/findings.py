@@ -36,8 +36,6 @@ class DoctorFinding:
 
 
 class DoctorFindings:
-    """All findings, in the order of the checks."""
-
     def __init__(self) -> None:
         self._found: list[DoctorFinding] = []
 
@@ -74,7 +72,6 @@ class DoctorFindings:
 
     @property
     def first_failure(self) -> DoctorFinding | None:
-        """The failure to fix first."""
         return next((finding for finding in self.all if finding.status is Status.FAIL), None)
 
     @property
@@ -87,7 +84,6 @@ class DoctorFindings:
         return f"Fix {first.check} first: {first.text}: {first.fix}" if first is not None else ""
 
     def as_data(self) -> dict[str, object]:
-        """Return the data of ``--json``."""
         first = self.first_failure
         return {
             "ok": first is None,

@@ -39,12 +39,10 @@ class Throttled:
 
 
 def is_for_people() -> bool:
-    """Whether the output is a terminal."""
     return sys.stdout.isatty()
 
 
 def show(api: Api, table: Table, output: str, wanted: Mapping[str, Any]) -> None:
-    """Print a table once."""
     answer = _ask(api, table, wanted)
     if output == "json":
         click.echo(json.dumps(answer, indent=2))
@@ -57,7 +55,6 @@ def show(api: Api, table: Table, output: str, wanted: Mapping[str, Any]) -> None
 
 
 def show_all(api: Api) -> None:
-    """Print all tables once."""
     for number, table in enumerate(ALL):
         click.echo(("\n" if number else "") + f"# {table.name}")
         show(api, table, "table", {})

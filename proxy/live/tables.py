@@ -45,7 +45,6 @@ class Column(NamedTuple):
         return self.show in {_number, texts.rate, texts.amount, texts.share, texts.duration_of_ms}
 
     def text(self, item: Item) -> str:
-        """Return the value of a row, for people."""
         value = item.get(self.field)
         if value is None:
             return plain(value)

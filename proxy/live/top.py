@@ -39,8 +39,6 @@ class _View:
 
 
 class Top(App[None]):
-    """The screen."""
-
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     CSS = """

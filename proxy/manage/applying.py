@@ -40,7 +40,6 @@ class Comparison:
     plan: Plan
 
     def lines(self) -> Iterator[str]:
-        """Yield the plan, one line per limit."""
         foreign = self.plan.of(Action.FOREIGN)
         for each in self.plan.differences:
             if each.action is not Action.FOREIGN:

@@ -146,7 +146,6 @@ class _ArgumentCollector:
             self.removed += (each.strip() for each in value.split(","))
 
     def read_word(self, word: str) -> None:
-        """Parse one word of the short form."""
         key, equals, value = word.partition("=")
         shown = word if key in (*_KINDS, *_WORDS) and "=" not in value else without_secrets(key)[:_MOST_SHOWN]
         with _of(shown):

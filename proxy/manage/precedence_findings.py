@@ -20,8 +20,6 @@ _MOST_USERS: Final = 100
 
 
 class Rule(NamedTuple):
-    """A quota to judge."""
-
     kind: QuotaKind
     key: Key
     entity: Entity
@@ -71,7 +69,6 @@ class Witnesses:
         return [entity.client_id] if isinstance(entity.client_id, str) else [self.client_id]
 
     def walk(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
-        """Return which rule wins for a client, and its caps."""
         return self._engine.explain(user, client_id, kind)
 
     def is_shadow(self, kind: QuotaKind, key: Key, *, cap: bool = False) -> bool:
@@ -84,7 +81,6 @@ class Witnesses:
 
 
 def look(policy: Policy, where: Where) -> Iterator[Said]:
-    """Yield all findings about precedence."""
     of = Witnesses(policy, where)
     for find in _FINDERS:
         for rule in of.rules:
@@ -97,7 +93,6 @@ _Found = Iterator[tuple[str, str, str]]
 
 
 def _never_matching(of: Witnesses, rule: Rule) -> _Found:
-    """Yield a rule that wins for no client."""
     first: Key | None = None
     for user, client_id in product(of.users(rule.entity), of.client_ids(rule.entity)):
         winner = of.walk(user, client_id, rule.kind).winner

@@ -22,8 +22,6 @@ _PLAIN = Terms()
 
 
 class Action(StrEnum):
-    """The outcome for one limit."""
-
     ADD = "add"
     CHANGE = "change"
     REMOVE = "remove"
@@ -142,7 +140,6 @@ def _is_cut(name: Name) -> bool:
 
 
 def _terms(terms: Terms) -> str:
-    """Return the names of a rule's terms."""
     said = terms_written(terms).items()
     return ", ".join(f"{name}: {value}" if name in ("mode", "scope") else name for name, value in said)
 

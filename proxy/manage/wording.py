@@ -60,7 +60,6 @@ def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
 
 
 def terms_described(entity: Entity, terms: Terms) -> str:
-    """Return a line about a rule's terms."""
     cap = "the cap of " if entity.cap else ""
     return f"Sluice terms for {cap}{_who(entity)} are {', '.join(terms_as_pairs(terms))}"
 
