@@ -221,30 +221,25 @@ def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[i
 
 def _told_and_bound(listener: Listener) -> list[str]:
     """Return a line for each address that clients reach at another port than the bound one."""
-    found = [("bootstrap.servers", _one(listener.bootstrap), _one(listener.bind))]
+    told, bind = listener.bootstrap, listener.bind
+    found = [("bootstrap.servers", told, bind, 1)]
     if listener.broker_host is not None:
-        every = Address(listener.broker_host, listener.bootstrap.port)
-        found.append(("every broker", _one(every), _one(listener.bind)))
+        found.append(("every broker", Address(listener.broker_host, told.port), bind, 1))
     for each in listener.ranges:
-        brokers = f"broker{'s' if len(each.node_ids) > 1 else ''} {_span(each.node_ids)}"
-        found.append((brokers, (listener.advertise.host, each.advertised), (listener.bind.host, each.bound)))
+        count = len(each.node_ids)
+        brokers = f"broker{'s' if count > 1 else ''} {_span(each.node_ids.start, each.node_ids.start, count)}"
+        first, bound = Address(told.host, each.advertised.start), Address(bind.host, each.bound.start)
+        found.append((brokers, first, bound, count))
     return [
-        f"listener {listener.name}: {what} {_at(*told)}, bound at {_at(*bound)}"
-        for what, told, bound in found
-        if told[1] != bound[1]
+        f"listener {listener.name}: {what} {_span(told, told.port, count)}, bound at {_span(bound, bound.port, count)}"
+        for what, told, bound, count in found
+        if told.port != bound.port
     ]
 
 
-def _one(address: Address) -> tuple[str, range]:
-    return address.host, range(address.port, address.port + 1)
-
-
-def _at(host: str, ports: range) -> str:
-    return f"[{host}]:{_span(ports)}" if ":" in host else f"{host}:{_span(ports)}"
-
-
-def _span(numbers: range) -> str:
-    return str(numbers.start) if len(numbers) == 1 else f"{numbers.start}-{numbers[-1]}"
+def _span(first: object, number: int, count: int) -> str:
+    """Return ``first``, which ends in ``number``, as the first of ``count``: ``host:9100-9109``."""
+    return f"{first}-{number + count - 1}" if count > 1 else str(first)
 
 
 def _sharing_default(listeners: Sequence[Listener], policy: Policy) -> list[str]:
