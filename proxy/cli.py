@@ -151,7 +151,7 @@ def health(config_path: Path | None, url: str | None, ca: Path | None, *, live: 
         raise click.UsageError("give either --config or --url")
     login = AdminLogin()
     if url is None and config_path is not None:
-        of_file = _settings(config_path, EXIT_UNHEALTHY).admin
+        of_file = _loaded(config_path, EXIT_UNHEALTHY)[0].admin
         url, login = admin_url(of_file), login_of(of_file)
     try:
         well, answer = ask(str(url), "/livez" if live else "/readyz", login.given(None, ca))
@@ -204,7 +204,7 @@ def calibrate(config_path: Path, command_config: Path | None, broker: int | None
     Takes some ten seconds and the right to change quotas. Creates a topic and quotas of its own for that time. Brokers
     then record request times of all clients until they are restarted (docs/request-percentage.md).
     """
-    settings = _settings(config_path)
+    settings, _ = _loaded(config_path)
     from proxy.calibrate.calibration import run as measure
 
     sys.exit(measure(settings, command_config, broker))
@@ -228,10 +228,6 @@ def demo(seconds: int, *, keep: bool) -> None:
 
 for _command in (live.throttled, live.clients, live.top):
     cli.add_command(_command)
-
-
-def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":
-    return _loaded(config_path, exit_status)[0]
 
 
 def _loaded(config_path: Path, exit_status: int = EXIT_CONFIG) -> "tuple[Settings, Document]":

@@ -32,6 +32,11 @@ class EntityChange:
     named: Mapping[str, Named] = field(default_factory=dict)
     """The names as they were typed, which may be longer than the store keeps; else those of ``entity``."""
 
+    def as_change(self) -> Change:
+        named = self.named or names(self.entity)
+        of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in named.items()}
+        return Change(of_entity, list(self.limits.items()))
+
 
 def _require_possible(loaded: Loaded, wanted: EntityChange) -> None:
     """Raise StoreError for an entity that no store can alter, and, as kafka-configs, for the removal of a limit that is
@@ -61,7 +66,7 @@ def make(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, d
     size = len(wanted) if isinstance(store, FileStore) else BATCH
     outcomes: list[Outcome] = []
     for start in range(0, len(wanted), max(size, 1)):
-        changes = [_change(each) for each in wanted[start : start + size]]
+        changes = [each.as_change() for each in wanted[start : start + size]]
         version = None if start else loaded.version  # after the first batch it is that of our own change
         try:
             outcomes += store.alter(Alteration(changes, _who(), validate_only=dry_run, version=version))
@@ -104,12 +109,6 @@ def refusals(wanted: Sequence[EntityChange], outcomes: Sequence[Outcome]) -> int
     if refused and len(wanted) > 1:
         click.echo(f"error: {len(refused)} of {len(wanted)} entities were refused", err=True)
     return len(refused)
-
-
-def _change(wanted: EntityChange) -> Change:
-    named = wanted.named or names(wanted.entity)
-    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in named.items()}
-    return Change(of_entity, list(wanted.limits.items()))
 
 
 def _who() -> str:

@@ -17,11 +17,11 @@ from proxy.manage.changing import EntityChange, make, refusals, report
 from proxy.manage.target import EXIT_FAILED, StoreCommand, open_source, opened, target_options, warn
 from proxy.manage.wording import beyond_kafka, names, terms_written
 from proxy.runtime.clock import now_ms
-from quotas.entities import Default, Entity, Group
+from quotas.entities import Entity, Group
 from quotas.kinds import QuotaKind
 from quotas.names import counted_as
 from quotas.policy import Policy, Terms
-from quotas.stores.alteration import Change, Refusal, check
+from quotas.stores.alteration import Refusal, check
 from quotas.stores.base import StoreError, UnreadableEntry
 from quotas.stores.file import parse
 from quotas.stores.unlimited import taken_over
@@ -107,9 +107,8 @@ def _checked(entity: Entity, limits: Mapping[QuotaKind, float]) -> tuple[dict[Qu
     """Return the limits that Kafka accepts, and the reasons for the others."""
     taken: dict[QuotaKind, float] = {}
     refused: list[str] = []
-    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(entity).items()}
     for kind, limit in limits.items():
-        found = check(Change(of_entity, [(str(kind), float(limit))]))
+        found = check(EntityChange(entity, {str(kind): float(limit)}).as_change())
         if isinstance(found, Refusal):
             refused.append(f"{entity.describe()}: {found}")
         else:
