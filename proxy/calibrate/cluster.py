@@ -76,7 +76,11 @@ class Calibrated:
         created = read(CREATE_TOPICS, await self._ask_controller(create_topic(self.topic, broker)))
         _check("topic", created["topics"][0]["error_code"], created["topics"][0]["error_message"])
         for _ in range(_LEADER_TRIES):
-            if any(each["name"] == self.topic and _has_leader(each) for each in (await self._metadata())["topics"]):
+            topics = (await self._metadata())["topics"]
+            partitions = [
+                partition for each in topics if each["name"] == self.topic for partition in each["partitions"]
+            ]
+            if partitions and all(partition["leader_id"] >= 0 for partition in partitions):
                 break
             await asyncio.sleep(_LEADER_EVERY_S)
         await asyncio.sleep(_PROPAGATES_S)
@@ -134,10 +138,6 @@ class Calibrated:
         host, port = places.get(metadata["controller_id"], next(iter(places.values())))
         async with connection_to(self._access, host, port) as connection, asyncio.timeout(TIMEOUT_S):
             return await connection.ask(request)
-
-
-def _has_leader(topic: Message) -> bool:
-    return bool(topic["partitions"]) and all(each["leader_id"] >= 0 for each in topic["partitions"])
 
 
 def _check(what: str, error_code: int, message: str | None) -> None:

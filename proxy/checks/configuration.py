@@ -12,7 +12,7 @@ from config.files import read_secret
 from config.nodes import Mapping, Node, Sequence
 from config.owners import FixedOwners, Owners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
-from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
+from config.settings import Admin, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
 from proxy.brokers import known_brokers
 from proxy.brokers.login import LoginError, read_password
@@ -163,7 +163,10 @@ def _look_at_route(found: Findings, at: Steps, route: Route) -> None:
 
         look_at_tls_to_servers(found, (*at, "tls"), route.tls)
     if route.sasl is not None:
-        _look_at_login(found, (*at, "sasl"), route.sasl, encrypted=route.tls is not None)
+        _look_at_password(found, (*at, "sasl", "password_file"), route.sasl.password_file)
+        if route.sasl.mechanism == "PLAIN" and route.tls is None:
+            message = "sends the password to the brokers in cleartext"
+            found.warn((*at, "sasl", "mechanism"), message, "add tls to the cluster, or use SCRAM")
 
 
 def _look_at_state(found: Findings, file: Path | None) -> None:
@@ -187,13 +190,6 @@ def _look_at_zookeeper(found: Findings, at: Steps, store: ZooKeeperStore) -> Non
         look_at_tls_to_servers(found, (*at, "tls"), store.tls)
     if store.sasl is not None:
         _look_at_password(found, (*at, "sasl", "password_file"), store.sasl.password_file)
-
-
-def _look_at_login(found: Findings, at: Steps, sasl: BrokerSasl, *, encrypted: bool) -> None:
-    _look_at_password(found, (*at, "password_file"), sasl.password_file)
-    if sasl.mechanism == "PLAIN" and not encrypted:
-        message = "sends the password to the brokers in cleartext"
-        found.warn((*at, "mechanism"), message, "add tls to the cluster, or use SCRAM")
 
 
 def _look_at_password(found: Findings, at: Steps, file: Path) -> None:

@@ -1,10 +1,11 @@
 """Asks a running proxy for its health: ``sluice health``, and thus a container's HEALTHCHECK."""
 
 import asyncio
+import json
 import ssl
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from config.admin import Admin
@@ -25,7 +26,8 @@ def admin_url(admin: Admin) -> str:
     """Return the URL of the admin port, as seen from the same machine."""
     bind = admin.bind
     loopback = "::1" if bind.host == "::" else "127.0.0.1"
-    return f"{scheme_of(admin)}://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
+    scheme = "http" if admin.tls is None else "https"
+    return f"{scheme}://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
 
 
 class AdminLogin(NamedTuple):
@@ -35,6 +37,10 @@ class AdminLogin(NamedTuple):
     """The token of an entry that may read; "" where anybody may."""
     context: ssl.SSLContext | None = None
     """Verifies the port, where that has TLS; None: by the authorities of the system."""
+
+    @property
+    def authorization(self) -> str:
+        return f"Bearer {self.token}" if self.token else ""
 
     def given(self, token_file: Path | None, ca: Path | None) -> "AdminLogin":
         """Return it with the token, and verified by the authorities, that options name. Raises InvalidValue."""
@@ -76,10 +82,6 @@ def context_of_others(admin: Admin) -> ssl.SSLContext | None:
     return broker_context(BrokerTls(ca=admin.ca, certificate=admin.tls.certificate, key=admin.tls.key))
 
 
-def scheme_of(admin: Admin) -> str:
-    return "http" if admin.tls is None else "https"
-
-
 def login_of(admin: Admin) -> AdminLogin:
     """Return a login by which the admin port of a configuration may be read: by a token file that can be read."""
     context = None if admin.tls is None else own_context(admin.tls)
@@ -111,17 +113,35 @@ def get(
         raise ValueError(f"{without_secrets(url)!r} is not a URL like http://127.0.0.1:9404")
     asked = f"{parts.path.rstrip('/') or default}{path}"
     own_name = str(Address(host, port))
-    authorization = f"Bearer {login.token}" if login.token else ""
     asking = http_get(
         (host, port),
         asked,
         within_s=within_s,
         most_bytes=_MOST_BYTES,
         host=own_name,
-        authorization=authorization,
+        authorization=login.authorization,
         context=(login.context or ssl.create_default_context()) if parts.scheme == "https" else None,
     )
     return asyncio.run(asking)
+
+
+async def state_of(admin: Address, resource: str, login: AdminLogin) -> dict[str, Any]:
+    """Return what the state API of an admin port says, asked as localhost, which each accepts. Raises OSError."""
+    answer = await http_get(
+        (admin.host, admin.port),
+        f"/api/v1/{resource}",
+        within_s=_TIMEOUT_S,
+        most_bytes=_MOST_BYTES,
+        authorization=login.authorization,
+        context=login.context,
+    )
+    try:
+        said = json.loads(answer.body)
+    except ValueError:
+        said = None
+    if answer.status != 200 or not isinstance(said, dict):
+        raise ConnectionError("answers with something else than an admin port of this version")
+    return said
 
 
 def ask(url: str, path: str, login: AdminLogin = AdminLogin()) -> tuple[bool, str]:  # noqa: B008  immutable

@@ -40,13 +40,10 @@ def _of(listener: Listener, names: Sequence[str]) -> Iterator[str]:
     kerberos = listener.sasl.kerberos
     if kerberos is not None and kerberos.principal_to_local_rules != ("DEFAULT",):
         realm = kerberos.default_realm
-        tried = names or _principals(realm)
+        principals = [f"{name}@{of}" for of in (realm, "OTHER.REALM") for name in ("sr", "sr/kafka.example.com")]
+        tried = names or principals
         for rule in kerberos.principal_to_local_rules:
             yield from _line(listener.name, rule, lambda text: kerberos_name.parse_rules([text], realm).user, tried)
-
-
-def _principals(realm: str) -> tuple[str, ...]:
-    return f"sr@{realm}", f"sr/kafka.example.com@{realm}", "sr@OTHER.REALM", "sr/kafka.example.com@OTHER.REALM"
 
 
 def _line(listener: str, rule: str, parse: Callable[[str], User], names: Sequence[str]) -> Iterator[str]:
@@ -72,11 +69,8 @@ def look_for_doubled(found: Findings, at: Steps, rules: str) -> None:
     doubled = _DOUBLED.search(rules)
     if doubled is None:
         return
-    message = f"{doubled[0]} in {_around(rules, doubled)} is a backslash and the letter {doubled[0][-1]}"
+    begin, end = max(doubled.start() - 10, 0), doubled.end() + 10
+    around = f"{'…' if begin else ''}{rules[begin:end]}{'…' if end < len(rules) else ''}"
+    message = f"{doubled[0]} in {around} is a backslash and the letter {doubled[0][-1]}"
     hint = f"a .properties file removes one of two backslashes, YAML in single quotes does not: write {doubled[0][1:]}"
     found.warn(at, message, hint)
-
-
-def _around(rules: str, match: re.Match[str]) -> str:
-    begin, end = max(match.start() - 10, 0), match.end() + 10
-    return f"{'…' if begin else ''}{rules[begin:end]}{'…' if end < len(rules) else ''}"

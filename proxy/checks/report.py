@@ -159,7 +159,9 @@ def _read_quotas(
     except ConfigError as error:
         first = error.problems[0]
         if config_path is not None and steps and first.line == 0:
-            report.problems.append(_at_its_name(config_path, steps, first))
+            fix = first.hint or "write it, with `quotas: []` for no quotas"
+            wrong = InvalidValue(f"{first.file}: {first.message}", fix)
+            report.problems.append(read_document(config_path).problem(steps, wrong))
         else:
             report.problems += error.problems
         return
@@ -175,13 +177,6 @@ def _count(report: Report, policy: Policy, settings: Settings | None) -> None:
     report.quotas = len(policy.limits) - report.caps
     if settings is not None:
         report.shared = _sharing_default(settings.listeners, policy)
-
-
-def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:
-    """Return the problem of an unreadable quota file, at the setting that names the file."""
-    fix = problem.hint or "write it, with `quotas: []` for no quotas"
-    wrong = InvalidValue(f"{problem.file}: {problem.message}", fix)
-    return read_document(config_path).problem(steps, wrong)
 
 
 def _counts_apart(settings: Settings) -> bool:
@@ -246,15 +241,10 @@ def _sharing_default(listeners: Sequence[Listener], policy: Policy) -> list[str]
     """Return a line for each listener whose clients cannot be told apart, and share a quota of the default user."""
     if not any(entity.user is Default.DEFAULT and not entity.cap for entity in policy.limits):
         return []
+    custom = "of a mechanism that Sluice cannot follow, all clients together"
+    every = f"all clients of GSSAPI together (sasl.kerberos tells them apart), and {custom}"
     return [
-        f"listener {listener.name}: the quota of the default user limits {_whom(listener)}"
+        f"listener {listener.name}: the quota of the default user limits {custom if listener.sasl.kerberos else every}"
         for listener in listeners
         if listener.authentication == "sasl"
     ]
-
-
-def _whom(listener: Listener) -> str:
-    custom = "of a mechanism that Sluice cannot follow, all clients together"
-    if listener.sasl.kerberos is not None:
-        return custom
-    return f"all clients of GSSAPI together (sasl.kerberos tells them apart), and {custom}"

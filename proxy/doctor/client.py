@@ -188,9 +188,6 @@ def _said(error: OSError, not_pem: str) -> str:
     return not_pem if isinstance(error, ssl.SSLError) else (error.strerror or str(error)).lower()
 
 
-# ------------------------------------------------------------------------------------------------------------- logins
-
-
 def _credentials(properties: Mapping[str, str], now_s: float) -> Credentials:
     """Return the login in ``sasl.jaas.config`` for the mechanism. Raises ClientConfigError."""
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
@@ -239,9 +236,6 @@ def _bearer(properties: Mapping[str, str], options: Mapping[str, str], now_s: fl
             "no token: name a file that holds one as file:///... in sasl.oauthbearer.token.endpoint.url"
         )
     times = {"iat": int(now_s), "exp": int(now_s) + _UNSECURED_LIFETIME_S}
-    parts = [_base64(json.dumps(part).encode()) for part in ({"alg": "none"}, {**claims, **times})]
-    return Credentials("OAUTHBEARER", claims.get("sub"), ".".join((*parts, "")))
-
-
-def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()) for part in ({"alg": "none"}, {**claims, **times})]
+    token = ".".join(part.decode().rstrip("=") for part in (*parts, b""))
+    return Credentials("OAUTHBEARER", claims.get("sub"), token)

@@ -9,7 +9,7 @@ from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
-from proxy.checks.health import context_of_others, login_of, scheme_of
+from proxy.checks.health import context_of_others, login_of
 from proxy.checks.report import check
 from proxy.doctor.broker_checks import check_brokers, look_at_mechanisms, look_at_quotas
 from proxy.doctor.client import ClientConfigError, ClientLogin, client_for, load_client
@@ -58,7 +58,7 @@ async def _connect(
     login = login_of(settings.admin)
     await ClientChecks(found, listener, place, admin, client, brokers, wall_s(), owners, login).examine()
     if settings.owners is not None and settings.owners.group is not None:
-        await look_at_owners(found, f"{scheme_of(settings.admin)}://{admin}", login, context_of_others(settings.admin))
+        await look_at_owners(found, str(admin), login, context_of_others(settings.admin))
 
 
 def _configuration(found: DoctorFindings, path: Path) -> Settings | None:

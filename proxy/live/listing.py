@@ -10,7 +10,7 @@ import click
 
 from proxy.live.api import Api, ApiError, Item, instance_errors
 from proxy.live.options import MOST_ROWS
-from proxy.live.tables import ALL, THROTTLED, Table, of_instances
+from proxy.live.tables import ALL, THROTTLED, Table, as_listed
 from proxy.runtime.clock import now_ms
 from proxy.usage.lately import LAST_MINUTE_MS
 
@@ -48,7 +48,7 @@ def show(api: Api, table: Table, output: str, wanted: Mapping[str, Any]) -> None
         click.echo(json.dumps(answer, indent=2))
         return
     items = answer["items"]
-    for line in _columns(api, table).lines(items, for_people=is_for_people()):
+    for line in as_listed(table, api.all_instances).lines(items, for_people=is_for_people()):
         click.echo(line)
     if (more := answer["total"] - len(items)) > 0:
         click.echo(f"{more} more: use --limit or --filter", err=True)
@@ -78,13 +78,9 @@ def watch(api: Api, output: str, wanted: Mapping[str, Any]) -> None:
             if output == "json":
                 click.echo(json.dumps({"at": answer["as_of"], "event": event, **item}))
             else:
-                click.echo("\t".join([answer["as_of"], event, *_columns(api, THROTTLED).values(item)]))
+                click.echo("\t".join([answer["as_of"], event, *as_listed(THROTTLED, api.all_instances).values(item)]))
         time.sleep(_EVERY_S)
         try:
             answer = _ask(api, THROTTLED, wanted)
         except ApiError as error:
             click.echo(f"warning: {error.message}", err=True)
-
-
-def _columns(api: Api, table: Table) -> Table:
-    return of_instances(table) if api.all_instances else table

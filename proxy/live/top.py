@@ -14,7 +14,7 @@ from textual.events import Click
 from textual.widgets import Footer, Input, Static
 
 from proxy.live.api import Api, ApiError, Item, instance_errors
-from proxy.live.tables import ALL, THROTTLED, Column, Table, of_instances, plain
+from proxy.live.tables import ALL, THROTTLED, Column, Table, as_listed, plain
 
 _EVERY_S: Final = 2.0
 _LEAST_NAME: Final = 10
@@ -67,7 +67,7 @@ class Top(App[None]):
     def __init__(self, api: Api) -> None:
         super().__init__()
         self._api = api
-        self._views = [_View(of_instances(each) if api.all_instances else each) for each in ALL]
+        self._views = [_View(as_listed(each, api.all_instances)) for each in ALL]
         self._view = self._views[0]
         self._columns: list[tuple[Column, int]] = []
         self._items: list[Item] = []

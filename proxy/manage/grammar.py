@@ -235,9 +235,6 @@ def _of(flag: str) -> Iterator[None]:
         raise click.UsageError(f"{flag}: {invalid.message}{fix}") from None
 
 
-# ------------------------------------------------------------------------------------------------------------ options
-
-
 class QuotaCommand(StoreCommand):
     """A command with ``entity_options``, and those for limits: its function is passed ``arguments``.
 

@@ -15,11 +15,10 @@ from config.problems import ConfigError, Problem
 from proxy.live.options import file_option
 from proxy.manage.changing import EntityChange, make, refusals, report
 from proxy.manage.target import EXIT_FAILED, StoreCommand, open_source, opened, target_options, warn
-from proxy.manage.wording import beyond_kafka, names, terms_written
+from proxy.manage.wording import beyond_kafka, has_cut_name, terms_written
 from proxy.runtime.clock import now_ms
 from quotas.entities import Entity, Group
 from quotas.kinds import QuotaKind
-from quotas.names import counted_as
 from quotas.policy import Policy, Terms
 from quotas.stores.alteration import Refusal, check
 from quotas.stores.base import StoreError, UnreadableEntry
@@ -98,7 +97,7 @@ def _cannot_be_taken(entity: Entity, terms: Terms, *, has_terms: bool) -> str:
         return "is in shadow: elsewhere it would be enforced"
     if terms.of_cluster and not has_terms:
         return "is of the whole cluster (scope: cluster): elsewhere it would apply at each broker"
-    if any(isinstance(name, str) and counted_as(name) != name for name in names(entity).values()):
+    if has_cut_name(entity):
         return "only the beginning of its name is known"
     return ""
 
@@ -114,9 +113,6 @@ def _checked(entity: Entity, limits: Mapping[QuotaKind, float]) -> tuple[dict[Qu
         else:
             taken[kind] = float(limit)
     return taken, refused
-
-
-# ------------------------------------------------------------------------------------------------------- the command
 
 
 @click.command("import", cls=StoreCommand, short_help="Take over quotas from a cluster, a ZooKeeper or a file.")

@@ -51,13 +51,10 @@ def _rule(entity: Entity, limits: Mapping[QuotaKind, float], terms: Terms) -> It
             yield f"    {key}: {{{', '.join(proposed)}}}"
 
 
-def _braced(data: Mapping[str, Any]) -> str:
+def _braced(value: object) -> str:
     """Return what ``Entity.as_data`` says of an entity, as a quota file has it."""
-    pairs = (f"{key}: {_braced(of) if isinstance(of, dict) else _word(of)}" for key, of in data.items())
-    return f"{{{', '.join(pairs)}}}"
-
-
-def _word(value: str | bool) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_braced(of)}' for key, of in value.items())}}}"
     return "true" if value is True else written_name(str(value))
 
 

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from proxy.manage.wording import beyond_kafka, terms_written
-from quotas.entities import Entity, Group, Name
+from proxy.manage.wording import beyond_kafka, has_cut_name, terms_written
+from quotas.entities import Entity, Group
 from quotas.kinds import QuotaKind
-from quotas.names import counted_as
 from quotas.policy import Policy, Terms
 from quotas.stores.edit import number
 from quotas.stores.filters import is_of_kafka
@@ -98,7 +97,9 @@ def _of_entity(
     if not is_of_kafka(entity):
         before = {}  # Kafka never had it
     for kind in dict.fromkeys([*wanted, *there, *before]):
-        want, have, had = (_float(kind, limits.get(kind)) for limits in (wanted, there, before))
+        want, have, had = (
+            taken_over(kind, limits[kind]) if kind in limits else None for limits in (wanted, there, before)
+        )
         if want == have:
             continue
         if want is None and had is None:
@@ -113,10 +114,6 @@ def _of_entity(
             yield Difference(entity, kind, action, have, want, had)
 
 
-def _float(kind: QuotaKind, limit: float | None) -> float | None:
-    return None if limit is None else taken_over(kind, limit)
-
-
 def _beyond(desired: Policy, live: Policy) -> Iterator[Unsupported]:
     for entity, limits in desired.limits.items():
         terms, live_terms = desired.terms.get(entity, _PLAIN), live.terms.get(entity, _PLAIN)
@@ -127,16 +124,12 @@ def _beyond(desired: Policy, live: Policy) -> Iterator[Unsupported]:
                 same = same and {*desired.groups[name]} == {*live.groups.get(name, ())}
             if not same:
                 yield Unsupported(entity, what)
-        elif entity not in live.limits and any(map(_is_cut, (entity.user, entity.client_id))):
+        elif entity not in live.limits and has_cut_name(entity):
             yield Unsupported(entity, "a name of more than 256 bytes, of which only the beginning is known")
         elif not all(limit > 0 and number(float(limit)) for limit in limits.values()):
             yield Unsupported(entity, "a limit that a quota file, and so the record, cannot hold")
         elif terms != live_terms:
             yield Unsupported(entity, _terms(terms) or f"no {_terms(live_terms)}, which is live")
-
-
-def _is_cut(name: Name) -> bool:
-    return isinstance(name, str) and counted_as(name) != name
 
 
 def _terms(terms: Terms) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from config.units import BYTE_UNITS
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind, Written
+from quotas.names import counted_as
 from quotas.numbers import java_double
 from quotas.policy import Terms
 from quotas.stores.alteration import Altered
@@ -49,6 +50,11 @@ def beyond_kafka(entity: Entity) -> str:
         "a prefix of client-ids": isinstance(entity.client_id, Prefix),
     }
     return ", ".join(part for part, is_there in parts.items() if is_there)
+
+
+def has_cut_name(entity: Entity) -> bool:
+    """Whether only the beginning of one of its names is known."""
+    return any(isinstance(name, str) and counted_as(name) != name for name in names(entity).values())
 
 
 def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
