@@ -106,15 +106,13 @@ def _bootstrap(
     found: DoctorFindings, listener: Listener, given: str | None, client: ClientLogin | None
 ) -> Address | None:
     """Return the address to connect to; None, and report it, if the client's file has an invalid one."""
+    of_client = None if client is None else client.bootstrap
     try:
         if given is not None:
             return parse_reachable(given.split(",")[0])  # as in Kafka's tools, one address is enough
+        return listener.bootstrap if of_client is None else parse_reachable(of_client)
     except InvalidValue as error:
-        raise ValueError(f"--bootstrap {error}; {error.hint}") from None
-    try:
-        if client is not None and client.bootstrap is not None:
-            return parse_reachable(client.bootstrap)
-    except InvalidValue as error:
+        if given is not None:
+            raise ValueError(f"--bootstrap {error}; {error.hint}") from None
         found.fail("client", f"bootstrap.servers: {error}", error.hint)
         return None
-    return listener.bootstrap

@@ -15,6 +15,8 @@ Said = tuple[str, Entity | None, QuotaKind | None, str, str]
 """Name of the finding, entity, kind, message and fix."""
 
 DEFAULT: Final = Default.DEFAULT
+_NOBODY: Final = "\ue000"
+"""A user, and a client-id, that nothing is configured for: a letter of Unicode's private use."""
 _MOST_USERS: Final = 100
 """Users checked for one rule: the first is named, the others are counted."""
 
@@ -33,15 +35,6 @@ class Witnesses:
         self.policy = policy
         self._where = where
         self._engine = Engine(policy)
-        users = {each.user for each in policy.limits} | set(policy.group_of)
-        texts = [each.client_id for each in policy.limits]
-        used = {letter for each in texts for letter in (each.text if isinstance(each, Prefix) else str(each))}
-        self.user = next(name for name in map("somebody-else-{}".format, range(len(users) + 1)) if name not in users)
-        """A user that nothing is configured for."""
-        self.client_id = next(
-            letter for letter in map(chr, range(0xE000, 0xE000 + len(used) + 1)) if letter not in used
-        )
-        """A client-id that nothing is configured for, and that no prefix contains."""
         self.rules = [
             Rule(kind, key, book.entities[key], limit)
             for kind, book in ((kind, policy.book(kind)) for kind in CLIENT_KINDS)
@@ -58,15 +51,15 @@ class Witnesses:
         """Return users to whom a rule may apply: all of a group, or the most probable one of many."""
         if isinstance(entity.user, Group):
             return [*self.policy.groups[entity.user.name]]
-        return [entity.user] if isinstance(entity.user, str) else [self.user]
+        return [entity.user] if isinstance(entity.user, str) else [_NOBODY]
 
     def client_ids(self, entity: Entity) -> list[str]:
         """Return client-ids to which a rule may apply."""
         if isinstance(entity.client_id, Prefix):
-            return [entity.client_id.text + self.client_id]
+            return [entity.client_id.text + _NOBODY]
         if entity.client_id is None:
-            return [self.client_id, ""]
-        return [entity.client_id] if isinstance(entity.client_id, str) else [self.client_id]
+            return [_NOBODY, ""]
+        return [entity.client_id] if isinstance(entity.client_id, str) else [_NOBODY]
 
     def walk(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
         return self._engine.explain(user, client_id, kind)
@@ -110,7 +103,7 @@ def _before_client_ids(of: Witnesses, rule: Rule) -> _Found:
     if rule.entity.user not in {None, DEFAULT} or rule.entity.client_id in {None, DEFAULT}:
         return
     kind, (witness,) = rule.kind, of.client_ids(rule.entity)
-    if of.walk(of.user, witness, kind).winner != rule.key:
+    if of.walk(_NOBODY, witness, kind).winner != rule.key:
         return  # reported by ``_never_matching``
     larger = [each for each in of.of_users[kind][:_MOST_USERS] if each.limit > rule.limit]
     found = [each for each in larger if of.walk(of.users(each.entity)[0], witness, kind).winner == each.key]
@@ -147,7 +140,7 @@ def _multiplied(of: Witnesses, rule: Rule) -> _Found:
         return
     kind, (name, *_), (one,) = rule.kind, of.users(rule.entity), of.client_ids(rule.entity)
     counters, capped = set(), []
-    for client_id in (one, one + of.client_id):
+    for client_id in (one, one + _NOBODY):
         walk = of.walk(name, client_id, kind)
         if walk.winner == rule.key:
             counters.add(walk.counter)
@@ -164,7 +157,7 @@ def _members(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule of a group some of whose members have a quota of their own instead."""
     if not isinstance(rule.entity.user, Group) or rule.entity.client_id is not None:
         return
-    winners = ((name, of.walk(name, of.client_id, rule.kind).winner) for name in of.users(rule.entity))
+    winners = ((name, of.walk(name, _NOBODY, rule.kind).winner) for name in of.users(rule.entity))
     own = [winner for name, winner in winners if winner is not None and winner[0] == name]
     if own:
         more = f", and {len(own) - 1} more" if len(own) > 1 else ""
@@ -216,7 +209,7 @@ def _idle_caps(of: Witnesses) -> Iterator[Said]:
                 continue
             together: dict[object, float] = {}
             for name in of.users(entity):
-                walk = of.walk(name, of.client_id, kind)
+                walk = of.walk(name, _NOBODY, kind)
                 group = of.policy.group_of.get(name, "")
                 if walk.winner is None or walk.winner[0] is None or pairs & {name, Group(group), DEFAULT}:
                     break

@@ -144,5 +144,5 @@ def test_a_file_is_read_and_what_says_nothing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClientConfigError, match="no such file"):
         load_client(tmp_path / "missing", NOW_S)
     file.write_bytes(b"\xff")
-    with pytest.raises(ClientConfigError, match="is not utf-8"):
+    with pytest.raises(ClientConfigError, match="is not UTF-8"):
         load_client(file, NOW_S)
