@@ -270,7 +270,6 @@ def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[List
 
 
 def _told(listener: Listener) -> list[tuple[str, range]]:
-    """Return the hosts and ports advertised by a listener."""
     bootstrap = listener.bootstrap
     hosts = [bootstrap.host, *([listener.broker_host] if listener.broker_host is not None else [])]
     ports = [range(bootstrap.port, bootstrap.port + 1)]

@@ -111,7 +111,6 @@ class ExplainedRow(NamedTuple):
             yield f"  max_delay: no throttle is longer than {of.max_delay_ms} ms"
 
     def _table(self) -> Iterator[str]:
-        """Yield a line for each level: its rule, its limit and where that is defined."""
         limits = ["-" if each.limit is None else written(each.limit) for each in self.levels]
         rules = [shown(each.rule) for each in self.levels]
         rule_width, limit_width = max(map(len, rules)), max(map(len, limits))
@@ -198,15 +197,17 @@ class Explainer:
             of = Entity(ip=name)
             wins, is_reached = limit is not None and of == entity, name is ip or entity.ip is not ip
             looked.append(self._level(CONNECTIONS, of, limits.get((name, None)), wins=wins, is_reached=is_reached))
+        rule = RuleRow(scope=_scope(CONNECTIONS))
         if limit is None:
             unlimited = limits.get((entity.ip, None)) is not None
             why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
-            return ExplainedRow(CONNECTIONS.value, *RuleRow(scope=_scope(CONNECTIONS)), why, tuple(looked), ())
-        own = entity.ip is not Default.DEFAULT
-        why = "the address has a limit of its own" if own else "the default address is the first level with a limit"
-        counter = f"ip={ip}" if own else f"ip={ip}, or its network if very many connect (docs/quotas.md)"
-        where, scope = self._where(entity, CONNECTIONS) or None, _scope(CONNECTIONS)
-        rule = RuleRow(entity.describe(), limit, where, "enforce", scope=scope, counter=counter)
+        else:
+            why, counter = "the address has a limit of its own", f"ip={ip}"
+            if entity.ip is Default.DEFAULT:
+                why = "the default address is the first level with a limit"
+                counter += ", or its network if very many connect (docs/quotas.md)"
+            where = self._where(entity, CONNECTIONS) or None
+            rule = RuleRow(entity.describe(), limit, where, "enforce", scope=rule.scope, counter=counter)
         return ExplainedRow(CONNECTIONS.value, *rule, why, tuple(looked), ())
 
 

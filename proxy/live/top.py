@@ -6,7 +6,6 @@ The proxy sorts, filters and cuts: only the rows on the screen are asked for.
 import asyncio
 from typing import Any, ClassVar, Final
 
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,8 +21,6 @@ _LEAST_NAME: Final = 10
 
 
 class _View:
-    """The part of a table that is wanted."""
-
     def __init__(self, table: Table) -> None:
         self.table = table
         self.sort = table.sort
@@ -100,7 +97,6 @@ class Top(App[None]):
         self.action_table((self._views.index(self._view) + 1) % len(self._views))
 
     def action_sort(self) -> None:
-        """Sort by the next of the columns that are shown."""
         fields = self._sortable
         self._sort_by(fields[(fields.index(self._view.field) + 1) % len(fields) if self._view.field in fields else 0])
 
@@ -176,7 +172,6 @@ class Top(App[None]):
 
     @property
     def _page(self) -> int:
-        """The number of rows on the screen."""
         height: int = self.query_one("#rows").size.height
         return max(height - 1, 1)
 
@@ -257,7 +252,6 @@ def _fitting(table: Table, width: int) -> list[tuple[Column, int]]:
 
 def _cell(said: str, column: Column, width: int) -> str:
     """Return the text of a cell, as wide as it takes on the terminal."""
-    if cell_len(said) > width:
-        said = set_cell_size(said, width - 1) + "…"
-    space = " " * (width - cell_len(said))
-    return space + said if column.is_right else said + space
+    text = Text(said, overflow="ellipsis")
+    text.align("right" if column.is_right else "left", width)
+    return text.plain

@@ -50,8 +50,7 @@ def plan(coming: Policy, there: Policy, *, replace: bool, unread: Collection[Ent
         if _is_same(entity, coming, there):
             continue
         terms, kept = coming.terms.get(entity, _NO_TERMS), there.terms.get(entity, _NO_TERMS)
-        is_there = entity in there.limits
-        if why := _cannot_be_taken(entity, terms, has_terms=is_there and terms == kept):
+        if why := _cannot_be_taken(entity, _NO_TERMS if terms == kept else terms):
             left_out.append(f"{entity.describe()}: {why}")
             continue
         taken, refused = _checked(entity, {kind: taken_over(kind, limit) for kind, limit in of_entity.items()})
@@ -86,16 +85,16 @@ def _is_same(entity: Entity, policy: Policy, there: Policy) -> bool:
     )
 
 
-def _cannot_be_taken(entity: Entity, terms: Terms, *, has_terms: bool) -> str:
-    """Return why a rule is left out; "" if it is not. ``has_terms``: the store already has it with these terms.
+def _cannot_be_taken(entity: Entity, terms: Terms) -> str:
+    """Return why a rule is left out; "" if it is not. ``terms``: those that the store does not have for it.
 
     Without them, one in shadow would be enforced, and one of the whole cluster would hold at each broker.
     """
     if what := beyond_kafka(entity):
         return f"is {what}, which Kafka does not have"
-    if terms.shadow and not has_terms:
+    if terms.shadow:
         return "is in shadow: elsewhere it would be enforced"
-    if terms.of_cluster and not has_terms:
+    if terms.of_cluster:
         return "is of the whole cluster (scope: cluster): elsewhere it would apply at each broker"
     if has_cut_name(entity):
         return "only the beginning of its name is known"

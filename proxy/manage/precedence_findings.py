@@ -68,7 +68,6 @@ class Witnesses:
         return self.policy.book(kind, cap=cap).terms_of(key).shadow
 
     def said(self, kind: QuotaKind, key: Key) -> str:
-        """Return a rule, and where it is defined."""
         entity = self.policy.book(kind).entities[key]
         return f"{entity.describe()} ({self._where(entity, kind)})"
 

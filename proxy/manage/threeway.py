@@ -6,8 +6,9 @@ which is a conflict.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from proxy.manage.wording import beyond_kafka, has_cut_name, terms_written
 from quotas.entities import Entity, Group
@@ -30,8 +31,7 @@ class Action(StrEnum):
     """It is live but not managed by the desired quotas: it stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """One limit that differs from the desired one, or is not managed. None: no limit."""
 
     entity: Entity
@@ -42,8 +42,7 @@ class Difference:
     applied: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(NamedTuple):
     """A desired rule that cannot be applied: Kafka has no such quota, and it is not live already."""
 
     entity: Entity
@@ -54,8 +53,8 @@ class Unsupported:
 class Plan:
     """All differences: first desired rules in their order, then live ones."""
 
-    differences: list[Difference] = field(default_factory=list)
-    beyond: list[Unsupported] = field(default_factory=list)
+    differences: list[Difference]
+    beyond: list[Unsupported]
 
     def of(self, *actions: Action) -> list[Difference]:
         return [each for each in self.differences if each.action in actions]
