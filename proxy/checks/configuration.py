@@ -1,7 +1,7 @@
 """Checks the files and other objects that a configuration names."""
 
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Final
 
@@ -217,16 +217,16 @@ def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -
     """Warn of listeners that advertise the same address. They may share a port on different interfaces, but their
     clients have to be able to tell them apart.
     """
-    told: list[tuple[Listener, list[tuple[str, range]]]] = []
+    told: dict[tuple[str, int], Listener] = {}
     for index, listener in enumerate(listeners):
-        own = _told(listener)
-        for other, others in told:
-            if any(host == name and set(ports) & set(taken) for host, ports in own for name, taken in others):
-                message = f"clients of listener {other.name} are told the same host and ports"
-                fix = "give each its own, or make clients resolve it to the interface of their listener"
-                found.warn(("listeners", index, "advertise"), message, fix)
-                break
-        told.append((listener, own))
+        hosts = {listener.bootstrap.host.lower(), (listener.broker_host or listener.bootstrap.host).lower()}
+        ports = [listener.bootstrap.port, *chain.from_iterable(each.advertised for each in listener.ranges)]
+        own = list(product(hosts, ports))
+        if (other := next((told[each] for each in own if each in told), None)) is not None:
+            message = f"clients of listener {other.name} are told the same host and ports"
+            fix = "give each its own, or make clients resolve it to the interface of their listener"
+            found.warn(("listeners", index, "advertise"), message, fix)
+        told = dict.fromkeys(own, listener) | told
 
 
 def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
@@ -267,14 +267,6 @@ def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[List
     if (unowned := next((node_id for node_id in ids if fixed.owner_of(node_id) is None), None)) is not None:
         message = f"broker {unowned} has a port, and no owner: an instance is chosen by a hash of its id"
         found.warn(("owners", "fixed"), message, "give it to an instance")
-
-
-def _told(listener: Listener) -> list[tuple[str, range]]:
-    bootstrap = listener.bootstrap
-    hosts = [bootstrap.host, *([listener.broker_host] if listener.broker_host is not None else [])]
-    ports = [range(bootstrap.port, bootstrap.port + 1)]
-    ports += [each.advertised for each in listener.ranges]
-    return [(host.lower(), each) for host in hosts for each in ports]
 
 
 def _look_for_variables(found: Findings, at: Steps, node: Node) -> None:

@@ -31,6 +31,8 @@ Load = Callable[[Settings], Loaded]
 class Report:
     """All problems and warnings, in the order of each file, and counts."""
 
+    settings: Settings | None = field(default=None, compare=False)
+    """None without a configuration, or if it is invalid."""
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     listeners: int = 0
@@ -60,22 +62,20 @@ class Report:
         found = [("error", problem) for problem in self.problems]
         found += [("warning", warning) for warning in self.warnings]
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
-        data: dict[str, object] = {"ok": not self.problems}
-        data["findings"] = [_as_data(severity, problem) for severity, problem in found]
+        findings = [
+            {
+                "severity": severity,
+                "file": problem.file,
+                "line": problem.line or None,
+                "column": problem.column or None,
+                "setting": problem.path,
+                "message": problem.message,
+                "fix": problem.hint,
+            }
+            for severity, problem in found
+        ]
         told = {"addresses": self.addresses, "mapped": self.mapped, "shared": self.shared}
-        return data | {name: lines for name, lines in told.items() if lines}
-
-
-def _as_data(severity: str, problem: Problem) -> dict[str, object]:
-    return {
-        "severity": severity,
-        "file": problem.file,
-        "line": problem.line or None,
-        "column": problem.column or None,
-        "setting": problem.path,
-        "message": problem.message,
-        "fix": problem.hint,
-    }
+        return {"ok": not self.problems, "findings": findings} | {name: of for name, of in told.items() if of}
 
 
 def _counted(number: int, word: str) -> str:
@@ -96,25 +96,27 @@ def check(
     ``quota_file`` replaces the files that the configuration names. ``load`` reads quotas from the stores; without it
     only files are checked. ``names``: examples for mapping rules. ``asks_brokers``: which cluster bootstrap leads to.
     """
-    report, settings, named = Report(), None, dict[Steps, Path]()
+    report, named = Report(), dict[Steps, Path]()
     if config_path is not None:
-        settings = _check_configuration(report, config_path, now_s, names, asks_brokers=asks_brokers)
+        _check_configuration(report, config_path, now_s, names, asks_brokers=asks_brokers)
         named = named_quota_files(config_path)
     if quota_file is not None:
         named = {(): quota_file}
     for steps, file in named.items():
-        _read_quotas(report, file, settings, config_path, steps)
+        _read_quotas(report, file, config_path, steps)
+    settings = report.settings
     if settings is None or quota_file is not None or report.problems:
         return report
     elsewhere = [store.type for store in settings.quotas.layers if not isinstance(store, FileStore)]
     if elsewhere and load is None:
         report.unseen = elsewhere[-1]
     elif elsewhere or len(settings.quotas.layers) > 1:
-        _check_loaded(report, settings, load or _load_files)
+        _check_loaded(report, settings, load or load_files)
     return report
 
 
-def _load_files(settings: Settings) -> Loaded:
+def load_files(settings: Settings) -> Loaded:
+    """Return the quotas of a configuration's files. Raises UnreadableError."""
     files = [store.path for store in settings.quotas.layers if isinstance(store, FileStore)]
     return LayeredStore([FileQuotas(path) for path in files]).load(0)
 
@@ -126,7 +128,7 @@ def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
     except UnreadableError as error:
         report.problems += error.problems
         return
-    _count(report, loaded.policy, settings)
+    _count(report, loaded.policy)
     report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
     if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
         report.warnings += double_enforcement.of_same_quotas(loaded)
@@ -134,12 +136,13 @@ def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
 
 def _check_configuration(
     report: Report, config_path: Path, now_s: float, names: Sequence[str], *, asks_brokers: bool
-) -> Settings | None:
+) -> None:
     try:
         settings, document = load_with_document(config_path)
     except ConfigError as error:
         report.problems += error.problems
-        return None
+        return
+    report.settings = settings
     report.listeners = len(settings.listeners)
     report.mapped = made_of_examples(settings.listeners, names)
     report.addresses = [line for listener in settings.listeners for line in _told_and_bound(listener)]
@@ -147,12 +150,9 @@ def _check_configuration(
     for finding in (*look(settings, document, now_s), *of_brokers):
         bearable = finding.severity is Severity.WARNING
         (report.warnings if bearable else report.problems).append(finding.problem)
-    return settings
 
 
-def _read_quotas(
-    report: Report, quota_file: Path, settings: Settings | None, config_path: Path | None, steps: Steps
-) -> None:
+def _read_quotas(report: Report, quota_file: Path, config_path: Path | None, steps: Steps) -> None:
     """Read a quota file, which the configuration names at ``steps``, and report its problems and warnings."""
     try:
         loaded = load_file(quota_file)
@@ -166,17 +166,17 @@ def _read_quotas(
             report.problems += error.problems
         return
     report.warnings += loaded.warnings
-    for line, message, fix in _doubts(loaded, settings):
+    for line, message, fix in _doubts(loaded, report.settings):
         report.warnings.append(Problem(str(quota_file), line, 1, "quotas", message, fix))
     if steps != STATIC:
-        _count(report, loaded.policy, settings)
+        _count(report, loaded.policy)
 
 
-def _count(report: Report, policy: Policy, settings: Settings | None) -> None:
+def _count(report: Report, policy: Policy) -> None:
     report.caps = sum(entity.cap for entity in policy.limits)
     report.quotas = len(policy.limits) - report.caps
-    if settings is not None:
-        report.shared = _sharing_default(settings.listeners, policy)
+    if report.settings is not None:
+        report.shared = _sharing_default(report.settings.listeners, policy)
 
 
 def _counts_apart(settings: Settings) -> bool:

@@ -28,13 +28,13 @@ from proxy.brokers.tls import broker_context
 from proxy.brokers.verification import ERRORS
 from proxy.checks import double_enforcement
 from proxy.checks.brokers import TIMEOUT_S, ask_broker
+from proxy.checks.report import load_files
 from proxy.doctor.findings import DoctorFindings
 from proxy.identity.mechanisms.registry import NAMING
 from proxy.identity.principal import of_mechanism
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.base import UnreadableError
-from quotas.stores.file_store import FileStore as FileQuotas
 
 _QUOTAS_TIMEOUT_S: Final = 10.0
 _NONE_SUCH: Final = "-"
@@ -155,18 +155,11 @@ async def look_at_quotas(found: DoctorFindings, settings: Settings, route: Route
     if route.tls is not None and route.tls.certificate is not None and route.sasl is None:
         problems += double_enforcement.of_one_user(brokers)
     if settings.quotas.mode == "enforce":
-        in_files = isinstance(settings.quotas.layers[-1], FileStore)  # or in the brokers themselves
-        ours = await asyncio.to_thread(_of_files, settings) if in_files else brokers.limits
+        ours: Mapping[Entity, Mapping[QuotaKind, float]] = brokers.limits
+        if isinstance(settings.quotas.layers[-1], FileStore):
+            ours = {}
+            with suppress(UnreadableError):  # reported with the configuration
+                ours = (await asyncio.to_thread(load_files, settings)).policy.limits
         problems += double_enforcement.of_both(ours, brokers)
     for problem in problems:
         found.warn("quotas", f"{problem.path}: {problem.message}", problem.hint)
-
-
-def _of_files(settings: Settings) -> dict[Entity, Mapping[QuotaKind, float]]:
-    """Return the limits of the quota files; errors in a file are reported with the configuration."""
-    limits: dict[Entity, Mapping[QuotaKind, float]] = {}
-    for store in settings.quotas.layers:
-        if isinstance(store, FileStore):
-            with suppress(UnreadableError):
-                limits |= FileQuotas(store.path).load(0).policy.limits
-    return limits

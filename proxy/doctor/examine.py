@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from config.listener import Listener
-from config.loader import load_settings
-from config.problems import ConfigError, InvalidValue
+from config.problems import InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.health import context_of_others, login_of
@@ -66,15 +65,11 @@ def _configuration(found: DoctorFindings, path: Path) -> Settings | None:
     for problem in report.problems:
         fix = problem.hint or ("correct it" if problem.line else "name the file with --config")
         found.fail("config", str(replace(problem, hint="")), fix)
-    try:
-        settings = load_settings(path)
-    except ConfigError:
-        return None
     if not report.problems:
         count = len(report.warnings)
         told = f", and `sluice check` reports {count} warning{'' if count == 1 else 's'}" if count else ""
         found.ok("config", f"{path} can be used{told}")
-    return settings
+    return report.settings
 
 
 def _choose(listeners: tuple[Listener, ...], name: str | None) -> Listener:
