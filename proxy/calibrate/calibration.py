@@ -164,9 +164,7 @@ class Bursts:
         response = await self._connection.ask(probe.request, client_id)
         if error_code := probe.error_code(response):
             said = ERROR_NAMES.get(error_code, error_code)
-            raise CalibrationError(
-                f"{probe.name}: the broker answers with {said}: may this login read and write there?"
-            )
+            raise CalibrationError(f"{probe.name}: the broker answers with {said}: may this login read and write?")
         return response
 
 

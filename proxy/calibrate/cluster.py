@@ -143,6 +143,4 @@ class Calibrated:
 def _check(what: str, error_code: int, message: str | None) -> None:
     if error_code:
         said = message or ERROR_NAMES.get(error_code, f"error {error_code}")
-        raise CalibrationError(
-            f"the brokers refuse to make or remove the {what} of the calibration: {said}; {_RIGHTS[what]}"
-        )
+        raise CalibrationError(f"the brokers refuse to change the {what} of the calibration: {said}; {_RIGHTS[what]}")

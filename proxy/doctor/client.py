@@ -4,6 +4,7 @@ import base64
 import json
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -215,24 +216,17 @@ def _credentials(properties: Mapping[str, str], now_s: float) -> Credentials:
 def _bearer(properties: Mapping[str, str], options: Mapping[str, str], now_s: float) -> Credentials:
     """Return a token from the file named by the endpoint's URL, or an unsigned one made from claims."""
     url = urlsplit(properties.get("sasl.oauthbearer.token.endpoint.url", ""))
-    if url.scheme == "file":
-        try:
-            token = Path(unquote(url.path)).read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            token = ""
-        if not token:
-            raise ClientConfigError("sasl.oauthbearer.token.endpoint.url names no file that holds a token")
-        return Credentials("OAUTHBEARER", None, token)
-    if url.scheme:
-        raise ClientConfigError(
-            "sasl.oauthbearer.token.endpoint.url is no file: URL: fetch a token, write it into a file and name that"
-        )
     claims = {name.removeprefix(_CLAIM): value for name, value in options.items() if name.startswith(_CLAIM)}
-    if not claims:
-        raise ClientConfigError(
-            "no token: name a file that holds one as file:///... in sasl.oauthbearer.token.endpoint.url"
-        )
-    times = {"iat": int(now_s), "exp": int(now_s) + _UNSECURED_LIFETIME_S}
-    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()) for part in ({"alg": "none"}, {**claims, **times})]
-    token = ".".join(part.decode().rstrip("=") for part in (*parts, b""))
-    return Credentials("OAUTHBEARER", claims.get("sub"), token)
+    if claims and not url.scheme:
+        times = {"iat": int(now_s), "exp": int(now_s) + _UNSECURED_LIFETIME_S}
+        parts = [base64.urlsafe_b64encode(json.dumps(part).encode()) for part in ({"alg": "none"}, {**claims, **times})]
+        token = ".".join(part.decode().rstrip("=") for part in (*parts, b""))
+        return Credentials("OAUTHBEARER", claims.get("sub"), token)
+    token = ""
+    if url.scheme == "file":
+        with suppress(OSError, ValueError):
+            token = Path(unquote(url.path)).read_text(encoding="ascii").strip()
+    if not token:
+        fix = "write one into a file, and name that as file:///... in sasl.oauthbearer.token.endpoint.url"
+        raise ClientConfigError(f"no token: {fix}")
+    return Credentials("OAUTHBEARER", None, token)

@@ -206,9 +206,7 @@ def _stdin() -> str:
 
 def _agreed(source: str | None, entities: int) -> bool:
     if source == _STDIN:
-        raise click.UsageError(
-            "the quotas come from stdin, which cannot answer: give --yes, or --dry-run to look first"
-        )
+        raise click.UsageError("quotas from stdin leave nobody to ask: give --yes, or --dry-run to look first")
     return click.confirm(f"Make these changes ({_entities(entities)})?")
 
 

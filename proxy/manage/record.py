@@ -45,10 +45,8 @@ def read(path: Path, source: str) -> Record:
     text = read_text(path)
     found = _FIRST_LINE.match(text)
     if found is not None and found[1] != _quoted(source, path):
-        raise StoreError(
-            f"{path}:1: records what was applied to {found[1]}, not to {_quoted(source, path)}; "
-            "keep a record for each target (--last-applied)"
-        )
+        message = f"{path}:1: records what was applied to {found[1]}, not to {_quoted(source, path)}"
+        raise StoreError(f"{message}; keep a record for each target (--last-applied)")
     return Record(path, parse(str(path), text).policy, is_ours=found is not None)
 
 

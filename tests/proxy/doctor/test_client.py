@@ -94,14 +94,14 @@ def test_ssl_properties_set_truststore_keystore_and_hostname_check(tmp_path: Pat
             {"sasl__mechanism": "SCRAM-SHA-256", "sasl__jaas__config": SCRAM.replace(";", ' tokenauth="true";')},
             "log in as a user, not by a delegation token",
         ),
-        ({"sasl__mechanism": "OAUTHBEARER", "sasl__jaas__config": f"{BEARER};"}, "no token: name a file"),
+        ({"sasl__mechanism": "OAUTHBEARER", "sasl__jaas__config": f"{BEARER};"}, "no token: write one into a file"),
         (
             {
                 "sasl__mechanism": "OAUTHBEARER",
                 "sasl__jaas__config": f"{BEARER};",
                 "sasl__oauthbearer__token__endpoint__url": "https://issuer.example/token",
             },
-            "fetch a token, write it into a file",
+            "no token: write one into a file, and name that as file:///",
         ),
         (
             {
@@ -109,7 +109,7 @@ def test_ssl_properties_set_truststore_keystore_and_hostname_check(tmp_path: Pat
                 "sasl__jaas__config": f"{BEARER};",
                 "sasl__oauthbearer__token__endpoint__url": "file:///missing",
             },
-            "names no file that holds a token",
+            "no token: write one into a file",
         ),
         ({"security__protocol": "SSL", "ssl__truststore__location": "x.jks"}, "ssl.truststore.type is JKS"),
         ({"ssl__truststore__password": "canary"}, "ssl.truststore.password is not supported"),
