@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -13,9 +12,10 @@ from proxy.manage.target import EXIT_FAILED, load_target, target_options, warn
 from proxy.manage.wording import described, names, number_in_json, plain, terms_as_pairs, terms_described, terms_written
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
+from quotas.names import configured_as
 from quotas.policy import Policy, Terms
 from quotas.stores.base import Loaded, UnreadableEntry
-from quotas.stores.filters import Filter, Specified, is_of_kafka
+from quotas.stores.filters import Specified
 from quotas.stores.unlimited import as_described
 from quotas.texts import aligned, shown
 
@@ -27,27 +27,24 @@ def select(loaded: Loaded, arguments: QuotaArguments) -> list[Entity]:
 
     Caps and other rules that Kafka lacks are included: a cap is listed with the quota of its entity.
     """
-    policy = loaded.policy
-    chosen = set(policy.limits) if not arguments.targets else set[Entity]()
-    for target in arguments.targets:
-        chosen.update(entity for entity in policy.limits if not is_of_kafka(entity) and _matches(target, entity))
-        wanted = {kind: name for kind, name in target.items() if not isinstance(name, Group | Prefix)}
-        if len(wanted) == len(target):
-            chosen.update(entity for entity, _ in Filter(wanted, strict=True).select(policy))
-    return [entity for entity, limits in policy.limits.items() if entity in chosen and limits]
+    return [entity for entity, limits in loaded.policy.limits.items() if limits and _is_among(entity, arguments)]
 
 
 def unread_among(loaded: Loaded, arguments: QuotaArguments) -> list[UnreadableEntry]:
     """Return the requested entities that could not be read."""
-    whose = {each.entity: {QuotaKind.PRODUCER_BYTE_RATE: 1.0} for each in loaded.unread if each.entity is not None}
-    among = select(replace(loaded, policy=Policy(whose)), arguments)
-    return [each for each in loaded.unread if each.entity in among or not (arguments.targets or each.entity)]
+    return [each for each in loaded.unread if _is_among(each.entity, arguments)]
 
 
-def _matches(target: Mapping[str, Named], entity: Entity) -> bool:
-    of_entity = names(entity)
-    return of_entity.keys() == target.keys() and all(
-        target[kind] in (Specified.ANY, name) for kind, name in of_entity.items()
+def _is_among(entity: Entity | None, arguments: QuotaArguments) -> bool:
+    return not arguments.targets or (
+        entity is not None and any(_matches(target, names(entity)) for target in arguments.targets)
+    )
+
+
+def _matches(target: Mapping[str, Named], of_entity: Mapping[str, Name]) -> bool:
+    wanted = {kind: configured_as(name) if isinstance(name, str) else name for kind, name in target.items()}
+    return wanted.keys() == of_entity.keys() and all(
+        wanted[kind] in (Specified.ANY, name) for kind, name in of_entity.items()
     )
 
 

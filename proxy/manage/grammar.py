@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from typing import Final
 
 import click
@@ -121,17 +121,15 @@ class _ArgumentCollector:
         names = [(name, value) for name, value in flags if name != "entity_type"]
         if len(names) > len(types):
             raise click.UsageError("more names than types: give --entity-type before each --entity-name")
-        for place, kind in enumerate(types):
+        for kind, given in zip_longest(types, names):
             with _of("--entity-type"):
                 if kind not in _TYPES:
                     raise InvalidValue(f"{kind!r} has no quotas", suggestion(kind, list(_TYPES)))
-            if place >= len(names):
-                self.names[_TYPES[kind]].append(Specified.ANY)
-            elif names[place][0] == "entity_default":
-                self.names[_TYPES[kind]].append(Default.DEFAULT)
-            else:
+            name: Named = Specified.ANY if given is None else Default.DEFAULT
+            if given is not None and given[0] == "entity_name":
                 with _of("--entity-name"):
-                    self.names[_TYPES[kind]].append(_name(_TYPES[kind], names[place][1], "--entity-default"))
+                    name = _name(_TYPES[kind], given[1], "--entity-default")
+            self.names[_TYPES[kind]].append(name)
 
     def read_flag(self, name: str, value: str) -> None:
         if name in _DEFAULTS:

@@ -17,22 +17,14 @@ from quotas.stores.unlimited import as_described
 from quotas.texts import shown
 
 _WHO: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
-_ALTERED: Final = {"user": "user", "client-id": "client", "ip": "ip"}
-_FEW: Final = (
+_ORDER: Final = (
     QuotaKind.CONSUMER_BYTE_RATE,
     QuotaKind.CONTROLLER_MUTATION_RATE,
     QuotaKind.REQUEST_PERCENTAGE,
     QuotaKind.PRODUCER_BYTE_RATE,
     QuotaKind.CONNECTION_CREATION_RATE,
 )
-"""The order of limits on a line: that of Java's HashMap with four buckets, for up to three limits ..."""
-_ALL: Final = (
-    QuotaKind.PRODUCER_BYTE_RATE,
-    QuotaKind.CONSUMER_BYTE_RATE,
-    QuotaKind.CONTROLLER_MUTATION_RATE,
-    QuotaKind.REQUEST_PERCENTAGE,
-)
-"""... and with eight buckets, for four."""
+"""The order of limits on a line: that of Java's HashMap, which with all four of a client begins with the fourth."""
 _UNITS: Final = [(unit, size) for unit, size in reversed(BYTE_UNITS.items()) if unit.endswith("iB")]
 
 
@@ -59,7 +51,7 @@ def has_cut_name(entity: Entity) -> bool:
 
 def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
     """Return the line of kafka-configs --describe, or one of Sluice's own."""
-    order = _ALL if len(limits) == len(_ALL) else _FEW
+    order = (*_ORDER[3:], *_ORDER[:3]) if len(limits) > 3 else _ORDER
     pairs = ", ".join(f"{kind}={java_double(as_described(kind, limits[kind]))}" for kind in order if kind in limits)
     whose = "Quota" if is_of_kafka(entity) else "Sluice cap" if entity.cap else "Sluice quota"
     return f"{whose} configs for {_who(entity)} are {pairs}"
@@ -99,11 +91,11 @@ def completed(entity: Entity) -> str:
     """Return the final line of kafka-configs --alter, which names only the first of a pair; this one names both."""
     of_entity = names(entity)
     if set(of_entity.values()) == {Default.DEFAULT}:
-        kinds = " and ".join(f"{_ALTERED[kind]}s" for kind in of_entity)
+        kinds = " and ".join(f"{kind.removesuffix('-id')}s" for kind in of_entity)
         return f"Completed updating default config for {kinds} in the cluster."
     whose = ", ".join(
-        f"the default {_ALTERED[kind]}" if isinstance(name, Default) else f"{_ALTERED[kind]} {shown(str(name))}"
-        for kind, name in of_entity.items()
+        f"the default {kind}" if isinstance(name, Default) else f"{kind} {shown(str(name))}"
+        for kind, name in ((kind.removesuffix("-id"), name) for kind, name in of_entity.items())
     )
     return f"Completed updating config for {whose}."
 
