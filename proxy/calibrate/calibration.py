@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -55,19 +55,10 @@ EXIT_FAILED: Final = 1
 EXIT_STOPPED: Final = 130
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     name: str
     table_us: float
     measured_us: tuple[float, ...]
-
-    @property
-    def ratios(self) -> list[float]:
-        return [each / self.table_us for each in self.measured_us]
-
-    @property
-    def spread(self) -> float:
-        return max(self.measured_us) / min(self.measured_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +70,11 @@ class Calibration:
 
     @property
     def scale(self) -> float:
-        return factor([ratio for kind in self.kinds for ratio in kind.ratios])
+        return factor([us / kind.table_us for kind in self.kinds for us in kind.measured_us])
 
     @property
     def spread(self) -> float:
-        return max(kind.spread for kind in self.kinds)
+        return max(max(kind.measured_us) / min(kind.measured_us) for kind in self.kinds)
 
     def lines(self) -> Iterator[str]:
         if self.left:

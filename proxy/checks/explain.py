@@ -150,16 +150,8 @@ class Explainer:
         rows = [self._of_client(user, client_id, kind) for kind in CLIENT_KINDS]
         if client.ip:
             rows.append(self._of_address(counted_address(client.ip)))
-        exempt = self._exempt_by(user, client_id, client.ip)
+        exempt = exempt_by(self._exempt, user, client_id, client.ip)
         return Explanation(client, self._policy.group_of.get(user), exempt, tuple(rows))
-
-    def _exempt_by(self, user: str, client_id: str, ip: str) -> str:
-        if Exemptions(self._exempt.users).covers(user, ""):
-            return "user"
-        if client_id and Exemptions((), self._exempt.client_ids).covers("", client_id):
-            return "client-id"
-        networks = Exemptions((), (), self._exempt.networks)
-        return "network" if ip and networks.covers_address(ip) else ""
 
     def _of_client(self, user: str, client_id: str, kind: QuotaKind) -> ExplainedRow:
         walk, book = self._engine.explain(user, client_id, kind), self._policy.book(kind)
@@ -209,6 +201,15 @@ class Explainer:
             where = self._where(entity, CONNECTIONS) or None
             rule = RuleRow(entity.describe(), limit, where, "enforce", scope=rule.scope, counter=counter)
         return ExplainedRow(CONNECTIONS.value, *rule, why, tuple(looked), ())
+
+
+def exempt_by(exempt: Exempt, user: str, client_id: str, ip: str) -> str:
+    """Return the property by which a client is exempt from all quotas; "" if it is not. Each may be ""."""
+    if Exemptions(exempt.users).covers(user, ""):
+        return "user"
+    if client_id and Exemptions((), exempt.client_ids).covers("", client_id):
+        return "client-id"
+    return "network" if ip and Exemptions((), (), exempt.networks).covers_address(ip) else ""
 
 
 def written(limit: float) -> str:

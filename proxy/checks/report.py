@@ -189,11 +189,6 @@ def _counts_apart(settings: Settings) -> bool:
     return owners.group is None or not owners.probe or probe_address(settings) is None
 
 
-def _knows_users(listener: Listener) -> bool:
-    certificates = listener.tls is not None and listener.tls.client_authentication != "none"
-    return certificates or listener.authentication == "sasl"
-
-
 def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[int, str, str]]:
     """Yield warnings about a quota file, each once for all limits that it concerns: the first line, message and fix."""
     if (small := likely_mistakes.of_small_limits(loaded.policy.limits)) is not None:
@@ -207,7 +202,11 @@ def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[i
         message = "scope: cluster, but the instances cannot ask each other for their use: each may count separately"
         yield min(scopes), message, "use owners.group with probe, and an admin.bind that the others reach"
     users = [at for entity, at in loaded.lines.items() if isinstance(entity.user, str) and entity.user != ANONYMOUS]
-    if users and not any(map(_knows_users, settings.listeners)):
+    knows_nobody = all(
+        each.authentication != "sasl" and (each.tls is None or each.tls.client_authentication == "none")
+        for each in settings.listeners
+    )
+    if users and knows_nobody:
         more = f", and {len(users) - 1} more" if len(users) > 1 else ""
         message = f"a quota of a user{more}, but no listener authenticates: clients that do not log in are {ANONYMOUS}"
         fix = "write authentication: sasl where the brokers demand SASL, or tls with client_authentication: required"

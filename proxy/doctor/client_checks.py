@@ -30,11 +30,7 @@ STEPS: Final = ("tls", "versions", "login", "whoami", "advertised")
 
 
 class StopError(Exception):
-    """The result of ``check`` makes the following steps pointless."""
-
-    def __init__(self, check: str) -> None:
-        super().__init__(check)
-        self.check = check
+    """The result of a check, which its text names, makes the following steps pointless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class ClientChecks:
             await self._tcp()
             await self._use(await self._tls())
         except StopError as stop:
-            self.found.not_tried(stop.check, *STEPS, *(["certificate"] if self.client.context is not None else []))
+            self.found.not_tried(str(stop), *STEPS, *(["certificate"] if self.client.context is not None else []))
 
     async def _use(self, context: ssl.SSLContext | None) -> None:
         try:

@@ -20,16 +20,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.problems import InvalidValue
 from config.settings import FileStore, Quotas
 from proxy.checks.double_enforcement import of_same_quotas
-from proxy.checks.explain import written
+from proxy.checks.explain import exempt_by, written
 from proxy.checks.health import AdminLogin, get
 from proxy.live.options import admin_options
 from proxy.manage import precedence_findings
 from proxy.manage.precedence_findings import Said
 from proxy.manage.target import EXIT_FAILED, AnsweringCommand, load_target, settings_of, target_options
 from quotas.entities import Entity, Group
-from quotas.exemptions import Exemptions
 from quotas.kinds import BYTES, QuotaKind
-from quotas.names import configured_as
 from quotas.policy import Policy
 from quotas.stores import likely_mistakes
 from quotas.stores.base import Loaded, StoreError
@@ -150,16 +148,9 @@ def _hidden(loaded: Loaded) -> Iterator[Said]:
 def _exempt(policy: Policy, settings: Quotas | None) -> Iterator[Said]:
     if settings is None:
         return
-    users = {configured_as(user) for user in settings.exempt.users}
-    client_ids = {configured_as(client_id) for client_id in settings.exempt.client_ids}
-    networks = Exemptions((), (), settings.exempt.networks)
     for entity in policy.limits:
-        exempt = {
-            "address": isinstance(entity.ip, str) and networks.covers_address(entity.ip),
-            "user": entity.user in users,
-            "client-id": entity.client_id in client_ids,
-        }
-        if what := next((what for what, is_exempt in exempt.items() if is_exempt), None):
+        names = (name if isinstance(name, str) else "" for name in (entity.user, entity.client_id, entity.ip))
+        if what := exempt_by(settings.exempt, *names):
             fix = "remove the quota, or take it out of quotas.exempt"
             yield "exempt-has-quota", entity, None, f"the {what} is exempt from all quotas", fix
 
