@@ -185,10 +185,8 @@ def doctor(
     if as_json:
         _print_json(found.as_data())
     else:
-        click.echo("\n".join(map(str, found.all)))
-        if found.failed:
-            click.echo(found.summary())
-    sys.exit(EXIT_UNHEALTHY if found.failed else 0)
+        click.echo("\n".join(filter(None, [*map(str, found.all), found.summary()])))
+    sys.exit(0 if found.first_failure is None else EXIT_UNHEALTHY)
 
 
 @cli.command(short_help="Measure the cost of requests at a broker, for request_costs.scale.")

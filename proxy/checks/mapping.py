@@ -1,7 +1,7 @@
 """Checks of mapping rules by ``sluice check``: example results, and doubled backslashes."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from config.problems import InvalidValue, Steps
@@ -25,15 +25,11 @@ User = Callable[[str], str]
 """Maps a name to a user. Raises NoMatchingRule."""
 
 
-def made_of_examples(listeners: Iterable[Listener], names: Sequence[str] = ()) -> list[str]:
-    """Return a line for each rule with its result for the first name that it matches. ``names`` replace the examples.
+def made_of_examples(listener: Listener, names: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a line for each rule with its result for the first name that it matches. ``names`` replace the examples.
 
     Invalid rules are skipped: they are reported as problems.
     """
-    return [line for listener in listeners for line in _of(listener, names)]
-
-
-def _of(listener: Listener, names: Sequence[str]) -> Iterator[str]:
     if listener.tls is not None and listener.tls.principal_mapping_rules != "DEFAULT":
         for rule in ssl_mapping.texts(listener.tls.principal_mapping_rules):
             yield from _line(listener.name, rule, lambda text: ssl_mapping.parse_rules(text).user, names or _SUBJECTS)

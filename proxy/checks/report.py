@@ -144,7 +144,7 @@ def _check_configuration(
         return
     report.settings = settings
     report.listeners = len(settings.listeners)
-    report.mapped = made_of_examples(settings.listeners, names)
+    report.mapped = [line for listener in settings.listeners for line in made_of_examples(listener, names)]
     report.addresses = [line for listener in settings.listeners for line in _told_and_bound(listener)]
     of_brokers = look_at_brokers(settings, document) if asks_brokers else ()
     for finding in (*look(settings, document, now_s), *of_brokers):

@@ -74,10 +74,6 @@ class DoctorFindings:
     def first_failure(self) -> DoctorFinding | None:
         return next((finding for finding in self.all if finding.status is Status.FAIL), None)
 
-    @property
-    def failed(self) -> bool:
-        return self.first_failure is not None
-
     def summary(self) -> str:
         """Return the last line; empty if no check has failed."""
         first = self.first_failure
