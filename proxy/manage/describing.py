@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from proxy.manage.grammar import Named, QuotaArguments, QuotaCommand, entity_options
-from proxy.manage.target import EXIT_FAILED, load_target, target_options, warn
+from proxy.manage.target import EXIT_FAILED, load_target, place_of, target_options, warn
 from proxy.manage.wording import described, names, number_in_json, plain, terms_as_pairs, terms_described, terms_written
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
@@ -70,16 +70,11 @@ def as_table(loaded: Loaded, listed: Sequence[Entity]) -> Iterator[str]:
             *(_cell(names(entity).get(kind)) for kind in dimensions),
             *(plain(kind, limits[entity].get(kind)) for kind in kinds),
             *[",".join(terms_as_pairs(all_terms.get(entity, Terms()))) or "-"] * terms,
-            _where(loaded, entity) or "-",
+            place_of(loaded, entity) or "-",
         ]
         for entity in listed
     ]
     yield from aligned([head, *rows], right=frozenset(map(str, kinds)))
-
-
-def _where(loaded: Loaded, entity: Entity) -> str:
-    """Return where a rule is defined; "" if the store does not say."""
-    return loaded.where(entity) if entity in loaded.places else ""
 
 
 def _cell(name: Name) -> str:
@@ -116,7 +111,7 @@ def _datum(loaded: Loaded, entity: Entity) -> dict[str, Any]:
     policy = loaded.policy
     limits = {str(kind): number_in_json(as_described(kind, limit)) for kind, limit in policy.limits[entity].items()}
     datum = {"entity": entity.as_data(), "limits": limits, **terms_written(policy.terms.get(entity, Terms()))}
-    return {**datum, "where": where} if (where := _where(loaded, entity)) else datum
+    return {**datum, "where": where} if (where := place_of(loaded, entity)) else datum
 
 
 @click.command("describe", cls=QuotaCommand, short_help="Show quotas.")

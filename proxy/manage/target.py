@@ -19,6 +19,7 @@ from proxy.doctor.client import OF_CLIENT, ClientConfigError, ClientLogin, load_
 from proxy.live.options import Command, file_option, with_options
 from proxy.manage.zookeeper_client import open_zookeeper
 from proxy.runtime.clock import now_ms, wall_s
+from quotas.entities import Entity
 from quotas.stores.base import Loaded, QuotaStore, StoreError
 
 EXIT_FAILED: Final = 1
@@ -130,6 +131,11 @@ def load_target(**target: Any) -> Loaded:
     """Return the quotas in a target's store. Raises as ``opened``."""
     with opened(**target) as (_, loaded):
         return loaded
+
+
+def place_of(loaded: Loaded, entity: Entity) -> str:
+    """Return where a rule is defined; "" if the store does not say."""
+    return loaded.where(entity) if entity in loaded.places else ""
 
 
 def warn(problems: Iterable[Problem]) -> None:
