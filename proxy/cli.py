@@ -122,19 +122,14 @@ def check(
 
     QUOTAS is a quota file to check; with --config, it replaces the one that the configuration names.
     """
+    if config_path is None and quota_file is None:
+        raise click.UsageError("give a quota file, --config, or both")
     from proxy.checks import report
+    from proxy.control.stores import load_quotas
     from proxy.runtime.clock import wall_s
 
-    if config_path is not None:
-        from proxy.control.stores import load_quotas
-
-        found = report.check(
-            config_path, wall_s(), quota_file, load_quotas if ask else None, names, asks_brokers=asks_brokers
-        )
-    elif quota_file is not None:
-        found = report.check_quotas(quota_file)
-    else:
-        raise click.UsageError("give a quota file, --config, or both")
+    load = load_quotas if ask else None
+    found = report.check(config_path, wall_s(), quota_file, load, names, asks_brokers=asks_brokers)
     if as_json:
         _print_json(found.as_data())
     else:
@@ -156,7 +151,7 @@ def health(config_path: Path | None, url: str | None, ca: Path | None, *, live: 
         raise click.UsageError("give either --config or --url")
     login = AdminLogin()
     if url is None and config_path is not None:
-        of_file = _settings(config_path, EXIT_UNHEALTHY).admin
+        of_file = _loaded(config_path, EXIT_UNHEALTHY)[0].admin
         url, login = admin_url(of_file), login_of(of_file)
     try:
         well, answer = ask(str(url), "/livez" if live else "/readyz", login.given(None, ca))
@@ -190,10 +185,8 @@ def doctor(
     if as_json:
         _print_json(found.as_data())
     else:
-        click.echo("\n".join(map(str, found.all)))
-        if found.failed:
-            click.echo(found.summary())
-    sys.exit(EXIT_UNHEALTHY if found.failed else 0)
+        click.echo("\n".join(filter(None, [*map(str, found.all), found.summary()])))
+    sys.exit(0 if found.first_failure is None else EXIT_UNHEALTHY)
 
 
 @cli.command(short_help="Measure the cost of requests at a broker, for request_costs.scale.")
@@ -209,7 +202,7 @@ def calibrate(config_path: Path, command_config: Path | None, broker: int | None
     Takes some ten seconds and the right to change quotas. Creates a topic and quotas of its own for that time. Brokers
     then record request times of all clients until they are restarted (docs/request-percentage.md).
     """
-    settings = _settings(config_path)
+    settings, _ = _loaded(config_path)
     from proxy.calibrate.calibration import run as measure
 
     sys.exit(measure(settings, command_config, broker))
@@ -233,10 +226,6 @@ def demo(seconds: int, *, keep: bool) -> None:
 
 for _command in (live.throttled, live.clients, live.top):
     cli.add_command(_command)
-
-
-def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":
-    return _loaded(config_path, exit_status)[0]
 
 
 def _loaded(config_path: Path, exit_status: int = EXIT_CONFIG) -> "tuple[Settings, Document]":

@@ -8,10 +8,11 @@ client-id after n requests, S = T * (W + X), and S / n is the cost. It equals th
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -26,7 +27,7 @@ from protocol.headers import fetch_limits_offset, produce_acks_offset, request_b
 from protocol.probes import Probe, all_metadata, fetch_nothing, produce
 from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.persistent_connection import Access, access_by
-from proxy.calibrate.cluster import PREFIX, TIMEOUT_S, Calibrated, CalibrationError, connection_to
+from proxy.calibrate.cluster import TIMEOUT_S, Calibrated, CalibrationError, connection_to
 from proxy.manage.target import access_to
 from proxy.runtime.clock import monotonic_s
 from proxy.usage.request_costs import FETCH, PRODUCE, RequestCosts
@@ -54,27 +55,14 @@ EXIT_FAILED: Final = 1
 EXIT_STOPPED: Final = 130
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Results for one kind of request."""
-
+class Kind(NamedTuple):
     name: str
     table_us: float
     measured_us: tuple[float, ...]
 
-    @property
-    def ratios(self) -> list[float]:
-        return [each / self.table_us for each in self.measured_us]
-
-    @property
-    def spread(self) -> float:
-        return max(self.measured_us) / min(self.measured_us)
-
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Results for one broker."""
-
     broker: int
     kinds: tuple[Kind, ...]
     left: tuple[str, ...]
@@ -82,14 +70,13 @@ class Calibration:
 
     @property
     def scale(self) -> float:
-        return factor([ratio for kind in self.kinds for ratio in kind.ratios])
+        return factor([us / kind.table_us for kind in self.kinds for us in kind.measured_us])
 
     @property
     def spread(self) -> float:
-        return max(kind.spread for kind in self.kinds)
+        return max(max(kind.measured_us) / min(kind.measured_us) for kind in self.kinds)
 
     def lines(self) -> Iterator[str]:
-        """Yield what to print."""
         if self.left:
             yield f"removed what an earlier calibration had left: {', '.join(self.left)}"
         for kind in self.kinds:
@@ -111,35 +98,21 @@ async def calibrate(access: Access, prices: Prices, window: Window, wanted: int 
 
     Raises CalibrationError.
     """
-    cluster = Calibrated(access)
-    brokers = await cluster.brokers()
-    broker = min(brokers) if wanted is None else wanted
-    if broker not in brokers:
-        known = ", ".join(map(str, sorted(brokers)))
-        raise CalibrationError(f"there is no broker {broker}: give --broker with one of {known}")
-    probes = [fetch_nothing(cluster.topic), produce(cluster.topic, _batch()), all_metadata()]
-    names = [[f"{cluster.topic}-{kind}-{burst}" for burst in range(BURSTS + _SPARE)] for kind in range(len(probes))]
-    try:
+    async with AsyncExitStack() as stack:
+        cluster = Calibrated(access)
+        stack.push_async_callback(cluster.close)
+        brokers = await cluster.brokers()
+        broker = min(brokers) if wanted is None else wanted
+        if broker not in brokers:
+            known = ", ".join(map(str, sorted(brokers)))
+            raise CalibrationError(f"there is no broker {broker}: give --broker with one of {known}")
+        probes = [fetch_nothing(cluster.topic), produce(cluster.topic, _batch()), all_metadata()]
+        names = [[f"{cluster.topic}-{kind}-{burst}" for burst in range(BURSTS + _SPARE)] for kind in range(len(probes))]
+        stack.push_async_callback(cluster.end)
         left = await cluster.prepare(broker, [name for of_kind in names for name in of_kind], PERCENT)
-        async with connection_to(access, *brokers[broker]) as connection:
-            bursts = Bursts(connection, window)
-            kinds = [
-                await bursts.measure(probe, client_ids, prices) for probe, client_ids in zip(probes, names, strict=True)
-            ]
-    except BaseException:
-        await _removed(cluster)
-        raise
-    await cluster.remove()
+        bursts = Bursts(await stack.enter_async_context(connection_to(access, *brokers[broker])), window)
+        kinds = [await bursts.measure(*of_kind, prices) for of_kind in zip(probes, names, strict=True)]
     return Calibration(broker, tuple(kinds), tuple(left))
-
-
-async def _removed(cluster: Calibrated) -> None:
-    """Clean up after a failure, which stays the error to report; name what cannot be removed."""
-    try:
-        await cluster.remove()
-    except CalibrationError as error:
-        said = f"topics and quotas of client-ids that begin with {PREFIX} may be left"
-        raise CalibrationError(f"{error}; {said}: the next `sluice calibrate` removes them") from error
 
 
 class Bursts:
@@ -182,9 +155,7 @@ class Bursts:
         response = await self._connection.ask(probe.request, client_id)
         if error_code := probe.error_code(response):
             said = ERROR_NAMES.get(error_code, error_code)
-            raise CalibrationError(
-                f"{probe.name}: the broker answers with {said}: may this login read and write there?"
-            )
+            raise CalibrationError(f"{probe.name}: the broker answers with {said}: may this login read and write?")
         return response
 
 

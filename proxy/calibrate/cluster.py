@@ -25,7 +25,7 @@ from protocol.probes import CREATE_TOPICS, DELETE_TOPICS, METADATA, all_metadata
 from protocol.requests import Request
 from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
-from proxy.brokers.persistent_connection import Access
+from proxy.brokers.persistent_connection import Access, PersistentConnection, UnansweredError
 
 PREFIX: Final = "sluice-calibrate-"
 REQUEST_PERCENTAGE: Final = "request_percentage"
@@ -58,10 +58,11 @@ async def connection_to(access: Access, host: str, port: int) -> AsyncIterator[B
 
 
 class Calibrated:
-    """A cluster that is being calibrated. Each request about it has a connection of its own."""
+    """A cluster that is being calibrated."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._connection = PersistentConnection(access)
         self.topic = f"{PREFIX}{uuid4().hex[:8]}"
 
     async def brokers(self) -> dict[int, tuple[str, int]]:
@@ -72,10 +73,14 @@ class Calibrated:
         """Make a topic on that broker, and the quotas; return what an earlier calibration had left, now removed."""
         left = await self.remove()
         await self._alter([(client_id, percent) for client_id in client_ids])
-        created = read(CREATE_TOPICS, await self._ask(create_topic(self.topic, broker), controller=True))
+        created = read(CREATE_TOPICS, await self._ask_controller(create_topic(self.topic, broker)))
         _check("topic", created["topics"][0]["error_code"], created["topics"][0]["error_message"])
         for _ in range(_LEADER_TRIES):
-            if any(each["name"] == self.topic and _has_leader(each) for each in (await self._metadata())["topics"]):
+            topics = (await self._metadata())["topics"]
+            partitions = [
+                partition for each in topics if each["name"] == self.topic for partition in each["partitions"]
+            ]
+            if partitions and all(partition["leader_id"] >= 0 for partition in partitions):
                 break
             await asyncio.sleep(_LEADER_EVERY_S)
         await asyncio.sleep(_PROPAGATES_S)
@@ -94,10 +99,21 @@ class Calibrated:
             await self._alter([(name, None) for name in names])
         topics = [each["name"] for each in (await self._metadata())["topics"] if each["name"].startswith(PREFIX)]
         if topics:
-            deleted = read(DELETE_TOPICS, await self._ask(delete_topics(topics), controller=True))
+            deleted = read(DELETE_TOPICS, await self._ask_controller(delete_topics(topics)))
             for each in deleted["responses"]:
                 _check("topic", 0 if each["error_code"] in _GONE else each["error_code"], None)
         return [*names, *topics]
+
+    async def end(self) -> None:
+        """Remove what was made for this calibration. Raises CalibrationError, which names what may be left."""
+        try:
+            await self.remove()
+        except CalibrationError as error:
+            said = f"topics and quotas of client-ids that begin with {PREFIX} may be left"
+            raise CalibrationError(f"{error}; {said}: the next `sluice calibrate` removes them") from error
+
+    async def close(self) -> None:
+        await self._connection.close()
 
     async def _alter(self, limits: Sequence[tuple[str, float | None]]) -> None:
         entries = tuple(
@@ -109,34 +125,22 @@ class Calibrated:
     async def _metadata(self) -> Message:
         return read(METADATA, await self._ask(all_metadata().request))
 
-    async def _ask(self, request: Request, *, controller: bool = False) -> bytes:
-        """Ask the controller, or any broker: with ZooKeeper only the controller creates and deletes topics."""
-        failed: list[str] = []
-        for address in self._access.addresses:
-            try:
-                async with connection_to(self._access, address.host, address.port) as connection:
-                    async with asyncio.timeout(TIMEOUT_S):
-                        if not controller:
-                            return await connection.ask(request)
-                        metadata = read(METADATA, await connection.ask(all_metadata().request))
-                break
-            except CalibrationError as error:
-                failed.append(str(error))
-        else:
-            raise CalibrationError("; ".join(failed))
+    async def _ask(self, request: Request) -> bytes:
+        try:
+            return await self._connection.ask(request)
+        except UnansweredError as error:
+            raise CalibrationError(f"broker {error}") from None
+
+    async def _ask_controller(self, request: Request) -> bytes:
+        """Ask the controller: with ZooKeeper no other broker creates and deletes topics."""
+        metadata = await self._metadata()
         places = {each["node_id"]: (each["host"], each["port"]) for each in metadata["brokers"]}
         host, port = places.get(metadata["controller_id"], next(iter(places.values())))
         async with connection_to(self._access, host, port) as connection, asyncio.timeout(TIMEOUT_S):
             return await connection.ask(request)
 
 
-def _has_leader(topic: Message) -> bool:
-    return bool(topic["partitions"]) and all(each["leader_id"] >= 0 for each in topic["partitions"])
-
-
 def _check(what: str, error_code: int, message: str | None) -> None:
     if error_code:
         said = message or ERROR_NAMES.get(error_code, f"error {error_code}")
-        raise CalibrationError(
-            f"the brokers refuse to make or remove the {what} of the calibration: {said}; {_RIGHTS[what]}"
-        )
+        raise CalibrationError(f"the brokers refuse to change the {what} of the calibration: {said}; {_RIGHTS[what]}")

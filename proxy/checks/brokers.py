@@ -8,7 +8,7 @@ from typing import Final
 from config.cluster import Route
 from config.document import Document
 from config.problems import InvalidValue, Steps
-from config.settings import Settings
+from config.settings import Listener, Settings
 from config.units import Address
 from proxy.brokers.connection import connect
 from proxy.brokers.failures import describe
@@ -23,17 +23,15 @@ TIMEOUT_S: Final = 5.0
 
 def look_at_brokers(settings: Settings, document: Document) -> Iterator[Finding]:
     """Yield the brokers that do not answer, and those of another cluster: all addresses must lead to one."""
-    routes: list[tuple[Steps, Route, bool]] = [(("cluster",), settings.cluster, False)]
+    routes: list[tuple[Steps, Route, list[Listener]]]
+    routes = [(("cluster",), settings.cluster, [each for each in settings.listeners if each.cluster is None])]
     for index, listener in enumerate(settings.listeners):
-        demands_sasl = listener.authentication == "sasl"
         if listener.cluster is not None:
-            routes.append((("listeners", index, "cluster"), listener.cluster, demands_sasl))
-        elif demands_sasl:
-            routes[0] = (("cluster",), settings.cluster, True)
+            routes.append((("listeners", index, "cluster"), listener.cluster, [listener]))
     asked = [
         (steps, address, route)
-        for steps, route, demands in routes
-        if route.sasl or not demands
+        for steps, route, listeners in routes
+        if route.sasl or all(each.authentication != "sasl" for each in listeners)
         for address in route.bootstrap
     ]
     answers = asyncio.run(_ask_all((address, route) for _, address, route in asked))

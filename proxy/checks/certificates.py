@@ -56,9 +56,8 @@ def read_certificates(path: Path) -> list[Certificate]:
     """Return a PEM file's certificates in order, at least one; raise InvalidValue."""
     content = read_file(path)
     if b"-----BEGIN" not in content:
-        raise InvalidValue(
-            f"{path} is not a PEM file", "DER: openssl x509 -inform der; PKCS#12: openssl pkcs12 -nokeys"
-        )
+        fix = "DER: openssl x509 -inform der; PKCS#12: openssl pkcs12 -nokeys"
+        raise InvalidValue(f"{path} is not a PEM file", fix)
     if b"CERTIFICATE-----" not in content:
         raise InvalidValue(f"{path} holds no certificate", "it must hold -----BEGIN CERTIFICATE-----")
     try:
@@ -87,10 +86,8 @@ def require_match(leaf: Certificate, key: PrivateKeyTypes) -> None:
     except (ValueError, UnsupportedAlgorithm):
         return  # a kind that only OpenSSL may know: loading decides
     if not matches:
-        raise InvalidValue(
-            f"is not the key of the first certificate, {name_of(leaf)}",
-            "write the pair, the chain with its own certificate first",
-        )
+        fix = "write the pair, the chain with its own certificate first"
+        raise InvalidValue(f"is not the key of the first certificate, {name_of(leaf)}", fix)
 
 
 def out_of_order(chain: Sequence[Certificate]) -> str | None:
@@ -144,8 +141,6 @@ def hosts_of(listener: Listener, names: Sequence[str]) -> list[str]:
 def covers(leaf: Certificate, host: str) -> bool:
     """Whether the certificate is valid for ``host``, a name or an address (RFC 6125)."""
     names = _alternative_names(leaf)
-    if names is None:
-        return False  # the common name is no longer used
     try:
         return ipaddress.ip_address(host) in names.get_values_for_type(IPAddress)
     except ValueError:
@@ -155,8 +150,6 @@ def covers(leaf: Certificate, host: str) -> bool:
 def names_in(leaf: Certificate) -> list[str]:
     """Return the host names and addresses in a certificate's SAN."""
     names = _alternative_names(leaf)
-    if names is None:
-        return []
     return [*names.get_values_for_type(DNSName), *map(str, names.get_values_for_type(IPAddress))]
 
 
@@ -168,11 +161,12 @@ def name_of(certificate: Certificate) -> str:
     return subject if subject.isprintable() else ascii(subject)
 
 
-def _alternative_names(leaf: Certificate) -> SubjectAlternativeName | None:
+def _alternative_names(leaf: Certificate) -> SubjectAlternativeName:
+    """Return the SAN, empty if there is none: the common name is no longer used."""
     try:
         return leaf.extensions.get_extension_for_class(SubjectAlternativeName).value
     except _NO_EXTENSION:
-        return None
+        return SubjectAlternativeName([])
 
 
 def _fits(host: str, pattern: str) -> bool:

@@ -1,7 +1,7 @@
 """Checks the files and other objects that a configuration names."""
 
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +12,12 @@ from config.files import read_secret
 from config.nodes import Mapping, Node, Sequence
 from config.owners import FixedOwners, Owners
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
-from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
+from config.settings import Admin, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
 from proxy.brokers import known_brokers
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
-from proxy.checks.mapping import look_for_doubled_in_kerberos
+from proxy.checks.mapping import look_for_doubled
 from proxy.identity.kerberos import keytab
 from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
@@ -63,7 +63,6 @@ def unusable(findings: list[Finding]) -> list[Problem]:
 
 
 def log_findings(findings: list[Finding]) -> None:
-    """Log the findings that do not keep the proxy from running."""
     for finding in findings:
         (log.warning if finding.severity is Severity.WARNING else log.error)(
             "configuration", problem=str(finding.problem)
@@ -74,17 +73,17 @@ def _look_at_exempt(found: Findings, exempt: Exempt) -> None:
     at = ("quotas", "exempt")
     if exempt.client_ids:
         message = "any client can claim any client-id: a client that claims one of these is exempt from all quotas"
-        found.add(Severity.WARNING, (*at, "client_ids"), message, "name users or networks")
+        found.warn((*at, "client_ids"), message, "name users or networks")
     for index, user in enumerate(exempt.users):
         if user == ANONYMOUS:
             message = "exempts every client that does not log in"
-            found.add(Severity.WARNING, (*at, "users", index), message, "name users, or quotas.mode: off for all")
+            found.warn((*at, "users", index), message, "name users, or quotas.mode: off for all")
         elif (mistake := likely_mistakes.of_name("user", user)) is not None:
-            found.add(Severity.WARNING, (*at, "users", index), mistake.message, mistake.hint)
+            found.warn((*at, "users", index), mistake.message, mistake.hint)
     for index, network in enumerate(exempt.networks):
         if network.prefixlen == 0:
             message = f"{network} is every address: no quota applies to anybody"
-            found.add(Severity.WARNING, (*at, "networks", index), message, "name smaller networks")
+            found.warn((*at, "networks", index), message, "name smaller networks")
 
 
 def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
@@ -92,12 +91,12 @@ def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
         at = ("quotas", "admins", index)
         if user == ANONYMOUS:
             message = "lets any unauthenticated client change all quotas"
-            found.add(Severity.WARNING, at, message, "name users, where clients log in")
+            found.warn(at, message, "name users, where clients log in")
         elif is_pseudo(user):
             message = f"{user!r} stands for many clients: all of them may change all quotas"
-            found.add(Severity.WARNING, at, message, "name users")
+            found.warn(at, message, "name users")
         elif (mistake := likely_mistakes.of_name("user", user)) is not None:
-            found.add(Severity.WARNING, at, mistake.message, mistake.hint)
+            found.warn(at, mistake.message, mistake.hint)
 
 
 def _look_at_token(found: Findings, admin: Admin) -> None:
@@ -115,7 +114,7 @@ def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
     if admin.tls is None:
         if admin.is_closed and not is_loopback(admin.bind.host):
             message = "sends tokens, and the state of clients, in cleartext"
-            found.add(Severity.WARNING, ("admin", "access"), message, "add admin.tls")
+            found.warn(("admin", "access"), message, "add admin.tls")
         return
     from proxy.checks.tls import look_at_admin_tls
 
@@ -125,11 +124,7 @@ def _look_at_admin_tls(found: Findings, settings: Settings) -> None:
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:
-    if (with_port := _reads_as_port(listener)) is not None:
-        message = f"{listener.advertise.host} is an IPv6 address without a port"
-        found.add(Severity.WARNING, (*at, "advertise"), message, f"if its end is meant as the port, write {with_port}")
-    if (odd := _looks_unfinished(listener)) is not None:
-        found.add(Severity.WARNING, (*at, "advertise"), odd, "write the whole address, or a host name")
+    _look_at_advertised(found, (*at, "advertise"), listener)
     if listener.tls is not None:
         from proxy.checks.tls import look_at_client_tls  # imports 9 MB of cryptography
 
@@ -145,32 +140,33 @@ def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: C
         )
         own = "cluster" if listener.cluster is None else "the cluster of this listener"
         fix = f"add sasl to {own}, or set cluster.state: a file that keeps the brokers for the next start"
-        found.add(Severity.WARNING, (*at, "authentication"), message, fix)
+        found.warn((*at, "authentication"), message, fix)
 
 
-def _reads_as_port(listener: Listener) -> str | None:
-    """Return the probable spelling if an unbracketed IPv6 address may have been meant to end in a port."""
-    host, _, last = listener.advertise.host.rpartition(":")
-    if listener.advertise.port is not None or not host or not last.isdecimal() or len(last) < _SHORTEST_PORT:
-        return None
-    return f"[{host}]:{last}"
-
-
-def _looks_unfinished(listener: Listener) -> str | None:
-    """Return what is odd about an advertised IPv6 address that no client can reach."""
+def _look_at_advertised(found: Findings, at: Steps, listener: Listener) -> None:
+    """Warn of an IPv6 address that no other machine reaches, or whose end may have been meant as a port."""
     host = listener.advertise.host
+    before, _, last = host.rpartition(":")
+    if listener.advertise.port is None and before and last.isdecimal() and len(last) >= _SHORTEST_PORT:
+        fix = f"if its end is meant as the port, write [{before}]:{last}"
+        found.warn(at, f"{host} is an IPv6 address without a port", fix)
     if "%" in host:
-        return f"{host} has a zone, which is this machine's own: no other machine can use it"
-    return f"{host} ends in ::, as a network does" if host.endswith("::") else None
+        message = f"{host} has a zone, which is this machine's own: no other machine can use it"
+        found.warn(at, message, "write the whole address, or a host name")
+    elif host.endswith("::"):
+        found.warn(at, f"{host} ends in ::, as a network does", "write the whole address, or a host name")
 
 
 def _look_at_route(found: Findings, at: Steps, route: Route) -> None:
     if route.tls is not None:
-        from proxy.checks.tls import look_at_broker_tls
+        from proxy.checks.tls import look_at_tls_to_servers
 
-        look_at_broker_tls(found, (*at, "tls"), route.tls)
+        look_at_tls_to_servers(found, (*at, "tls"), route.tls)
     if route.sasl is not None:
-        _look_at_login(found, (*at, "sasl"), route.sasl, encrypted=route.tls is not None)
+        _look_at_password(found, (*at, "sasl", "password_file"), route.sasl.password_file)
+        if route.sasl.mechanism == "PLAIN" and route.tls is None:
+            message = "sends the password to the brokers in cleartext"
+            found.warn((*at, "sasl", "mechanism"), message, "add tls to the cluster, or use SCRAM")
 
 
 def _look_at_state(found: Findings, file: Path | None) -> None:
@@ -184,23 +180,16 @@ def _look_at_state(found: Findings, file: Path | None) -> None:
         known_brokers.read(file)
     except (OSError, known_brokers.NotUsableError) as error:
         said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-        found.add(Severity.WARNING, at, f"{file} is ignored: {said}", "delete it: it will be rewritten")
+        found.warn(at, f"{file} is ignored: {said}", "delete it: it will be rewritten")
 
 
 def _look_at_zookeeper(found: Findings, at: Steps, store: ZooKeeperStore) -> None:
     if store.tls is not None:
-        from proxy.checks.tls import look_at_zookeeper_tls
+        from proxy.checks.tls import look_at_tls_to_servers
 
-        look_at_zookeeper_tls(found, (*at, "tls"), store.tls)
+        look_at_tls_to_servers(found, (*at, "tls"), store.tls)
     if store.sasl is not None:
         _look_at_password(found, (*at, "sasl", "password_file"), store.sasl.password_file)
-
-
-def _look_at_login(found: Findings, at: Steps, sasl: BrokerSasl, *, encrypted: bool) -> None:
-    _look_at_password(found, (*at, "password_file"), sasl.password_file)
-    if sasl.mechanism == "PLAIN" and not encrypted:
-        message = "sends the password to the brokers in cleartext"
-        found.add(Severity.WARNING, (*at, "mechanism"), message, "add tls to the cluster, or use SCRAM")
 
 
 def _look_at_password(found: Findings, at: Steps, file: Path) -> None:
@@ -217,7 +206,8 @@ def _look_at_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
     found.secret((*at, "keytab"), kerberos.keytab, keytab.principals)
     with found.at(*at, "principal_to_local_rules"):
         parse_rules(kerberos.principal_to_local_rules, kerberos.default_realm)
-    look_for_doubled_in_kerberos(found, at, kerberos)
+    for index, rule in enumerate(kerberos.principal_to_local_rules):
+        look_for_doubled(found, (*at, "principal_to_local_rules", index), rule)
     if not found.unusable():
         with found.at(*at):
             acceptor(kerberos)  # checks for the extra, and has krb5 check the keytab
@@ -227,16 +217,16 @@ def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -
     """Warn of listeners that advertise the same address. They may share a port on different interfaces, but their
     clients have to be able to tell them apart.
     """
-    told: list[tuple[Listener, list[tuple[str, range]]]] = []
+    told: dict[tuple[str, int], Listener] = {}
     for index, listener in enumerate(listeners):
-        own = _told(listener)
-        for other, others in told:
-            if any(host == name and set(ports) & set(taken) for host, ports in own for name, taken in others):
-                message = f"clients of listener {other.name} are told the same host and ports"
-                fix = "give each its own, or make clients resolve it to the interface of their listener"
-                found.add(Severity.WARNING, ("listeners", index, "advertise"), message, fix)
-                break
-        told.append((listener, own))
+        hosts = {listener.bootstrap.host.lower(), (listener.broker_host or listener.bootstrap.host).lower()}
+        ports = [listener.bootstrap.port, *chain.from_iterable(each.advertised for each in listener.ranges)]
+        own = list(product(hosts, ports))
+        if (other := next((told[each] for each in own if each in told), None)) is not None:
+            message = f"clients of listener {other.name} are told the same host and ports"
+            fix = "give each its own, or make clients resolve it to the interface of their listener"
+            found.warn(("listeners", index, "advertise"), message, fix)
+        told = dict.fromkeys(own, listener) | told
 
 
 def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
@@ -247,7 +237,7 @@ def _look_for_hosts_of_all(found: Findings, root: Node) -> None:
         if host is not None and "{instance}" not in str(host):
             message = "does not name the instance: if all instances have this file, all tell clients the same hosts"
             fix = "write {instance} into it, as in b{node_id}-{instance}.kafka.example.com"
-            found.add(Severity.WARNING, ("listeners", index, "broker_host"), message, fix)
+            found.warn(("listeners", index, "broker_host"), message, fix)
 
 
 def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: Node) -> None:
@@ -261,34 +251,22 @@ def _look_at_owners(found: Findings, owners: Owners, settings: Settings, root: N
         message = (
             f"the other instances do not reach {settings.admin.bind}: one that dies is replaced only after session"
         )
-        found.add(
-            Severity.WARNING, ("owners",), message, "give admin.bind an address that they reach, or set probe: false"
-        )
+        found.warn(("owners",), message, "give admin.bind an address that they reach, or set probe: false")
     if owners.group is not None:
         _look_for_hosts_of_all(found, root)
     if owners.group is not None and owners.session_s < _SHORTEST_SESSION_S:
         message = "brokers refuse a session below 6s unless group.min.session.timeout.ms allows it"
-        found.add(Severity.WARNING, ("owners", "session"), message, "write 6s")
+        found.warn(("owners", "session"), message, "write 6s")
     if owners.session_s < 3 * owners.heartbeat_s:
         message = "less than three heartbeats: a single lost one gets this instance replaced"
-        found.add(Severity.WARNING, ("owners", "session"), message, "write at least three times the heartbeat")
+        found.warn(("owners", "session"), message, "write at least three times the heartbeat")
 
 
 def _look_for_unowned(found: Findings, fixed: FixedOwners, listeners: tuple[Listener, ...]) -> None:
-    """Warn of brokers that have a port, and no owner."""
     ids = chain.from_iterable(each.node_ids for listener in listeners for each in listener.ranges)
     if (unowned := next((node_id for node_id in ids if fixed.owner_of(node_id) is None), None)) is not None:
         message = f"broker {unowned} has a port, and no owner: an instance is chosen by a hash of its id"
-        found.add(Severity.WARNING, ("owners", "fixed"), message, "give it to an instance")
-
-
-def _told(listener: Listener) -> list[tuple[str, range]]:
-    """Return the hosts and ports advertised by a listener."""
-    bootstrap = listener.bootstrap
-    hosts = [bootstrap.host, *([listener.broker_host] if listener.broker_host is not None else [])]
-    ports = [range(bootstrap.port, bootstrap.port + 1)]
-    ports += [each.advertised for each in listener.ranges]
-    return [(host.lower(), each) for host in hosts for each in ports]
+        found.warn(("owners", "fixed"), message, "give it to an instance")
 
 
 def _look_for_variables(found: Findings, at: Steps, node: Node) -> None:
@@ -298,4 +276,4 @@ def _look_for_variables(found: Findings, at: Steps, node: Node) -> None:
             if step not in _WITH_PATTERNS:
                 _look_for_variables(found, (*at, step), below)
     elif node is not None and holds_a_variable(node):
-        found.add(Severity.WARNING, at, f"{node!r} is taken literally", NO_VARIABLES)
+        found.warn(at, f"{node!r} is taken literally", NO_VARIABLES)

@@ -34,10 +34,8 @@ def of_address(brokers: Policy, source: str) -> list[Problem]:
     return [Problem(source, 0, 0, Entity(ip=Default.DEFAULT).describe(), message, fix)]
 
 
-def of_one_user(brokers: Policy, source: str) -> list[Problem]:
-    """Return a warning for quotas that brokers enforce on all clients as one user, that of the
-    proxy's own certificate.
-    """
+def of_one_user(brokers: Policy) -> list[Problem]:
+    """Return a warning for quotas that brokers enforce on all clients as one user, that of the proxy's certificate."""
     kinds = [
         kind.value
         for kind in QuotaKind
@@ -49,14 +47,11 @@ def of_one_user(brokers: Policy, source: str) -> list[Problem]:
         f"to the brokers all clients are the user of the proxy's certificate: {', '.join(kinds)} of user=<default> "
         "applies to all of them together"
     )
-    return [
-        Problem(
-            source, 0, 0, "user=<default>", message, "give the user of the certificate quotas that are never reached"
-        )
-    ]
+    fix = "give the user of the certificate quotas that are never reached"
+    return [Problem("brokers", 0, 0, "user=<default>", message, fix)]
 
 
-def of_both(ours: Mapping[Entity, Mapping[QuotaKind, float]], brokers: Policy, source: str) -> list[Problem]:
+def of_both(ours: Mapping[Entity, Mapping[QuotaKind, float]], brokers: Policy) -> list[Problem]:
     """Return one warning for quotas that both sides have, wherever each reads them."""
     found = [
         (entity, kind) for entity, limits in brokers.limits.items() for kind in limits if kind in ours.get(entity, {})
@@ -66,4 +61,4 @@ def of_both(ours: Mapping[Entity, Mapping[QuotaKind, float]], brokers: Policy, s
     entity, kind = found[0]
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     message = f"{kind} is enforced by the brokers and by Sluice{more}: a client gets the longer of the two throttles"
-    return [Problem(source, 0, 0, entity.describe(), message, FIX)]
+    return [Problem("brokers", 0, 0, entity.describe(), message, FIX)]

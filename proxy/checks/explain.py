@@ -56,8 +56,6 @@ class RuleRow(NamedTuple):
 
 
 class LevelRow(NamedTuple):
-    """A level of precedence."""
-
     rule: str
     limit: float | None
     source: str | None
@@ -83,7 +81,6 @@ class ExplainedRow(NamedTuple):
     caps: tuple[RuleRow, ...]
 
     def lines(self) -> Iterator[str]:
-        """Yield it as text."""
         if self.rule is None:
             yield f"{self.kind}: no quota ({self.why})"
         else:
@@ -113,7 +110,6 @@ class ExplainedRow(NamedTuple):
             yield f"  max_delay: no throttle is longer than {of.max_delay_ms} ms"
 
     def _table(self) -> Iterator[str]:
-        """Yield a line for each level: its rule, its limit and where that is defined."""
         limits = ["-" if each.limit is None else written(each.limit) for each in self.levels]
         rules = [shown(each.rule) for each in self.levels]
         rule_width, limit_width = max(map(len, rules)), max(map(len, limits))
@@ -125,8 +121,6 @@ class ExplainedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All limits of a client."""
-
     client: ExplainedClient
     group: str | None
     exempt: str
@@ -134,7 +128,6 @@ class Explanation:
     rows: tuple[ExplainedRow, ...]
 
     def title(self) -> str:
-        """Return a description of the client."""
         client = self.client
         said = f"user {client.user}, {f'client-id {client.client_id}' if client.client_id else 'without a client-id'}"
         said += f", at {client.ip}" if client.ip else ""
@@ -142,8 +135,6 @@ class Explanation:
 
 
 class Explainer:
-    """Explains clients under one policy."""
-
     def __init__(self, policy: Policy, exempt: Exempt | None = None, where: Where | None = None) -> None:
         self._policy = policy
         self._exempt = exempt or Exempt()
@@ -157,16 +148,8 @@ class Explainer:
         rows = [self._of_client(user, client_id, kind) for kind in CLIENT_KINDS]
         if client.ip:
             rows.append(self._of_address(counted_address(client.ip)))
-        exempt = self._exempt_by(user, client_id, client.ip)
+        exempt = exempt_by(self._exempt, user, client_id, client.ip)
         return Explanation(client, self._policy.group_of.get(user), exempt, tuple(rows))
-
-    def _exempt_by(self, user: str, client_id: str, ip: str) -> str:
-        if Exemptions(self._exempt.users).covers(user, ""):
-            return "user"
-        if client_id and Exemptions((), self._exempt.client_ids).covers("", client_id):
-            return "client-id"
-        networks = Exemptions((), (), self._exempt.networks)
-        return "network" if ip and networks.covers_address(ip) else ""
 
     def _of_client(self, user: str, client_id: str, kind: QuotaKind) -> ExplainedRow:
         book, (quota, caps) = self._policy.book(kind), rules_of(self._policy, user, client_id, kind)
@@ -198,16 +181,27 @@ class Explainer:
             of = Entity(ip=name)
             wins, is_reached = limit is not None and of == entity, name is ip or entity.ip is not ip
             looked.append(self._level(CONNECTIONS, of, limits.get((name, None)), wins=wins, is_reached=is_reached))
+        rule = RuleRow(scope=_scope(CONNECTIONS))
         if limit is None:
             unlimited = limits.get((entity.ip, None)) is not None
             why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
-            return ExplainedRow(CONNECTIONS.value, *RuleRow(scope=_scope(CONNECTIONS)), why, tuple(looked), ())
-        own = entity.ip is not Default.DEFAULT
-        why = "the address has a limit of its own" if own else "the default address is the first level with a limit"
-        counter = f"ip={ip}" if own else f"ip={ip}, or its network if very many connect (docs/quotas.md)"
-        where, scope = self._where(entity, CONNECTIONS) or None, _scope(CONNECTIONS)
-        rule = RuleRow(entity.describe(), limit, where, "enforce", scope=scope, counter=counter)
+        else:
+            why, counter = "the address has a limit of its own", f"ip={ip}"
+            if entity.ip is Default.DEFAULT:
+                why = "the default address is the first level with a limit"
+                counter += ", or its network if very many connect (docs/quotas.md)"
+            where = self._where(entity, CONNECTIONS) or None
+            rule = RuleRow(entity.describe(), limit, where, "enforce", scope=rule.scope, counter=counter)
         return ExplainedRow(CONNECTIONS.value, *rule, why, tuple(looked), ())
+
+
+def exempt_by(exempt: Exempt, user: str, client_id: str, ip: str) -> str:
+    """Return the property by which a client is exempt from all quotas; "" if it is not. Each may be ""."""
+    if Exemptions(exempt.users).covers(user, ""):
+        return "user"
+    if client_id and Exemptions((), exempt.client_ids).covers("", client_id):
+        return "client-id"
+    return "network" if ip and Exemptions((), (), exempt.networks).covers_address(ip) else ""
 
 
 def written(limit: float) -> str:
@@ -224,7 +218,6 @@ def amount(kind: QuotaKind, limit: float | None) -> str:
 
 
 def _scope(kind: QuotaKind, terms: Terms = PLAIN) -> str:
-    """Return the scope of a limit's counter."""
     return "cluster" if kind.row.of_cluster or terms.of_cluster else "broker"
 
 

@@ -42,6 +42,9 @@ class Findings:
     def add(self, severity: Severity, at: Steps, message: str, fix: str = "") -> None:
         self._found.append(Finding(severity, self._document.problem(at, InvalidValue(message, fix))))
 
+    def warn(self, at: Steps, message: str, fix: str) -> None:
+        self.add(Severity.WARNING, at, message, fix)
+
     @contextmanager
     def at(self, *steps: str | int) -> Iterator[None]:
         """Record an InvalidValue raised inside as UNUSABLE, so that the checks continue."""
@@ -55,7 +58,7 @@ class Findings:
         with self.at(*at):
             read(path)
             if path.stat().st_mode & stat.S_IROTH:
-                self.add(Severity.WARNING, at, f"every user of this machine can read {path}", f"chmod o-rwx {path}")
+                self.warn(at, f"every user of this machine can read {path}", f"chmod o-rwx {path}")
 
     def unusable(self) -> bool:
         return any(finding.severity is Severity.UNUSABLE for finding in self._found)

@@ -1,10 +1,11 @@
 """Asks a running proxy for its health: ``sluice health``, and thus a container's HEALTHCHECK."""
 
 import asyncio
+import json
 import ssl
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from config.admin import Admin
@@ -17,8 +18,7 @@ from proxy.brokers.tls import broker_context
 from proxy.runtime.http_get import Answer, http_get
 
 _TIMEOUT_S: Final = 3.0
-_MOST_BYTES: Final = 64 * 1024
-_MOST_PAGE_BYTES: Final = 256 * 1024 * 1024
+_MOST_BYTES: Final = 256 * 1024 * 1024
 """``/metrics`` of very many clients."""
 
 
@@ -26,7 +26,8 @@ def admin_url(admin: Admin) -> str:
     """Return the URL of the admin port, as seen from the same machine."""
     bind = admin.bind
     loopback = "::1" if bind.host == "::" else "127.0.0.1"
-    return f"{scheme_of(admin)}://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
+    scheme = "http" if admin.tls is None else "https"
+    return f"{scheme}://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
 
 
 class AdminLogin(NamedTuple):
@@ -37,20 +38,24 @@ class AdminLogin(NamedTuple):
     context: ssl.SSLContext | None = None
     """Verifies the port, where that has TLS; None: by the authorities of the system."""
 
+    @property
+    def authorization(self) -> str:
+        return f"Bearer {self.token}" if self.token else ""
+
     def given(self, token_file: Path | None, ca: Path | None) -> "AdminLogin":
         """Return it with the token, and verified by the authorities, that options name. Raises InvalidValue."""
-        login = self
-        if token_file is not None:
-            try:
-                login = login._replace(token=_token(token_file))
-            except InvalidValue as error:
-                raise InvalidValue(f"--token-file: {error.message}") from None
-        if ca is not None:
-            try:
-                login = login._replace(context=ssl.create_default_context(cafile=ca))
-            except OSError as error:  # also if there is no certificate in it
-                raise InvalidValue(f"--ca {ca}: {error.strerror or error}") from None
-        return login
+        token, context = self
+        try:
+            if token_file is not None:
+                token = _token(token_file)
+        except InvalidValue as error:
+            raise InvalidValue(f"--token-file: {error.message}") from None
+        try:
+            if ca is not None:
+                context = ssl.create_default_context(cafile=ca)
+        except OSError as error:  # also if there is no certificate in it
+            raise InvalidValue(f"--ca {ca}: {error.strerror or error}") from None
+        return AdminLogin(token, context)
 
 
 def _token(token_file: Path) -> str:
@@ -77,11 +82,6 @@ def context_of_others(admin: Admin) -> ssl.SSLContext | None:
     return broker_context(BrokerTls(ca=admin.ca, certificate=admin.tls.certificate, key=admin.tls.key))
 
 
-def scheme_of(admin: Admin) -> str:
-    """Return how the admin port is spoken to."""
-    return "http" if admin.tls is None else "https"
-
-
 def login_of(admin: Admin) -> AdminLogin:
     """Return a login by which the admin port of a configuration may be read: by a token file that can be read."""
     context = None if admin.tls is None else own_context(admin.tls)
@@ -97,7 +97,6 @@ def get(
     path: str = "",
     default: str = "",
     within_s: float = 10.0,
-    most_bytes: int = _MOST_PAGE_BYTES,
     login: AdminLogin = AdminLogin(),  # noqa: B008  immutable
 ) -> Answer:
     """Return the answer of the admin port at ``url``; ``default`` is the path for a URL without one, ``path`` goes
@@ -114,17 +113,35 @@ def get(
         raise ValueError(f"{without_secrets(url)!r} is not a URL like http://127.0.0.1:9404")
     asked = f"{parts.path.rstrip('/') or default}{path}"
     own_name = str(Address(host, port))
-    authorization = f"Bearer {login.token}" if login.token else ""
     asking = http_get(
         (host, port),
         asked,
         within_s=within_s,
-        most_bytes=most_bytes,
+        most_bytes=_MOST_BYTES,
         host=own_name,
-        authorization=authorization,
+        authorization=login.authorization,
         context=(login.context or ssl.create_default_context()) if parts.scheme == "https" else None,
     )
     return asyncio.run(asking)
+
+
+async def state_of(admin: Address, resource: str, login: AdminLogin) -> dict[str, Any]:
+    """Return what the state API of an admin port says, asked as localhost, which each accepts. Raises OSError."""
+    answer = await http_get(
+        (admin.host, admin.port),
+        f"/api/v1/{resource}",
+        within_s=_TIMEOUT_S,
+        most_bytes=_MOST_BYTES,
+        authorization=login.authorization,
+        context=login.context,
+    )
+    try:
+        said = json.loads(answer.body)
+    except ValueError:
+        said = None
+    if answer.status != 200 or not isinstance(said, dict):
+        raise ConnectionError("answers with something else than an admin port of this version")
+    return said
 
 
 def ask(url: str, path: str, login: AdminLogin = AdminLogin()) -> tuple[bool, str]:  # noqa: B008  immutable
@@ -133,7 +150,7 @@ def ask(url: str, path: str, login: AdminLogin = AdminLogin()) -> tuple[bool, st
     Raises ValueError for an invalid URL.
     """
     try:
-        answer = get(url, default=path, within_s=_TIMEOUT_S, most_bytes=_MOST_BYTES, login=login)
+        answer = get(url, default=path, within_s=_TIMEOUT_S, login=login)
     except OSError as error:
         return False, f"{url} does not answer: {str(error) or type(error).__name__}"
     return answer.status == 200, answer.body.decode("utf-8", "replace").strip()

@@ -1,13 +1,12 @@
 """Checks of mapping rules by ``sluice check``: example results, and doubled backslashes."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from config.listener import Kerberos
 from config.problems import InvalidValue, Steps
 from config.settings import Listener
-from proxy.checks.findings import Findings, Severity
+from proxy.checks.findings import Findings
 from proxy.identity.certificates import ssl_mapping
 from proxy.identity.kerberos import name as kerberos_name
 from proxy.identity.mapping_rule import NoMatchingRule
@@ -26,28 +25,21 @@ User = Callable[[str], str]
 """Maps a name to a user. Raises NoMatchingRule."""
 
 
-def made_of_examples(listeners: Iterable[Listener], names: Sequence[str] = ()) -> list[str]:
-    """Return a line for each rule with its result for the first name that it matches. ``names`` replace the examples.
+def made_of_examples(listener: Listener, names: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a line for each rule with its result for the first name that it matches. ``names`` replace the examples.
 
     Invalid rules are skipped: they are reported as problems.
     """
-    return [line for listener in listeners for line in _of(listener, names)]
-
-
-def _of(listener: Listener, names: Sequence[str]) -> Iterator[str]:
     if listener.tls is not None and listener.tls.principal_mapping_rules != "DEFAULT":
         for rule in ssl_mapping.texts(listener.tls.principal_mapping_rules):
             yield from _line(listener.name, rule, lambda text: ssl_mapping.parse_rules(text).user, names or _SUBJECTS)
     kerberos = listener.sasl.kerberos
     if kerberos is not None and kerberos.principal_to_local_rules != ("DEFAULT",):
         realm = kerberos.default_realm
-        tried = names or _principals(realm)
+        principals = [f"{name}@{of}" for of in (realm, "OTHER.REALM") for name in ("sr", "sr/kafka.example.com")]
+        tried = names or principals
         for rule in kerberos.principal_to_local_rules:
             yield from _line(listener.name, rule, lambda text: kerberos_name.parse_rules([text], realm).user, tried)
-
-
-def _principals(realm: str) -> tuple[str, ...]:
-    return f"sr@{realm}", f"sr/kafka.example.com@{realm}", "sr@OTHER.REALM", "sr/kafka.example.com@OTHER.REALM"
 
 
 def _line(listener: str, rule: str, parse: Callable[[str], User], names: Sequence[str]) -> Iterator[str]:
@@ -73,17 +65,8 @@ def look_for_doubled(found: Findings, at: Steps, rules: str) -> None:
     doubled = _DOUBLED.search(rules)
     if doubled is None:
         return
-    message = f"{doubled[0]} in {_around(rules, doubled)} is a backslash and the letter {doubled[0][-1]}"
+    begin, end = max(doubled.start() - 10, 0), doubled.end() + 10
+    around = f"{'…' if begin else ''}{rules[begin:end]}{'…' if end < len(rules) else ''}"
+    message = f"{doubled[0]} in {around} is a backslash and the letter {doubled[0][-1]}"
     hint = f"a .properties file removes one of two backslashes, YAML in single quotes does not: write {doubled[0][1:]}"
-    found.add(Severity.WARNING, at, message, hint)
-
-
-def look_for_doubled_in_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
-    """Check each rule for principals with ``look_for_doubled``."""
-    for index, rule in enumerate(kerberos.principal_to_local_rules):
-        look_for_doubled(found, (*at, "principal_to_local_rules", index), rule)
-
-
-def _around(rules: str, match: re.Match[str]) -> str:
-    begin, end = max(match.start() - 10, 0), match.end() + 10
-    return f"{'…' if begin else ''}{rules[begin:end]}{'…' if end < len(rules) else ''}"
+    found.warn(at, message, hint)

@@ -31,6 +31,8 @@ Load = Callable[[Settings], Loaded]
 class Report:
     """All problems and warnings, in the order of each file, and counts."""
 
+    settings: Settings | None = field(default=None, compare=False)
+    """None without a configuration, or if it is invalid."""
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     listeners: int = 0
@@ -51,32 +53,29 @@ class Report:
         if not self.problems:
             listeners = f", {_counted(self.listeners, 'listener')}" if self.listeners else ""
             caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
-            quotas = f"quotas in {self.unseen} not checked" if self.unseen else _counted(self.quotas, "quota")
-            said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
+            quotas = f"quotas in {self.unseen} not checked" if self.unseen else _counted(self.quotas, "quota") + caps
+            said.append(f"{looked_at}: ok ({quotas}{listeners})")
             said += self.addresses + self.mapped + self.shared
         return said
 
     def as_data(self) -> dict[str, object]:
-        """Return the data of ``--json``: findings by file and line."""
         found = [("error", problem) for problem in self.problems]
         found += [("warning", warning) for warning in self.warnings]
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
-        data: dict[str, object] = {"ok": not self.problems}
-        data["findings"] = [_as_data(severity, problem) for severity, problem in found]
+        findings = [
+            {
+                "severity": severity,
+                "file": problem.file,
+                "line": problem.line or None,
+                "column": problem.column or None,
+                "setting": problem.path,
+                "message": problem.message,
+                "fix": problem.hint,
+            }
+            for severity, problem in found
+        ]
         told = {"addresses": self.addresses, "mapped": self.mapped, "shared": self.shared}
-        return data | {name: lines for name, lines in told.items() if lines}
-
-
-def _as_data(severity: str, problem: Problem) -> dict[str, object]:
-    return {
-        "severity": severity,
-        "file": problem.file,
-        "line": problem.line or None,
-        "column": problem.column or None,
-        "setting": problem.path,
-        "message": problem.message,
-        "fix": problem.hint,
-    }
+        return {"ok": not self.problems, "findings": findings} | {name: of for name, of in told.items() if of}
 
 
 def _counted(number: int, word: str) -> str:
@@ -84,7 +83,7 @@ def _counted(number: int, word: str) -> str:
 
 
 def check(
-    config_path: Path,
+    config_path: Path | None,
     now_s: float,
     quota_file: Path | None = None,
     load: Load | None = None,
@@ -97,31 +96,27 @@ def check(
     ``quota_file`` replaces the files that the configuration names. ``load`` reads quotas from the stores; without it
     only files are checked. ``names``: examples for mapping rules. ``asks_brokers``: which cluster bootstrap leads to.
     """
-    report = Report()
-    settings = _check_configuration(report, config_path, now_s, asks_brokers=asks_brokers)
-    if settings is not None:
-        report.mapped = made_of_examples(settings.listeners, names)
+    report, named = Report(), dict[Steps, Path]()
+    if config_path is not None:
+        _check_configuration(report, config_path, now_s, names, asks_brokers=asks_brokers)
+        named = named_quota_files(config_path)
     if quota_file is not None:
-        _read_quotas(report, quota_file, settings)
-        return report
-    named = named_quota_files(config_path)
-    static = named.pop(STATIC, None)
-    alone = len(named) == 1 and (settings is None or len(settings.quotas.layers) == 1)
+        named = {(): quota_file}
     for steps, file in named.items():
-        _read_quotas(report, file, settings, (config_path, steps))
-    if static is not None:
-        _read_quotas(report, static, settings, (config_path, STATIC), counts=False)
-    if settings is None or alone or report.problems:
+        _read_quotas(report, file, config_path, steps)
+    settings = report.settings
+    if settings is None or quota_file is not None or report.problems:
         return report
     elsewhere = [store.type for store in settings.quotas.layers if not isinstance(store, FileStore)]
-    if load is None and elsewhere:
+    if elsewhere and load is None:
         report.unseen = elsewhere[-1]
-        return report
-    _check_loaded(report, settings, load or _load_files)
+    elif elsewhere or len(settings.quotas.layers) > 1:
+        _check_loaded(report, settings, load or load_files)
     return report
 
 
-def _load_files(settings: Settings) -> Loaded:
+def load_files(settings: Settings) -> Loaded:
+    """Return the quotas of a configuration's files. Raises UnreadableError."""
     files = [store.path for store in settings.quotas.layers if isinstance(store, FileStore)]
     return LayeredStore([FileQuotas(path) for path in files]).load(0)
 
@@ -133,73 +128,55 @@ def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
     except UnreadableError as error:
         report.problems += error.problems
         return
-    report.quotas, report.caps = _number(loaded.policy)
-    report.shared = _sharing_default(settings.listeners, loaded.policy)
+    _count(report, loaded.policy)
     report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
     if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
         report.warnings += double_enforcement.of_same_quotas(loaded)
 
 
-def _number(policy: Policy) -> tuple[int, int]:
-    """Return how many quotas and caps there are."""
-    caps = sum(entity.cap for entity in policy.limits)
-    return len(policy.limits) - caps, caps
-
-
-def check_quotas(quota_file: Path) -> Report:
-    """Check a quota file without a configuration."""
-    report = Report()
-    _read_quotas(report, quota_file, None)
-    return report
-
-
-def _check_configuration(report: Report, config_path: Path, now_s: float, *, asks_brokers: bool) -> Settings | None:
+def _check_configuration(
+    report: Report, config_path: Path, now_s: float, names: Sequence[str], *, asks_brokers: bool
+) -> None:
     try:
         settings, document = load_with_document(config_path)
     except ConfigError as error:
         report.problems += error.problems
-        return None
+        return
+    report.settings = settings
     report.listeners = len(settings.listeners)
+    report.mapped = [line for listener in settings.listeners for line in made_of_examples(listener, names)]
     report.addresses = [line for listener in settings.listeners for line in _told_and_bound(listener)]
     of_brokers = look_at_brokers(settings, document) if asks_brokers else ()
     for finding in (*look(settings, document, now_s), *of_brokers):
         bearable = finding.severity is Severity.WARNING
         (report.warnings if bearable else report.problems).append(finding.problem)
-    return settings
 
 
-def _read_quotas(
-    report: Report,
-    quota_file: Path,
-    settings: Settings | None,
-    named_in: tuple[Path, Steps] | None = None,
-    *,
-    counts: bool = True,
-) -> None:
-    """Read a quota file and report its problems and warnings."""
+def _read_quotas(report: Report, quota_file: Path, config_path: Path | None, steps: Steps) -> None:
+    """Read a quota file, which the configuration names at ``steps``, and report its problems and warnings."""
     try:
         loaded = load_file(quota_file)
     except ConfigError as error:
-        if named_in is not None and error.problems[0].line == 0:
-            report.problems.append(_at_its_name(*named_in, error.problems[0]))
+        first = error.problems[0]
+        if config_path is not None and steps and first.line == 0:
+            fix = first.hint or "write it, with `quotas: []` for no quotas"
+            wrong = InvalidValue(f"{first.file}: {first.message}", fix)
+            report.problems.append(read_document(config_path).problem(steps, wrong))
         else:
             report.problems += error.problems
         return
-    if counts:
-        quotas, caps = _number(loaded.policy)
-        report.quotas, report.caps = report.quotas + quotas, report.caps + caps
     report.warnings += loaded.warnings
-    for line, message, fix in _doubts(loaded, settings):
+    for line, message, fix in _doubts(loaded, report.settings):
         report.warnings.append(Problem(str(quota_file), line, 1, "quotas", message, fix))
-    if settings is not None:
-        report.shared = _sharing_default(settings.listeners, loaded.policy)
+    if steps != STATIC:
+        _count(report, loaded.policy)
 
 
-def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:
-    """Return the problem of an unreadable quota file, at the setting that names the file."""
-    fix = problem.hint or "write it, with `quotas: []` for no quotas"
-    wrong = InvalidValue(f"{problem.file}: {problem.message}", fix)
-    return read_document(config_path).problem(steps, wrong)
+def _count(report: Report, policy: Policy) -> None:
+    report.caps = sum(entity.cap for entity in policy.limits)
+    report.quotas = len(policy.limits) - report.caps
+    if report.settings is not None:
+        report.shared = _sharing_default(report.settings.listeners, policy)
 
 
 def _counts_apart(settings: Settings) -> bool:
@@ -210,11 +187,6 @@ def _counts_apart(settings: Settings) -> bool:
     from proxy.owners.membership import probe_address  # not loaded without the section
 
     return owners.group is None or not owners.probe or probe_address(settings) is None
-
-
-def _knows_users(listener: Listener) -> bool:
-    certificates = listener.tls is not None and listener.tls.client_authentication != "none"
-    return certificates or listener.authentication == "sasl"
 
 
 def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[int, str, str]]:
@@ -230,7 +202,11 @@ def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[i
         message = "scope: cluster, but the instances cannot ask each other for their use: each may count separately"
         yield min(scopes), message, "use owners.group with probe, and an admin.bind that the others reach"
     users = [at for entity, at in loaded.lines.items() if isinstance(entity.user, str) and entity.user != ANONYMOUS]
-    if users and not any(map(_knows_users, settings.listeners)):
+    knows_nobody = all(
+        each.authentication != "sasl" and (each.tls is None or each.tls.client_authentication == "none")
+        for each in settings.listeners
+    )
+    if users and knows_nobody:
         more = f", and {len(users) - 1} more" if len(users) > 1 else ""
         message = f"a quota of a user{more}, but no listener authenticates: clients that do not log in are {ANONYMOUS}"
         fix = "write authentication: sasl where the brokers demand SASL, or tls with client_authentication: required"
@@ -239,45 +215,35 @@ def _doubts(loaded: LoadedPolicy, settings: Settings | None) -> Iterator[tuple[i
 
 def _told_and_bound(listener: Listener) -> list[str]:
     """Return a line for each address that clients reach at another port than the bound one."""
-    found = [("bootstrap.servers", _one(listener.bootstrap), _one(listener.bind))]
+    told, bind = listener.bootstrap, listener.bind
+    found = [("bootstrap.servers", told, bind, 1)]
     if listener.broker_host is not None:
-        every = Address(listener.broker_host, listener.bootstrap.port)
-        found.append(("every broker", _one(every), _one(listener.bind)))
+        found.append(("every broker", Address(listener.broker_host, told.port), bind, 1))
     for each in listener.ranges:
-        brokers = f"broker{'s' if len(each.node_ids) > 1 else ''} {_span(each.node_ids)}"
-        found.append((brokers, (listener.advertise.host, each.advertised), (listener.bind.host, each.bound)))
+        count = len(each.node_ids)
+        brokers = f"broker{'s' if count > 1 else ''} {_span(each.node_ids.start, each.node_ids.start, count)}"
+        first, bound = Address(told.host, each.advertised.start), Address(bind.host, each.bound.start)
+        found.append((brokers, first, bound, count))
     return [
-        f"listener {listener.name}: {what} {_at(*told)}, bound at {_at(*bound)}"
-        for what, told, bound in found
-        if told[1] != bound[1]
+        f"listener {listener.name}: {what} {_span(told, told.port, count)}, bound at {_span(bound, bound.port, count)}"
+        for what, told, bound, count in found
+        if told.port != bound.port
     ]
 
 
-def _one(address: Address) -> tuple[str, range]:
-    return address.host, range(address.port, address.port + 1)
-
-
-def _at(host: str, ports: range) -> str:
-    return f"[{host}]:{_span(ports)}" if ":" in host else f"{host}:{_span(ports)}"
-
-
-def _span(numbers: range) -> str:
-    return str(numbers.start) if len(numbers) == 1 else f"{numbers.start}-{numbers[-1]}"
+def _span(first: object, number: int, count: int) -> str:
+    """Return ``first``, which ends in ``number``, as the first of ``count``: ``host:9100-9109``."""
+    return f"{first}-{number + count - 1}" if count > 1 else str(first)
 
 
 def _sharing_default(listeners: Sequence[Listener], policy: Policy) -> list[str]:
     """Return a line for each listener whose clients cannot be told apart, and share a quota of the default user."""
     if not any(entity.user is Default.DEFAULT and not entity.cap for entity in policy.limits):
         return []
+    custom = "of a mechanism that Sluice cannot follow, all clients together"
+    every = f"all clients of GSSAPI together (sasl.kerberos tells them apart), and {custom}"
     return [
-        f"listener {listener.name}: the quota of the default user limits {_whom(listener)}"
+        f"listener {listener.name}: the quota of the default user limits {custom if listener.sasl.kerberos else every}"
         for listener in listeners
         if listener.authentication == "sasl"
     ]
-
-
-def _whom(listener: Listener) -> str:
-    custom = "of a mechanism that Sluice cannot follow, all clients together"
-    if listener.sasl.kerberos is not None:
-        return custom
-    return f"all clients of GSSAPI together (sasl.kerberos tells them apart), and {custom}"

@@ -47,34 +47,20 @@ def _look_at_server(found: Findings, at: Steps, tls: ClientTls) -> Certificate |
     return leaf
 
 
-def look_at_broker_tls(found: Findings, at: Steps, tls: BrokerTls) -> None:
-    """Check the authorities for brokers, and the proxy's own chain."""
+def look_at_tls_to_servers(found: Findings, at: Steps, tls: BrokerTls | ZooKeeperTls) -> None:
+    """Check the authorities for brokers or ZooKeeper's servers, and the proxy's own chain."""
     if tls.ca is not None:
         _authorities(found, (*at, "ca"), tls.ca)
-    if tls.certificate is not None and tls.key is not None:
+    if tls.certificate is not None:
         _own_certificate(found, at, tls.certificate, tls.key, certificates.CLIENT)
-    _context(found, at, lambda: broker_context(tls))
-
-
-def look_at_zookeeper_tls(found: Findings, at: Steps, tls: ZooKeeperTls) -> None:
-    """Check the authorities for ZooKeeper's servers, and the proxy's own chain."""
-    _authorities(found, (*at, "ca"), tls.ca)
-    if tls.certificate is not None and tls.key is not None:
-        _own_certificate(found, at, tls.certificate, tls.key, certificates.CLIENT)
-    elif tls.certificate is not None:
-
-        def read(path: Path) -> None:
-            """Read a chain and its key from one file."""
-            _chain(found, (*at, "certificate"), certificates.read_certificates(path), certificates.CLIENT)
-            certificates.read_key(path)
-
-        found.secret((*at, "certificate"), tls.certificate, read)
+    if isinstance(tls, BrokerTls):
+        _context(found, at, lambda: broker_context(tls))
 
 
 def _own_certificate(
-    found: Findings, at: Steps, certificate: Path, key: Path, purpose: ObjectIdentifier
+    found: Findings, at: Steps, certificate: Path, key: Path | None, purpose: ObjectIdentifier
 ) -> Certificate | None:
-    """Check a chain and its key; return the first certificate."""
+    """Check a chain and its key, which without ``key`` is in the same file; return the first certificate."""
     chain: list[Certificate] = []
     with found.at(*at, "certificate"):
         chain = certificates.read_certificates(certificate)
@@ -84,7 +70,10 @@ def _own_certificate(
         if chain:
             certificates.require_match(chain[0], private)
 
-    found.secret((*at, "key"), key, read)
+    if key is not None:
+        found.secret((*at, "key"), key, read)
+    elif chain:
+        found.secret((*at, "certificate"), certificate, read)
     if not chain:
         return None
     _chain(found, (*at, "certificate"), chain, purpose)
@@ -113,7 +102,7 @@ def _covers(found: Findings, at: Steps, leaf: Certificate, hosts: Iterable[str],
             message = (
                 f"is not for {host}, only for {', '.join(certificates.names_in(leaf)) or 'nothing'}: {who} refuse it"
             )
-            found.add(Severity.WARNING, at, message, f"have one issued with the subject alternative name {host}")
+            found.warn(at, message, f"have one issued with the subject alternative name {host}")
 
 
 def _authorities(found: Findings, at: Steps, path: Path) -> None:
@@ -130,7 +119,7 @@ def _ciphers(found: Findings, at: Steps, ciphers: str) -> None:
     for word in ciphers.replace(",", ":").replace(" ", ":").split(":"):
         # Exclusions often name ciphers that OpenSSL has dropped: !RC4, !EXPORT.
         if word and word[0] not in "!-@" and not _selects(f"{word.removeprefix('+')}:@SECLEVEL=0"):
-            found.add(Severity.WARNING, at, f"{word} selects no cipher of this OpenSSL", "leave it out")
+            found.warn(at, f"{word} selects no cipher of this OpenSSL", "leave it out")
 
 
 def _selects(ciphers: str) -> bool:

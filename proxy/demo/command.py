@@ -51,8 +51,6 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A running proxy."""
-
     folder: Path
     bootstrap: str
     admin_url: str
@@ -68,7 +66,7 @@ class Proxy:
 
 
 @contextmanager
-def proxy_before(broker_port: int, quotas: str) -> Iterator[Proxy]:
+def proxy_before(broker_port: int) -> Iterator[Proxy]:
     """Run ``sluice run`` in front of the broker; its files are removed at the end. Raises DemoError."""
     with TemporaryDirectory(prefix="sluice-demo-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -77,7 +75,7 @@ def proxy_before(broker_port: int, quotas: str) -> Iterator[Proxy]:
             bootstrap, leader, admin = (each.getsockname()[1] for each in sockets)
         ports = {"broker": broker_port, "bootstrap": bootstrap, "leader": leader, "admin": admin}
         (folder / "sluice.yaml").write_text(_CONFIGURATION.format(host=HOST, node_id=NODE_ID, **ports), "utf-8")
-        (folder / "quotas.yaml").write_text(quotas, "utf-8")
+        (folder / "quotas.yaml").write_text(QUOTAS, "utf-8")
         log = stack.enter_context((folder / "sluice.log").open("wb"))
         command = (sys.executable, "-P", "-c", "from proxy.__main__ import main; main()", "run", "-c")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
@@ -147,7 +145,7 @@ def run(seconds: int, *, keep: bool) -> int:
         with ExitStack() as stack:
             port = stack.enter_context(stand_in())
             click.echo(f"A stand-in for a broker is at {HOST}:{port}: it drops what producers send. It is not Kafka.")
-            proxy = stack.enter_context(proxy_before(port, QUOTAS))
+            proxy = stack.enter_context(proxy_before(port))
             click.echo(
                 f"Sluice is at {proxy.bootstrap}, in front of it, with this quota file:\n{indent(QUOTAS, '    ')}"
             )

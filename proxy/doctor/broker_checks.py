@@ -28,13 +28,13 @@ from proxy.brokers.tls import broker_context
 from proxy.brokers.verification import ERRORS
 from proxy.checks import double_enforcement
 from proxy.checks.brokers import TIMEOUT_S, ask_broker
+from proxy.checks.report import load_files
 from proxy.doctor.findings import DoctorFindings
 from proxy.identity.mechanisms.registry import NAMING
 from proxy.identity.principal import of_mechanism
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.base import UnreadableError
-from quotas.stores.file_store import FileStore as FileQuotas
 
 _QUOTAS_TIMEOUT_S: Final = 10.0
 _NONE_SUCH: Final = "-"
@@ -63,30 +63,26 @@ async def check_brokers(found: DoctorFindings, route: Route, *, demands_sasl: bo
     told: dict[Address, Metadata | None] = {}
     for address in route.bootstrap:
         told[address] = await _ask(found, f"bootstrap broker {address}", address, context, login, blind=blind)
-    first = next((said for said in told.values() if said is not None and said.cluster_id), None)
-    for address, said in told.items():
-        if first is not None and said is not None and said.cluster_id != first.cluster_id:
-            what = (
-                f"bootstrap broker {address} belongs to cluster {said.cluster_id}, the first one to {first.cluster_id}"
-            )
-            found.fail("brokers", what, "make bootstrap name the brokers of one cluster")
-    brokers = {} if first is None else {each.node_id: each for each in first.brokers}
     reached = any(said is not None for said in told.values())
-    silent = []
-    for node_id in sorted(brokers):
-        address = Address(host_of(brokers[node_id]), brokers[node_id].port)
-        broker = f"broker {node_id} at {address}"
+    first = next((said for said in told.values() if said is not None and said.cluster_id), Metadata("", ()))
+    for address, said in told.items():
+        if said is not None and said.cluster_id != first.cluster_id:
+            what = f"bootstrap broker {address} belongs to cluster {said.cluster_id}, the first one"
+            fix = "make bootstrap name the brokers of one cluster"
+            found.fail("brokers", f"{what} to {first.cluster_id}", fix)
+    silent, fix = [], "give the address back to its broker"
+    for endpoint in sorted(first.brokers):
+        address = Address(host_of(endpoint), endpoint.port)
+        broker = f"broker {endpoint.node_id} at {address}"
         if address not in told:
             told[address] = await _ask(found, broker, address, context, login, blind=blind)
         said = told[address]
         if said is None:
-            silent.append(node_id)
-        elif first is not None and said.cluster_id != first.cluster_id:
-            found.fail(
-                "brokers", f"{broker} belongs to cluster {said.cluster_id}", "give the address back to its broker"
-            )
-        elif first is not None and said.at(address.host, address.port) != (node_id,):
-            found.fail("brokers", f"{broker} is another broker of the cluster", "give the address back to its broker")
+            silent.append(endpoint.node_id)
+        elif said.cluster_id != first.cluster_id:
+            found.fail("brokers", f"{broker} belongs to cluster {said.cluster_id}", fix)
+        elif said.at(address.host, address.port) != (endpoint.node_id,):
+            found.fail("brokers", f"{broker} is another broker of the cluster", fix)
     if blind:
         fix = "set cluster.sasl or cluster.state: without either, the proxy knows brokers only from clients' Metadata"
         found.warn("brokers", "they demand SASL, and the proxy has no login to ask them for their addresses", fix)
@@ -110,11 +106,8 @@ async def _ask(
     except ERRORS as error:
         found.broken("brokers", broker, describe(error), "is it up, and reached from here as the settings say?")
     else:
-        if blind:
-            found.ok("brokers", f"{broker} answers")
-            return said
         names = ", ".join(str(endpoint.node_id) for endpoint in sorted(said.brokers))
-        found.ok("brokers", f"{broker} answers: the cluster has brokers {names}")
+        found.ok("brokers", f"{broker} answers" if blind else f"{broker} answers: the cluster has brokers {names}")
         return said
     return None
 
@@ -124,16 +117,12 @@ async def look_at_mechanisms(found: DoctorFindings, listener: Listener, route: R
     for mechanism in await _offered(route):
         if mechanism in NAMING or (mechanism == "GSSAPI" and listener.sasl.kerberos is not None):
             continue
-        fix = (
-            "set sasl.kerberos"
-            if mechanism == "GSSAPI"
-            else f"set quotas for {of_mechanism(mechanism)}, or use another"
-        )
+        own = f"set quotas for {of_mechanism(mechanism)}, or use another"
         message = (
             f"they offer {mechanism}, which does not show who a client is: all of them share one counter, and a quota "
             "of the default user limits them all together"
         )
-        found.warn("brokers", message, fix)
+        found.warn("brokers", message, "set sasl.kerberos" if mechanism == "GSSAPI" else own)
 
 
 async def _offered(route: Route) -> list[str]:
@@ -164,20 +153,13 @@ async def look_at_quotas(found: DoctorFindings, settings: Settings, route: Route
     brokers = cluster_quotas.read(answer.entries, "brokers").policy
     problems = double_enforcement.of_address(brokers, "brokers")
     if route.tls is not None and route.tls.certificate is not None and route.sasl is None:
-        problems += double_enforcement.of_one_user(brokers, "brokers")
+        problems += double_enforcement.of_one_user(brokers)
     if settings.quotas.mode == "enforce":
-        in_files = isinstance(settings.quotas.layers[-1], FileStore)  # or in the brokers themselves
-        ours = await asyncio.to_thread(_of_files, settings) if in_files else brokers.limits
-        problems += double_enforcement.of_both(ours, brokers, "brokers")
+        ours: Mapping[Entity, Mapping[QuotaKind, float]] = brokers.limits
+        if isinstance(settings.quotas.layers[-1], FileStore):
+            ours = {}
+            with suppress(UnreadableError):  # reported with the configuration
+                ours = (await asyncio.to_thread(load_files, settings)).policy.limits
+        problems += double_enforcement.of_both(ours, brokers)
     for problem in problems:
         found.warn("quotas", f"{problem.path}: {problem.message}", problem.hint)
-
-
-def _of_files(settings: Settings) -> dict[Entity, Mapping[QuotaKind, float]]:
-    """Return the limits of the quota files; errors in a file are reported with the configuration."""
-    limits: dict[Entity, Mapping[QuotaKind, float]] = {}
-    for store in settings.quotas.layers:
-        if isinstance(store, FileStore):
-            with suppress(UnreadableError):
-                limits |= FileQuotas(store.path).load(0).policy.limits
-    return limits

@@ -56,7 +56,8 @@ def look_at_chain(found: DoctorFindings, chain: Chain, listener: Listener, now_s
     """Report subject, issuer and expiry of each certificate, and whether the first one covers the hosts."""
     now = datetime.fromtimestamp(now_s, UTC)
     for certificate in chain.certificates:
-        said = f"{name_of(certificate)}, issued by {_issuer_of(certificate)}"
+        itself = certificate.issuer == certificate.subject
+        said = f"{name_of(certificate)}, issued by {'itself' if itself else certificate.issuer.rfc4514_string()}"
         if (why := lapse(certificate, now)) is not None:
             (found.warn if why.is_valid else found.fail)("certificate", f"{said}, {why.message}", why.fix)
         else:
@@ -89,8 +90,3 @@ def _look_at_file(found: DoctorFindings, leaf: Certificate, listener: Listener) 
     if own != leaf:
         fix = "compare the address with this configuration, and look in the proxy's log why the file was not loaded"
         found.warn("certificate", f"{name_of(own)} in the file differs from the served one", fix)
-
-
-def _issuer_of(certificate: Certificate) -> str:
-    issuer = certificate.issuer.rfc4514_string()
-    return "itself" if certificate.issuer == certificate.subject else issuer

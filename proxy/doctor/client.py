@@ -4,15 +4,19 @@ import base64
 import json
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from config.client_properties import parse_jaas, parse_properties
+from config.document import read_text
 from config.listener import Listener
+from config.problems import ConfigError
+from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.failures import Fixes
-from proxy.brokers.login import SaslExchange, client_exchange
+from proxy.brokers.login import SaslExchange, client_exchange, log_in
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OF_CLIENT: Final = Fixes(
@@ -48,13 +52,14 @@ _USED: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
     )
 )
-_BY_PASSWORD: Final = {
+_MODULES: Final = {
     "PLAIN": "PlainLoginModule",
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
 }
-_BEARER: Final = "OAuthBearerLoginModule"
-_UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"
+"""The mechanisms by which the doctor logs in, and the login module of each."""
+_CLAIM: Final = "unsecuredLoginStringClaim_"
 _UNSECURED_LIFETIME_S: Final = 3600
 
 
@@ -72,15 +77,20 @@ class Credentials:
     secret: str = field(repr=False)
     """A password; for OAUTHBEARER the token."""
 
+    @property
+    def who(self) -> str:
+        return "the token's user" if self.username is None else f"user {self.username}"
+
     def exchange(self) -> SaslExchange:
-        """Return a new exchange for one login."""
         return client_exchange(self.mechanism, self.username or "", self.secret)
+
+    async def log_in(self, connection: BrokerConnection) -> None:
+        """Log in over a connection. Raises LoginError, and as ``BrokerConnection.ask``."""
+        await log_in(connection, self.mechanism, self.exchange(), self.who)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """A client's connection settings and login."""
-
     protocol: str
     context: ssl.SSLContext | None = None
     """Verifies as the client would; None without TLS."""
@@ -98,17 +108,16 @@ def client_for(listener: Listener) -> ClientLogin:
     """Return the connection settings for ``listener`` without a file."""
     if listener.tls is None:
         return ClientLogin("PLAINTEXT", given=False)
-    return ClientLogin("SSL", _context({}), _unverified({}), given=False)
+    return ClientLogin("SSL", _context({}), _context({}, is_verified=False), given=False)
 
 
 def load_client(path: Path, now_s: float) -> ClientLogin:
-    """Read the file. Raises ClientConfigError."""
+    """Read a file. Raises ClientConfigError."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        text = read_text(path, pipes=True)
+    except ConfigError as error:
         fix = "name a file as Kafka's tools take it for --command-config"
-        raise ClientConfigError(f"{path} cannot be read ({str(reason).lower()}): {fix}") from None
+        raise ClientConfigError(f"{path} cannot be read ({error.problems[0].message}): {fix}") from None
     return client_of(parse_properties(text), now_s)
 
 
@@ -127,15 +136,31 @@ def client_of(properties: Mapping[str, str], now_s: float) -> ClientLogin:
     return ClientLogin(
         protocol,
         _context(properties) if tls else None,
-        _unverified(properties) if tls else None,
+        _context(properties, is_verified=False) if tls else None,
         _credentials(properties, now_s) if protocol.startswith("SASL") else None,
         properties.get("bootstrap.servers", "").split(",")[0].strip() or None,
         tuple(sorted(properties.keys() - _USED)),
     )
 
 
-def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+def _context(properties: Mapping[str, str], *, is_verified: bool = True) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if is_verified:
+        _trust(context, properties)
+    else:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    own = _store(properties, "keystore")
+    if own is not None:
+        try:
+            context.load_cert_chain(own, password=properties.get("ssl.key.password", ""))
+        except OSError as error:
+            said = _said(error, "holds no certificate with its key in PEM form, or ssl.key.password is not the key's")
+            raise ClientConfigError(f"ssl.keystore.location {own}: {said}") from None
+    return context
+
+
+def _trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # Java trusts any certificate of a truststore
     inline, trusted = properties.get("ssl.truststore.certificates"), _store(properties, "truststore")
@@ -146,25 +171,6 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(cafile=trusted, cadata=inline)
     except OSError as error:
         raise ClientConfigError(f"ssl.truststore: {_said(error, 'holds no certificate in PEM form')}") from None
-    return _showing(properties, context)
-
-
-def _unverified(properties: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return _showing(properties, context)
-
-
-def _showing(properties: Mapping[str, str], context: ssl.SSLContext) -> ssl.SSLContext:
-    shown = _store(properties, "keystore")
-    if shown is not None:
-        try:
-            context.load_cert_chain(shown, password=properties.get("ssl.key.password", ""))
-        except OSError as error:
-            said = _said(error, "holds no certificate with its key in PEM form, or ssl.key.password is not the key's")
-            raise ClientConfigError(f"ssl.keystore.location {shown}: {said}") from None
-    return context
 
 
 def _store(properties: Mapping[str, str], store: str) -> str | None:
@@ -182,24 +188,19 @@ def _said(error: OSError, not_pem: str) -> str:
     return not_pem if isinstance(error, ssl.SSLError) else (error.strerror or str(error)).lower()
 
 
-# ------------------------------------------------------------------------------------------------------------- logins
-
-
 def _credentials(properties: Mapping[str, str], now_s: float) -> Credentials:
     """Return the login in ``sasl.jaas.config`` for the mechanism. Raises ClientConfigError."""
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
-    if mechanism != "OAUTHBEARER" and mechanism not in _BY_PASSWORD:
-        raise ClientConfigError(
-            f"sasl.mechanism {mechanism} is not supported by the doctor: it logs in by "
-            f"{', '.join(_BY_PASSWORD)} and OAUTHBEARER"
-        )
+    wanted = _MODULES.get(mechanism)
+    if wanted is None:
+        known = ", ".join(_MODULES)
+        raise ClientConfigError(f"sasl.mechanism {mechanism} is not supported by the doctor: it logs in by {known}")
     if "sasl.jaas.config" not in properties:
         raise ClientConfigError("sasl.jaas.config is missing: write the login module and its options there")
     try:
         login = parse_jaas(properties["sasl.jaas.config"])
     except ValueError as error:
         raise ClientConfigError(f"sasl.jaas.config {error}") from None
-    wanted = _BY_PASSWORD.get(mechanism, _BEARER)
     if login.module != wanted:
         raise ClientConfigError(f"sasl.jaas.config is not of {wanted}, which {mechanism} needs")
     if mechanism == "OAUTHBEARER":
@@ -215,31 +216,17 @@ def _credentials(properties: Mapping[str, str], now_s: float) -> Credentials:
 def _bearer(properties: Mapping[str, str], options: Mapping[str, str], now_s: float) -> Credentials:
     """Return a token from the file named by the endpoint's URL, or an unsigned one made from claims."""
     url = urlsplit(properties.get("sasl.oauthbearer.token.endpoint.url", ""))
+    claims = {name.removeprefix(_CLAIM): value for name, value in options.items() if name.startswith(_CLAIM)}
+    if claims and not url.scheme:
+        times = {"iat": int(now_s), "exp": int(now_s) + _UNSECURED_LIFETIME_S}
+        parts = [base64.urlsafe_b64encode(json.dumps(part).encode()) for part in ({"alg": "none"}, {**claims, **times})]
+        token = ".".join(part.decode().rstrip("=") for part in (*parts, b""))
+        return Credentials("OAUTHBEARER", claims.get("sub"), token)
+    token = ""
     if url.scheme == "file":
-        try:
+        with suppress(OSError, ValueError):
             token = Path(unquote(url.path)).read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            token = ""
-        if not token:
-            raise ClientConfigError("sasl.oauthbearer.token.endpoint.url names no file that holds a token")
-        return Credentials("OAUTHBEARER", None, token)
-    if url.scheme:
-        raise ClientConfigError(
-            "sasl.oauthbearer.token.endpoint.url is no file: URL: fetch a token, write it into a file and name that"
-        )
-    claims = {
-        name.removeprefix(_UNSECURED_CLAIM): value
-        for name, value in options.items()
-        if name.startswith(_UNSECURED_CLAIM)
-    }
-    if not claims:
-        raise ClientConfigError(
-            "no token: name a file that holds one as file:///... in sasl.oauthbearer.token.endpoint.url"
-        )
-    times = {"iat": int(now_s), "exp": int(now_s) + _UNSECURED_LIFETIME_S}
-    parts = [_base64(json.dumps(part).encode()) for part in ({"alg": "none"}, {**claims, **times})]
-    return Credentials("OAUTHBEARER", claims.get("sub"), ".".join((*parts, "")))
-
-
-def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    if not token:
+        fix = "write one into a file, and name that as file:///... in sasl.oauthbearer.token.endpoint.url"
+        raise ClientConfigError(f"no token: {fix}")
+    return Credentials("OAUTHBEARER", None, token)

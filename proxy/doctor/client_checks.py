@@ -1,7 +1,6 @@
 """Checks the steps of a client: to the proxy, through TLS, logged in, and to every advertised broker."""
 
 import asyncio
-import json
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,37 +13,28 @@ from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
 from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.failures import describe
-from proxy.brokers.login import LoginError, log_in
+from proxy.brokers.login import LoginError
 from proxy.brokers.metadata import host_of, which_brokers
 from proxy.brokers.verification import ERRORS
 from proxy.checks.brokers import TIMEOUT_S
-from proxy.checks.health import AdminLogin
+from proxy.checks.health import AdminLogin, state_of
 from proxy.doctor.broker_checks import BrokerState
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, ClientLogin
 from proxy.doctor.findings import DoctorFindings
 from proxy.owners.map import OwnersInForce
-from proxy.runtime.http_get import http_get
 from quotas.entities import ANONYMOUS
 
 STEPS: Final = ("tls", "versions", "login", "whoami", "advertised")
 """Each makes sense only if those before it have succeeded."""
-_ADMIN_TIMEOUT_S: Final = 3.0
-_MOST_ANSWER_BYTES: Final = 64 * 1024
 
 
 class StopError(Exception):
-    """The result of ``check`` makes the following steps pointless."""
-
-    def __init__(self, check: str) -> None:
-        super().__init__(check)
-        self.check = check
+    """The result of a check, which its text names, makes the following steps pointless."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientChecks:
-    """The client's steps through one listener."""
-
     found: DoctorFindings
     listener: Listener
     bootstrap: Address
@@ -57,12 +47,11 @@ class ClientChecks:
     login: AdminLogin = AdminLogin()  # noqa: RUF009  immutable
 
     async def examine(self) -> None:
-        """Run the client's steps as far as they succeed."""
         try:
             await self._tcp()
             await self._use(await self._tls())
         except StopError as stop:
-            self.found.not_tried(stop.check, *STEPS, *(["certificate"] if self.client.context is not None else []))
+            self.found.not_tried(str(stop), *STEPS, *(["certificate"] if self.client.context is not None else []))
 
     async def _use(self, context: ssl.SSLContext | None) -> None:
         try:
@@ -159,44 +148,29 @@ class ClientChecks:
             else:
                 self.found.skip("login", f"{said}: give --command-config with the login of a client")
             raise StopError("login")
-        mechanism = credentials.mechanism
-        who = "the token's user" if credentials.username is None else f"user {credentials.username}"
+        said = f"{credentials.who} by {credentials.mechanism}"
         try:
-            await log_in(connection, mechanism, credentials.exchange(), who)
+            await credentials.log_in(connection)
         except LoginError as error:
             self.found.fail("login", f"the broker {error}", "compare sasl.jaas.config with the brokers' users")
             raise StopError("login") from None
         except ERRORS as error:
-            self.found.broken("login", f"{who} by {mechanism}", describe(error), "see the brokers' logs at that time")
+            self.found.broken("login", said, describe(error), "see the brokers' logs at that time")
             raise StopError("login") from None
-        self.found.ok("login", f"{who} by {mechanism}")
+        self.found.ok("login", said)
 
     async def _whoami(self, connection: BrokerConnection) -> None:
         peer = str(Address(*connection.own_address))
-        at, path = (self.admin.host, self.admin.port), f"/api/v1/connections?peer={quote(peer)}"
-        clients, why = [], f"no connection from {peer}"
-        try:  # as localhost, which every admin port accepts: the clients' name for it need not be in admin.hosts
-            token = f"Bearer {self.login.token}" if self.login.token else ""
-            answer = await http_get(
-                at,
-                path,
-                within_s=_ADMIN_TIMEOUT_S,
-                most_bytes=_MOST_ANSWER_BYTES,
-                authorization=token,
-                context=self.login.context,
-            )
-            clients = [(each["user"], each["listener"]) for each in json.loads(answer.body)["items"]]
+        items, why = [], f"no connection from {peer}"
+        try:
+            items = (await state_of(self.admin, f"connections?peer={quote(peer)}", self.login)).get("items", [])
         except OSError as error:
             why = describe(error)
-        except (ValueError, LookupError, TypeError):
-            fix = "is this the admin port of the proxy?"
-            self.found.warn("whoami", f"{self.admin} answers with something else", fix)
-            return
-        if not clients:
+        if not items:
             fix = "find out where the admin port of that proxy can be reached"
             self.found.warn("whoami", f"the proxy does not report this client's user: {self.admin}: {why}", fix)
             return
-        user, listener = clients[0]
+        user, listener = items[0]["user"], items[0]["listener"]
         credentials = self.client.credentials
         expected = user if credentials is None or credentials.username is None else credentials.username
         if credentials is not None and user == ANONYMOUS:

@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from config.listener import Listener
-from config.loader import load_settings
-from config.problems import ConfigError, InvalidValue
+from config.problems import InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
-from proxy.checks.health import context_of_others, login_of, scheme_of
+from proxy.checks.health import context_of_others, login_of
 from proxy.checks.report import check
 from proxy.doctor.broker_checks import check_brokers, look_at_mechanisms, look_at_quotas
 from proxy.doctor.client import ClientConfigError, ClientLogin, client_for, load_client
@@ -58,7 +57,7 @@ async def _connect(
     login = login_of(settings.admin)
     await ClientChecks(found, listener, place, admin, client, brokers, wall_s(), owners, login).examine()
     if settings.owners is not None and settings.owners.group is not None:
-        await look_at_owners(found, f"{scheme_of(settings.admin)}://{admin}", login, context_of_others(settings.admin))
+        await look_at_owners(found, str(admin), login, context_of_others(settings.admin))
 
 
 def _configuration(found: DoctorFindings, path: Path) -> Settings | None:
@@ -66,15 +65,11 @@ def _configuration(found: DoctorFindings, path: Path) -> Settings | None:
     for problem in report.problems:
         fix = problem.hint or ("correct it" if problem.line else "name the file with --config")
         found.fail("config", str(replace(problem, hint="")), fix)
-    try:
-        settings = load_settings(path)
-    except ConfigError:
-        return None
     if not report.problems:
         count = len(report.warnings)
         told = f", and `sluice check` reports {count} warning{'' if count == 1 else 's'}" if count else ""
         found.ok("config", f"{path} can be used{told}")
-    return settings
+    return report.settings
 
 
 def _choose(listeners: tuple[Listener, ...], name: str | None) -> Listener:
@@ -106,15 +101,13 @@ def _bootstrap(
     found: DoctorFindings, listener: Listener, given: str | None, client: ClientLogin | None
 ) -> Address | None:
     """Return the address to connect to; None, and report it, if the client's file has an invalid one."""
+    of_client = None if client is None else client.bootstrap
     try:
         if given is not None:
             return parse_reachable(given.split(",")[0])  # as in Kafka's tools, one address is enough
+        return listener.bootstrap if of_client is None else parse_reachable(of_client)
     except InvalidValue as error:
-        raise ValueError(f"--bootstrap {error}; {error.hint}") from None
-    try:
-        if client is not None and client.bootstrap is not None:
-            return parse_reachable(client.bootstrap)
-    except InvalidValue as error:
+        if given is not None:
+            raise ValueError(f"--bootstrap {error}; {error.hint}") from None
         found.fail("client", f"bootstrap.servers: {error}", error.hint)
         return None
-    return listener.bootstrap

@@ -36,8 +36,6 @@ class DoctorFinding:
 
 
 class DoctorFindings:
-    """All findings, in the order of the checks."""
-
     def __init__(self) -> None:
         self._found: list[DoctorFinding] = []
 
@@ -74,12 +72,7 @@ class DoctorFindings:
 
     @property
     def first_failure(self) -> DoctorFinding | None:
-        """The failure to fix first."""
         return next((finding for finding in self.all if finding.status is Status.FAIL), None)
-
-    @property
-    def failed(self) -> bool:
-        return self.first_failure is not None
 
     def summary(self) -> str:
         """Return the last line; empty if no check has failed."""
@@ -87,7 +80,6 @@ class DoctorFindings:
         return f"Fix {first.check} first: {first.text}: {first.fix}" if first is not None else ""
 
     def as_data(self) -> dict[str, object]:
-        """Return the data of ``--json``."""
         first = self.first_failure
         return {
             "ok": first is None,

@@ -1,24 +1,19 @@
 """Compares the owners of brokers as each instance of a group knows them (``/api/v1/owners`` of its admin port)."""
 
-import asyncio
-import json
 import ssl
 from typing import Any
 
-from proxy.checks import health
-from proxy.checks.health import AdminLogin
+from config.units import parse_reachable
+from proxy.checks.health import AdminLogin, state_of
 from proxy.doctor.findings import DoctorFindings
 from proxy.owners.membership import MemberState
 
 
 async def look_at_owners(
-    found: DoctorFindings,
-    admin_url: str,
-    login: AdminLogin = AdminLogin(),  # noqa: B008  immutable
-    of_others: ssl.SSLContext | None = None,
+    found: DoctorFindings, admin: str, login: AdminLogin, of_others: ssl.SSLContext | None = None
 ) -> None:
-    """Ask this instance, and each other one that it knows, and say where they differ."""
-    first = await _owners_at(admin_url, login)
+    """Ask the instance at an admin port, and each other one that it knows, and say where they differ."""
+    first = await _owners_at(admin, login)
     if isinstance(first, str):
         found.warn("owners", f"not known: {first}", "find out where the admin port of that proxy can be reached")
         return
@@ -26,9 +21,8 @@ async def look_at_owners(
     if first.get("state") != MemberState.MEMBER:
         found.fail("owners", f"{name} is {first.get('state')}: {first.get('error')}", "see its log")
         return
-    scheme, to_others = ("http", login) if of_others is None else ("https", login._replace(context=of_others))
     for other, at in (first.get("others") or {}).items():
-        said = await _owners_at(f"{scheme}://{at}", to_others) if at else "its admin port is not known to the others"
+        said = await _owners_at(at, login._replace(context=of_others))
         if isinstance(said, str):
             found.warn("owners", f"{other} was not asked: {said}", "run the doctor where it reaches the admin ports")
         elif said.get("instance") != other:
@@ -43,13 +37,11 @@ async def look_at_owners(
     found.ok("owners", f"{name} is a member; owners of epoch {first.get('epoch')}: brokers {owned}")
 
 
-async def _owners_at(admin_url: str, login: AdminLogin) -> dict[str, Any] | str:
-    """Return the owners that an instance knows, or why not."""
-    known, said = await asyncio.to_thread(health.ask, admin_url, "/api/v1/owners", login)
-    if not known:
-        return said
+async def _owners_at(at: str, login: AdminLogin) -> dict[str, Any] | str:
+    """Return the owners that the instance at ``at`` knows, or why not."""
+    if not at:
+        return "its admin port is not known to the others"
     try:
-        owners = json.loads(said)
-    except ValueError:
-        owners = None
-    return owners if isinstance(owners, dict) else f"{admin_url} answers with something else"
+        return await state_of(parse_reachable(at), "owners", login)
+    except OSError as error:
+        return f"{at}: {error}"

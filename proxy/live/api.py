@@ -76,13 +76,11 @@ def open_api(
 
             of_file = load_settings(config_path).admin
             admin, login = admin or admin_url(of_file), login_of(of_file)
+        return Api(admin or DEFAULT_URL, all_instances=all_instances, login=login.given(token_file, ca))
     except OSError as error:
         raise ApiError(f"admin.tls: {error}") from None
     except ConfigError as error:
         click.echo(error, err=True)
         sys.exit(_EXIT_CONFIG)
-    try:
-        login = login.given(token_file, ca)
     except InvalidValue as error:
         raise ApiError(error.message) from None
-    return Api(admin or DEFAULT_URL, all_instances=all_instances, login=login)

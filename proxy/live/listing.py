@@ -1,4 +1,4 @@
-"""Prints what a running proxy lists, once, or line by line as it changes; and its answers about one client."""
+"""Prints what a running proxy lists, once, or line by line as it changes."""
 
 import json
 import sys
@@ -8,14 +8,11 @@ from typing import Any, Final
 
 import click
 
-from proxy.checks.explain import amount, written
 from proxy.live.api import Api, ApiError, Item, instance_errors
 from proxy.live.options import MOST_ROWS
-from proxy.live.tables import ALL, CLIENTS, THROTTLED, Table, of_instances
+from proxy.live.tables import ALL, THROTTLED, Table, as_listed
 from proxy.runtime.clock import now_ms
 from proxy.usage.lately import LAST_MINUTE_MS
-from quotas.kinds import QuotaKind
-from quotas.texts import aligned, shown
 
 _EVERY_S: Final = 2.0
 _KEY: Final = ("instance", "kind", "user", "client_id", "broker", "rule")
@@ -42,25 +39,22 @@ class Throttled:
 
 
 def is_for_people() -> bool:
-    """Whether the output is a terminal."""
     return sys.stdout.isatty()
 
 
 def show(api: Api, table: Table, output: str, wanted: Mapping[str, Any]) -> None:
-    """Print a table once."""
     answer = _ask(api, table, wanted)
     if output == "json":
         click.echo(json.dumps(answer, indent=2))
         return
     items = answer["items"]
-    for line in _columns(api, table).lines(items, for_people=is_for_people()):
+    for line in as_listed(table, api.all_instances).lines(items, for_people=is_for_people()):
         click.echo(line)
     if (more := answer["total"] - len(items)) > 0:
         click.echo(f"{more} more: use --limit or --filter", err=True)
 
 
 def show_all(api: Api) -> None:
-    """Print all tables once."""
     for number, table in enumerate(ALL):
         click.echo(("\n" if number else "") + f"# {table.name}")
         show(api, table, "table", {})
@@ -84,51 +78,9 @@ def watch(api: Api, output: str, wanted: Mapping[str, Any]) -> None:
             if output == "json":
                 click.echo(json.dumps({"at": answer["as_of"], "event": event, **item}))
             else:
-                click.echo("\t".join([answer["as_of"], event, *_columns(api, THROTTLED).values(item)]))
+                click.echo("\t".join([answer["as_of"], event, *as_listed(THROTTLED, api.all_instances).values(item)]))
         time.sleep(_EVERY_S)
         try:
             answer = _ask(api, THROTTLED, wanted)
         except ApiError as error:
             click.echo(f"warning: {error.message}", err=True)
-
-
-def _columns(api: Api, table: Table) -> Table:
-    return of_instances(table) if api.all_instances else table
-
-
-def explain(api: Api, user: str, client_id: str, output: str) -> None:
-    """Print the answers about a client."""
-    client = {"user": user, "client_id": client_id}
-    answers = {
-        "throttled": api.list("throttled", **client)["items"],
-        "clients": api.list("clients", **client)["items"],
-        "limits": api.get("explain", **client)["items"],
-    }
-    click.echo(json.dumps(answers, indent=2) if output == "json" else "\n".join(_lines(answers)))
-
-
-def _lines(answers: dict[str, Any]) -> Iterator[str]:
-    for table, none in ((THROTTLED, "not throttled now"), (CLIENTS, "not seen lately")):
-        items = answers[table.name]
-        yield from table.lines(items, for_people=True) if items else [none]
-        yield ""
-    for each in answers["limits"]:
-        kind = QuotaKind(each["kind"])
-        if each["rule"] is None:
-            yield f"{kind}: no quota"
-        else:
-            yield f"{kind}: {_limit(kind, each)}"
-            yield f"  why: {each['why']}"
-            yield from aligned([_level(level) for level in each["levels"]])
-        yield from (f"  also: {_limit(kind, cap)}" for cap in each["caps"])
-
-
-def _limit(kind: QuotaKind, rule: dict[str, Any]) -> str:
-    where = f" ({shown(rule['source'])})" if rule["source"] else ""
-    limit = "no limit" if rule["limit"] is None else amount(kind, rule["limit"])
-    return f"{limit}, of {shown(rule['rule'])}{where}"
-
-
-def _level(level: dict[str, Any]) -> tuple[str, str, str]:
-    limit = level["limit"]
-    return f"    {shown(level['rule'])}", "-" if limit is None else written(limit), "wins" if level["wins"] else ""

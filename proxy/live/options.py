@@ -14,7 +14,6 @@ MOST_ROWS: Final = 1000
 
 
 def file_option(*names: str, help_text: str, required: bool = False) -> Callable[[Command], Command]:
-    """Return an option that takes the path of a file."""
     return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), help=help_text, required=required)
 
 

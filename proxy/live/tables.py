@@ -45,7 +45,6 @@ class Column(NamedTuple):
         return self.show in {_number, texts.rate, texts.amount, texts.share, texts.duration_of_ms}
 
     def text(self, item: Item) -> str:
-        """Return the value of a row, for people."""
         value = item.get(self.field)
         if value is None:
             return plain(value)
@@ -143,6 +142,6 @@ WORKERS: Final = _table("workers", "worker", "worker is_up restarts cpu_s connec
 ALL: Final = (THROTTLED, CLIENTS, BROKERS, WORKERS)
 
 
-def of_instances(table: Table) -> Table:
-    """Return the table with the instance in front."""
-    return table._replace(columns=(_COLUMNS["instance"], *table.columns))
+def as_listed(table: Table, all_instances: bool) -> Table:
+    """Return the table, with the instance in front where it lists all."""
+    return table._replace(columns=(_COLUMNS["instance"], *table.columns)) if all_instances else table

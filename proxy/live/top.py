@@ -6,7 +6,6 @@ The proxy sorts, filters and cuts: only the rows on the screen are asked for.
 import asyncio
 from typing import Any, ClassVar, Final
 
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,7 +13,7 @@ from textual.events import Click
 from textual.widgets import Footer, Input, Static
 
 from proxy.live.api import Api, ApiError, Item, instance_errors
-from proxy.live.tables import ALL, THROTTLED, Column, Table, of_instances, plain
+from proxy.live.tables import ALL, THROTTLED, Column, Table, as_listed, plain
 
 _EVERY_S: Final = 2.0
 _LEAST_NAME: Final = 10
@@ -22,8 +21,6 @@ _LEAST_NAME: Final = 10
 
 
 class _View:
-    """The part of a table that is wanted."""
-
     def __init__(self, table: Table) -> None:
         self.table = table
         self.sort = table.sort
@@ -39,8 +36,6 @@ class _View:
 
 
 class Top(App[None]):
-    """The screen."""
-
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     CSS = """
@@ -69,7 +64,7 @@ class Top(App[None]):
     def __init__(self, api: Api) -> None:
         super().__init__()
         self._api = api
-        self._views = [_View(of_instances(each) if api.all_instances else each) for each in ALL]
+        self._views = [_View(as_listed(each, api.all_instances)) for each in ALL]
         self._view = self._views[0]
         self._columns: list[tuple[Column, int]] = []
         self._items: list[Item] = []
@@ -102,7 +97,6 @@ class Top(App[None]):
         self.action_table((self._views.index(self._view) + 1) % len(self._views))
 
     def action_sort(self) -> None:
-        """Sort by the next of the columns that are shown."""
         fields = self._sortable
         self._sort_by(fields[(fields.index(self._view.field) + 1) % len(fields) if self._view.field in fields else 0])
 
@@ -178,7 +172,6 @@ class Top(App[None]):
 
     @property
     def _page(self) -> int:
-        """The number of rows on the screen."""
         height: int = self.query_one("#rows").size.height
         return max(height - 1, 1)
 
@@ -259,7 +252,6 @@ def _fitting(table: Table, width: int) -> list[tuple[Column, int]]:
 
 def _cell(said: str, column: Column, width: int) -> str:
     """Return the text of a cell, as wide as it takes on the terminal."""
-    if cell_len(said) > width:
-        said = set_cell_size(said, width - 1) + "…"
-    space = " " * (width - cell_len(said))
-    return space + said if column.is_right else said + space
+    text = Text(said, overflow="ellipsis")
+    text.align("right" if column.is_right else "left", width)
+    return text.plain

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,16 +14,14 @@ from proxy.live.options import Command, file_option, with_options
 from proxy.manage import record
 from proxy.manage.changing import EntityChange, make, problems_of
 from proxy.manage.record import Record
-from proxy.manage.target import AnsweringCommand, load_target, opened, target_options, warn
+from proxy.manage.target import EXIT_FAILED, AnsweringCommand, load_target, opened, place_of, target_options, warn
 from proxy.manage.threeway import Action, Difference, Plan, compare, now_applied
 from proxy.manage.wording import number_in_json
+from proxy.runtime.clock import now_ms
 from quotas.entities import Entity
-from quotas.policy import Policy
 from quotas.stores.base import Loaded, QuotaStore, StoreError
-from quotas.stores.file import load
+from quotas.stores.file_store import FileStore
 
-EXIT_DIFFERENT: Final = 1
-EXIT_REFUSED: Final = 1
 _MOST_FOREIGN: Final = 20
 _MARKS: Final = {Action.ADD: "+", Action.CHANGE: "~", Action.REMOVE: "-", Action.CONFLICT: "!", Action.FOREIGN: "?"}
 _CANNOT: Final = "x"
@@ -34,15 +32,12 @@ _SUPPORTED: Final = "the target supports only limits of users, client-ids and ad
 class Comparison:
     """The desired, live and last applied quotas, and the plan that results."""
 
-    desired: Policy
-    places: Mapping[Entity, str]
-    """Desired entity → where its rule is defined."""
+    desired: Loaded
     live: Loaded
     last: Record
     plan: Plan
 
     def lines(self) -> Iterator[str]:
-        """Yield the plan, one line per limit."""
         foreign = self.plan.of(Action.FOREIGN)
         for each in self.plan.differences:
             if each.action is not Action.FOREIGN:
@@ -72,10 +67,10 @@ class Comparison:
                 return f"{said} {change}: {was}, since {became} by someone else"
 
     def _at(self, entity: Entity) -> str:
-        return f" ({self.places[entity]})" if entity in self.places else ""
+        where = place_of(self.desired, entity)
+        return f" ({where})" if where else ""
 
     def summary(self) -> str:
-        """Return a summary of the plan in numbers."""
         words = {
             Action.ADD: "to add",
             Action.CHANGE: "to change",
@@ -84,16 +79,13 @@ class Comparison:
             Action.FOREIGN: "not managed by this file",
         }
         numbers = [(len(self.plan.of(action)), word) for action, word in words.items()]
-        said = [
-            f"{number} {word}" for number, word in [*numbers, (len(self.plan.beyond), "cannot be applied")] if number
-        ]
-        first = (
-            "" if self.last.policy is not None else f"; {self.last.path} does not exist: no record of an earlier apply"
-        )
-        return f"{self.live.source}: {', '.join(said) or 'as desired'}{first}"
+        numbers.append((len(self.plan.beyond), "cannot be applied"))
+        said = ", ".join(f"{number} {word}" for number, word in numbers if number) or "as desired"
+        is_first = self.last.policy is None
+        first = f"; {self.last.path} does not exist: no record of an earlier apply" if is_first else ""
+        return f"{self.live.source}: {said}{first}"
 
     def as_data(self) -> dict[str, object]:
-        """Return the plan as data."""
         differences: list[dict[str, object]] = [
             {
                 "change": each.action.value,
@@ -102,7 +94,7 @@ class Comparison:
                 "live": None if each.live is None else number_in_json(each.live),
                 "desired": each.desired,
                 "applied": each.applied,
-                "where": self.places.get(each.entity),
+                "where": place_of(self.desired, each.entity) or None,
             }
             for each in self.plan.differences
         ]
@@ -122,22 +114,20 @@ desired_options: Callable[[Command], Command] = with_options(
 def read_sides(desired_path: Path, last_path: Path | None, live: Loaded) -> Comparison:
     """Read the desired quotas, with warnings about doubtful ones, and the last applied ones.
 
-    Raises ConfigError, click.UsageError, and StoreError if the record or part of the live quotas is unreadable.
+    Raises ConfigError, click.UsageError, and StoreError if the desired or part of the live quotas is unreadable.
     """
     if Path(live.source).exists() and desired_path.exists() and desired_path.samefile(live.source):
         raise click.UsageError(f"{desired_path} is the target itself: give a file with the desired quotas")
     path = last_path or record.beside(desired_path)
     if path.exists() and desired_path.exists() and path.samefile(desired_path):
         raise click.UsageError(f"--last-applied: {path} is the file of desired quotas, not a record")
-    loaded = load(desired_path)
-    desired = loaded.policy
-    warn(loaded.warnings)
-    places = {entity: f"{desired_path}:{line}" for entity, line in loaded.lines.items()}
+    desired = FileStore(desired_path).load(now_ms())
+    warn(desired.warnings)
     last = record.read(path, live.source)
-    ours = {*desired.limits, *(last.policy.limits if last.policy is not None else ())}
+    ours = {*desired.policy.limits, *(last.policy.limits if last.policy is not None else ())}
     if unknown := problems_of(live, ours):
         raise StoreError("\n".join(f"{problem}: fix or delete it, then try again" for problem in unknown))
-    return Comparison(desired, places, live, last, compare(desired, live.policy, last.policy))
+    return Comparison(desired, live, last, compare(desired.policy, live.policy, last.policy))
 
 
 def _limit(limit: float | None) -> str:
@@ -164,7 +154,7 @@ def diff(desired: Path, last_applied: Path | None, output: str, *, skip_extras: 
         click.echo(json.dumps(found.as_data(), indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join([*found.lines(), found.summary()]))
-    sys.exit(EXIT_DIFFERENT if found.plan.differs(skip_extras=skip_extras) else 0)
+    sys.exit(EXIT_FAILED if found.plan.differs(skip_extras=skip_extras) else 0)
 
 
 @click.command("apply", cls=AnsweringCommand, short_help="Bring quotas in line with a file.")
@@ -201,7 +191,7 @@ def apply(
         click.echo("\n".join([*found.lines(), found.summary()]))
         if why := _refused(found, force=force, skip_extras=skip_extras):
             click.echo(f"nothing was applied: {why}", err=True)
-            sys.exit(EXIT_REFUSED)
+            sys.exit(EXIT_FAILED)
         to_make = found.plan.to_make + found.plan.of(Action.CONFLICT)
         if not dry_run:
             record.require_writable(found.last)
@@ -216,7 +206,7 @@ def apply(
         else:
             _record(found, {*refused, *(each.entity for each in found.plan.beyond)})
             click.echo(f"{live.source}: {made} of {len(to_make)} made")
-        sys.exit(EXIT_REFUSED if refused else 0)
+        sys.exit(EXIT_FAILED if refused else 0)
 
 
 def _refused(found: Comparison, *, force: bool, skip_extras: bool) -> str:
@@ -232,7 +222,7 @@ def _ask(number: int, source: str) -> None:
         click.confirm(f"make {number} change{'' if number == 1 else 's'} at {source}?", abort=True)
     except click.Abort:
         click.echo("\nnothing was applied; pass --yes if nobody can answer", err=True)
-        sys.exit(EXIT_REFUSED)
+        sys.exit(EXIT_FAILED)
 
 
 def _make(store: QuotaStore, found: Comparison, to_make: Sequence[Difference], *, dry_run: bool) -> dict[Entity, str]:
@@ -249,5 +239,5 @@ def _record(found: Comparison, refused: set[Entity]) -> None:
     if not found.last.is_ours:
         click.echo(f"{found.last.path} was not written by apply: it is left unchanged", err=True)
         return
-    applied = now_applied(found.desired, found.live.policy, found.last.policy, refused)
+    applied = now_applied(found.desired.policy, found.live.policy, found.last.policy, refused)
     record.write(found.last, found.live.source, applied)

@@ -32,20 +32,24 @@ class EntityChange:
     named: Mapping[str, Named] = field(default_factory=dict)
     """The names as they were typed, which may be longer than the store keeps; else those of ``entity``."""
 
+    def as_change(self) -> Change:
+        named = self.named or names(self.entity)
+        of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in named.items()}
+        return Change(of_entity, list(self.limits.items()))
 
-def require_of_kafka(entity: Entity) -> None:
-    """Raise StoreError for an entity that no store can alter."""
+
+def _require_possible(loaded: Loaded, wanted: EntityChange) -> None:
+    """Raise StoreError for an entity that no store can alter, and, as kafka-configs, for the removal of a limit that is
+    not set.
+    """
+    entity = wanted.entity
     if not is_of_kafka(entity):
         raise StoreError(f"{entity.describe()}: groups, prefixes and caps are changed by hand, in the quota file")
-
-
-def require_set(loaded: Loaded, wanted: EntityChange) -> None:
-    """Raise StoreError for the removal of a limit that is not set, as kafka-configs does."""
-    there = {str(kind) for kind in loaded.policy.limits.get(wanted.entity, {})}
+    there = {str(kind) for kind in loaded.policy.limits.get(entity, {})}
     if missing := [key for key, limit in wanted.limits.items() if limit is None and key not in there]:
         has = f"it has {', '.join(sorted(there))}" if there else "it has no quota"
-        has = "; ".join([*map(str, problems_of(loaded, [wanted.entity])), has])
-        raise StoreError(f"Invalid config(s): {', '.join(missing)} (of {wanted.entity.describe()}: {has})")
+        has = "; ".join([*map(str, problems_of(loaded, [entity])), has])
+        raise StoreError(f"Invalid config(s): {', '.join(missing)} (of {entity.describe()}: {has})")
 
 
 def problems_of(loaded: Loaded, entities: Collection[Entity]) -> list[Problem]:
@@ -62,7 +66,7 @@ def make(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, d
     size = len(wanted) if isinstance(store, FileStore) else BATCH
     outcomes: list[Outcome] = []
     for start in range(0, len(wanted), max(size, 1)):
-        changes = [_change(each) for each in wanted[start : start + size]]
+        changes = [each.as_change() for each in wanted[start : start + size]]
         version = None if start else loaded.version  # after the first batch it is that of our own change
         try:
             outcomes += store.alter(Alteration(changes, _who(), validate_only=dry_run, version=version))
@@ -75,14 +79,14 @@ def make(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, d
     return outcomes
 
 
-def carry_out(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, dry_run: bool) -> bool:
-    """Make the changes that a user has typed, and print the outcomes; return whether all succeeded. Raises StoreError
-    before anything is changed if a change is impossible.
+def carry_out(store: QuotaStore, loaded: Loaded, wanted: Sequence[EntityChange], *, dry_run: bool) -> None:
+    """Make the changes that a user has typed, print the outcomes, and exit if any is refused. Raises StoreError before
+    anything is changed if a change is impossible.
     """
     for each in wanted:
-        require_of_kafka(each.entity)
-        require_set(loaded, each)
-    return report(wanted, make(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
+        _require_possible(loaded, each)
+    if not report(wanted, make(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run):
+        sys.exit(EXIT_FAILED)
 
 
 def report(wanted: Sequence[EntityChange], outcomes: Sequence[Outcome], *, dry_run: bool) -> bool:
@@ -91,14 +95,9 @@ def report(wanted: Sequence[EntityChange], outcomes: Sequence[Outcome], *, dry_r
     Changes are reported in the words of kafka-configs; with ``dry_run`` each limit is shown, old and new.
     """
     for each, outcome in zip(wanted, outcomes, strict=True):
-        if outcome.refused is not None:
-            continue
-        if not dry_run:
-            click.echo(completed(each.entity))
-        for change in outcome.altered if dry_run else ():
-            click.echo(altered(change))
-        if dry_run and not outcome.altered:
-            click.echo(f"= {each.entity.describe()}")
+        if outcome.refused is None:
+            limits = [altered(change) for change in outcome.altered] or [f"= {each.entity.describe()}"]
+            click.echo("\n".join(limits) if dry_run else completed(each.entity))
     return not refusals(wanted, outcomes)
 
 
@@ -110,12 +109,6 @@ def refusals(wanted: Sequence[EntityChange], outcomes: Sequence[Outcome]) -> int
     if refused and len(wanted) > 1:
         click.echo(f"error: {len(refused)} of {len(wanted)} entities were refused", err=True)
     return len(refused)
-
-
-def _change(wanted: EntityChange) -> Change:
-    named = wanted.named or names(wanted.entity)
-    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in named.items()}
-    return Change(of_entity, list(wanted.limits.items()))
 
 
 def _who() -> str:
@@ -153,9 +146,7 @@ def alter(arguments: QuotaArguments, *, dry_run: bool, **store_options: Any) -> 
         raise click.UsageError(f"{min(both)} is both set and removed; leave one of them out")
     wanted = [EntityChange(entity, ops, target) for entity, target in zip(entities, arguments.targets, strict=True)]
     with opened(**store_options) as (store, loaded):
-        made = carry_out(store, loaded, wanted, dry_run=dry_run)
-    if not made:
-        sys.exit(EXIT_FAILED)
+        carry_out(store, loaded, wanted, dry_run=dry_run)
 
 
 @click.command("delete", cls=QuotaCommand, short_help="Remove limits.")
@@ -178,12 +169,9 @@ def delete(arguments: QuotaArguments, *, dry_run: bool, **target: Any) -> None:
     with opened(**target) as (store, loaded):
         wanted = []
         for entity, named in zip(entities, arguments.targets, strict=True):
-            require_of_kafka(entity)
             there = loaded.policy.limits.get(entity)
             if not there:
                 unread = [f"; {problem}" for problem in problems_of(loaded, [entity])]
                 raise StoreError(f"{entity.describe()} has no quota{''.join(unread)}")
             wanted.append(EntityChange(entity, dict.fromkeys(arguments.removed or map(str, there)), named))
-        made = carry_out(store, loaded, wanted, dry_run=dry_run)
-    if not made:
-        sys.exit(EXIT_FAILED)
+        carry_out(store, loaded, wanted, dry_run=dry_run)

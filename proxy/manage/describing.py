@@ -3,99 +3,76 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
 
 from proxy.manage.grammar import Named, QuotaArguments, QuotaCommand, entity_options
-from proxy.manage.target import EXIT_FAILED, load_target, target_options, warn
-from proxy.manage.wording import described, names, number_in_json, plain, terms_described, terms_written
+from proxy.manage.target import EXIT_FAILED, load_target, place_of, target_options, warn
+from proxy.manage.wording import described, names, number_in_json, plain, terms_as_pairs, terms_described, terms_written
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
+from quotas.names import configured_as
 from quotas.policy import Policy, Terms
 from quotas.stores.base import Loaded, UnreadableEntry
-from quotas.stores.filters import Filter, FilterError, Specified, is_of_kafka
+from quotas.stores.filters import Specified
 from quotas.stores.unlimited import as_described
 from quotas.texts import aligned, shown
 
-_NO_TERMS: Final = Terms()
 _DIMENSIONS: Final = ("user", "client-id", "ip")
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRule:
-    """A rule and where it is defined ("" if the store does not say)."""
+def select(loaded: Loaded, arguments: QuotaArguments) -> list[Entity]:
+    """Return whose rules are requested, in the order of the store: all, or as kafka-configs' strict filter selects.
 
-    entity: Entity
-    limits: Mapping[QuotaKind, float]
-    terms: Terms
-    where: str
-
-
-def select(loaded: Loaded, arguments: QuotaArguments) -> list[ListedRule]:
-    """Return the requested rules in the order of the store: all, or those that kafka-configs' strict filter selects.
-
-    Caps and other rules that Kafka lacks are included: a cap is listed with the quota of its entity. Raises
-    FilterError.
+    Caps and other rules that Kafka lacks are included: a cap is listed with the quota of its entity.
     """
-    policy = loaded.policy
-    chosen = set(policy.limits) if not arguments.targets else set[Entity]()
-    for target in arguments.targets:
-        chosen.update(entity for entity in policy.limits if not is_of_kafka(entity) and _matches(target, entity))
-        wanted = [(kind, name) for kind, name in target.items() if not isinstance(name, Group | Prefix)]
-        if len(wanted) == len(target):
-            chosen.update(entity for entity, _ in Filter.of(wanted, strict=True).select(policy))
-    return [
-        ListedRule(
-            entity,
-            limits,
-            policy.terms.get(entity, _NO_TERMS),
-            loaded.where(entity) if entity in loaded.places else "",
-        )
-        for entity, limits in policy.limits.items()
-        if entity in chosen and limits
-    ]
+    return [entity for entity, limits in loaded.policy.limits.items() if limits and _is_among(entity, arguments)]
 
 
 def unread_among(loaded: Loaded, arguments: QuotaArguments) -> list[UnreadableEntry]:
-    """Return the requested entities that could not be read. Raises FilterError."""
-    whose = {each.entity: {QuotaKind.PRODUCER_BYTE_RATE: 1.0} for each in loaded.unread if each.entity is not None}
-    among = {each.entity for each in select(replace(loaded, policy=Policy(whose)), arguments)}
-    return [each for each in loaded.unread if each.entity in among or not (arguments.targets or each.entity)]
+    """Return the requested entities that could not be read."""
+    return [each for each in loaded.unread if _is_among(each.entity, arguments)]
 
 
-def _matches(target: Mapping[str, Named], entity: Entity) -> bool:
-    of_entity = names(entity)
-    return of_entity.keys() == target.keys() and all(
-        target[kind] in (Specified.ANY, name) for kind, name in of_entity.items()
+def _is_among(entity: Entity | None, arguments: QuotaArguments) -> bool:
+    return not arguments.targets or (
+        entity is not None and any(_matches(target, names(entity)) for target in arguments.targets)
     )
 
 
-def as_text(listed: Sequence[ListedRule]) -> Iterator[str]:
+def _matches(target: Mapping[str, Named], of_entity: Mapping[str, Name]) -> bool:
+    wanted = {kind: configured_as(name) if isinstance(name, str) else name for kind, name in target.items()}
+    return wanted.keys() == of_entity.keys() and all(
+        wanted[kind] in (Specified.ANY, name) for kind, name in of_entity.items()
+    )
+
+
+def as_text(policy: Policy, listed: Sequence[Entity]) -> Iterator[str]:
     """Yield lines in the words of kafka-configs; lines that it would not print begin with "Sluice"."""
-    for each in listed:
-        yield described(each.entity, each.limits)
-        if each.terms != _NO_TERMS:
-            yield terms_described(each.entity, each.terms)
+    for entity in listed:
+        yield described(entity, policy.limits[entity])
+        if entity in policy.terms:
+            yield terms_described(entity, policy.terms[entity])
 
 
-def as_table(listed: Sequence[ListedRule]) -> Iterator[str]:
+def as_table(loaded: Loaded, listed: Sequence[Entity]) -> Iterator[str]:
     """Yield the lines of a table: one row per rule, one column per kind of limit that occurs."""
-    dimensions = [each for each in _DIMENSIONS if any(each in names(row.entity) for row in listed)]
-    kinds = [kind for kind in QuotaKind if any(kind in row.limits for row in listed)]
-    caps = any(row.entity.cap for row in listed)
-    terms = any(row.terms != _NO_TERMS for row in listed)
+    limits, all_terms = loaded.policy.limits, loaded.policy.terms
+    dimensions = [each for each in _DIMENSIONS if any(each in names(entity) for entity in listed)]
+    kinds = [kind for kind in QuotaKind if any(kind in limits[entity] for entity in listed)]
+    caps = any(entity.cap for entity in listed)
+    terms = any(entity in all_terms for entity in listed)
     head = [*["rule"] * caps, *dimensions, *map(str, kinds), *["terms"] * terms, "where"]
     rows = [
         [
-            *["cap" if each.entity.cap else "quota"] * caps,
-            *(_cell(names(each.entity).get(kind)) for kind in dimensions),
-            *(plain(kind, each.limits.get(kind)) for kind in kinds),
-            *[_terms_cell(each.terms)] * terms,
-            each.where or "-",
+            *["cap" if entity.cap else "quota"] * caps,
+            *(_cell(names(entity).get(kind)) for kind in dimensions),
+            *(plain(kind, limits[entity].get(kind)) for kind in kinds),
+            *[",".join(terms_as_pairs(all_terms.get(entity, Terms()))) or "-"] * terms,
+            place_of(loaded, entity) or "-",
         ]
-        for each in listed
+        for entity in listed
     ]
     yield from aligned([head, *rows], right=frozenset(map(str, kinds)))
 
@@ -113,36 +90,28 @@ def _cell(name: Name) -> str:
     return shown(str(name))
 
 
-def _terms_cell(terms: Terms) -> str:
-    written = terms_written(terms)
-    proposed = written.pop("proposed", {})
-    parts = [f"{key}={value}" for key, value in written.items()]
-    if isinstance(proposed, dict):
-        parts += (f"proposed.{key}={value}" for key, value in proposed.items())
-    return ",".join(parts) or "-"
-
-
 # ------------------------------------------------------------------------------------------------------------ as data
 
 
-def as_data(loaded: Loaded, listed: Sequence[ListedRule]) -> dict[str, Any]:
+def as_data(loaded: Loaded, listed: Sequence[Entity]) -> dict[str, Any]:
     """Return the data for JSON: entities and terms as in a quota file, limits as numbers, and places."""
     data: dict[str, Any] = {
         "source": loaded.source,
-        "quotas": [_datum(each) for each in listed if not each.entity.cap],
+        "quotas": [_datum(loaded, entity) for entity in listed if not entity.cap],
     }
-    if caps := [_datum(each) for each in listed if each.entity.cap]:
+    if caps := [_datum(loaded, entity) for entity in listed if entity.cap]:
         data["caps"] = caps
-    groups = {each.entity.user.name for each in listed if isinstance(each.entity.user, Group)}
+    groups = {entity.user.name for entity in listed if isinstance(entity.user, Group)}
     if used := {str(name): list(map(str, users)) for name, users in loaded.policy.groups.items() if name in groups}:
         data["groups"] = used
     return data
 
 
-def _datum(each: ListedRule) -> dict[str, Any]:
-    limits = {str(kind): number_in_json(as_described(kind, limit)) for kind, limit in each.limits.items()}
-    datum = {"entity": each.entity.as_data(), "limits": limits, **terms_written(each.terms)}
-    return {**datum, "where": each.where} if each.where else datum
+def _datum(loaded: Loaded, entity: Entity) -> dict[str, Any]:
+    policy = loaded.policy
+    limits = {str(kind): number_in_json(as_described(kind, limit)) for kind, limit in policy.limits[entity].items()}
+    datum = {"entity": entity.as_data(), "limits": limits, **terms_written(policy.terms.get(entity, Terms()))}
+    return {**datum, "where": where} if (where := place_of(loaded, entity)) else datum
 
 
 @click.command("describe", cls=QuotaCommand, short_help="Show quotas.")
@@ -168,14 +137,11 @@ def describe(arguments: QuotaArguments, output: str, *, strict: bool, **target: 
         raise click.UsageError("limits are for alter; name users, client-ids or addresses")
     loaded = load_target(**target)
     warn(loaded.warnings)
-    try:
-        listed, unread = select(loaded, arguments), unread_among(loaded, arguments)
-    except FilterError as error:
-        raise click.UsageError(str(error)) from None
+    listed, unread = select(loaded, arguments), unread_among(loaded, arguments)
     if output == "json":
         click.echo(json.dumps(as_data(loaded, listed), indent=2))
     else:
-        for line in as_table(listed) if output == "table" else as_text(listed):
+        for line in as_table(loaded, listed) if output == "table" else as_text(loaded.policy, listed):
             click.echo(line)
     if strict and unread:
         click.echo(f"error: not all quotas could be read ({len(unread)} skipped)", err=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from typing import Final
 
 import click
@@ -18,7 +18,7 @@ from config.problems import InvalidValue, suggestion, without_secrets
 from config.units import parse_bytes, parse_number, parse_whole
 from proxy.live.options import Command, with_options
 from proxy.manage.target import StoreCommand
-from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
+from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind, Written
 from quotas.networks import canonical_ip
 from quotas.stores.filters import Specified
@@ -29,9 +29,17 @@ Named = str | Default | Specified | Group | Prefix
 _TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 _FLAGS: Final = {"user": "user", "client": "client-id", "ip": "ip"}
 _DEFAULTS: Final = {f"{flag}_defaults": dimension for flag, dimension in _FLAGS.items()}
-_WORDS: Final = ("user", "client-id", "ip", "user-group", "client-id-prefix")
+_WORDS: Final = {
+    "user": "user",
+    "client-id": "client-id",
+    "ip": "ip",
+    "user-group": "user",
+    "client-id-prefix": "client-id",
+}
+"""The dimension of each word that may be followed by a name."""
 _DEFAULT_WORDS: Final = {f"{dimension}-default": dimension for dimension in _TYPES.values()}
 _KINDS: Final = {kind.value: kind for kind in QuotaKind}
+_KNOWN: Final = f"known here: {', '.join(_KINDS)}"
 _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
     Written.BYTES: parse_bytes,
     Written.NUMBER: parse_number,
@@ -39,7 +47,7 @@ _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
 }
 
 _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]?Infinity", re.ASCII)
-_KEY: Final = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
+_KEY: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _MOST_SHOWN: Final = 60
 _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
 """A comma between configs: not within brackets, as in ConfigCommand."""
@@ -94,8 +102,6 @@ def read(flags: Sequence[tuple[str, str]], words: Sequence[str] = ()) -> QuotaAr
 
 
 class _ArgumentCollector:
-    """Collects parsed arguments."""
-
     def __init__(self) -> None:
         self.names: dict[str, list[Named]] = {"user": [], "client-id": [], "ip": []}
         self.added: dict[str, float] = {}
@@ -115,17 +121,15 @@ class _ArgumentCollector:
         names = [(name, value) for name, value in flags if name != "entity_type"]
         if len(names) > len(types):
             raise click.UsageError("more names than types: give --entity-type before each --entity-name")
-        for place, kind in enumerate(types):
+        for kind, given in zip_longest(types, names):
             with _of("--entity-type"):
                 if kind not in _TYPES:
                     raise InvalidValue(f"{kind!r} has no quotas", suggestion(kind, list(_TYPES)))
-            if place >= len(names):
-                self.names[_TYPES[kind]].append(Specified.ANY)
-            elif names[place][0] == "entity_default":
-                self.names[_TYPES[kind]].append(Default.DEFAULT)
-            else:
+            name: Named = Specified.ANY if given is None else Default.DEFAULT
+            if given is not None and given[0] == "entity_name":
                 with _of("--entity-name"):
-                    self.names[_TYPES[kind]].append(_name(_TYPES[kind], names[place][1], "--entity-default"))
+                    name = _name(_TYPES[kind], given[1], "--entity-default")
+            self.names[_TYPES[kind]].append(name)
 
     def read_flag(self, name: str, value: str) -> None:
         if name in _DEFAULTS:
@@ -140,7 +144,6 @@ class _ArgumentCollector:
             self.removed += (each.strip() for each in value.split(","))
 
     def read_word(self, word: str) -> None:
-        """Parse one word of the short form."""
         key, equals, value = word.partition("=")
         shown = word if key in (*_KINDS, *_WORDS) and "=" not in value else without_secrets(key)[:_MOST_SHOWN]
         with _of(shown):
@@ -152,18 +155,15 @@ class _ArgumentCollector:
             elif word in _DEFAULT_WORDS:
                 self.names[_DEFAULT_WORDS[word]].append(Default.DEFAULT)
             elif key in _WORDS:
-                dimension = {"user-group": "user", "client-id-prefix": "client-id"}.get(key, key)
-                self.names[dimension].append(_short(key, value) if equals else _any(key))
+                self.names[_WORDS[key]].append(_of_word(key, value if equals else None))
             else:
                 known = [*_WORDS, *_DEFAULT_WORDS, *_KINDS]
                 raise InvalidValue(f"{key!r} is neither an entity nor a quota name", suggestion(key, known))
 
     def _add(self, flag: str, key: str, text: str) -> None:
         with _of(flag):
-            if not _KEY.fullmatch(key) or not key:
-                raise InvalidValue(
-                    f"{key[:_MOST_SHOWN]!r} is not the name of a quota", f"known here: {', '.join(_KINDS)}"
-                )
+            if not _KEY.fullmatch(key):
+                raise InvalidValue(f"{key[:_MOST_SHOWN]!r} is not the name of a quota", _KNOWN)
             if key in self.added:
                 raise InvalidValue(f"{key} is given twice", "give it once")
             self.added[key] = limit(key, text)
@@ -183,24 +183,17 @@ def _name(dimension: str, name: str, default: str) -> str:
         raise InvalidValue(f"{name!r} is not an IP address", "host names are not resolved") from None
 
 
-def _short(key: str, value: str) -> Named:
-    if key in _TYPES.values() and value == Default.DEFAULT.value:
-        return Default.DEFAULT
-    default = f"{key}-default" if key in _TYPES.values() else "another word"
-    name = _name(key, value, default)
-    if key == "user-group":
-        return Group(name)
-    if key == "client-id-prefix":
-        if len(name.encode()) > MAX_PREFIX_BYTES:
-            raise InvalidValue("is too long for a prefix", f"{MAX_PREFIX_BYTES} bytes are the most")
-        return Prefix(name)
-    return name
-
-
-def _any(key: str) -> Named:
-    if key not in _TYPES.values():
+def _of_word(key: str, value: str | None) -> Named:
+    """Return what a word names: ``user=NAME``, ``user=<default>``, or with ``user`` alone any."""
+    is_of_kafka = key in _TYPES.values()
+    if value is None and is_of_kafka:
+        return Specified.ANY
+    if value is None:
         raise InvalidValue("has no name", f"write {key}=NAME")
-    return Specified.ANY
+    if is_of_kafka and value == Default.DEFAULT.value:
+        return Default.DEFAULT
+    name = _name(key, value, f"{key}-default" if is_of_kafka else "another word")
+    return Group(name) if key == "user-group" else Prefix(name) if key == "client-id-prefix" else name
 
 
 def _configs(text: str) -> Iterator[tuple[str, str]]:
@@ -221,7 +214,7 @@ def limit(key: str, text: str) -> float:
     kind = _KINDS.get(key)
     if kind is None:  # an unknown key may come with a password: only the key is quoted
         credentials = "set credentials with kafka-configs, at the brokers" if key.startswith("SCRAM-") else ""
-        raise InvalidValue(f"{key[:_MOST_SHOWN]} is no quota", credentials or f"known here: {', '.join(_KINDS)}")
+        raise InvalidValue(f"{key[:_MOST_SHOWN]} is no quota", credentials or _KNOWN)
     if any(sign in text for sign in ",=["):  # more than the value of a quota
         raise InvalidValue(f"{key}: is followed by more than a number", "write each pair as a word of its own")
     try:
@@ -238,9 +231,6 @@ def _of(flag: str) -> Iterator[None]:
     except InvalidValue as invalid:
         fix = f"; {invalid.hint}" if invalid.hint else ""
         raise click.UsageError(f"{flag}: {invalid.message}{fix}") from None
-
-
-# ------------------------------------------------------------------------------------------------------------ options
 
 
 class QuotaCommand(StoreCommand):

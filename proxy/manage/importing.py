@@ -15,13 +15,12 @@ from config.problems import ConfigError, Problem
 from proxy.live.options import file_option
 from proxy.manage.changing import EntityChange, make, refusals, report
 from proxy.manage.target import EXIT_FAILED, StoreCommand, open_source, opened, target_options, warn
-from proxy.manage.wording import beyond_kafka, names, terms_written
+from proxy.manage.wording import beyond_kafka, has_cut_name, terms_written
 from proxy.runtime.clock import now_ms
-from quotas.entities import Default, Entity, Group
+from quotas.entities import Entity, Group
 from quotas.kinds import QuotaKind
-from quotas.names import counted_as
 from quotas.policy import Policy, Terms
-from quotas.stores.alteration import Change, Refusal, check
+from quotas.stores.alteration import Refusal, check
 from quotas.stores.base import StoreError, UnreadableEntry
 from quotas.stores.file import parse
 from quotas.stores.unlimited import taken_over
@@ -51,8 +50,7 @@ def plan(coming: Policy, there: Policy, *, replace: bool, unread: Collection[Ent
         if _is_same(entity, coming, there):
             continue
         terms, kept = coming.terms.get(entity, _NO_TERMS), there.terms.get(entity, _NO_TERMS)
-        is_there = entity in there.limits
-        if why := _cannot_be_taken(entity, terms, has_terms=is_there and terms == kept):
+        if why := _cannot_be_taken(entity, _NO_TERMS if terms == kept else terms):
             left_out.append(f"{entity.describe()}: {why}")
             continue
         taken, refused = _checked(entity, {kind: taken_over(kind, limit) for kind, limit in of_entity.items()})
@@ -87,18 +85,18 @@ def _is_same(entity: Entity, policy: Policy, there: Policy) -> bool:
     )
 
 
-def _cannot_be_taken(entity: Entity, terms: Terms, *, has_terms: bool) -> str:
-    """Return why a rule is left out; "" if it is not. ``has_terms``: the store already has it with these terms.
+def _cannot_be_taken(entity: Entity, terms: Terms) -> str:
+    """Return why a rule is left out; "" if it is not. ``terms``: those that the store does not have for it.
 
     Without them, one in shadow would be enforced, and one of the whole cluster would hold at each broker.
     """
     if what := beyond_kafka(entity):
         return f"is {what}, which Kafka does not have"
-    if terms.shadow and not has_terms:
+    if terms.shadow:
         return "is in shadow: elsewhere it would be enforced"
-    if terms.of_cluster and not has_terms:
+    if terms.of_cluster:
         return "is of the whole cluster (scope: cluster): elsewhere it would apply at each broker"
-    if any(isinstance(name, str) and counted_as(name) != name for name in names(entity).values()):
+    if has_cut_name(entity):
         return "only the beginning of its name is known"
     return ""
 
@@ -107,17 +105,13 @@ def _checked(entity: Entity, limits: Mapping[QuotaKind, float]) -> tuple[dict[Qu
     """Return the limits that Kafka accepts, and the reasons for the others."""
     taken: dict[QuotaKind, float] = {}
     refused: list[str] = []
-    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(entity).items()}
     for kind, limit in limits.items():
-        found = check(Change(of_entity, [(str(kind), float(limit))]))
+        found = check(EntityChange(entity, {str(kind): float(limit)}).as_change())
         if isinstance(found, Refusal):
             refused.append(f"{entity.describe()}: {found}")
         else:
             taken[kind] = float(limit)
     return taken, refused
-
-
-# ------------------------------------------------------------------------------------------------------- the command
 
 
 @click.command("import", cls=StoreCommand, short_help="Take over quotas from a cluster, a ZooKeeper or a file.")
@@ -212,9 +206,7 @@ def _stdin() -> str:
 
 def _agreed(source: str | None, entities: int) -> bool:
     if source == _STDIN:
-        raise click.UsageError(
-            "the quotas come from stdin, which cannot answer: give --yes, or --dry-run to look first"
-        )
+        raise click.UsageError("quotas from stdin leave nobody to ask: give --yes, or --dry-run to look first")
     return click.confirm(f"Make these changes ({_entities(entities)})?")
 
 

@@ -9,7 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -20,54 +20,31 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.problems import InvalidValue
 from config.settings import FileStore, Quotas
 from proxy.checks.double_enforcement import of_same_quotas
-from proxy.checks.explain import written
+from proxy.checks.explain import exempt_by, written
 from proxy.checks.health import AdminLogin, get
 from proxy.live.options import admin_options
 from proxy.manage import precedence_findings
 from proxy.manage.precedence_findings import Said
-from proxy.manage.target import AnsweringCommand, load_target, settings_of, target_options
+from proxy.manage.target import EXIT_FAILED, AnsweringCommand, load_target, settings_of, target_options
 from quotas.entities import Entity, Group
-from quotas.exemptions import Exemptions
 from quotas.kinds import BYTES, QuotaKind
-from quotas.names import configured_as
 from quotas.policy import Policy
 from quotas.stores import likely_mistakes
 from quotas.stores.base import Loaded, StoreError
 from quotas.stores.layers import Layers
 
-EXIT_FOUND: Final = 1
 _MOST_SHOWN: Final = 20
 """Findings shown of each kind, on a terminal."""
 
-NAMES: Final = {
-    "never-matches": "a rule without clients: other rules take precedence for all of them",
-    "precedence-surprise": "a user with a larger quota of its own, which takes precedence over that of a client-id",
-    "empty-client-id-escapes": "a quota of the default client-id, which does not apply to clients without a client-id",
-    "client-id-multiplies": "a quota for each client-id separately, although clients choose their client-ids",
-    "group-member-has-own": "a user with a quota of its own, which does not count towards the quota of its group",
-    "shadow-hides-limit": "a rule in shadow that takes precedence over an enforced limit",
-    "cap-never-holds": "a cap that is not below the sum of the quotas under it",
-    "hidden-by-layer": "a limit in a store of `quotas.stores` that a store above overrides",
-    "enforced-twice": "quotas of the brokers that Sluice enforces as well",
-    "exempt-has-quota": "a quota of a user, client-id or address that is exempt (`quotas.exempt`)",
-    "lets-nothing-through": "a limit of 0",
-    "below-one-batch": "a byte rate below 16 KiB, the default of `batch.size`",
-    "below-one-request": "a `request_percentage` that is less than one small request in ten seconds",
-    "below-one-partition": "a `controller_mutation_rate` of less than one partition in its burst",
-    "default-is-a-name": "a user or client-id called `default`, `<default>` or `*`",
-    "glob-is-a-name": "a name with a wildcard or a regular expression, which is taken literally",
-    "several-in-one-name": "a list of names in one",
-    "principal-type-in-name": "`User:alice`, as ACLs write it",
-    "anonymous-misspelt": "`anonymous` instead of `ANONYMOUS`",
-    "variable-in-name": "`${NAME}`, which is not expanded",
-    "whitespace-in-name": "a name that begins or ends with whitespace",
-    "invisible-in-name": "a name with an invisible character",
-    "differs-in-case": "two names that differ only in case",
-    "unused-group": "a group without a quota",
-    "user-never-seen": "a user with a quota that no client has used, according to a running proxy (`--admin`)",
-    "of-the-store": "a warning of the store itself, as about a ZooKeeper node that is not a quota",
-}
-"""Name of each finding → its description. The names are stable: users' pipelines refer to them."""
+NAMES: Final = (
+    "never-matches", "precedence-surprise", "empty-client-id-escapes", "client-id-multiplies",
+    "group-member-has-own", "shadow-hides-limit", "cap-never-holds", "hidden-by-layer", "enforced-twice",
+    "exempt-has-quota", "lets-nothing-through", "below-one-batch", "below-one-request", "below-one-partition",
+    "default-is-a-name", "glob-is-a-name", "several-in-one-name", "principal-type-in-name", "anonymous-misspelt",
+    "variable-in-name", "whitespace-in-name", "invisible-in-name", "differs-in-case", "unused-group",
+    "user-never-seen", "of-the-store",
+)  # fmt: skip
+"""The names of findings: stable, because pipelines refer to them. docs/managing-quotas.md describes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +53,15 @@ class LintFinding:
 
     name: str
     where: str
-    entity: str
+    entity: str | None
+    kinds: tuple[QuotaKind, ...]
     message: str
     fix: str
-    kinds: tuple[QuotaKind, ...] = ()
 
     def __str__(self) -> str:
         kinds = f"{', '.join(self.kinds)}: " if self.kinds else ""
         entity = f"{self.entity}: " if self.entity else ""
         return f"{self.where}: {self.name}: {entity}{kinds}{self.message}; {self.fix}".removesuffix("; ")
-
-    def as_data(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "where": self.where,
-            "entity": self.entity or None,
-            "kinds": [kind.value for kind in self.kinds],
-            "message": self.message,
-            "fix": self.fix,
-        }
 
 
 def look(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) -> list[LintFinding]:
@@ -116,13 +83,15 @@ def look(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) ->
     order = {entity: place for place, entity in enumerate((*policy.limits, None))}
     found = []
     for (name, entity, message, fix), of in sorted(kinds.items(), key=lambda each: order[each[0][1]]):
-        where, whose = (loaded.source, "") if entity is None else (loaded.where(entity), entity.describe())
-        found.append(LintFinding(name, where, whose, message, fix, tuple(of)))
+        where, whose = (loaded.source, None) if entity is None else (loaded.where(entity), entity.describe())
+        found.append(LintFinding(name, where, whose, tuple(of), message, fix))
     # Named warnings are found above, too.
     of_store = [("of-the-store", problem) for problem in loaded.warnings if not problem.name]
     if settings is not None and settings.mode == "enforce" and not isinstance(settings.layers[-1], FileStore):
         of_store += [("enforced-twice", problem) for problem in of_same_quotas(loaded)]
-    return found + [LintFinding(name, each.file, each.path, each.message, each.hint) for name, each in of_store]
+    return found + [
+        LintFinding(name, each.file, each.path or None, (), each.message, each.hint) for name, each in of_store
+    ]
 
 
 def _mistake(
@@ -155,13 +124,8 @@ def _limits(policy: Policy) -> Iterator[Said]:
         terms = policy.terms.get(entity)
         for kind, limit in limits.items():
             if limit <= 0:
-                yield (
-                    "lets-nothing-through",
-                    entity,
-                    kind,
-                    "a limit of 0 lets nothing through",
-                    "remove it for no limit",
-                )
+                message, fix = "a limit of 0 lets nothing through", "remove it for no limit"
+                yield "lets-nothing-through", entity, kind, message, fix
                 continue
             mistake = likely_mistakes.of_limit(kind, limit, written(limit), None if terms is None else terms.burst_ms)
             if mistake is None and kind.row.unit is BYTES and limit < likely_mistakes.BATCH_BYTES:
@@ -171,44 +135,32 @@ def _limits(policy: Policy) -> Iterator[Said]:
 
 def _hidden(loaded: Loaded) -> Iterator[Said]:
     """Yield the limits of a layer that a layer above overrides."""
-    parts = loaded.parts if isinstance(loaded, Layers) else ()
-    for place, below in enumerate(parts):
-        for entity, limits in below.policy.limits.items():
+    for part in loaded.parts if isinstance(loaded, Layers) else ():
+        for entity, limits in part.policy.limits.items():
             for kind, limit in limits.items():
-                above = next((part for part in parts[:place] if kind in part.policy.limits.get(entity, {})), None)
-                if above is not None:
-                    wins = above.policy.limits[entity][kind]
-                    message = f"{written(limit)} at {below.where(entity)} has no effect: a layer above sets " + (
-                        "the same" if wins == limit else written(wins)
-                    )
+                if loaded.where(entity, kind) != part.where(entity):
+                    wins = loaded.policy.limits[entity][kind]
+                    sets = "the same" if wins == limit else written(wins)
+                    message = f"{written(limit)} at {part.where(entity)} has no effect: a layer above sets {sets}"
                     yield "hidden-by-layer", entity, kind, message, "leave it in one of them"
 
 
 def _exempt(policy: Policy, settings: Quotas | None) -> Iterator[Said]:
     if settings is None:
         return
-    users = {configured_as(user) for user in settings.exempt.users}
-    client_ids = {configured_as(client_id) for client_id in settings.exempt.client_ids}
-    networks = Exemptions((), (), settings.exempt.networks)
     for entity in policy.limits:
-        exempt = {
-            "address": isinstance(entity.ip, str) and networks.covers_address(entity.ip),
-            "user": entity.user in users,
-            "client-id": entity.client_id in client_ids,
-        }
-        if what := next((what for what, is_exempt in exempt.items() if is_exempt), None):
+        names = (name if isinstance(name, str) else "" for name in (entity.user, entity.client_id, entity.ip))
+        if what := exempt_by(settings.exempt, *names):
             fix = "remove the quota, or take it out of quotas.exempt"
             yield "exempt-has-quota", entity, None, f"the {what} is exempt from all quotas", fix
 
 
 def _never_seen(policy: Policy, unseen: set[str]) -> Iterator[Said]:
     """Yield a finding for each rule for one of the users, by name or as a member of a group."""
-    name, fix = (
-        "user-never-seen",
-        (
-            "look up the client's actual name in sluice_client_connections_opened_total: sasl.oauth, mapping rules and "
-            "principal_to_local_rules determine names"
-        ),
+    name = "user-never-seen"
+    fix = (
+        "look up the client's actual name in sluice_client_connections_opened_total: sasl.oauth, mapping rules and "
+        "principal_to_local_rules determine names"
     )
     for entity in policy.limits:
         if entity.user in unseen:
@@ -243,12 +195,12 @@ def users_unseen(url: str, login: AdminLogin = AdminLogin()) -> list[str]:  # no
 
 @click.command("lint", cls=AnsweringCommand, short_help="Show quotas that are probably mistakes.")
 @target_options
-@click.option("--strict", is_flag=True, help=f"Exit {EXIT_FOUND} if anything is found.")
+@click.option("--strict", is_flag=True, help=f"Exit {EXIT_FAILED} if anything is found.")
 @click.option(
     "--ignore",
     metavar="NAME",
     multiple=True,
-    type=click.Choice([*NAMES]),
+    type=click.Choice(NAMES),
     help="Leave out findings of this name; may be given several times.",
 )
 @admin_options(
@@ -282,10 +234,10 @@ def lint(
         raise StoreError(error.message) from None
     found = [finding for finding in look(loaded, settings, unseen) if finding.name not in ignore]
     if output == "json":
-        click.echo(json.dumps({"findings": [each.as_data() for each in found]}, indent=2, ensure_ascii=False))
+        click.echo(json.dumps({"findings": [asdict(each) for each in found]}, indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(_lines(found, loaded.source, len(loaded.policy.limits))))
-    sys.exit(EXIT_FOUND if strict and found else 0)
+    sys.exit(EXIT_FAILED if strict and found else 0)
 
 
 def _lines(found: list[LintFinding], source: str, rules: int) -> list[str]:

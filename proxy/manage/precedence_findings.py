@@ -1,10 +1,11 @@
 """Findings about precedence: rules that apply to fewer, or to more, clients than a reader may expect."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Final, NamedTuple
 
 from proxy.checks.explain import Where, written
-from quotas.entities import Default, Entity, Group, Name, Prefix
+from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import CLIENT_KINDS, QuotaKind
 from quotas.policy import Key, Policy
 from quotas.precedence import AppliedRule, levels, rules_of, winner_of
@@ -13,25 +14,17 @@ Said = tuple[str, Entity | None, QuotaKind | None, str, str]
 """Name of the finding, entity, kind, message and fix."""
 
 DEFAULT: Final = Default.DEFAULT
+_NOBODY: Final = "\ue000"
+"""A user, and a client-id, that nothing is configured for: a letter of Unicode's private use."""
 _MOST_USERS: Final = 100
 """Users checked for one rule: the first is named, the others are counted."""
 
 
 class Rule(NamedTuple):
-    """A quota to judge."""
-
     kind: QuotaKind
     key: Key
     entity: Entity
     limit: float
-
-    @property
-    def user(self) -> Name:
-        return self.key[0]
-
-    @property
-    def client_id(self) -> Name:
-        return self.key[1]
 
 
 class Witnesses:
@@ -40,40 +33,31 @@ class Witnesses:
     def __init__(self, policy: Policy, where: Where) -> None:
         self.policy = policy
         self._where = where
-        users = {each.user for each in policy.limits} | set(policy.group_of)
-        texts = [each.client_id for each in policy.limits]
-        used = {letter for each in texts for letter in (each.text if isinstance(each, Prefix) else str(each))}
-        self.user = next(name for name in map("somebody-else-{}".format, range(len(users) + 1)) if name not in users)
-        """A user that nothing is configured for."""
-        self.client_id = next(
-            letter for letter in map(chr, range(0xE000, 0xE000 + len(used) + 1)) if letter not in used
-        )
-        """A client-id that nothing is configured for, and that no prefix contains."""
         self.rules = [
             Rule(kind, key, book.entities[key], limit)
             for kind, book in ((kind, policy.book(kind)) for kind in CLIENT_KINDS)
             for key, limit in book.limits.items()
         ]
-        own = [each for each in self.rules if isinstance(each.user, str | Group) and each.client_id is None]
+        own = [each for each in self.rules if isinstance(each.key[0], str | Group) and each.key[1] is None]
         self.of_users = {
             kind: sorted((each for each in own if each.kind is kind), key=lambda each: -each.limit)
             for kind in CLIENT_KINDS
         }
         """The rules of users and groups, whatever the client-id, the largest first."""
 
-    def users(self, name: Name) -> list[str]:
-        """Return users to whom a rule for ``name`` may apply: all of a group, or the most probable one of many."""
-        if isinstance(name, Group):
-            return [*self.policy.groups[name.name]]
-        return [name] if isinstance(name, str) else [self.user]
+    def users(self, entity: Entity) -> list[str]:
+        """Return users to whom a rule may apply: all of a group, or the most probable one of many."""
+        if isinstance(entity.user, Group):
+            return [*self.policy.groups[entity.user.name]]
+        return [entity.user] if isinstance(entity.user, str) else [_NOBODY]
 
-    def client_ids(self, name: Name) -> list[str]:
-        """Return client-ids to which a rule for ``name`` may apply."""
-        if isinstance(name, Prefix):
-            return [name.text + self.client_id]
-        if name is None:
-            return [self.client_id, ""]
-        return [name] if isinstance(name, str) else [self.client_id]
+    def client_ids(self, entity: Entity) -> list[str]:
+        """Return client-ids to which a rule may apply."""
+        if isinstance(entity.client_id, Prefix):
+            return [entity.client_id.text + _NOBODY]
+        if entity.client_id is None:
+            return [_NOBODY, ""]
+        return [entity.client_id] if isinstance(entity.client_id, str) else [_NOBODY]
 
     def winner(self, user: str, client_id: str, kind: QuotaKind) -> Key | None:
         """Return which rule wins for a client."""
@@ -88,13 +72,11 @@ class Witnesses:
         return self.policy.book(kind).terms_of(key).shadow
 
     def said(self, kind: QuotaKind, key: Key) -> str:
-        """Return a rule, and where it is defined."""
         entity = self.policy.book(kind).entities[key]
         return f"{entity.describe()} ({self._where(entity, kind)})"
 
 
 def look(policy: Policy, where: Where) -> Iterator[Said]:
-    """Yield all findings about precedence."""
     of = Witnesses(policy, where)
     for find in _FINDERS:
         for rule in of.rules:
@@ -107,10 +89,9 @@ _Found = Iterator[tuple[str, str, str]]
 
 
 def _never_matching(of: Witnesses, rule: Rule) -> _Found:
-    """Yield a rule that wins for no client."""
     first: Key | None = None
-    for witness in ((name, each) for name in of.users(rule.user) for each in of.client_ids(rule.client_id)):
-        winner = of.winner(*witness, rule.kind)
+    for user, client_id in product(of.users(rule.entity), of.client_ids(rule.entity)):
+        winner = of.winner(user, client_id, rule.kind)
         if winner == rule.key:
             return
         first = first or winner
@@ -122,13 +103,13 @@ def _never_matching(of: Witnesses, rule: Rule) -> _Found:
 
 def _before_client_ids(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule for a client-id (levels 4, 7) over which larger quotas of users (level 3) take precedence."""
-    if rule.user not in {None, DEFAULT} or rule.client_id in {None, DEFAULT}:
+    if rule.entity.user not in {None, DEFAULT} or rule.entity.client_id in {None, DEFAULT}:
         return
-    kind, (witness,) = rule.kind, of.client_ids(rule.client_id)
-    if of.winner(of.user, witness, kind) != rule.key:
+    kind, (witness,) = rule.kind, of.client_ids(rule.entity)
+    if of.winner(_NOBODY, witness, kind) != rule.key:
         return  # reported by ``_never_matching``
     larger = [each for each in of.of_users[kind][:_MOST_USERS] if each.limit > rule.limit]
-    found = [each for each in larger if of.winner(of.users(each.user)[0], witness, kind) == each.key]
+    found = [each for each in larger if of.winner(of.users(each.entity)[0], witness, kind) == each.key]
     if found:
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         at_least = " at least" if len(larger) == _MOST_USERS else ""
@@ -140,9 +121,9 @@ def _before_client_ids(of: Witnesses, rule: Rule) -> _Found:
 
 def _empty_client_ids(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule for the default client-id that a client evades by having no client-id."""
-    if rule.client_id is not DEFAULT:
+    if rule.entity.client_id is not DEFAULT:
         return
-    quota, caps = of.applied(of.users(rule.user)[0], "", rule.kind)
+    quota, caps = of.applied(of.users(rule.entity)[0], "", rule.kind)
     if any(each.limit <= rule.limit for each in caps):
         return
     gets = "no limit"
@@ -150,34 +131,34 @@ def _empty_client_ids(of: Witnesses, rule: Rule) -> _Found:
         if quota.limit <= rule.limit:
             return
         gets = f"{written(quota.limit)} of {of.said(rule.kind, quota.key)}"
-    who = Entity(DEFAULT if rule.user is None else rule.user).describe()
-    what = "cap" if rule.user is None else "quota"
+    who = Entity(DEFAULT if rule.entity.user is None else rule.entity.user).describe()
+    what = "cap" if rule.entity.user is None else "quota"
     message = f"it does not apply to a client without a client-id, which has {gets}"
     yield "empty-client-id-escapes", message, f"write a {what} for {who}, no larger than this one"
 
 
 def _multiplied(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule that a client multiplies by making up client-ids, with no cap over all of them."""
-    if rule.client_id is not DEFAULT and not isinstance(rule.client_id, Prefix):
+    if rule.entity.client_id is not DEFAULT and not isinstance(rule.entity.client_id, Prefix):
         return
-    kind, (name, *_), (one,) = rule.kind, of.users(rule.user), of.client_ids(rule.client_id)
+    kind, (name, *_), (one,) = rule.kind, of.users(rule.entity), of.client_ids(rule.entity)
     counters, capped = set(), []
-    for client_id in (one, one + of.client_id):
+    for client_id in (one, one + _NOBODY):
         quota, caps = of.applied(name, client_id, kind)
         if quota is not None and quota.key == rule.key:
             counters.add(quota.counter)
         capped.append({cap.counter for cap in caps})
     if len(counters) > 1 and not set.intersection(*capped):
-        who = Entity(DEFAULT if rule.user is None else rule.user).describe()
+        who = Entity(DEFAULT if rule.entity.user is None else rule.entity.user).describe()
         message = "a client that makes up client-ids gets the full limit for each"
         yield "client-id-multiplies", message, f"write a cap for {who} beside it"
 
 
 def _members(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule of a group some of whose members have a quota of their own instead."""
-    if not isinstance(rule.user, Group) or rule.client_id is not None:
+    if not isinstance(rule.entity.user, Group) or rule.entity.client_id is not None:
         return
-    winners = ((name, of.winner(name, of.client_id, rule.kind)) for name in of.users(rule.user))
+    winners = ((name, of.winner(name, _NOBODY, rule.kind)) for name in of.users(rule.entity))
     own = [winner for name, winner in winners if winner is not None and winner[0] == name]
     if own:
         more = f", and {len(own) - 1} more" if len(own) > 1 else ""
@@ -192,7 +173,7 @@ def _shadows(of: Witnesses, rule: Rule) -> _Found:
     kind = rule.kind
     if not of.is_shadow(kind, rule.key):
         return
-    user, client_id = of.users(rule.user)[0], of.client_ids(rule.client_id)[0]
+    user, client_id = of.users(rule.entity)[0], of.client_ids(rule.entity)[0]
     if of.winner(user, client_id, kind) != rule.key:
         return
     book = of.policy.book(kind)
@@ -223,13 +204,13 @@ def _idle_caps(of: Witnesses) -> Iterator[Said]:
     for kind in CLIENT_KINDS:
         book, caps = of.policy.book(kind), of.policy.book(kind, cap=True)
         pairs = {user for user, client_id in book.limits if user is not None and client_id is not None}
-        for (user, client_id), limit in caps.limits.items():
-            if client_id is not None or not isinstance(user, str | Group):
+        for key, limit in caps.limits.items():
+            entity, terms = caps.entities[key], caps.terms_of(key)
+            if entity.client_id is not None or not isinstance(entity.user, str | Group):
                 continue
-            terms = caps.terms_of((user, None))
             together: dict[object, float] = {}
-            for name in of.users(user):
-                quota, _ = of.applied(name, of.client_id, kind)
+            for name in of.users(entity):
+                quota, _ = of.applied(name, _NOBODY, kind)
                 group = of.policy.group_of.get(name, "")
                 if quota is None or quota.key[0] is None or pairs & {name, Group(group), DEFAULT}:
                     break
@@ -241,6 +222,5 @@ def _idle_caps(of: Witnesses) -> Iterator[Said]:
             else:
                 total = sum(together.values())
                 if together and total <= limit:
-                    entity = of.policy.book(kind, cap=True).entities[user, client_id]
                     message = f"it has no effect: quotas allow {written(total)} all together"
                     yield "cap-never-holds", entity, kind, message, "lower it, or remove it"

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from proxy.manage.target import EXIT_FAILED, StoreCommand, load_target, target_options, warn
-from proxy.manage.wording import names, terms_written
-from quotas.entities import Default, Entity, Group, Prefix
+from proxy.manage.wording import terms_written
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.stores.edit import number, written_name
@@ -41,7 +41,7 @@ def _refused(limit: float) -> str:
 
 
 def _rule(entity: Entity, limits: Mapping[QuotaKind, float], terms: Terms) -> Iterator[str]:
-    yield f"  - entity: {_entity(entity)}"
+    yield f"  - entity: {_braced(entity.as_data())}"
     for kind, limit in limits.items():
         yield f"    {kind}: {number(limit)}"
     for key, said in terms_written(terms).items():
@@ -51,19 +51,11 @@ def _rule(entity: Entity, limits: Mapping[QuotaKind, float], terms: Terms) -> It
             yield f"    {key}: {{{', '.join(proposed)}}}"
 
 
-def _entity(entity: Entity) -> str:
-    parts = []
-    for kind, name in names(entity).items():
-        match name:
-            case Default():
-                parts.append(f"{kind}: {{default: true}}")
-            case Group(group):
-                parts.append(f"user-group: {written_name(group)}")
-            case Prefix(prefix):
-                parts.append(f"{kind}: {{prefix: {written_name(prefix)}}}")
-            case _:
-                parts.append(f"{kind}: {written_name(str(name))}")
-    return f"{{{', '.join(parts)}}}"
+def _braced(value: object) -> str:
+    """Return what ``Entity.as_data`` says of an entity, as a quota file has it."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_braced(of)}' for key, of in value.items())}}}"
+    return "true" if value is True else written_name(str(value))
 
 
 @click.command("export", cls=StoreCommand, short_help="Print quotas as a quota file.")

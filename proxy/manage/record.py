@@ -38,25 +38,15 @@ def beside(desired: Path) -> Path:
     return desired.with_name(f"{desired.stem}.applied{desired.suffix or '.yaml'}")
 
 
-def _target(text: str) -> object:
-    """Return the target named in a first line; the text itself if someone has edited it."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
 def read(path: Path, source: str) -> Record:
     """Return the record at ``path`` of quotas applied to ``source``. Raises ConfigError, StoreError."""
     if not path.exists():
         return Record(path, None, is_ours=True)
     text = read_text(path)
     found = _FIRST_LINE.match(text)
-    if found is not None and _target(found[1]) != _named(source, path):
-        raise StoreError(
-            f"{path}:1: records what was applied to {found[1]}, not to {_quoted(source, path)}; "
-            "keep a record for each target (--last-applied)"
-        )
+    if found is not None and found[1] != _quoted(source, path):
+        message = f"{path}:1: records what was applied to {found[1]}, not to {_quoted(source, path)}"
+        raise StoreError(f"{message}; keep a record for each target (--last-applied)")
     return Record(path, parse(str(path), text).policy, is_ours=found is not None)
 
 
@@ -66,10 +56,10 @@ def require_writable(record: Record) -> None:
         raise StoreError(f"{record.path}: cannot be written: let this user write to the folder, or give --last-applied")
 
 
-def write(record: Record, source: str, policy: Policy) -> bool:
-    """Write the applied quotas atomically; return whether they differ from the record. Raises StoreError."""
+def write(record: Record, source: str, policy: Policy) -> None:
+    """Write the applied quotas atomically, unless the record has them already. Raises StoreError."""
     if record.policy is not None and record.policy.limits == policy.limits:
-        return False
+        return
     text, _ = quota_file.write(policy)
     head = (
         f"# What sluice quotas apply has made of {_quoted(source, record.path)}. It writes this file; do not edit it.\n"
@@ -79,15 +69,8 @@ def write(record: Record, source: str, policy: Policy) -> bool:
     except OSError as error:
         reason = str(error.strerror or error).lower()
         raise StoreError(f"{record.path}: the record was not written: {reason}; apply again") from None
-    return True
 
 
 def _quoted(source: str, path: Path) -> str:
-    return json.dumps(_named(source, path))
-
-
-def _named(source: str, path: Path) -> str:
-    """Return a target's name independent of the machine: a file by its path relative to the record."""
-    if "://" in source:
-        return source
-    return os.path.relpath(source, path.absolute().parent)
+    """Return a target's name independent of the machine, in quotes: a file by its path relative to the record."""
+    return json.dumps(source if "://" in source else os.path.relpath(source, path.absolute().parent))

@@ -12,8 +12,6 @@ from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue, Problem
 from config.settings import FileStore, Quotas
 from config.units import parse_reachable
-from proxy.brokers.connection import BrokerConnection
-from proxy.brokers.login import log_in
 from proxy.brokers.persistent_connection import Access, access_by
 from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
@@ -21,6 +19,7 @@ from proxy.doctor.client import OF_CLIENT, ClientConfigError, ClientLogin, load_
 from proxy.live.options import Command, file_option, with_options
 from proxy.manage.zookeeper_client import open_zookeeper
 from proxy.runtime.clock import now_ms, wall_s
+from quotas.entities import Entity
 from quotas.stores.base import Loaded, QuotaStore, StoreError
 
 EXIT_FAILED: Final = 1
@@ -110,15 +109,10 @@ def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
         client = ClientLogin("PLAINTEXT") if command_config is None else load_client(command_config, wall_s())
     except ClientConfigError as error:
         raise click.UsageError(f"--command-config: {error}") from None
-    credentials = client.credentials
-    if credentials is None:
+    login = client.credentials
+    if login is None:
         return Access(addresses, lambda: client.context, fixes=OF_CLIENT)
-    who = "the token's user" if credentials.username is None else f"user {credentials.username}"
-
-    async def login(connection: BrokerConnection) -> None:
-        await log_in(connection, credentials.mechanism, credentials.exchange(), who)
-
-    return Access(addresses, lambda: client.context, login, credentials.username, OF_CLIENT)
+    return Access(addresses, lambda: client.context, login.log_in, login.username, OF_CLIENT)
 
 
 @contextmanager
@@ -137,6 +131,11 @@ def load_target(**target: Any) -> Loaded:
     """Return the quotas in a target's store. Raises as ``opened``."""
     with opened(**target) as (_, loaded):
         return loaded
+
+
+def place_of(loaded: Loaded, entity: Entity) -> str:
+    """Return where a rule is defined; "" if the store does not say."""
+    return loaded.where(entity) if entity in loaded.places else ""
 
 
 def warn(problems: Iterable[Problem]) -> None:

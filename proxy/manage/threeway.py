@@ -6,13 +6,13 @@ which is a conflict.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from proxy.manage.wording import beyond_kafka, terms_written
-from quotas.entities import Entity, Group, Name
+from proxy.manage.wording import beyond_kafka, has_cut_name, terms_written
+from quotas.entities import Entity, Group
 from quotas.kinds import QuotaKind
-from quotas.names import counted_as
 from quotas.policy import Policy, Terms
 from quotas.stores.edit import number
 from quotas.stores.filters import is_of_kafka
@@ -22,8 +22,6 @@ _PLAIN = Terms()
 
 
 class Action(StrEnum):
-    """The outcome for one limit."""
-
     ADD = "add"
     CHANGE = "change"
     REMOVE = "remove"
@@ -33,8 +31,7 @@ class Action(StrEnum):
     """It is live but not managed by the desired quotas: it stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """One limit that differs from the desired one, or is not managed. None: no limit."""
 
     entity: Entity
@@ -45,8 +42,7 @@ class Difference:
     applied: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(NamedTuple):
     """A desired rule that cannot be applied: Kafka has no such quota, and it is not live already."""
 
     entity: Entity
@@ -57,8 +53,8 @@ class Unsupported:
 class Plan:
     """All differences: first desired rules in their order, then live ones."""
 
-    differences: list[Difference] = field(default_factory=list)
-    beyond: list[Unsupported] = field(default_factory=list)
+    differences: list[Difference]
+    beyond: list[Unsupported]
 
     def of(self, *actions: Action) -> list[Difference]:
         return [each for each in self.differences if each.action in actions]
@@ -100,7 +96,9 @@ def _of_entity(
     if not is_of_kafka(entity):
         before = {}  # Kafka never had it
     for kind in dict.fromkeys([*wanted, *there, *before]):
-        want, have, had = (_float(kind, limits.get(kind)) for limits in (wanted, there, before))
+        want, have, had = (
+            taken_over(kind, limits[kind]) if kind in limits else None for limits in (wanted, there, before)
+        )
         if want == have:
             continue
         if want is None and had is None:
@@ -115,10 +113,6 @@ def _of_entity(
             yield Difference(entity, kind, action, have, want, had)
 
 
-def _float(kind: QuotaKind, limit: float | None) -> float | None:
-    return None if limit is None else taken_over(kind, limit)
-
-
 def _beyond(desired: Policy, live: Policy) -> Iterator[Unsupported]:
     for entity, limits in desired.limits.items():
         terms, live_terms = desired.terms.get(entity, _PLAIN), live.terms.get(entity, _PLAIN)
@@ -129,7 +123,7 @@ def _beyond(desired: Policy, live: Policy) -> Iterator[Unsupported]:
                 same = same and {*desired.groups[name]} == {*live.groups.get(name, ())}
             if not same:
                 yield Unsupported(entity, what)
-        elif entity not in live.limits and any(map(_is_cut, (entity.user, entity.client_id))):
+        elif entity not in live.limits and has_cut_name(entity):
             yield Unsupported(entity, "a name of more than 256 bytes, of which only the beginning is known")
         elif not all(limit > 0 and number(float(limit)) for limit in limits.values()):
             yield Unsupported(entity, "a limit that a quota file, and so the record, cannot hold")
@@ -137,12 +131,7 @@ def _beyond(desired: Policy, live: Policy) -> Iterator[Unsupported]:
             yield Unsupported(entity, _terms(terms) or f"no {_terms(live_terms)}, which is live")
 
 
-def _is_cut(name: Name) -> bool:
-    return isinstance(name, str) and counted_as(name) != name
-
-
 def _terms(terms: Terms) -> str:
-    """Return the names of a rule's terms."""
     said = terms_written(terms).items()
     return ", ".join(f"{name}: {value}" if name in ("mode", "scope") else name for name, value in said)
 

@@ -7,6 +7,7 @@ from typing import Final
 from config.units import BYTE_UNITS
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind, Written
+from quotas.names import counted_as
 from quotas.numbers import java_double
 from quotas.policy import Terms
 from quotas.stores.alteration import Altered
@@ -16,22 +17,14 @@ from quotas.stores.unlimited import as_described
 from quotas.texts import shown
 
 _WHO: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
-_ALTERED: Final = {"user": "user", "client-id": "client", "ip": "ip"}
-_FEW: Final = (
+_ORDER: Final = (
     QuotaKind.CONSUMER_BYTE_RATE,
     QuotaKind.CONTROLLER_MUTATION_RATE,
     QuotaKind.REQUEST_PERCENTAGE,
     QuotaKind.PRODUCER_BYTE_RATE,
     QuotaKind.CONNECTION_CREATION_RATE,
 )
-"""The order of limits on a line: that of Java's HashMap with four buckets, for up to three limits ..."""
-_ALL: Final = (
-    QuotaKind.PRODUCER_BYTE_RATE,
-    QuotaKind.CONSUMER_BYTE_RATE,
-    QuotaKind.CONTROLLER_MUTATION_RATE,
-    QuotaKind.REQUEST_PERCENTAGE,
-)
-"""... and with eight buckets, for four."""
+"""The order of limits on a line: that of Java's HashMap, which with all four of a client begins with the fourth."""
 _UNITS: Final = [(unit, size) for unit, size in reversed(BYTE_UNITS.items()) if unit.endswith("iB")]
 
 
@@ -51,20 +44,29 @@ def beyond_kafka(entity: Entity) -> str:
     return ", ".join(part for part, is_there in parts.items() if is_there)
 
 
+def has_cut_name(entity: Entity) -> bool:
+    """Whether only the beginning of one of its names is known."""
+    return any(isinstance(name, str) and counted_as(name) != name for name in names(entity).values())
+
+
 def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
     """Return the line of kafka-configs --describe, or one of Sluice's own."""
-    order = _ALL if len(limits) == len(_ALL) else _FEW
+    order = (*_ORDER[3:], *_ORDER[:3]) if len(limits) > 3 else _ORDER
     pairs = ", ".join(f"{kind}={java_double(as_described(kind, limits[kind]))}" for kind in order if kind in limits)
     whose = "Quota" if is_of_kafka(entity) else "Sluice cap" if entity.cap else "Sluice quota"
     return f"{whose} configs for {_who(entity)} are {pairs}"
 
 
 def terms_described(entity: Entity, terms: Terms) -> str:
-    """Return a line about a rule's terms."""
-    said = ", ".join(f"{key}={value}" for key, value in terms_written(terms).items() if not isinstance(value, dict))
-    proposed = ", ".join(f"proposed.{kind}={java_double(limit)}" for kind, limit in terms.proposed.items())
     cap = "the cap of " if entity.cap else ""
-    return f"Sluice terms for {cap}{_who(entity)} are {', '.join(filter(None, (said, proposed)))}"
+    return f"Sluice terms for {cap}{_who(entity)} are {', '.join(terms_as_pairs(terms))}"
+
+
+def terms_as_pairs(terms: Terms) -> list[str]:
+    """Return a rule's terms as in a quota file, each as ``key=value``."""
+    written = terms_written(terms)
+    proposed = {f"proposed.{kind}": str(number(limit)) for kind, limit in terms.proposed.items()}
+    return [f"{key}={value}" for key, value in (written | proposed).items() if not isinstance(value, dict)]
 
 
 def terms_written(terms: Terms) -> dict[str, str | dict[str, str]]:
@@ -89,11 +91,11 @@ def completed(entity: Entity) -> str:
     """Return the final line of kafka-configs --alter, which names only the first of a pair; this one names both."""
     of_entity = names(entity)
     if set(of_entity.values()) == {Default.DEFAULT}:
-        kinds = " and ".join(f"{_ALTERED[kind]}s" for kind in of_entity)
+        kinds = " and ".join(f"{kind.removesuffix('-id')}s" for kind in of_entity)
         return f"Completed updating default config for {kinds} in the cluster."
     whose = ", ".join(
-        f"the default {_ALTERED[kind]}" if isinstance(name, Default) else f"{_ALTERED[kind]} {shown(str(name))}"
-        for kind, name in of_entity.items()
+        f"the default {kind}" if isinstance(name, Default) else f"{kind} {shown(str(name))}"
+        for kind, name in ((kind.removesuffix("-id"), name) for kind, name in of_entity.items())
     )
     return f"Completed updating config for {whose}."
 

@@ -94,14 +94,14 @@ def test_ssl_properties_set_truststore_keystore_and_hostname_check(tmp_path: Pat
             {"sasl__mechanism": "SCRAM-SHA-256", "sasl__jaas__config": SCRAM.replace(";", ' tokenauth="true";')},
             "log in as a user, not by a delegation token",
         ),
-        ({"sasl__mechanism": "OAUTHBEARER", "sasl__jaas__config": f"{BEARER};"}, "no token: name a file"),
+        ({"sasl__mechanism": "OAUTHBEARER", "sasl__jaas__config": f"{BEARER};"}, "no token: write one into a file"),
         (
             {
                 "sasl__mechanism": "OAUTHBEARER",
                 "sasl__jaas__config": f"{BEARER};",
                 "sasl__oauthbearer__token__endpoint__url": "https://issuer.example/token",
             },
-            "fetch a token, write it into a file",
+            "no token: write one into a file, and name that as file:///",
         ),
         (
             {
@@ -109,7 +109,7 @@ def test_ssl_properties_set_truststore_keystore_and_hostname_check(tmp_path: Pat
                 "sasl__jaas__config": f"{BEARER};",
                 "sasl__oauthbearer__token__endpoint__url": "file:///missing",
             },
-            "names no file that holds a token",
+            "no token: write one into a file",
         ),
         ({"security__protocol": "SSL", "ssl__truststore__location": "x.jks"}, "ssl.truststore.type is JKS"),
         ({"ssl__truststore__password": "canary"}, "ssl.truststore.password is not supported"),
@@ -144,5 +144,5 @@ def test_a_file_is_read_and_what_says_nothing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClientConfigError, match="no such file"):
         load_client(tmp_path / "missing", NOW_S)
     file.write_bytes(b"\xff")
-    with pytest.raises(ClientConfigError, match="is not utf-8"):
+    with pytest.raises(ClientConfigError, match="is not UTF-8"):
         load_client(file, NOW_S)

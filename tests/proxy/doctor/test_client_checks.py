@@ -147,9 +147,9 @@ async def test_plaintext_client_passes_every_check() -> None:
         (200, listed("other"), "warn", "sees user sluice as other"),
         (200, listed(), "warn", "no connection from 127.0.0.1:"),
         (200, listed(), "warn", ": find out where the admin port of that proxy can be reached"),
-        (404, "not found", "warn", "is this the admin port"),
-        (403, '{"error": "asked for"}', "warn", "is this the admin port"),
-        (200, "<html>", "warn", "is this the admin port"),
+        (404, "not found", "warn", "answers with something else"),
+        (403, '{"error": "asked for"}', "warn", "answers with something else"),
+        (200, "<html>", "warn", "answers with something else"),
     ],
 )
 async def test_whoami_check_compares_proxy_user_with_client_user(

@@ -6,9 +6,9 @@ def test_finding_lines_show_status_check_text_and_fix() -> None:
     found.ok("tcp", "there")
     found.warn("certificate", "soon", "renew it")
     found.skip("login", "nobody")
-    assert not found.failed
+    assert found.first_failure is None
     found.fail("tls", "bad", "mend it")
-    assert found.failed
+    assert found.first_failure is not None
     assert [str(finding) for finding in found.all] == [
         "ok    tcp          there",
         "FAIL  tls          bad: mend it",

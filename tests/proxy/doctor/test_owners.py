@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.checks.health import AdminLogin
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.owners import look_at_owners
 
@@ -38,7 +39,7 @@ async def looked(answers: list[Mapping[str, Any] | str]) -> list[str]:
             server = await stack.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0))
             ports.append(server.sockets[0].getsockname()[1])
         found = DoctorFindings()
-        await look_at_owners(found, f"http://127.0.0.1:{ports[-1]}")
+        await look_at_owners(found, f"127.0.0.1:{ports[-1]}", AdminLogin())
         return [str(each) for each in found.all]
 
 
@@ -55,7 +56,7 @@ async def test_instances_with_same_owners_are_reported_ok() -> None:
         (said("i1", epoch=2, owners={}), "FAIL  owners       i1 is member with epoch 2, a has 3: they do not have the"),
         (said("i1", state="frozen"), "FAIL  owners       i1 is frozen with epoch 3, a has 3: they do not have the"),
         (said("x"), "FAIL  owners       the admin port of i1, 127.0.0.1:"),
-        ("no JSON", "warn  owners       i1 was not asked: http://127.0.0.1:"),
+        ("no JSON", "warn  owners       i1 was not asked: 127.0.0.1:"),
     ],
 )
 async def test_instance_with_other_owners_or_no_answer_is_reported(other: Mapping[str, Any] | str, line: str) -> None:

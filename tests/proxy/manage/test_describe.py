@@ -118,10 +118,11 @@ def test_describe_of_empty_quota_file_prints_nothing(run: Run, tmp_path: Path) -
 
 def test_no_name_moves_the_cursor_and_no_limit_breaks_json() -> None:
     policy = Policy({Entity("a\x1b[2Jb"): {R: float("inf")}, Entity("big"): {P: 2.0**63}})
-    listed = select(Loaded(policy, "1", "memory"), QuotaArguments())
-    text = "\n".join([*as_text(listed), *as_table(listed)])
+    loaded = Loaded(policy, "1", "memory")
+    listed = select(loaded, QuotaArguments())
+    text = "\n".join([*as_text(policy, listed), *as_table(loaded, listed)])
     assert "\x1b" not in text
-    data = json.loads(json.dumps(as_data(Loaded(policy, "1", "memory"), listed)))
+    data = json.loads(json.dumps(as_data(loaded, listed)))
     assert [each["limits"] for each in data["quotas"]] == [
         {"request_percentage": "Infinity"},
         {"producer_byte_rate": 2**63 - 1},

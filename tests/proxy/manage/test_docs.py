@@ -41,8 +41,7 @@ def test_the_file_for_zookeeper_says_what_it_is_said_to(tmp_path: Path) -> None:
 
 
 def test_documented_lint_findings_equal_those_in_code() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", TEXT, re.MULTILINE)
-    assert dict(rows) == NAMES
+    assert re.findall(r"^\| `([a-z-]+)` \| .+ \|$", TEXT, re.MULTILINE) == [*NAMES]
 
 
 def test_every_target_option_is_documented() -> None:

@@ -108,7 +108,6 @@ def test_limit_arguments_are_parsed_into_added_and_removed(
         ("usr=alice", "did you mean user?"),
         ("alice", "'alice' is neither an entity nor a quota name"),
         ("user-group", "user-group: has no name; write user-group=NAME"),
-        (f"client-id-prefix={'x' * 64}", "is too long for a prefix; 63 bytes are the most"),
         ("--add-config producer_byte_rate", "'producer_byte_rate' is no pair; write it like producer_byte_rate=1MiB"),
         ("--add-config producer_byte_rate=1mib", "producer_byte_rate: '1mib' has the unknown unit"),
         ("--add-config a=1,a=2", "--add-config: a is given twice; give it once"),
