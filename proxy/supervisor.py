@@ -40,7 +40,7 @@ from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.snapshot import Snapshot, WorkerSnapshot
 from proxy.state.answers import State
-from proxy.usage.service import UsageService
+from proxy.usage.service import shipper_of
 from proxy.worker import Worker
 from quotas.counted import CounterKey
 from quotas.policy import Policy
@@ -84,7 +84,7 @@ class Supervisor:
         self._quotas = QuotasInForce(store, self._apply, enabled=quotas.mode != "off", kind=kinds)
         self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
         self._worker = self._hire(self._quota_admin.answer if store.answers_clients else None)
-        self._usage = UsageService(settings, self._worker.usage)
+        self._shipper = shipper_of(settings, self._worker.usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
         self._quotas.temporary.file = None if state is None else path_beside(state)
@@ -189,7 +189,8 @@ class Supervisor:
             of_group = () if group is None else (group.member, group.asking.get)
             self._others.shared_limits = SharedLimits(self._demands, self._share, self._has_scopes, *of_group)
             self._others.shared_limits.start()
-        self._usage.start()
+        if self._shipper is not None:
+            self._shipper.start()
         if self._state is not None:
             self._state.watch()
         FileWatch([self._path], self._compare).run("watch the configuration")
@@ -223,8 +224,9 @@ class Supervisor:
             await attempt("leave the group of instances", self._others.group.leave, _STEP_S)
         if self._state is not None:
             await attempt("keep the state file", self._state.keep, _STEP_S)
-        last_words_s = 0 if self._hurried else _LAST_WORDS_S
-        await attempt("ship the last usage records", lambda: self._usage.stop(last_words_s), last_words_s + _STEP_S)
+        if (shipper := self._shipper) is not None:
+            last_words_s = 0 if self._hurried else _LAST_WORDS_S
+            await attempt("ship the last usage records", lambda: shipper.stop(last_words_s), last_words_s + _STEP_S)
         await attempt("close the admin port", self._admin.stop, _STEP_S)
         await attempt("close the quota store", self._quotas.close, _STEP_S)
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
@@ -325,7 +327,8 @@ class Supervisor:
         spawn(self._mode.turn(mode, who="signal", source=source), "turn the mode")
 
     async def _change_mode(self, mode: Mode) -> None:
-        await self._usage.set_mode(mode)
+        if self._shipper is not None:
+            await self._shipper.set_mode(mode)
         await self._quotas.enable(mode != "off")
         await self._worker.put(replace(self._worker.in_force, mode=mode))
 
@@ -381,7 +384,7 @@ class Supervisor:
             owners=self._others.status,
             instances_unheard=self._others.unheard,
             state_file=dict(self._state.counts) if self._state is not None else None,
-            shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
+            shipping=copy(self._shipper.shipping) if self._shipper is not None else None,
             info={
                 "version": __version__,
                 "build": build(),

@@ -121,7 +121,7 @@ class Shipper:
         self._take_usage = take_usage
         self._documents = documents
         self._sink = sink
-        self._shipping = shipping
+        self.shipping = shipping
         self._interval_s = interval_s
         self._buffer = Buffer(buffer_bytes, shipping)
         self._taken_ms = now_ms()
@@ -142,6 +142,8 @@ class Shipper:
 
     async def stop(self, timeout_s: float) -> None:
         """Take the last record and ship everything within ``timeout_s``; the rest is lost and counted."""
+        if not self._tasks:
+            return
         collecting, pumping = self._tasks
         self._stopping.set()
         try:
@@ -149,12 +151,12 @@ class Shipper:
                 await asyncio.wait((collecting,))  # not cancelled: midway, taken counts are in no document yet
                 await self._buffer.join()
         except TimeoutError:
-            documents, rows = self._shipping.dropped()
+            documents, rows = self.shipping.dropped()
             pumping.cancel()
             await asyncio.wait((pumping,))
             while not self._buffer.empty():
                 self._buffer.drop_oldest()
-            dropped_documents, dropped_rows = self._shipping.dropped()
+            dropped_documents, dropped_rows = self.shipping.dropped()
             log.error(
                 "usage records lost at shutdown", documents=dropped_documents - documents, rows=dropped_rows - rows
             )
@@ -193,7 +195,7 @@ class Shipper:
         try:
             is_shipped = await self._ship(document)
         finally:
-            self._shipping.count(document, is_shipped=is_shipped)
+            self.shipping.count(document, is_shipped=is_shipped)
 
     async def _ship(self, document: Document) -> bool:
         """Write a document, at however many attempts; return False if it is refused."""
@@ -209,14 +211,14 @@ class Shipper:
             except Exception as error:  # noqa: BLE001  whatever error a client library raises, records wait
                 self._failed(f"{type(error).__name__}: {error}")
             else:
-                if self._shipping.error is not None:
-                    log.info("shipping usage records again", dropped_documents=self._shipping.dropped_documents)
-                self._shipping.error = None
+                if self.shipping.error is not None:
+                    log.info("shipping usage records again", dropped_documents=self.shipping.dropped_documents)
+                self.shipping.error = None
                 return True
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, _LAST_RETRY_S)
 
     def _failed(self, why: str) -> None:
-        if self._shipping.error is None:
+        if self.shipping.error is None:
             log.error("cannot ship usage records: buffering them", error=why)
-        self._shipping.error = why
+        self.shipping.error = why
