@@ -20,7 +20,7 @@ from quotas.exemptions import NOBODY, Exemptions
 
 _MAX_CLIENTS: Final = 10_000
 """Limit of clients counted separately without usage records: metrics show fewer."""
-_SWEEP_EVERY_S: Final = 10.0
+_FORGET_EVERY_S: Final = 10.0
 _LOAD_EVERY_S: Final = 15.0
 _SAMPLE_EVERY_S: Final = SAMPLE_MS / 1000
 
@@ -50,7 +50,6 @@ class Metering:
         self._recorder = Recorder(self._meters, self._listeners, engine, self.addresses)
 
     def accounts_of(self, listener: str) -> Accounts:
-        """Return the accounts of a listener's clients."""
         accounts = Accounts(self._meters, self._engine, listener, self._exemptions)
         self._listeners.append(accounts)
         return accounts
@@ -72,7 +71,7 @@ class Metering:
         """Take samples, and drop clients that are gone if no usage records do that."""
         every(_SAMPLE_EVERY_S, self._sample, "sample what clients do")
         if not self._taken:
-            every(_SWEEP_EVERY_S, self._sweep, "forget clients that are gone")
+            every(_FORGET_EVERY_S, self._forget, "forget clients that are gone")
 
     async def take_usage(self) -> AsyncIterator[Columns]:
         """Yield the rows of usage records since the last call, one document at a time."""
@@ -132,8 +131,9 @@ class Metering:
                 minute.ratio = max(minute.ratio or 0.0, state.ratio or 0.0)
             yield
 
-    async def _sweep(self) -> None:
-        await in_slices(self._meters.sweep(now_ms()))
+    async def _forget(self) -> None:
+        async for _ in self.take_usage():
+            pass
 
 
 class Loads:
