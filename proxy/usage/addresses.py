@@ -5,6 +5,7 @@ limit of their own, then refused ones, then the busiest. The others of a listene
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from heapq import nlargest
 from operator import add
 from typing import Final, NamedTuple
@@ -40,17 +41,14 @@ class AddressKey(NamedTuple):
     exempt: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class _Address:
-    """Counters of one address."""
+    """Counters of one address, and its limit as of the last attempt."""
 
-    __slots__ = ("attempts", "limit", "rule", "throttles")
-
-    def __init__(self) -> None:
-        self.attempts = 0
-        self.limit: float | None = None
-        """As of the last attempt."""
-        self.rule: Entity | None = None
-        self.throttles = Throttles()
+    attempts: int = 0
+    limit: float | None = None
+    rule: Entity | None = None
+    throttles: Throttles = field(default_factory=Throttles)
 
     @property
     def rank(self) -> tuple[bool, int, int]:

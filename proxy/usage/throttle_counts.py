@@ -5,6 +5,7 @@ Such limits are all while the mode is ``shadow``, and in any mode those of rules
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -23,17 +24,16 @@ MOST_COUNTERS: Final = 1000
 """Counters that are followed at once."""
 
 
+@dataclass(slots=True, eq=False)
 class _Record:
     """A counter that is throttled."""
 
-    __slots__ = ("begun_ms", "bound", "is_logged", "throttle_ms", "until_ms")
-
-    def __init__(self, bound: Bound, now_ms: int) -> None:
-        self.bound = bound
-        self.begun_ms = self.until_ms = now_ms
-        self.throttle_ms = 0
-        self.is_logged = False
-        """Its start is logged."""
+    bound: Bound
+    begun_ms: int
+    until_ms: int
+    throttle_ms: int = 0
+    is_logged: bool = False
+    """Its start is logged."""
 
 
 class ThrottleEvents:
@@ -56,7 +56,7 @@ class ThrottleEvents:
             if len(self._records) >= self._most:
                 self._left_out += 1
                 return
-            record = self._records[bound.key] = _Record(bound, now_ms)
+            record = self._records[bound.key] = _Record(bound, now_ms, now_ms)
         record.throttle_ms += throttle_ms
         record.until_ms = max(record.until_ms, until_ms)
 
