@@ -5,7 +5,6 @@ that need a restart are logged.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,8 +25,6 @@ log = structlog.get_logger("sluice")
 _MAX_LOGGED: Final = 20
 _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
 """Settings of a listener that need no restart. A switch between ports and TLS host names does."""
-
-_CERTIFICATES: Final = re.compile(r"(?:listeners\[\d+\]|admin)\.tls\b")
 
 Configure = Callable[[Mode, str], Awaitable[None]]
 Put = Callable[[Settings], Awaitable[None]]
@@ -84,22 +81,13 @@ class SettingsFile:
             log.info("owners of brokers changed", instances=sorted(owners.fixed.instances))
 
     def _read(self) -> tuple[Settings | None, Sequence[Problem]]:
-        """Return the current settings, or None and the problems of the file and of files that it names.
-
-        Problems of certificates in use are reported by their own reload.
-        """
+        """Return the current settings, or None and the problems of the file and of files that it names."""
         try:
             settings, document = load_with_document(self._path)
         except ConfigError as error:
             return None, error.problems
         problems = configuration.unusable(configuration.look(settings, document, wall_s()))
-        changed = " ".join(changed_settings(self._running, settings))
-        untold = [
-            problem
-            for problem in problems
-            if (section := _CERTIFICATES.match(problem.path)) is None or section[0] in changed
-        ]
-        return (None if problems else settings), untold
+        return (None if problems else settings), problems
 
 
 def _with_addresses(running: Listener, written: Listener | None) -> Listener:

@@ -5,15 +5,10 @@ from typing import Any, Final
 
 from config.cluster import Route
 from config.settings import Quotas, Settings
-from config.stores import FileStore as FileStoreSettings
 from config.stores import Store
 from quotas.stores.base import Loaded, QuotaStore
 from quotas.stores.file_store import FileStore
 from quotas.stores.layers import LayeredStore
-
-
-def _file(settings: FileStoreSettings, _: Route | None) -> QuotaStore:
-    return FileStore(settings.path)
 
 
 def _zookeeper(settings: Any, _: Route | None) -> QuotaStore:
@@ -32,7 +27,7 @@ def _cluster(settings: Any, cluster: Route | None) -> QuotaStore:
 
 
 STORES: Final[Mapping[str, Callable[[Any, Route | None], QuotaStore]]] = {
-    "file": _file,
+    "file": lambda settings, _: FileStore(settings.path),
     "zookeeper": _zookeeper,
     "cluster": _cluster,
 }
