@@ -179,8 +179,7 @@ class Supervisor:
             self._others.group = OwnersGroup(
                 settings,
                 settings.owners,
-                self._asking(lambda report: report.node_ids),
-                lambda: self._worker.load,
+                self._asking(lambda report: (report.node_ids, report.load)),
                 self._put_owners,
                 lambda: self._admin.context_of_others,
             )

@@ -6,7 +6,7 @@ of its own (``proxy.workers``). It reads no store, serves no HTTP and ships noth
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final
@@ -128,10 +128,6 @@ class Worker:
         )
 
     # ------------------------------------------------------------------------------------ what the supervisor calls
-
-    @property
-    def load(self) -> Mapping[int, float]:
-        return self._metering.load
 
     @property
     def accepts(self) -> bool:

@@ -166,7 +166,6 @@ class QuotasInForce:
 
     @property
     def known(self) -> bool:
-        """The store has been read at least once."""
         return self.loaded_at_s > 0
 
     def staleness_s(self) -> float:
@@ -243,7 +242,6 @@ class QuotasInForce:
 
 
 def _said(terms: Terms | None) -> dict[str, object]:
-    """Return the terms of a rule that are set."""
     return {name: value for name, value in asdict(terms or Terms()).items() if value}
 
 

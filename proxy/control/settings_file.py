@@ -26,9 +26,6 @@ _MAX_LOGGED: Final = 20
 _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
 """Settings of a listener that need no restart. A switch between ports and TLS host names does."""
 
-Configure = Callable[[Mode, str], Awaitable[None]]
-Put = Callable[[Settings], Awaitable[None]]
-
 
 class SettingsFile:
     """The configuration file, and the reaction to its changes.
@@ -37,7 +34,13 @@ class SettingsFile:
     owners of brokers.
     """
 
-    def __init__(self, path: Path, running: Settings, configure: Configure, put: Put) -> None:
+    def __init__(
+        self,
+        path: Path,
+        running: Settings,
+        configure: Callable[[Mode, str], Awaitable[None]],
+        put: Callable[[Settings], Awaitable[None]],
+    ) -> None:
         self._put = put
         self._path = path
         self._running = running

@@ -126,7 +126,6 @@ class TemporaryLimits:
             return True
 
     async def end_overdue(self) -> None:
-        """End the limits whose time is over."""
         async with self._changing:
             now = self._clock()
             overdue = [key for key, each in self.limits.items() if each.until_ms <= now]

@@ -8,7 +8,7 @@ process has more than an equal share. So no share grows because a network fails.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from secrets import token_hex
@@ -207,7 +207,8 @@ def _text(member: GroupMember, own: Sequence[Demands]) -> bytes:
     begin = json.dumps({"instance": member.instance, "boot": member.boot, "processes": []})[:-2]
     parts: list[list[str]] = [[] for _ in own]
     left = _MOST_TEXT_BYTES - len(begin) - 4 * len(own) - 2
-    for process, key, demand in sorted(_all(own), key=lambda each: (not each[2].waiting, -each[2].used)):
+    demands = ((number, key, demand) for number, each in enumerate(own) for key, demand in each.items())
+    for process, key, demand in sorted(demands, key=lambda each: (not each[2].waiting, -each[2].used)):
         names = (each.encode("utf-8", "surrogatepass").decode("latin-1") for each in (key.user, key.client_id))
         row = json.dumps([key.kind, *names, key.broker, key.several, round(demand.used, 6), demand.waiting])
         left -= len(row) + 2
@@ -216,10 +217,6 @@ def _text(member: GroupMember, own: Sequence[Demands]) -> bytes:
         parts[process].append(row)
     processes = ",".join(f"[{','.join(rows)}]" for rows in parts)
     return f"{begin}{processes}]}}".encode()
-
-
-def _all(own: Sequence[Demands]) -> Iterator[tuple[int, CounterKey, Demand]]:
-    return ((number, key, demand) for number, each in enumerate(own) for key, demand in each.items())
 
 
 def _read(data: bytes, signing: Signing, label: Label) -> DemandMessage:

@@ -41,15 +41,11 @@ def run(runner: asyncio.Runner, program: Coroutine[Any, Any, int]) -> int:
     gc.set_threshold(*_COLLECTED_AT)
     with runner:
         status = runner.run(program)
-        _end_within(_THREADS_END_S, status)
+        # The process ends even if a thread does not, such as one that reads a file from a dead server.
+        end = threading.Timer(_THREADS_END_S, os._exit, (status,))
+        end.daemon = True
+        end.start()
         return status
-
-
-def _end_within(seconds: float, status: int) -> None:
-    """End the process even if a thread does not, such as one that reads a file from a dead server."""
-    end = threading.Timer(seconds, os._exit, (status,))
-    end.daemon = True
-    end.start()
 
 
 def watch_lag(observe: Callable[[float], None], every_s: float = LAG_EVERY_S) -> asyncio.Task[None]:

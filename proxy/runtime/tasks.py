@@ -128,7 +128,6 @@ class CallQueue:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def later(self, callback: Callable[[], None]) -> None:
-        """Enqueue ``callback``, which is called once."""
         self._waiting.append(callback)
         if len(self._waiting) == 1:
             self._call_soon(self._next)

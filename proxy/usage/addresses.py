@@ -10,6 +10,7 @@ from heapq import nlargest
 from operator import add
 from typing import Final, NamedTuple
 
+from proxy.runtime.tasks import SLICE
 from proxy.usage.kind_usage import Throttles
 from quotas.entities import Default, Entity
 from quotas.folding import FOLDED
@@ -18,8 +19,6 @@ from quotas.kinds import QuotaKind
 MOST_COUNTED: Final = 5000
 """Addresses counted separately within an interval, besides those with a limit of their own: a megabyte of memory, and
 some milliseconds to select the busiest."""
-_SLICE: Final = 200
-"""Addresses processed before other tasks get a turn."""
 _OF_KIND: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 COLUMNS: Final = (
     *(_OF_KIND.used, _OF_KIND.limit, _OF_KIND.rule, _OF_KIND.throttled, _OF_KIND.throttle_ms, _OF_KIND.muted_ms),
@@ -109,7 +108,7 @@ class Addresses:
         chosen = dict(nlargest(self._most, taken.items(), key=lambda each: each[1].rank))
         rest: dict[AddressKey, list[int]] = {}
         for number, (key, address) in enumerate(taken.items(), 1):
-            if number % _SLICE == 0:
+            if number % SLICE == 0:
                 yield None
             figures = address.throttles.take(now_ms)
             if address.throttles.active:

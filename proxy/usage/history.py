@@ -17,8 +17,6 @@ _FADES: Final = 0.9
 
 @dataclass(slots=True)
 class Minute:
-    """A minute of one client."""
-
     bytes_in: int = 0
     bytes_out: int = 0
     throttled_ms: int = 0
@@ -58,8 +56,6 @@ class _Track:
 
 
 class History:
-    """Points of up to ``most`` clients."""
-
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._tracks: dict[ClientNames, _Track] = {}

@@ -66,5 +66,4 @@ class Lately:
         return self._bytes_in - bytes_in, self._bytes_out - bytes_out, self._sampled_ms()
 
     def _sampled_ms(self) -> int:
-        """Return the time throttled in the samples of the last minute."""
         return sum(self._muted_ms or ())

@@ -181,7 +181,6 @@ class Meter:
         return self.shown.minus(before)
 
     def is_throttled(self, now_ms: int) -> bool:
-        """Whether it is throttled now."""
         return any(not usage.throttles.over(now_ms - NOW_MS) for usage in self.kinds.values())
 
     @property

@@ -60,7 +60,6 @@ class Metering:
         return self._meters.values()
 
     def account(self, key: MeterKey) -> Account | None:
-        """Return the account of a client, if it has one now."""
         return next((found for each in self._listeners if (found := each.find(key)) is not None), None)
 
     def rates(self, meter: Meter, now_ms: int) -> tuple[float, float]:

@@ -132,7 +132,6 @@ class Recorder:
         return limit, self._rule(entity), counter.user or None, counter.client_id or None
 
     def _caps_of(self, meter: Meter, kind: QuotaKind) -> str | None:
-        """Return the caps in force as JSON."""
         if not self._engine.has_caps:
             return None
         caps = [
@@ -178,14 +177,12 @@ class _Page:
         self.rows.append(row)
 
     def add_address(self, key: AddressKey, of_address: Row) -> None:
-        """Add a row of an address."""
         figures = (key.ip, *of_address)
         self.add(_of_nobody(key.listener, key.broker), {_ADDRESS: figures}, exempt=key.exempt)
         names = (key.listener, *figures)
         self.name_bytes += sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def columns(self) -> Columns:
-        """Return column name → values."""
         columns: Columns = dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
         for names, nothing in _NOTHING.items():
             if (further := self._further.get(names)) is not None:

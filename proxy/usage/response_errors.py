@@ -28,5 +28,4 @@ class ResponseErrors:
         self._counts[key] = self._counts.get(key, 0) + times
 
     def snapshot(self) -> Mapping[tuple[int, int], int]:
-        """Return what has been counted, by api key and error code."""
         return dict(self._counts)

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 from typing import Final, Protocol
 
@@ -63,7 +62,6 @@ class Shipping:
     """Why the last attempt failed; None if it succeeded."""
 
     def count(self, document: Document, *, is_shipped: bool) -> None:
-        """Count a document that is shipped, or lost."""
         if is_shipped:
             self.shipped_documents += 1
             self.shipped_rows += document.rows
@@ -72,7 +70,6 @@ class Shipping:
             self.dropped_rows += document.rows
 
     def dropped(self) -> tuple[int, int]:
-        """Return how many documents and rows were lost so far."""
         return self.dropped_documents, self.dropped_rows
 
 
@@ -85,13 +82,11 @@ class Buffer(asyncio.Queue[Document]):
         self._shipping = shipping
 
     def add(self, document: Document) -> None:
-        """Add the newest document."""
         self.put_nowait(document)
         while self._shipping.buffered_bytes > self._most_bytes and self.qsize() > 1:
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Drop and count the oldest document."""
         self._shipping.count(self.get_nowait(), is_shipped=False)
         self.task_done()
 
@@ -130,7 +125,6 @@ class Shipper:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start the tasks; ``stop`` ends them."""
         self._taken_ms = now_ms()
         self._tasks = [spawn(self._collect(), "take usage records"), spawn(self._pump(), "ship usage records")]
 
@@ -186,16 +180,12 @@ class Shipper:
 
     async def _pump(self) -> None:
         while True:
-            document = await self._buffer.get()
-            await attempt("ship usage records", partial(self._settle, document))
-            self._buffer.task_done()
-
-    async def _settle(self, document: Document) -> None:
-        is_shipped = False
-        try:
-            is_shipped = await self._ship(document)
-        finally:
-            self.shipping.count(document, is_shipped=is_shipped)
+            document, is_shipped = await self._buffer.get(), False
+            try:
+                is_shipped = await self._ship(document)
+            finally:
+                self.shipping.count(document, is_shipped=is_shipped)
+                self._buffer.task_done()
 
     async def _ship(self, document: Document) -> bool:
         """Write a document, at however many attempts; return False if it is refused."""

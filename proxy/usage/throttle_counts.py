@@ -126,7 +126,6 @@ class ThrottleCounts:
         account.meter.count_wait(bound.kind, change, now_ms, waited_ms, cap)
 
     def look(self, now_ms: int) -> None:
-        """Log which throttles have started and ended."""
         if self._events is not None:
             self._events.log_changes(now_ms, self._mode)
 
@@ -184,7 +183,6 @@ class ThrottleCounts:
 
 
 def _fields(bound: Bound) -> dict[str, object]:
-    """Return the fields of a log event about a counter."""
     return {
         "kind": bound.kind.value,
         "user": bound.user,

@@ -27,6 +27,7 @@ from protocol.probes import CREATE_TOPICS, METADATA, create_topic_with, describe
 from protocol.requests import WHICH_VERSIONS, Request
 from proxy.brokers.cluster import Cluster, NoAnswerError
 from proxy.brokers.connection import BrokerConnection
+from proxy.brokers.failures import describe
 from proxy.brokers.login import read_password
 from proxy.brokers.tls import BrokerTls
 from proxy.usage.documents import Document
@@ -129,7 +130,7 @@ class TopicSink:
             ) from error
         except (KafkaError, OSError) as error:
             await self.close()
-            raise SinkError(f"topic {self._topic.name}: {_described(error)}") from error
+            raise SinkError(f"topic {self._topic.name}: {describe(error)}") from error
 
     async def close(self) -> None:
         """Close the producer; unsent documents are still in the buffer."""
@@ -161,10 +162,6 @@ async def _stop(producer: AIOKafkaProducer) -> None:
     with suppress(TimeoutError, KafkaError, OSError):
         async with asyncio.timeout(_CLOSE_S):
             await producer.stop()
-
-
-def _described(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 async def ensure(topic: UsageTopic, brokers: Brokers) -> None:
