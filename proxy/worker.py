@@ -222,7 +222,7 @@ class Worker:
             requests=tuple(requests_by_api(self._tables)),
             latencies=self._state.latencies.snapshot(),
             proxy_latencies=self._state.latencies.proxy_snapshot(),
-            response_errors=self._state.errors.snapshot(),
+            response_errors=dict(self._state.errors.counts),
             accept_rates=self._gate.usage(),
             ip_rates=ip_rates,
             gssapi_unread=self._logins.unread(),

@@ -1,6 +1,7 @@
 """The registry of quota stores by ``quotas.store.type``; no other module names a store type."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, Final
 
 from config.cluster import Route
@@ -51,8 +52,5 @@ def open_static(quotas: Quotas) -> QuotaStore | None:
 
 def load_quotas(settings: Settings) -> Loaded:
     """Return the quotas in a configuration's stores, read once. Raises UnreadableError."""
-    store = open_quotas(settings)
-    try:
+    with closing(open_quotas(settings)) as store:
         return store.load(0)
-    finally:
-        store.close()

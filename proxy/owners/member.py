@@ -7,6 +7,7 @@ that the coordinator does not know any more (``FENCED``) owns nothing until it h
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -370,18 +371,16 @@ class GroupMember:
             return
         log.warning("this process has slept: asking whether it still owns brokers", slept_s=round(slept_s, 1))
         answers: list[int] = []
-        asking = threading.Thread(target=lambda: answers.append(asyncio.run(self._ask_apart())), daemon=True)
+
+        def ask() -> None:
+            asked = heartbeat(self._me.group, self._generation, self.member_id)
+            with suppress(NoCoordinatorError):
+                answers.append(read_error(asyncio.run(self._coordinator.ask_apart(asked))))
+
+        asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         asking.join(ANSWER_S)
-        if answers and answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
-            self._replaced(answers[0])
-        elif not answers or answers[0] < 0:
+        if not answers:
             self._freeze("no answer after a sleep")
-
-    async def _ask_apart(self) -> int:
-        """Return the error of a heartbeat on a connection of its own, -1 without an answer."""
-        try:
-            asked = heartbeat(self._me.group, self._generation, self.member_id)
-            return read_error(await self._coordinator.ask_apart(asked))
-        except NoCoordinatorError:
-            return -1
+        elif answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
+            self._replaced(answers[0])

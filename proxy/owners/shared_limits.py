@@ -47,14 +47,6 @@ _UNKNOWN: Final = Demand(0.0, 1)
 Demands = Mapping[CounterKey, Demand]
 Shares = Mapping[CounterKey, float]
 
-
-AskDemands = Callable[[], Awaitable[Sequence[Demands]]]
-"""Returns the demand of each process of this instance."""
-
-PutShares = Callable[[Sequence[Shares], float], Awaitable[None]]
-"""Puts shares in force: one mapping for each process, and the part of counters that are not in it."""
-
-
 Row = tuple[QuotaKind, str, str, int, int, Number, Annotated[int, Field(ge=0)]]
 """A counter and the demand for it. Names are UTF-8 read as Latin-1: a lone surrogate is no JSON for all parsers."""
 
@@ -92,8 +84,10 @@ class Peer:
 class SharedLimits:
     """Keeps the shares of this instance's processes in force between ``start`` and ``stop``."""
 
-    _ask_demands: AskDemands
-    _put_shares: PutShares
+    _ask_demands: Callable[[], Awaitable[Sequence[Demands]]]
+    """Returns the demand of each process of this instance."""
+    _put_shares: Callable[[Sequence[Shares], float], Awaitable[None]]
+    """Puts shares in force: one mapping for each process, and the part of counters that are not in it."""
     _is_needed: Callable[[], bool]
     """Whether any limit is of the whole cluster."""
     _member: GroupMember | None = None

@@ -121,8 +121,6 @@ class CallQueue:
     is the loop's.
     """
 
-    __slots__ = ("_call_soon", "_waiting")
-
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
         self._waiting: deque[Callable[[], None]] = deque()

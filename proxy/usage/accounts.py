@@ -123,8 +123,6 @@ class Account:
 class Accounts:
     """The accounts of one listener's clients."""
 
-    __slots__ = ("_accounts", "_engine", "_meters", "exemptions", "listener", "nobody", "refused")
-
     def __init__(self, meters: Meters, engine: Engine, listener: str, exemptions: Exemptions = NOBODY) -> None:
         self._meters = meters
         self._engine = engine

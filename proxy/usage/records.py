@@ -160,8 +160,6 @@ def _of_nobody(listener: str, broker: int = -1, refused: int = 0) -> Row:
 class _Page:
     """The rows of one document under construction."""
 
-    __slots__ = ("_further", "name_bytes", "rows")
-
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self.name_bytes = 0

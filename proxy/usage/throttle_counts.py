@@ -85,8 +85,6 @@ class ThrottleEvents:
 class ThrottleCounts:
     """Counts the throttles of all clients, in their counters and meters, and as log events if there are ``events``."""
 
-    __slots__ = ("_events", "_mode", "_simulated", "waiting")
-
     def __init__(self, mode: str, events: ThrottleEvents | None = None) -> None:
         self._mode = mode
         self._events = events
