@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nlargest
 from math import nan
 from typing import Final, NamedTuple
@@ -34,14 +34,12 @@ class Series(NamedTuple):
     throttled_share: "array[float]"
 
 
+@dataclass(slots=True, eq=False)
 class _Track:
     """The points of a client: four values for each minute, in the order of ``Series``."""
 
-    __slots__ = ("values", "weight")
-
-    def __init__(self) -> None:
-        self.values = array("f")
-        self.weight = 0.0
+    values: "array[float]" = field(default_factory=lambda: array("f"))
+    weight: float = 0.0
 
     @property
     def rank(self) -> tuple[bool, float]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.runtime.tasks import SLICE
@@ -65,7 +66,11 @@ class Recorder:
         ``now_ms`` is on the sessions' clock. Counts during the iteration belong to the next interval once their meter
         is done.
         """
-        page = _Page(list(self._refused()))
+        page = _Page()
+        for accounts in self._listeners:
+            if accounts.refused:
+                page.rows.append(_of_nobody(accounts.listener, refused=accounts.refused))
+                accounts.refused = 0
         for address in self._addresses.take(now_ms) if self._addresses is not None else ():
             if address is None:
                 yield None
@@ -73,7 +78,7 @@ class Recorder:
             page.add_address(*address)
             if page.full:
                 yield page.columns()
-                page = _Page([])
+                page = _Page()
         if self._rules_generation != self._engine.generation:
             self._rules_generation = self._engine.generation
             self._rules.clear()
@@ -82,7 +87,7 @@ class Recorder:
                 self._meters.drop_unused((key,))
             elif page.full:
                 yield page.columns()
-                page = _Page([])
+                page = _Page()
             if number % SLICE == 0:
                 yield None
         if page.rows:
@@ -98,12 +103,6 @@ class Recorder:
         page.add(*meter.take(now_ms, self._rule), exempt=key.exempt)
         page.name_bytes += meter.name_bytes
         return True
-
-    def _refused(self) -> Iterator[Row]:
-        for accounts in self._listeners:
-            if accounts.refused:
-                yield _of_nobody(accounts.listener, refused=accounts.refused)
-                accounts.refused = 0
 
     def _look_up_limits(self, meter: Meter) -> None:
         meter.generation = self._engine.generation
@@ -125,7 +124,7 @@ class Recorder:
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> Limit:
         """Return a meter's limit in force, its rule, and the names of its counter."""
         client = meter.key.user, meter.key.client_id, kind
-        limit, entity = self._engine.limit_of(*client) if kind in CLIENT_KINDS else (None, None)
+        limit, entity = self._engine.limit_of(*client)
         if entity is None:
             return NO_LIMIT
         counter = self._engine.counter_of(*client)
@@ -157,14 +156,14 @@ def _of_nobody(listener: str, broker: int = -1, refused: int = 0) -> Row:
     return row
 
 
+@dataclass(eq=False)
 class _Page:
     """The rows of one document under construction."""
 
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
-        self.name_bytes = 0
-        self._further: dict[tuple[str, ...], dict[int, Row]] = {}
-        """Further columns: their names → row number → figures."""
+    rows: list[Row] = field(default_factory=list)
+    name_bytes: int = 0
+    _further: dict[tuple[str, ...], dict[int, Row]] = field(default_factory=dict)
+    """Further columns: their names → row number → figures."""
 
     def add(self, row: Row, further: Figures, *, exempt: bool) -> None:
         """Add a row and its figures of further columns; ``exempt``: no quota applies."""
