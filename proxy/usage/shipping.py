@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Final, Protocol
 
@@ -180,12 +181,16 @@ class Shipper:
 
     async def _pump(self) -> None:
         while True:
-            document, is_shipped = await self._buffer.get(), False
-            try:
-                is_shipped = await self._ship(document)
-            finally:
-                self.shipping.count(document, is_shipped=is_shipped)
-                self._buffer.task_done()
+            document = await self._buffer.get()
+            await attempt("ship usage records", partial(self._settle, document))
+            self._buffer.task_done()
+
+    async def _settle(self, document: Document) -> None:
+        is_shipped = False
+        try:
+            is_shipped = await self._ship(document)
+        finally:
+            self.shipping.count(document, is_shipped=is_shipped)
 
     async def _ship(self, document: Document) -> bool:
         """Write a document, at however many attempts; return False if it is refused."""
