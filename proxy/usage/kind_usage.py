@@ -130,10 +130,6 @@ class KindUsage:
         self.used = self.requests = 0
         return taken
 
-    def take_shadow(self, now_ms: int) -> Row:
-        """Return the figures of IN_SHADOW, and reset the counters."""
-        return (self.shadow_limit, *self.in_shadow.take(now_ms))
-
     def take_caps(self, now_ms: int, describe: Callable[[Entity], str]) -> Row:
         """Return the figures of BY_CAPS, with the cap that throttled longest; reset the counters."""
         most: Entity | None = None

@@ -217,7 +217,7 @@ class Meter:
                 throttles[kind] = figures[-len(NO_THROTTLES) :]
             else:
                 optional[CHARGED[kind]] = figures
-            optional[IN_SHADOW[kind]] = usage.take_shadow(now_ms)
+            optional[IN_SHADOW[kind]] = (usage.shadow_limit, *usage.in_shadow.take(now_ms))
             optional[BY_CAPS[kind]] = usage.take_caps(now_ms, describe)
         listener, broker, user, client_id, _ = self.key
         counted = self.counted

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Final
 
 from proxy.runtime.tasks import SLICE
@@ -56,9 +57,6 @@ class Recorder:
         self._addresses = addresses
         self._listeners = listeners
         self._engine = engine
-        self._rules: dict[Entity, str] = {}
-        """Entity → description, for the current generation of the engine."""
-        self._rules_generation = -1
 
     def take(self, now_ms: int) -> Iterator[Columns | None]:
         """Yield the rows of the interval that ends now, one document at a time; None: let other tasks have a turn.
@@ -79,9 +77,6 @@ class Recorder:
             if page.full:
                 yield page.columns()
                 page = _Page()
-        if self._rules_generation != self._engine.generation:
-            self._rules_generation = self._engine.generation
-            self._rules.clear()
         for number, key in enumerate(self._meters, 1):
             if not self._take(key, now_ms, page):
                 self._meters.drop_unused((key,))
@@ -140,10 +135,8 @@ class Recorder:
         return json.dumps(caps, ensure_ascii=False) if caps else None
 
     def _rule(self, entity: Entity) -> str:
-        rule = self._rules.get(entity)
-        if rule is None:
-            rule = self._rules[entity] = entity.describe(shared=self._engine.is_shared(entity))
-        return rule
+        """Return the description of a rule: one string for the meters of all its clients."""
+        return intern(entity.describe(shared=self._engine.is_shared(entity)))
 
 
 def _of_nobody(listener: str, broker: int = -1, refused: int = 0) -> Row:

@@ -126,7 +126,6 @@ async def test_temporary_limits_survive_a_restart_and_end_at_their_time(
     monkeypatch.setattr("proxy.control.temporary_limits.wall_s", lambda: wall_s() + 61)
     later = await kept_in(path, file)
     assert list(later.temporary.limits) == [(Entity("bob", "app"), FETCH)]
-    assert later.temporary._watching is not None
     await later.temporary.end(Entity("bob", "app"), FETCH, "ops", "")
     assert (await kept_in(path, file)).temporary.limits == {}
 
