@@ -142,11 +142,11 @@ class ThrottleCounts:
         """Return the counters that would have held clients since ``since_ms``: each, whether it is for its limit in
         shadow, until when, and how many requests would wait.
         """
-        found = []
-        for (bound, is_shadow), simulated in self._simulated.items():
-            if simulated.waiting or simulated.until_ms > since_ms:
-                found.append((bound, is_shadow, simulated.until_ms, simulated.waiting))
-        return found
+        return [
+            (bound, is_shadow, simulated.until_ms, simulated.waiting)
+            for (bound, is_shadow), simulated in self._simulated.items()
+            if simulated.waiting or simulated.until_ms > since_ms
+        ]
 
     def settle(self, now_ms: int) -> None:
         """Count what would have happened until now."""
