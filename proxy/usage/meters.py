@@ -1,9 +1,10 @@
 """The meters of all clients, with or without a quota; read once an interval."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from proxy.runtime.tasks import in_slices
+from proxy.runtime.tasks import SLICE
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
 from quotas.folding import FOLDED, fold
 from quotas.names import OTHER, NameBudget
@@ -58,7 +59,10 @@ class Meters:
     async def totals(self) -> dict[int, Traffic]:
         """Return what was counted by broker since the start; counts during the iteration may be missing."""
         totals = dict(self._dropped)
-        await in_slices(_add(totals, meter) for meter in self.values())
+        for number, meter in enumerate(self.values(), 1):
+            _add(totals, meter)
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
         return totals
 
     def drop_unused(self, keys: Iterable[MeterKey]) -> None:
