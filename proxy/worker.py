@@ -85,8 +85,6 @@ class Worker:
         self._bind = bind
         self._number = number
         self._shared_ports = shared_ports
-        self._taking = asyncio.Lock()
-        """Lock of usage records, so that the last ones come after those that are being taken."""
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
         self._logins = Logins(self._stats)
@@ -181,9 +179,8 @@ class Worker:
         return await self._rows.page(resource, query)
 
     async def usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
-        async with self._taking:
-            async for columns in self._metering.take_usage():
-                yield columns, None
+        async for columns in self._metering.take_usage():
+            yield columns, None
 
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
         found = await find(self._listeners, user, client_id, peer)

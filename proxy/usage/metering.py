@@ -47,6 +47,8 @@ class Metering:
         self._listeners: list[Accounts] = []
         self.addresses = Addresses(usage.max_addresses) if usage is not None else None
         """Connections by address; None without usage records."""
+        self._taking = asyncio.Lock()
+        """Of usage records: the last ones come after those that are being taken."""
         self._recorder = Recorder(self._meters, self._listeners, engine, self.addresses)
 
     def accounts_of(self, listener: str) -> Accounts:
@@ -74,10 +76,11 @@ class Metering:
 
     async def take_usage(self) -> AsyncIterator[Columns]:
         """Yield the rows of usage records since the last call, one document at a time."""
-        for columns in self._recorder.take(now_ms()):
-            if columns is not None:
-                yield columns
-            await asyncio.sleep(0)
+        async with self._taking:
+            for columns in self._recorder.take(now_ms()):
+                if columns is not None:
+                    yield columns
+                await asyncio.sleep(0)
 
     def watch_load(self, served: Callable[[], Collection[int]]) -> None:
         """Estimate the load of the brokers that are ``served`` here."""
