@@ -28,7 +28,7 @@ from config.loader import load_settings
 from proxy.runtime import logs
 from proxy.runtime.clock import monotonic_s
 from proxy.usage.metering import Metering
-from proxy.usage.service import UsageService
+from proxy.usage.service import shipper_of
 from quotas.engine import Engine
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -118,9 +118,9 @@ class _Worker:
         self._settings = load_settings(config)
         default = Policy({Entity(user=Default.DEFAULT): {QuotaKind.PRODUCER_BYTE_RATE: 1e6}})
         metering = Metering(self._settings.usage, Engine(default))
-        self._service = UsageService(
-            self._settings, lambda: ((columns, None) async for columns in metering.take_usage())
-        )
+        shipper = shipper_of(self._settings, lambda: ((columns, None) async for columns in metering.take_usage()))
+        assert shipper is not None  # noqa: S101  the settings have a section usage
+        self._shipper = shipper
         listener = metering.accounts_of("BENCH")
         self._meters = [
             listener.hold(number % BROKERS, f"user-{number % USERS}", f"application-{number}").meter
@@ -140,14 +140,14 @@ class _Worker:
         shipping = False
         while name := (await lines.readline()).decode().strip():
             if name != "not shipping" and not shipping:
-                self._service.start()
+                self._shipper.start()
                 shipping = True
             print(json.dumps(await self._phase(name, lines.readline)), flush=True)
-        await self._service.stop(5.0)
+        await self._shipper.stop(5.0)
         load.cancel()
 
     async def _phase(self, name: str, ended: Callable[[], Any]) -> Phase:
-        counts = self._service.shipping
+        counts = self._shipper.shipping
         self._lags_ms, self._own_ms = [], []
         begun_s, cpu_s, shipped = monotonic_s(), time.process_time(), counts.shipped_rows
         dropped = counts.dropped_documents

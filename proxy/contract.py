@@ -76,8 +76,6 @@ class Report:
     """AlterClientQuotas that were passed on since the start: each may have changed the brokers' quotas."""
     fenced: bool
     connections_limit: int
-    placed: Mapping[int, int] = field(default_factory=dict)
-    """As in ``InForce``."""
     workers: tuple[ProcessState, ...] = ()
     """The processes of several workers."""
     wrong_brokers: tuple[str, ...] = ()
@@ -89,11 +87,6 @@ class Processes(Protocol):
 
     in_force: InForce
     """As of the last ``put``; with several workers, also what one of them has found."""
-
-    @property
-    def load(self) -> Mapping[int, float]:
-        """As in the last report."""
-        ...
 
     def put(self, in_force: InForce) -> Coroutine[Any, Any, None]:
         """Put in force what differs from before, in this process at once, and everywhere when it has been awaited.

@@ -8,12 +8,12 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -21,7 +21,6 @@ from config.settings import Mode, Settings
 from proxy import __version__, build
 from proxy.admin_port import AdminPort, Program
 from proxy.brokers.failures import describe
-from proxy.brokers.known_brokers import KnownBrokers
 from proxy.contract import Processes, Report
 from proxy.control.mode import ModeSwitch
 from proxy.control.quota_admin import QuotaAdmin
@@ -40,11 +39,10 @@ from proxy.runtime.service_manager import ServiceManager, inherited_sockets
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.snapshot import Snapshot, WorkerSnapshot
 from proxy.state.answers import State
-from proxy.usage.service import UsageService
+from proxy.usage.service import shipper_of
 from proxy.worker import Worker
-from quotas.counted import CounterKey
-from quotas.policy import Policy
-from quotas.shares import Demand
+
+T = TypeVar("T")
 
 log = structlog.get_logger("sluice")
 
@@ -81,29 +79,33 @@ class Supervisor:
         quotas = settings.quotas
         store = open_quotas(settings)
         kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
-        self._quotas = QuotasInForce(store, self._apply, enabled=quotas.mode != "off", kind=kinds)
+        self._quotas = QuotasInForce(
+            store, lambda policy: self._put(policy=policy), enabled=quotas.mode != "off", kind=kinds
+        )
         self._quota_admin = QuotaAdmin(self._quotas, quotas.admins)
         self._worker = self._hire(self._quota_admin.answer if store.answers_clients else None)
-        self._usage = UsageService(settings, self._worker.usage)
+        not_ready = self._asking(self._reasons)
+        self._shipper = shipper_of(settings, self._worker.usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         state = settings.cluster.state
         self._quotas.temporary.file = None if state is None else path_beside(state)
-        self._state = None if state is None else StateFile(state, settings, self._known_brokers)
+        self._state = None if state is None else StateFile(state, settings, self._asking(lambda report: report.known))
         self._others = OtherInstances(settings.owners)
         answers = State(
             settings,
             self._worker,
             self._quotas,
             self._mode,
-            self._not_ready,
+            not_ready,
             self._others.addresses,
             lambda: self._others.status,
             self._others.get,
         )
         changes = Changes(self._quotas.temporary, self._worker.close_connections, self._others)
-        shown = Program(
-            answers, self._mode, changes, self._others, self._snapshot, self._not_ready, self._wrong_brokers
+        wrong_brokers = self._asking(
+            lambda report: [f"{each}: no client is sent there" for each in report.wrong_brokers]
         )
+        shown = Program(answers, self._mode, changes, self._others, self._snapshot, not_ready, wrong_brokers)
         self._admin = AdminPort(settings, shown)
         self._file = SettingsFile(path, settings, self._mode.configure, self._take_settings)
 
@@ -144,7 +146,7 @@ class Supervisor:
         finally:
             self._starting = None
         try:
-            self._quotas.watch(self._alterations)
+            self._quotas.watch(self._asking(lambda report: report.alterations))
             if self._quotas.known or self._quotas.stand_in or await self._wait_for_quotas():
                 await self._start()
                 await self._stopping.wait()
@@ -165,7 +167,7 @@ class Supervisor:
     async def _start(self) -> None:
         settings = self._settings
         known = () if self._state is None else tuple(await self._state.load())
-        await self._worker.put(replace(self._worker.in_force, serving=True, known=known))
+        await self._put(serving=True, known=known)
         for address in unused(self._given, settings.listeners):
             log.warning("a socket of systemd is not used: no listener has its address", address=address)
         if not self._admin.is_open:
@@ -177,8 +179,7 @@ class Supervisor:
             self._others.group = OwnersGroup(
                 settings,
                 settings.owners,
-                self._node_ids,
-                lambda: self._worker.load,
+                self._asking(lambda report: (report.node_ids, report.load)),
                 self._put_owners,
                 lambda: self._admin.context_of_others,
             )
@@ -187,9 +188,15 @@ class Supervisor:
             from proxy.owners.shared_limits import SharedLimits
 
             of_group = () if group is None else (group.member, group.asking.get)
-            self._others.shared_limits = SharedLimits(self._demands, self._share, self._has_scopes, *of_group)
+            self._others.shared_limits = SharedLimits(
+                self._asking(lambda report: report.demand),
+                lambda parts, otherwise: self._put(parts=tuple(parts), part_otherwise=otherwise),
+                lambda: any(terms.of_cluster for terms in self._quotas.policy.terms.values()),
+                *of_group,
+            )
             self._others.shared_limits.start()
-        self._usage.start()
+        if self._shipper is not None:
+            self._shipper.start()
         if self._state is not None:
             self._state.watch()
         FileWatch([self._path], self._compare).run("watch the configuration")
@@ -223,8 +230,9 @@ class Supervisor:
             await attempt("leave the group of instances", self._others.group.leave, _STEP_S)
         if self._state is not None:
             await attempt("keep the state file", self._state.keep, _STEP_S)
-        last_words_s = 0 if self._hurried else _LAST_WORDS_S
-        await attempt("ship the last usage records", lambda: self._usage.stop(last_words_s), last_words_s + _STEP_S)
+        if (shipper := self._shipper) is not None:
+            last_words_s = 0 if self._hurried else _LAST_WORDS_S
+            await attempt("ship the last usage records", lambda: shipper.stop(last_words_s), last_words_s + _STEP_S)
         await attempt("close the admin port", self._admin.stop, _STEP_S)
         await attempt("close the quota store", self._quotas.close, _STEP_S)
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
@@ -291,28 +299,23 @@ class Supervisor:
 
     # --------------------------------------------------------------------------------------------- what is in force
 
-    async def _apply(self, policy: Policy) -> None:
-        await self._worker.put(replace(self._worker.in_force, policy=policy))
+    def _put(self, **changed: Any) -> Coroutine[Any, Any, None]:
+        """Put these fields of ``InForce`` in force, as ``Processes.put``."""
+        return self._worker.put(replace(self._worker.in_force, **changed))
 
     async def _take_settings(self, settings: Settings) -> None:
         """Put changed addresses of listeners in force, and fixed owners."""
         owners = self._worker.in_force.owners
         if settings.owners is not None and settings.owners.fixed is not None:
             owners = fixed_map(settings.owners.fixed)
-        await self._worker.put(replace(self._worker.in_force, settings=settings, owners=owners))
+        await self._put(settings=settings, owners=owners)
 
     async def _load_certificates(self) -> None:
         await self._admin.load_certificates()
-        in_force = self._worker.in_force
-        await self._worker.put(replace(in_force, certificates_loaded=in_force.certificates_loaded + 1))
-
-    async def _share(self, parts: Sequence[Mapping[CounterKey, float]], otherwise: float) -> None:
-        await self._worker.put(replace(self._worker.in_force, parts=tuple(parts), part_otherwise=otherwise))
+        await self._put(certificates_loaded=self._worker.in_force.certificates_loaded + 1)
 
     def _put_owners(self, owners: OwnersMap | None, fenced: bool) -> None:
-        spawn(
-            self._worker.put(replace(self._worker.in_force, owners=owners, fenced=fenced)), "tell the owners of brokers"
-        )
+        spawn(self._put(owners=owners, fenced=fenced), "tell the owners of brokers")
 
     # ------------------------------------------------------------------------------------------------------ the mode
 
@@ -325,14 +328,20 @@ class Supervisor:
         spawn(self._mode.turn(mode, who="signal", source=source), "turn the mode")
 
     async def _change_mode(self, mode: Mode) -> None:
-        await self._usage.set_mode(mode)
+        if self._shipper is not None:
+            await self._shipper.set_mode(mode)
         await self._quotas.enable(mode != "off")
-        await self._worker.put(replace(self._worker.in_force, mode=mode))
+        await self._put(mode=mode)
 
     # ------------------------------------------------------------------------------------------------- what is shown
 
-    async def _not_ready(self) -> list[str]:
-        return self._reasons(await self._worker.report())
+    def _asking(self, of: Callable[[Report], T]) -> Callable[[], Coroutine[Any, Any, T]]:
+        """Return a function that returns something of the worker's report."""
+
+        async def ask() -> T:
+            return of(await self._worker.report())
+
+        return ask
 
     def _reasons(self, report: Report) -> list[str]:
         reasons = ["stopping"] if self._stopping.is_set() else []
@@ -341,24 +350,6 @@ class Supervisor:
         if self._others.group is not None and (why := self._others.group.member.why_not_ready) is not None:
             reasons.append(why)
         return [*reasons, *report.not_ready]
-
-    async def _node_ids(self) -> Sequence[int]:
-        return (await self._worker.report()).node_ids
-
-    async def _known_brokers(self) -> Sequence[KnownBrokers]:
-        return (await self._worker.report()).known
-
-    async def _alterations(self) -> int:
-        return (await self._worker.report()).alterations
-
-    async def _demands(self) -> Sequence[Mapping[CounterKey, Demand]]:
-        return (await self._worker.report()).demand
-
-    async def _wrong_brokers(self) -> list[str]:
-        return [f"{each}: no client is sent there" for each in (await self._worker.report()).wrong_brokers]
-
-    def _has_scopes(self) -> bool:
-        return any(terms.of_cluster for terms in self._quotas.policy.terms.values())
 
     async def _snapshot(self) -> Snapshot:
         taken, report = await self._worker.snapshot(), await self._worker.report()
@@ -381,7 +372,7 @@ class Supervisor:
             owners=self._others.status,
             instances_unheard=self._others.unheard,
             state_file=dict(self._state.counts) if self._state is not None else None,
-            shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
+            shipping=copy(self._shipper.shipping) if self._shipper is not None else None,
             info={
                 "version": __version__,
                 "build": build(),

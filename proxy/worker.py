@@ -6,7 +6,7 @@ of its own (``proxy.workers``). It reads no store, serves no HTTP and ships noth
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final
@@ -85,8 +85,6 @@ class Worker:
         self._bind = bind
         self._number = number
         self._passing = passing
-        self._taking = asyncio.Lock()
-        """Lock of usage records, so that the last ones come after those that are being taken."""
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
         self._logins = Logins(self._stats)
@@ -129,10 +127,6 @@ class Worker:
         )
 
     # ------------------------------------------------------------------------------------ what the supervisor calls
-
-    @property
-    def load(self) -> Mapping[int, float]:
-        return self._metering.load
 
     @property
     def accepts(self) -> bool:
@@ -185,9 +179,8 @@ class Worker:
         return await self._rows.page(resource, query)
 
     async def usage(self) -> AsyncIterator[tuple[Columns, int | None]]:
-        async with self._taking:
-            async for columns in self._metering.take_usage():
-                yield columns, None
+        async for columns in self._metering.take_usage():
+            yield columns, None
 
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
         found = await find(self._listeners, user, client_id, peer)
@@ -226,7 +219,7 @@ class Worker:
             requests=tuple(requests_by_api(self._tables)),
             latencies=self._state.latencies.snapshot(),
             proxy_latencies=self._state.latencies.proxy_snapshot(),
-            response_errors=self._state.errors.snapshot(),
+            response_errors=dict(self._state.errors.counts),
             accept_rates=self._gate.usage(),
             ip_rates=ip_rates,
             gssapi_unread=self._logins.unread(),

@@ -112,17 +112,14 @@ class ClusterStore(QuotaStore):
     async def _loaded(self) -> ClusterQuotas:
         self._told = False
         try:
-            found = await self._described()
+            frame = await self._ask_for_all()
+            self._known = _digest(frame)
+            found = self._read(frame)
         except UnreadableError as error:
             self._known = str(error)
             raise
         self._version = found.version
         return found
-
-    async def _described(self) -> ClusterQuotas:
-        frame = await self._ask_for_all()
-        self._known = _digest(frame)
-        return self._read(frame)
 
     async def _ask_for_all(self) -> bytes:
         """Return the answer to DescribeClientQuotas. Raises UnreadableError."""

@@ -25,7 +25,6 @@ def in_hash_order(each_of_entity: Iterable[T], entities: int, *, smallest: int =
 
 
 def results_in_hash_order(results: Sequence[Result]) -> list[Result]:
-    """Return results of changes in a broker's order."""
     return in_hash_order(results, len(results), smallest=_NEW)
 
 

@@ -28,6 +28,7 @@ log = structlog.get_logger("sluice")
 
 POLL_S: Final = 0.125
 """Interval between checks of the store; a file's change is believed at the second check (docs/decisions/0005)."""
+_OVERDUE_EVERY_S: Final = 1.0
 _MAX_LOGGED_CHANGES: Final = 20
 _MEANWHILE: Final = {
     "refuse": "no client is accepted without them",
@@ -133,12 +134,13 @@ class QuotasInForce:
             await self._take(self.configured)
 
     def watch(self, alterations: Callable[[], Awaitable[int]]) -> None:
-        """Load the quotas whenever the store changes.
+        """Load the quotas whenever the store changes, and end temporary limits in time.
 
         ``alterations`` returns the number of requests for changes passed on to the brokers, if these hold the quotas.
         """
         self._alterations = alterations
         every(POLL_S, self._look, "watch the quota store")
+        every(_OVERDUE_EVERY_S, self.temporary.end_overdue, "end temporary limits")
 
     async def alter(self, alteration: Alteration) -> list[Outcome]:
         """Change quotas in the store, and put them in force. Raises as ``QuotaStore.alter``."""
@@ -166,7 +168,6 @@ class QuotasInForce:
 
     @property
     def known(self) -> bool:
-        """The store has been read at least once."""
         return self.loaded_at_s > 0
 
     def staleness_s(self) -> float:
@@ -243,7 +244,6 @@ class QuotasInForce:
 
 
 def _said(terms: Terms | None) -> dict[str, object]:
-    """Return the terms of a rule that are set."""
     return {name: value for name, value in asdict(terms or Terms()).items() if value}
 
 

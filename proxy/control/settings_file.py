@@ -5,7 +5,6 @@ that need a restart are logged.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -27,11 +26,6 @@ _MAX_LOGGED: Final = 20
 _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
 """Settings of a listener that need no restart. A switch between ports and TLS host names does."""
 
-_CERTIFICATES: Final = re.compile(r"(?:listeners\[\d+\]|admin)\.tls\b")
-
-Configure = Callable[[Mode, str], Awaitable[None]]
-Put = Callable[[Settings], Awaitable[None]]
-
 
 class SettingsFile:
     """The configuration file, and the reaction to its changes.
@@ -40,7 +34,13 @@ class SettingsFile:
     owners of brokers.
     """
 
-    def __init__(self, path: Path, running: Settings, configure: Configure, put: Put) -> None:
+    def __init__(
+        self,
+        path: Path,
+        running: Settings,
+        configure: Callable[[Mode, str], Awaitable[None]],
+        put: Callable[[Settings], Awaitable[None]],
+    ) -> None:
         self._put = put
         self._path = path
         self._running = running
@@ -84,22 +84,13 @@ class SettingsFile:
             log.info("owners of brokers changed", instances=sorted(owners.fixed.instances))
 
     def _read(self) -> tuple[Settings | None, Sequence[Problem]]:
-        """Return the current settings, or None and the problems of the file and of files that it names.
-
-        Problems of certificates in use are reported by their own reload.
-        """
+        """Return the current settings, or None and the problems of the file and of files that it names."""
         try:
             settings, document = load_with_document(self._path)
         except ConfigError as error:
             return None, error.problems
         problems = configuration.unusable(configuration.look(settings, document, wall_s()))
-        changed = " ".join(changed_settings(self._running, settings))
-        untold = [
-            problem
-            for problem in problems
-            if (section := _CERTIFICATES.match(problem.path)) is None or section[0] in changed
-        ]
-        return (None if problems else settings), untold
+        return (None if problems else settings), problems
 
 
 def _with_addresses(running: Listener, written: Listener | None) -> Listener:

@@ -61,7 +61,6 @@ class StateFile:
         return list(self._kept.values())
 
     def watch(self) -> None:
-        """Write the file whenever the known brokers change."""
         every(lambda: _AGAIN_S if self._error else _LOOK_S, self.keep, "keep the state file")
 
     async def keep(self) -> None:

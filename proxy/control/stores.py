@@ -1,19 +1,15 @@
 """The registry of quota stores by ``quotas.store.type``; no other module names a store type."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, Final
 
 from config.cluster import Route
 from config.settings import Quotas, Settings
-from config.stores import FileStore as FileStoreSettings
 from config.stores import Store
 from quotas.stores.base import Loaded, QuotaStore
 from quotas.stores.file_store import FileStore
 from quotas.stores.layers import LayeredStore
-
-
-def _file(settings: FileStoreSettings, _: Route | None) -> QuotaStore:
-    return FileStore(settings.path)
 
 
 def _zookeeper(settings: Any, _: Route | None) -> QuotaStore:
@@ -32,7 +28,7 @@ def _cluster(settings: Any, cluster: Route | None) -> QuotaStore:
 
 
 STORES: Final[Mapping[str, Callable[[Any, Route | None], QuotaStore]]] = {
-    "file": _file,
+    "file": lambda settings, _: FileStore(settings.path),
     "zookeeper": _zookeeper,
     "cluster": _cluster,
 }
@@ -56,8 +52,5 @@ def open_static(quotas: Quotas) -> QuotaStore | None:
 
 def load_quotas(settings: Settings) -> Loaded:
     """Return the quotas in a configuration's stores, read once. Raises UnreadableError."""
-    store = open_quotas(settings)
-    try:
+    with closing(open_quotas(settings)) as store:
         return store.load(0)
-    finally:
-        store.close()

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from config.files import read_file
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.files import write_atomically
-from proxy.runtime.tasks import every
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
@@ -28,7 +27,6 @@ MOST: Final = 100
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 STORE: Final = "temporary"
 """In the log of changes, in place of a store."""
-_LOOK_EVERY_S: Final = 1.0
 
 
 class TemporaryLimit(BaseModel):
@@ -77,7 +75,6 @@ class TemporaryLimits:
         self._tell = tell
         self._clock = clock
         self._changing = asyncio.Lock()
-        self._watching: asyncio.Task[None] | None = None
         self.limits: dict[tuple[Entity, QuotaKind], TemporaryLimit] = {}
 
     async def restore(self) -> None:
@@ -92,7 +89,6 @@ class TemporaryLimits:
             if 0 < each.until_s - now_s <= LONGEST_MS / 1000
         }
         if self.limits:
-            self._watch()
             log.info("temporary limits kept over the restart", path=str(self.file), limits=len(self.limits))
 
     def over(self, policy: Policy) -> Policy:
@@ -115,7 +111,6 @@ class TemporaryLimits:
                 user=user, client_id=client_id, kind=kind, limit=limit, until_s=until_s, who=who, until_ms=until_ms
             )
             await self._put({(entity, kind): temporary}, who, source)
-        self._watch()
 
     async def end(self, entity: Entity, kind: QuotaKind, who: str, source: str) -> bool:
         """End a limit before its time; return whether there was one."""
@@ -126,16 +121,11 @@ class TemporaryLimits:
             return True
 
     async def end_overdue(self) -> None:
-        """End the limits whose time is over."""
         async with self._changing:
             now = self._clock()
             overdue = [key for key, each in self.limits.items() if each.until_ms <= now]
             if overdue:
                 await self._put(dict.fromkeys(overdue), "its end", "")
-
-    def _watch(self) -> None:
-        if self._watching is None:
-            self._watching = every(_LOOK_EVERY_S, self.end_overdue, "end temporary limits")
 
     async def _put(self, changed: dict[tuple[Entity, QuotaKind], TemporaryLimit | None], who: str, source: str) -> None:
         kept = self.limits

@@ -64,16 +64,11 @@ class Asking:
         """Have all other instances make a change; return each with why it did not, None if it did."""
         async with self._telling:
             self._turn += 1
+            me = self._member
             message = ChangeMessage(
-                instance=self._member.instance,
-                boot=self._member.boot,
-                turn=self._turn,
-                what=what,
-                form=form,
-                who=who,
-                source=source,
+                instance=me.instance, boot=me.boot, turn=self._turn, what=what, form=form, who=who, source=source
             )
-            others = {name: at for name, (_, at) in sorted(self._member.peers.items())}
+            others = {name: at for name, (_, at) in sorted(me.peers.items())}
             errors = await asyncio.gather(*(self._tell(name, at, message) for name, at in others.items()))
             return dict(zip(others, errors, strict=True))
 

@@ -23,8 +23,7 @@ class OwnersGroup:
         self,
         settings: Settings,
         owners: Owners,
-        brokers: Callable[[], Awaitable[Collection[int]]],
-        load: Callable[[], Mapping[int, float]],
+        brokers: Callable[[], Awaitable[tuple[Collection[int], Mapping[int, float]]]],
         put_owners: PutOwners,
         context: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
@@ -41,7 +40,7 @@ class OwnersGroup:
             probe_address(settings) if owners.probe else None,
         )
         coordinator = Coordinator(access_by(settings.cluster), owners.group)
-        self.member = GroupMember(membership, coordinator, brokers, load, put_owners)
+        self.member = GroupMember(membership, coordinator, brokers, put_owners)
         self.asking = Asking(self.member, context)
         self._probe = Probe(self.member, self.asking.get) if owners.probe else None
 

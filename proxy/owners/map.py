@@ -23,7 +23,6 @@ class OwnersMap:
     """The instances among which the owner of any other broker is chosen."""
 
     def owner(self, node_id: int) -> str:
-        """Return the owner of a broker."""
         for node_ids, owner in self.owned:
             if node_id in node_ids:
                 return owner
@@ -50,17 +49,12 @@ class Placement:
     placed: Mapping[int, int] = field(default_factory=dict)
     """Node id → worker; any other broker has one by rendezvous hashing."""
 
-    def has(self, node_id: int) -> bool:
-        """Whether this worker accepts the connections for a broker."""
-        return self.worker_of(node_id) == self.worker
-
     def worker_of(self, node_id: int) -> int:
         worker = self.placed.get(node_id)
         return int(rendezvous(node_id, map(str, range(self.workers)))) if worker is None else worker
 
 
 def fixed_map(fixed: FixedOwners) -> OwnersMap:
-    """Return the map in the settings."""
     instances = fixed.instances
     return OwnersMap(
         tuple((node_ids, name) for name, each in instances.items() for node_ids in each.brokers),
@@ -112,11 +106,14 @@ class OwnersInForce:
 
     def accepts(self, node_id: int) -> bool:
         """Whether connections to the broker's port are accepted here: by one worker, also to turn them away."""
-        return self.placement is None or self.placement.has(node_id)
+        return self.other_worker(node_id) is None
 
     def other_worker(self, node_id: int) -> int | None:
         """Return the worker that accepts the connections for a broker; None if that is this one."""
-        return None if self.placement is None or self.placement.has(node_id) else self.placement.worker_of(node_id)
+        if self.placement is None:
+            return None
+        worker = self.placement.worker_of(node_id)
+        return None if worker == self.placement.worker else worker
 
     def elsewhere(self, listener: str, node_id: int) -> Address | None:
         """Return the advertised address of a broker at another instance that owns it; None if none is known to."""

@@ -7,6 +7,7 @@ that the coordinator does not know any more (``FENCED``) owns nothing until it h
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,10 +57,10 @@ class GroupMember:
 
     _me: Membership
     _coordinator: Coordinator
-    _brokers: Callable[[], Awaitable[Collection[int]]]
-    """Returns the known node ids; nothing is done before a broker is known, when its port is open."""
-    _load: Callable[[], Mapping[int, float]]
-    """Returns the load of the brokers that are served here."""
+    _brokers: Callable[[], Awaitable[tuple[Collection[int], Mapping[int, float]]]]
+    """Returns the known node ids, and the load of the brokers that are served here. Nothing is done before a broker is
+    known, when its port is open.
+    """
     _put_owners: PutOwners
 
     def __post_init__(self) -> None:
@@ -69,6 +70,8 @@ class GroupMember:
         self._turns = Turns(self.signing)
         self._turn = 0
         self._weight = self._settings.weight
+        self._node_ids: Collection[int] = ()
+        self._load: Mapping[int, float] = {}
         self.member_id = ""
         self._generation = -1
         self._leads = False
@@ -87,7 +90,6 @@ class GroupMember:
         """Why it is not a member; None if it is."""
 
     def start(self) -> None:
-        """Join, and stay a member."""
         self._jobs = [
             every(self._pause_s, self._step, "take part in the group"),
             every(_LOOK_S, self._look_at_clock, "look at the clock"),
@@ -105,7 +107,6 @@ class GroupMember:
             log.warning("no owners for the brokers of this instance in time", group=self._me.group)
 
     async def leave(self) -> None:
-        """Leave the group."""
         for job in self._jobs:
             job.cancel()
         if self.member_id:
@@ -156,9 +157,9 @@ class GroupMember:
 
     async def _step(self) -> None:
         async with self._changing:
-            if not await self._brokers():
-                return
-            await self._try(self._join if self._generation < 0 else self._beat)
+            self._node_ids, self._load = await self._brokers()
+            if self._node_ids:
+                await self._try(self._join if self._generation < 0 else self._beat)
 
     async def _try(self, job: Callable[[], Awaitable[None]]) -> None:
         self._retry_s = _RETRY_S
@@ -190,13 +191,12 @@ class GroupMember:
         await self._heard(read_error(await self._coordinator.ask(asked)))
 
     async def _heard(self, error: int) -> None:
-        """Act on the answer to a heartbeat."""
         match error:
             case GroupError.NONE:
                 self._answered_s = monotonic_s()
                 self._change(MemberState.MEMBER, None)
                 self._stop(stops=False)
-                if await self._has_to_place() or self._has_other_load():
+                if self._has_to_place() or self._has_other_load():
                     await self._join()
             case GroupError.REBALANCE_IN_PROGRESS:
                 self._answered_s = monotonic_s()
@@ -288,7 +288,7 @@ class GroupMember:
             weight=self._weight,
             epoch=-1 if known is None else known.epoch,
             owned=owned,
-            load={node: round(cost, 1) for node, cost in self._load().items() if node in owned},
+            load={node: round(cost, 1) for node, cost in self._load.items() if node in owned},
             endpoints=me.places,
             probe=None if me.probe is None else (me.probe.host, me.probe.port),
         )
@@ -299,7 +299,7 @@ class GroupMember:
         for member_id in strangers[:_MOST_REMOVED]:
             await self._coordinator.ask(leave_group(self._me.group, member_id))
         members = by_instance(list(said.values()))
-        owners = await asyncio.to_thread(assign, members, list(await self._brokers()))
+        owners = await asyncio.to_thread(assign, members, self._node_ids)
         ids = {each.instance: member_id for member_id, each in said.items() if members[each.instance] is each}
         whole = MapMessage(epoch=joined.generation, owners=owners, members=members, ids=ids)
         packed = whole.packed
@@ -307,7 +307,6 @@ class GroupMember:
         return {member_id: packed.signed(self.signing, label) for member_id, label in labels.items()}
 
     def _take(self, taken: MapMessage) -> None:
-        """Put a map in force."""
         me, before = self._me, self.map
         own = taken.members.get(me.instance)
         if own is not None and own.boot == me.boot and own.turn != self._turn:
@@ -332,9 +331,9 @@ class GroupMember:
             leads=self._leads,
         )
 
-    async def _has_to_place(self) -> bool:
+    def _has_to_place(self) -> bool:
         """Whether the leader has to place a broker that has been without a place in the map for some time."""
-        if not self._leads or self.map is None or set(await self._brokers()) <= self.map.owners.keys():
+        if not self._leads or self.map is None or set(self._node_ids) <= self.map.owners.keys():
             self._unplaced_since_s = None
             return False
         now_s = monotonic_s()
@@ -372,18 +371,16 @@ class GroupMember:
             return
         log.warning("this process has slept: asking whether it still owns brokers", slept_s=round(slept_s, 1))
         answers: list[int] = []
-        asking = threading.Thread(target=lambda: answers.append(asyncio.run(self._ask_apart())), daemon=True)
+
+        def ask() -> None:
+            asked = heartbeat(self._me.group, self._generation, self.member_id)
+            with suppress(NoCoordinatorError):
+                answers.append(read_error(asyncio.run(self._coordinator.ask_apart(asked))))
+
+        asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         asking.join(ANSWER_S)
-        if answers and answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
-            self._replaced(answers[0])
-        elif not answers or answers[0] < 0:
+        if not answers:
             self._freeze("no answer after a sleep")
-
-    async def _ask_apart(self) -> int:
-        """Return the error of a heartbeat on a connection of its own, -1 without an answer."""
-        try:
-            asked = heartbeat(self._me.group, self._generation, self.member_id)
-            return read_error(await self._coordinator.ask_apart(asked))
-        except NoCoordinatorError:
-            return -1
+        elif answers[0] in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
+            self._replaced(answers[0])

@@ -25,8 +25,6 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """An instance in its group."""
-
     settings: Owners
     instance: str
     boot: int

@@ -35,8 +35,6 @@ class MessageError(Exception):
 
 
 class Kind(StrEnum):
-    """The kind of a message."""
-
     MEMBER = "member"
     MAP = "map"
     DEMAND = "demand"
@@ -125,8 +123,6 @@ class _Message(BaseModel):
 
 
 class EndpointMessage(BaseModel):
-    """An ``Endpoint`` in a message."""
-
     model_config = ConfigDict(frozen=True)
     host: Text
     port: Port | None
@@ -136,19 +132,16 @@ class EndpointMessage(BaseModel):
     @classmethod
     def of(cls, endpoint: Endpoint) -> Self:
         ports = endpoint.ports
-        ranges = (
-            None if ports is None else [(r.node_ids.start, r.advertised.start, len(r.node_ids)) for r in ports.ranges]
-        )
-        return cls(host=endpoint.host, port=endpoint.port, ranges=None if ranges is None else tuple(ranges))
+        each = [(r.node_ids.start, r.advertised.start, len(r.node_ids)) for r in ports.ranges] if ports else []
+        return cls(host=endpoint.host, port=endpoint.port, ranges=None if ports is None else tuple(each))
 
     @property
     def endpoint(self) -> Endpoint:
         if self.ranges is None:
             return Endpoint(self.host, self.port, None)
-        ranges = [(range(ids, ids + number), range(ports, ports + number)) for ids, ports, number in self.ranges]
-        return Endpoint(
-            self.host, self.port, BrokerPorts(tuple(BrokerRange(ids, ports, ports) for ids, ports in ranges))
-        )
+        each = [(range(ids, ids + number), range(ports, ports + number)) for ids, ports, number in self.ranges]
+        ranges = tuple(BrokerRange(ids, ports, ports) for ids, ports in each)
+        return Endpoint(self.host, self.port, BrokerPorts(ranges))
 
 
 class MemberMessage(_Message):

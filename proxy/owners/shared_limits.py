@@ -8,7 +8,7 @@ process has more than an equal share. So no share grows because a network fails.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from secrets import token_hex
@@ -47,14 +47,6 @@ _UNKNOWN: Final = Demand(0.0, 1)
 Demands = Mapping[CounterKey, Demand]
 Shares = Mapping[CounterKey, float]
 
-
-AskDemands = Callable[[], Awaitable[Sequence[Demands]]]
-"""Returns the demand of each process of this instance."""
-
-PutShares = Callable[[Sequence[Shares], float], Awaitable[None]]
-"""Puts shares in force: one mapping for each process, and the part of counters that are not in it."""
-
-
 Row = tuple[QuotaKind, str, str, int, int, Number, Annotated[int, Field(ge=0)]]
 """A counter and the demand for it. Names are UTF-8 read as Latin-1: a lone surrogate is no JSON for all parsers."""
 
@@ -92,8 +84,10 @@ class Peer:
 class SharedLimits:
     """Keeps the shares of this instance's processes in force between ``start`` and ``stop``."""
 
-    _ask_demands: AskDemands
-    _put_shares: PutShares
+    _ask_demands: Callable[[], Awaitable[Sequence[Demands]]]
+    """Returns the demand of each process of this instance."""
+    _put_shares: Callable[[Sequence[Shares], float], Awaitable[None]]
+    """Puts shares in force: one mapping for each process, and the part of counters that are not in it."""
     _is_needed: Callable[[], bool]
     """Whether any limit is of the whole cluster."""
     _member: GroupMember | None = None
@@ -207,7 +201,8 @@ def _text(member: GroupMember, own: Sequence[Demands]) -> bytes:
     begin = json.dumps({"instance": member.instance, "boot": member.boot, "processes": []})[:-2]
     parts: list[list[str]] = [[] for _ in own]
     left = _MOST_TEXT_BYTES - len(begin) - 4 * len(own) - 2
-    for process, key, demand in sorted(_all(own), key=lambda each: (not each[2].waiting, -each[2].used)):
+    demands = ((number, key, demand) for number, each in enumerate(own) for key, demand in each.items())
+    for process, key, demand in sorted(demands, key=lambda each: (not each[2].waiting, -each[2].used)):
         names = (each.encode("utf-8", "surrogatepass").decode("latin-1") for each in (key.user, key.client_id))
         row = json.dumps([key.kind, *names, key.broker, key.several, round(demand.used, 6), demand.waiting])
         left -= len(row) + 2
@@ -216,10 +211,6 @@ def _text(member: GroupMember, own: Sequence[Demands]) -> bytes:
         parts[process].append(row)
     processes = ",".join(f"[{','.join(rows)}]" for rows in parts)
     return f"{begin}{processes}]}}".encode()
-
-
-def _all(own: Sequence[Demands]) -> Iterator[tuple[int, CounterKey, Demand]]:
-    return ((number, key, demand) for number, each in enumerate(own) for key, demand in each.items())
 
 
 def _read(data: bytes, signing: Signing, label: Label) -> DemandMessage:

@@ -29,7 +29,6 @@ class FileWatch:
         self._seen = self._identities()
 
     def run(self, name: str) -> None:
-        """Start polling; ``name`` is the job's."""
         every(POLL_S, self.check, name)
 
     async def check(self) -> None:

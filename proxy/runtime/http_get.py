@@ -17,8 +17,6 @@ _PRINTABLE: Final = re.compile("[!-~]+")
 
 
 class Answer(NamedTuple):
-    """The answer to a question."""
-
     status: int
     body: bytes
 

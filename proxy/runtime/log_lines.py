@@ -6,6 +6,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from threading import Condition, RLock, Thread
 from typing import Final, Generic, TextIO, TypeVar
 
@@ -16,7 +17,6 @@ from quotas.names import fold
 
 MAX_WAITING_CHARS: Final = 2**20
 """Limit of buffered characters; further lines are dropped."""
-_AT_ONCE_CHARS: Final = 2**16
 _LAST_WORDS_S: Final = 1.0
 
 BURST: Final = 100
@@ -57,7 +57,7 @@ class LogWriter:
         """Write or enqueue a line. Never blocks while there is a thread."""
         line += "\n"
         if self._thread is None:
-            self._put([line])
+            self._put(line)
             return
         with self._changed:
             if self._waiting_chars + len(line) > MAX_WAITING_CHARS:
@@ -69,7 +69,6 @@ class LogWriter:
             self._changed.notify()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread = Thread(target=self._run, name="write the log", daemon=True)
         self._thread.start()
 
@@ -86,8 +85,8 @@ class LogWriter:
             self._stopping = False
 
     def _run(self) -> None:
-        while lines := self._take():
-            if not self._put(lines):
+        while (line := self._take()) is not None:
+            if not self._put(line):
                 continue  # logging it would fail too
             with self._changed:
                 unsaid, self._unsaid = self._unsaid, 0
@@ -95,42 +94,39 @@ class LogWriter:
             if unsaid:
                 self._say_dropped(unsaid, error)
 
-    def _take(self) -> list[str]:
-        """Wait for lines and return some; none once the writer is stopping and all are written."""
-        taken: list[str] = []
-        chars = 0
+    def _take(self) -> str | None:
+        """Wait for a line; None once the writer is stopping and all are written."""
         with self._changed:
-            while not self._waiting and not self._stopping:
-                self._changed.wait()
-            while self._waiting and chars < _AT_ONCE_CHARS:
-                taken.append(self._waiting.popleft())
-                chars += len(taken[-1])
-            self._waiting_chars -= chars
-        return taken
+            self._changed.wait_for(lambda: self._waiting or self._stopping)
+            if not self._waiting:
+                return None
+            line = self._waiting.popleft()
+            self._waiting_chars -= len(line)
+            return line
 
-    def _put(self, lines: list[str]) -> bool:
-        """Write lines; return False if that failed."""
-        text = "".join(lines)
+    def _put(self, line: str) -> bool:
+        """Write a line; return False if that failed."""
         try:
-            try:
-                descriptor = self._stream.fileno()
-            except OSError:  # an in-memory stream
-                self._stream.write(text)
-                self._stream.flush()
-                return True
-            # Bypass the stream's own buffer: a thread that blocks there would abort the interpreter at exit.
-            _write_all(descriptor, text.encode(self._stream.encoding or "utf-8", "backslashreplace"))
+            _write(self._stream, line)
         except (OSError, ValueError) as error:
             # A full disk or a closed pipe must not stop the proxy, and cannot be logged yet.
             with self._changed:
-                self.unwritten += len(lines)
-                self._unsaid += len(lines)
+                self.unwritten += 1
+                self._unsaid += 1
                 self._error = str(getattr(error, "strerror", None) or error).lower()
             return False
         return True
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # an in-memory stream
+        stream.write(text)
+        stream.flush()
+        return
+    # Bypass the stream's own buffer: a thread that blocks there would abort the interpreter at exit.
+    data = text.encode(stream.encoding or "utf-8", "backslashreplace")
     while data:
         try:
             data = data[os.write(descriptor, data) :]
@@ -138,15 +134,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
             select.select((), (descriptor,), ())
 
 
+@dataclass(slots=True)
 class _Tokens:
     """How many lines about the same are still admitted."""
 
-    __slots__ = ("left_out", "since_ms", "tokens")
-
-    def __init__(self, tokens: int, now_ms: int) -> None:
-        self.tokens = tokens
-        self.since_ms = now_ms
-        self.left_out = 0
+    tokens: int
+    since_ms: int
+    left_out: int = 0
 
 
 class LineLimit(Generic[Key]):

@@ -41,28 +41,19 @@ def run(runner: asyncio.Runner, program: Coroutine[Any, Any, int]) -> int:
     gc.set_threshold(*_COLLECTED_AT)
     with runner:
         status = runner.run(program)
-        _end_within(_THREADS_END_S, status)
+        # The process ends even if a thread does not, such as one that reads a file from a dead server.
+        end = threading.Timer(_THREADS_END_S, os._exit, (status,))
+        end.daemon = True
+        end.start()
         return status
-
-
-def _end_within(seconds: float, status: int) -> None:
-    """End the process even if a thread does not, such as one that reads a file from a dead server."""
-    end = threading.Timer(seconds, os._exit, (status,))
-    end.daemon = True
-    end.start()
 
 
 def watch_lag(observe: Callable[[float], None], every_s: float = LAG_EVERY_S) -> asyncio.Task[None]:
     """Every ``every_s``, pass ``observe`` the seconds by which the loop was late."""
-    due_s: float | None = None
 
-    def look() -> None:
-        nonlocal due_s
-        # A timer may fire early within the clock's resolution: that is not late.
-        late_s = None if due_s is None else max(0.0, clock.monotonic_s() - due_s)
-        due_s = None
-        if late_s is not None:
-            observe(late_s)
+    async def look() -> None:
         due_s = clock.monotonic_s() + every_s
+        await asyncio.sleep(every_s)
+        observe(max(0.0, clock.monotonic_s() - due_s))  # a timer may fire early within the clock's resolution
 
-    return every(every_s, look, "measure event-loop lag")
+    return every(0.0, look, "measure event-loop lag")

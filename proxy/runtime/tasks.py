@@ -121,14 +121,11 @@ class CallQueue:
     is the loop's.
     """
 
-    __slots__ = ("_call_soon", "_waiting")
-
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
         self._waiting: deque[Callable[[], None]] = deque()
 
     def later(self, callback: Callable[[], None]) -> None:
-        """Enqueue ``callback``, which is called once."""
         self._waiting.append(callback)
         if len(self._waiting) == 1:
             self._call_soon(self._next)

@@ -46,7 +46,6 @@ class Account:
         return found
 
     def let_go(self) -> None:
-        """Hold no counter any more."""
         for bounds in self._bounds.values():
             for bound in bounds:
                 bound.let_go()
@@ -81,7 +80,6 @@ class Account:
         return throttle_ms
 
     def has_shadow(self, kind: QuotaKind) -> bool:
-        """Whether a counter has a limit in shadow."""
         for bound in self.bounds(kind):  # noqa: SIM110  hot, and compiled a generator is an object
             if bound.shadow_limit is not None:
                 return True
@@ -125,8 +123,6 @@ class Account:
 class Accounts:
     """The accounts of one listener's clients."""
 
-    __slots__ = ("_accounts", "_engine", "_meters", "exemptions", "listener", "nobody", "refused")
-
     def __init__(self, meters: Meters, engine: Engine, listener: str, exemptions: Exemptions = NOBODY) -> None:
         self._meters = meters
         self._engine = engine
@@ -146,7 +142,6 @@ class Accounts:
         return bool(self._accounts)
 
     def find(self, key: MeterKey) -> Account | None:
-        """Return the account of a client, if it has one now."""
         return self._accounts.get(key)
 
     def hold(self, broker: int, user: str, client_id: str, *, exempt: bool = False) -> Account:

@@ -5,10 +5,12 @@ limit of their own, then refused ones, then the busiest. The others of a listene
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from heapq import nlargest
 from operator import add
 from typing import Final, NamedTuple
 
+from proxy.runtime.tasks import SLICE
 from proxy.usage.kind_usage import Throttles
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -17,8 +19,6 @@ from quotas.names import FOLDED
 MOST_COUNTED: Final = 5000
 """Addresses counted separately within an interval, besides those with a limit of their own: a megabyte of memory, and
 some milliseconds to select the busiest."""
-_SLICE: Final = 200
-"""Addresses processed before other tasks get a turn."""
 _OF_KIND: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 COLUMNS: Final = (
     *(_OF_KIND.used, _OF_KIND.limit, _OF_KIND.rule, _OF_KIND.throttled, _OF_KIND.throttle_ms, _OF_KIND.muted_ms),
@@ -40,17 +40,14 @@ class AddressKey(NamedTuple):
     exempt: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class _Address:
-    """Counters of one address."""
+    """Counters of one address, and its limit as of the last attempt."""
 
-    __slots__ = ("attempts", "limit", "rule", "throttles")
-
-    def __init__(self) -> None:
-        self.attempts = 0
-        self.limit: float | None = None
-        """As of the last attempt."""
-        self.rule: Entity | None = None
-        self.throttles = Throttles()
+    attempts: int = 0
+    limit: float | None = None
+    rule: Entity | None = None
+    throttles: Throttles = field(default_factory=Throttles)
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -111,7 +108,7 @@ class Addresses:
         chosen = dict(nlargest(self._most, taken.items(), key=lambda each: each[1].rank))
         rest: dict[AddressKey, list[int]] = {}
         for number, (key, address) in enumerate(taken.items(), 1):
-            if number % _SLICE == 0:
+            if number % SLICE == 0:
                 yield None
             figures = address.throttles.take(now_ms)
             if address.throttles.active:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nlargest
 from math import nan
 from typing import Final, NamedTuple
@@ -17,8 +17,6 @@ _FADES: Final = 0.9
 
 @dataclass(slots=True)
 class Minute:
-    """A minute of one client."""
-
     bytes_in: int = 0
     bytes_out: int = 0
     throttled_ms: int = 0
@@ -36,37 +34,30 @@ class Series(NamedTuple):
     throttled_share: "array[float]"
 
 
+@dataclass(slots=True, eq=False)
 class _Track:
-    """The points of a client: four rings."""
+    """The points of a client: four values for each minute, in the order of ``Series``."""
 
-    __slots__ = ("first", "rings", "weight")
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        """The number of its first minute."""
-        self.rings = tuple(array("f", bytes(4 * POINTS)) for _ in range(4))
-        self.weight = 0.0
+    values: "array[float]" = field(default_factory=lambda: array("f"))
+    weight: float = 0.0
 
     @property
     def rank(self) -> tuple[bool, float]:
-        return any(self.rings[3]), self.weight
+        return any(self.values[3::4]), self.weight
 
-    def set(self, at: int, minute: Minute) -> None:
+    def add(self, minute: Minute) -> None:
         rates = minute.bytes_in / 60, minute.bytes_out / 60
         ratio = nan if minute.ratio is None else minute.ratio
-        for ring, value in zip(self.rings, (*rates, ratio, min(minute.throttled_ms / 60_000, 1.0)), strict=True):
-            ring[at] = value
+        self.values.extend((*rates, ratio, min(minute.throttled_ms / 60_000, 1.0)))
+        del self.values[: -4 * POINTS]
         self.weight = self.weight * _FADES + sum(rates)
 
 
 class History:
-    """Points of up to ``most`` clients."""
-
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._tracks: dict[ClientNames, _Track] = {}
-        self._at_s = [0.0] * POINTS
-        self._minutes = 0
+        self._at_s: list[float] = []
 
     def choose(self, minutes: Mapping[ClientNames, Minute]) -> set[ClientNames]:
         """Return the clients to keep, given what each did in the last minute; changes nothing, for a thread."""
@@ -83,17 +74,15 @@ class History:
 
     def add(self, kept: Collection[ClientNames], minutes: Mapping[ClientNames, Minute], at_s: float) -> None:
         """Add a point, for the minute from wall time ``at_s`` on, to each client to keep, and forget the others."""
-        at, idle = self._minutes % POINTS, Minute()
-        self._at_s[at] = at_s
-        self._tracks = {names: self._tracks.get(names) or _Track(self._minutes) for names in kept}
+        idle = Minute()
+        self._at_s = [*self._at_s, at_s][-POINTS:]
+        self._tracks = {names: self._tracks.get(names) or _Track() for names in kept}
         for names, track in self._tracks.items():
-            track.set(at, minutes.get(names, idle))
-        self._minutes += 1
+            track.add(minutes.get(names, idle))
 
     def __iter__(self) -> Iterator[tuple[ClientNames, float, Series]]:
         """Yield each client with its bytes a second, where the last minutes count most, and its points."""
         for names, track in list(self._tracks.items()):
-            first = max(track.first, self._minutes - POINTS)
-            slots = [minute % POINTS for minute in range(first, self._minutes)]
-            rings = (array("f", [ring[at] for at in slots]) for ring in track.rings)
-            yield names, track.weight * (1 - _FADES), Series([self._at_s[at] for at in slots], *rings)
+            columns = (track.values[each::4] for each in range(4))
+            at_s = self._at_s[-(len(track.values) // 4) :]
+            yield names, track.weight * (1 - _FADES), Series(at_s, *columns)

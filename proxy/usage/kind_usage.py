@@ -1,6 +1,7 @@
 """A meter's counters by quota kind: throttles, limits, and charges of the kinds not in BY_HAND."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from quotas.entities import Entity
@@ -29,21 +30,19 @@ NOTHING: Final[Mapping[tuple[str, ...], Row]] = {
 """Columns that only documents have in which a row has something to say there: the figures of a row with nothing."""
 
 
+@dataclass(slots=True, eq=False)
 class Throttles:
     """How long one client was throttled: overlapping mutes and waits of its connections count once."""
 
-    __slots__ = ("_muted_ms", "_seen_ms", "muted_until_ms", "throttle_ms", "throttled", "waiting")
-
-    def __init__(self) -> None:
-        self.throttled = 0
-        self.throttle_ms = 0
-        self.waiting = 0
-        """Requests that wait now."""
-        self.muted_until_ms = 0
-        """End of the last mute."""
-        self._muted_ms = 0
-        """Length of the union of mutes and waits, counted until ``_seen_ms``."""
-        self._seen_ms = 0
+    throttled: int = 0
+    throttle_ms: int = 0
+    waiting: int = 0
+    """Requests that wait now."""
+    muted_until_ms: int = 0
+    """End of the last mute."""
+    _muted_ms: int = 0
+    """Length of the union of mutes and waits, counted until ``_seen_ms``."""
+    _seen_ms: int = 0
 
     def count(self, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle that begins now, or began at ``at_ms``; it may overlap with others."""
@@ -92,26 +91,24 @@ class Throttles:
             self._seen_ms = now_ms
 
 
+@dataclass(slots=True, eq=False)
 class KindUsage:
     """A meter's counters of one kind, and the limits in force."""
 
-    __slots__ = ("_by_cap", "caps", "in_caps", "in_shadow", "limit", "requests", "shadow_limit", "throttles", "used")
-
-    def __init__(self) -> None:
-        self.used = 0
-        """In the unit of its column (``Unit.used``); 0 for the kinds in BY_HAND, as ``requests``."""
-        self.requests = 0
-        self.limit: Limit = NO_LIMIT
-        self.throttles = Throttles()
-        """Given by the limit and by caps."""
-        self.shadow_limit: float | None = None
-        self.in_shadow = Throttles()
-        """Those that the limit in shadow would have given."""
-        self.caps: str | None = None
-        """The caps in force, as JSON."""
-        self.in_caps = Throttles()
-        """The union of those that caps have given, as mutes overlap; ``_by_cap`` has each cap's own."""
-        self._by_cap: dict[Entity, Throttles] = {}
+    used: int = 0
+    """In the unit of its column (``Unit.used``); 0 for the kinds in BY_HAND, as ``requests``."""
+    requests: int = 0
+    limit: Limit = NO_LIMIT
+    throttles: Throttles = field(default_factory=Throttles)
+    """Given by the limit and by caps."""
+    shadow_limit: float | None = None
+    in_shadow: Throttles = field(default_factory=Throttles)
+    """Those that the limit in shadow would have given."""
+    caps: str | None = None
+    """The caps in force, as JSON."""
+    in_caps: Throttles = field(default_factory=Throttles)
+    """The union of those that caps have given, as mutes overlap; ``_by_cap`` has each cap's own."""
+    _by_cap: dict[Entity, Throttles] = field(default_factory=dict)
 
     def throttles_under(self, cap: Entity | None) -> tuple[Throttles, ...]:
         """Return all the counters of a throttle given by a cap, or by the limit."""
@@ -132,10 +129,6 @@ class KindUsage:
         taken = (self.used, self.requests, *self.limit, *self.throttles.take(now_ms))
         self.used = self.requests = 0
         return taken
-
-    def take_shadow(self, now_ms: int) -> Row:
-        """Return the figures of IN_SHADOW, and reset the counters."""
-        return (self.shadow_limit, *self.in_shadow.take(now_ms))
 
     def take_caps(self, now_ms: int, describe: Callable[[Entity], str]) -> Row:
         """Return the figures of BY_CAPS, with the cap that throttled longest; reset the counters."""

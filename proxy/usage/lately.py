@@ -1,6 +1,7 @@
 """Samples of a client, every ten seconds: its bytes, and the time in which it was throttled."""
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 from proxy.usage.kind_usage import Throttles
@@ -12,22 +13,22 @@ SAMPLE_MS: Final = 10_000
 IN_A_MINUTE: Final = LAST_MINUTE_MS // SAMPLE_MS
 
 
+@dataclass(slots=True, eq=False)
 class Lately:
     """The samples of one meter."""
 
-    __slots__ = ("_bytes_in", "_bytes_out", "_in_per_s", "_minute", "_muted_ms", "_out_per_s", "throttles")
-
-    def __init__(self) -> None:
-        self._bytes_in = self._bytes_out = 0
-        """Totals at the last sample."""
-        self._in_per_s = self._out_per_s = 0.0
-        """In the last sample."""
-        self._minute = (0, 0)
-        """Totals at the last ``take_minute``."""
-        self.throttles: Throttles | None = None
-        """Throttles of all kinds together since the last sample; None unless there were some in the last minute."""
-        self._muted_ms: deque[int] | None = None
-        """The time throttled in each sample of the last minute, from the first throttle on."""
+    _bytes_in: int = 0
+    """Total at the last sample, as ``_bytes_out``."""
+    _bytes_out: int = 0
+    _in_per_s: float = 0.0
+    """In the last sample, as ``_out_per_s``."""
+    _out_per_s: float = 0.0
+    _minute: tuple[int, int] = (0, 0)
+    """Totals at the last ``take_minute``."""
+    throttles: Throttles | None = None
+    """Throttles of all kinds together since the last sample; None unless there were some in the last minute."""
+    _muted_ms: deque[int] | None = None
+    """The time throttled in each sample of the last minute, from the first throttle on."""
 
     def sample(self, bytes_in: int, bytes_out: int, elapsed_s: float, now_ms: int) -> None:
         """Take a sample; the bytes are totals."""
@@ -65,5 +66,4 @@ class Lately:
         return self._bytes_in - bytes_in, self._bytes_out - bytes_out, self._sampled_ms()
 
     def _sampled_ms(self) -> int:
-        """Return the time throttled in the samples of the last minute."""
         return sum(self._muted_ms or ())

@@ -4,6 +4,7 @@ Counting is adding to an int; derived figures are computed when a record is take
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from operator import add, sub
 from typing import Final, NamedTuple
 
@@ -78,65 +79,43 @@ class ClientState(NamedTuple):
     is_throttled: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Meter:
     """A client's usage through one listener at one broker.
 
     The hot path adds to its attributes directly: two additions for each request and each answer.
     """
 
-    __slots__ = (
-        "bytes_out",
-        "connections",
-        "connections_opened",
-        "fetch_bytes",
-        "fetch_requests",
-        "generation",
-        "holders",
-        "key",
-        "kinds",
-        "lately",
-        "limits",
-        "name_bytes",
-        "other_bytes",
-        "other_requests",
-        "past",
-        "produce_bytes",
-        "produce_requests",
-        "request_time_ms",
-        "shown",
-    )
-
-    def __init__(self, key: MeterKey) -> None:
-        self.key = key
-        self.produce_requests = 0
-        self.produce_bytes = 0
-        """Sizes of Produce requests as charged: without the size field."""
-        self.fetch_requests = 0
-        self.fetch_bytes = 0
-        """Sizes of Fetch responses as charged."""
-        self.other_requests = 0
-        """All requests but Produce."""
-        self.other_bytes = 0
-        """Their sizes, size fields included."""
-        self.bytes_out = 0
-        self.request_time_ms = 0
-        self.connections = 0
-        self.connections_opened = 0
-        self.past = NO_TRAFFIC
-        """The traffic in the records taken before."""
-        self.shown = NO_TRAFFIC
-        """The traffic that ``take_traffic`` has returned."""
-        self.lately: Lately | None = None
-        """Samples, from the first traffic on."""
-        self.kinds: dict[QuotaKind, KindUsage] = {}
-        """Counters by kind, from the first throttle, charge or limit on; usually none."""
-        self.limits: tuple[Limit, Limit] = (NO_LIMIT, NO_LIMIT)
-        """The limits of BY_HAND as of ``generation`` of the engine."""
-        self.name_bytes = 0
-        """The most bytes that the names in a row take, rules included."""
-        self.generation = -1
-        self.holders = 0
-        """Accounts that may still count here."""
+    key: MeterKey
+    produce_requests: int = 0
+    produce_bytes: int = 0
+    """Sizes of Produce requests as charged: without the size field."""
+    fetch_requests: int = 0
+    fetch_bytes: int = 0
+    """Sizes of Fetch responses as charged."""
+    other_requests: int = 0
+    """All requests but Produce."""
+    other_bytes: int = 0
+    """Their sizes, size fields included."""
+    bytes_out: int = 0
+    request_time_ms: int = 0
+    connections: int = 0
+    connections_opened: int = 0
+    past: Traffic = NO_TRAFFIC
+    """The traffic in the records taken before."""
+    shown: Traffic = NO_TRAFFIC
+    """The traffic that ``take_traffic`` has returned."""
+    lately: Lately | None = None
+    """Samples, from the first traffic on."""
+    kinds: dict[QuotaKind, KindUsage] = field(default_factory=dict)
+    """Counters by kind, from the first throttle, charge or limit on; usually none."""
+    limits: tuple[Limit, Limit] = (NO_LIMIT, NO_LIMIT)
+    """The limits of BY_HAND as of ``generation`` of the engine."""
+    name_bytes: int = 0
+    """The most bytes that the names in a row take, rules included."""
+    generation: int = -1
+    holders: int = 0
+    """Accounts that may still count here."""
 
     def use_of(self, kind: QuotaKind) -> KindUsage:
         """Return what is counted of a kind: always the same object."""
@@ -202,7 +181,6 @@ class Meter:
         return self.shown.minus(before)
 
     def is_throttled(self, now_ms: int) -> bool:
-        """Whether it is throttled now."""
         return any(not usage.throttles.over(now_ms - NOW_MS) for usage in self.kinds.values())
 
     @property
@@ -239,7 +217,7 @@ class Meter:
                 throttles[kind] = figures[-len(NO_THROTTLES) :]
             else:
                 optional[CHARGED[kind]] = figures
-            optional[IN_SHADOW[kind]] = usage.take_shadow(now_ms)
+            optional[IN_SHADOW[kind]] = (usage.shadow_limit, *usage.in_shadow.take(now_ms))
             optional[BY_CAPS[kind]] = usage.take_caps(now_ms, describe)
         listener, broker, user, client_id, _ = self.key
         counted = self.counted

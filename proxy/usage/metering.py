@@ -20,7 +20,7 @@ from quotas.exemptions import NOBODY, Exemptions
 
 _MAX_CLIENTS: Final = 10_000
 """Limit of clients counted separately without usage records: metrics show fewer."""
-_SWEEP_EVERY_S: Final = 10.0
+_FORGET_EVERY_S: Final = 10.0
 _LOAD_EVERY_S: Final = 15.0
 _SAMPLE_EVERY_S: Final = SAMPLE_MS / 1000
 
@@ -47,10 +47,11 @@ class Metering:
         self._listeners: list[Accounts] = []
         self.addresses = Addresses(usage.max_addresses) if usage is not None else None
         """Connections by address; None without usage records."""
+        self._taking = asyncio.Lock()
+        """Of usage records: the last ones come after those that are being taken."""
         self._recorder = Recorder(self._meters, self._listeners, engine, self.addresses)
 
     def accounts_of(self, listener: str) -> Accounts:
-        """Return the accounts of a listener's clients."""
         accounts = Accounts(self._meters, self._engine, listener, self._exemptions)
         self._listeners.append(accounts)
         return accounts
@@ -61,7 +62,6 @@ class Metering:
         return self._meters.values()
 
     def account(self, key: MeterKey) -> Account | None:
-        """Return the account of a client, if it has one now."""
         return next((found for each in self._listeners if (found := each.find(key)) is not None), None)
 
     def rates(self, meter: Meter, now_ms: int) -> tuple[float, float]:
@@ -72,14 +72,15 @@ class Metering:
         """Take samples, and drop clients that are gone if no usage records do that."""
         every(_SAMPLE_EVERY_S, self._sample, "sample what clients do")
         if not self._taken:
-            every(_SWEEP_EVERY_S, self._sweep, "forget clients that are gone")
+            every(_FORGET_EVERY_S, self._forget, "forget clients that are gone")
 
     async def take_usage(self) -> AsyncIterator[Columns]:
         """Yield the rows of usage records since the last call, one document at a time."""
-        for columns in self._recorder.take(now_ms()):
-            if columns is not None:
-                yield columns
-            await asyncio.sleep(0)
+        async with self._taking:
+            for columns in self._recorder.take(now_ms()):
+                if columns is not None:
+                    yield columns
+                await asyncio.sleep(0)
 
     def watch_load(self, served: Callable[[], Collection[int]]) -> None:
         """Estimate the load of the brokers that are ``served`` here."""
@@ -132,8 +133,9 @@ class Metering:
                 minute.ratio = max(minute.ratio or 0.0, state.ratio or 0.0)
             yield
 
-    async def _sweep(self) -> None:
-        await in_slices(self._meters.sweep(now_ms()))
+    async def _forget(self) -> None:
+        async for _ in self.take_usage():
+            pass
 
 
 class Loads:

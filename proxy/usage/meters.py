@@ -48,7 +48,6 @@ class Meters:
         return iter(list(self._meters))
 
     def values(self) -> list[Meter]:
-        """Return the meters of now."""
         return list(self._meters.values())
 
     def __getitem__(self, key: MeterKey) -> Meter:
@@ -70,18 +69,14 @@ class Meters:
         one may be under way.
         """
         for key in keys:
-            if not self._meters[key].holders:
-                self._let_go(self._meters.pop(key))
-                self._names.give_back(key.user, key.client_id)
-
-    def _let_go(self, meter: Meter) -> None:
-        _add(self._dropped, meter)
-        traffic = meter.take_traffic()
-        if traffic == NO_TRAFFIC:
-            return
-        folded = ClientNames(meter.key.listener, FOLDED, FOLDED)
-        client = fold(meter.key.client, self._gone, MAX_GONE, folded)
-        self._gone[client] = self._gone.get(client, NO_TRAFFIC).plus(traffic)
+            if self._meters[key].holders:
+                continue
+            meter = self._meters.pop(key)
+            self._names.give_back(key.user, key.client_id)
+            _add(self._dropped, meter)
+            if (traffic := meter.take_traffic()) != NO_TRAFFIC:
+                client = fold(key.client, self._gone, MAX_GONE, ClientNames(key.listener, FOLDED, FOLDED))
+                self._gone[client] = self._gone.get(client, NO_TRAFFIC).plus(traffic)
 
     def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
         """Yield the traffic since the last call: of all meters (one per broker), then of those dropped.
@@ -93,19 +88,6 @@ class Meters:
         gone, self._gone = self._gone, {}
         for client, traffic in gone.items():
             yield ClientState(client, traffic)
-
-    def sweep(self, now_ms: int) -> Iterator[None]:
-        """Drop the meters on which nothing was counted since the last sweep; yields after each.
-
-        To be called now and then if there are no usage records.
-        """
-        for key in self:
-            meter = self._meters[key]
-            if meter.active:
-                meter.take(now_ms)
-            else:
-                self.drop_unused((key,))
-            yield None
 
 
 def _add(totals: dict[int, Traffic], meter: Meter) -> None:

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from sys import intern
 from typing import Final
 
 from proxy.runtime.tasks import SLICE
@@ -56,9 +58,6 @@ class Recorder:
         self._addresses = addresses
         self._listeners = listeners
         self._engine = engine
-        self._rules: dict[Entity, str] = {}
-        """Entity → description, for the current generation of the engine."""
-        self._rules_generation = -1
 
     def take(self, now_ms: int) -> Iterator[Columns | None]:
         """Yield the rows of the interval that ends now, one document at a time; None: let other tasks have a turn.
@@ -66,7 +65,11 @@ class Recorder:
         ``now_ms`` is on the sessions' clock. Counts during the iteration belong to the next interval once their meter
         is done.
         """
-        page = _Page(list(self._refused()))
+        page = _Page()
+        for accounts in self._listeners:
+            if accounts.refused:
+                page.rows.append(_of_nobody(accounts.listener, refused=accounts.refused))
+                accounts.refused = 0
         for address in self._addresses.take(now_ms) if self._addresses is not None else ():
             if address is None:
                 yield None
@@ -74,16 +77,13 @@ class Recorder:
             page.add_address(*address)
             if page.full:
                 yield page.columns()
-                page = _Page([])
-        if self._rules_generation != self._engine.generation:
-            self._rules_generation = self._engine.generation
-            self._rules.clear()
+                page = _Page()
         for number, key in enumerate(self._meters, 1):
             if not self._take(key, now_ms, page):
                 self._meters.drop_unused((key,))
             elif page.full:
                 yield page.columns()
-                page = _Page([])
+                page = _Page()
             if number % SLICE == 0:
                 yield None
         if page.rows:
@@ -99,12 +99,6 @@ class Recorder:
         page.add(*meter.take(now_ms, self._rule), exempt=key.exempt)
         page.name_bytes += meter.name_bytes
         return True
-
-    def _refused(self) -> Iterator[Row]:
-        for accounts in self._listeners:
-            if accounts.refused:
-                yield _of_nobody(accounts.listener, refused=accounts.refused)
-                accounts.refused = 0
 
     def _look_up_limits(self, meter: Meter) -> None:
         meter.generation = self._engine.generation
@@ -137,11 +131,9 @@ class Recorder:
         return json.dumps(caps, ensure_ascii=False) if caps else None
 
     def _rule(self, entity: Entity) -> str:
-        rule = self._rules.get(entity)
-        if rule is None:
-            terms = self._engine.policy.terms.get(entity)
-            rule = self._rules[entity] = entity.describe(shared=terms is None or terms.shared)
-        return rule
+        """Return the description of a rule: one string for the meters of all its clients."""
+        terms = self._engine.policy.terms.get(entity)
+        return intern(entity.describe(shared=terms is None or terms.shared))
 
 
 def _of_nobody(listener: str, broker: int = -1, refused: int = 0) -> Row:
@@ -154,16 +146,14 @@ def _of_nobody(listener: str, broker: int = -1, refused: int = 0) -> Row:
     return row
 
 
+@dataclass(eq=False)
 class _Page:
     """The rows of one document under construction."""
 
-    __slots__ = ("_further", "name_bytes", "rows")
-
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
-        self.name_bytes = 0
-        self._further: dict[tuple[str, ...], dict[int, Row]] = {}
-        """Further columns: their names → row number → figures."""
+    rows: list[Row] = field(default_factory=list)
+    name_bytes: int = 0
+    _further: dict[tuple[str, ...], dict[int, Row]] = field(default_factory=dict)
+    """Further columns: their names → row number → figures."""
 
     def add(self, row: Row, further: Figures, *, exempt: bool) -> None:
         """Add a row and its figures of further columns; ``exempt``: no quota applies."""
@@ -174,14 +164,12 @@ class _Page:
         self.rows.append(row)
 
     def add_address(self, key: AddressKey, of_address: Row) -> None:
-        """Add a row of an address."""
         figures = (key.ip, *of_address)
         self.add(_of_nobody(key.listener, key.broker), {_ADDRESS: figures}, exempt=key.exempt)
         names = (key.listener, *figures)
         self.name_bytes += sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def columns(self) -> Columns:
-        """Return column name → values."""
         columns: Columns = dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
         for names, nothing in _NOTHING.items():
             if (further := self._further.get(names)) is not None:

@@ -22,17 +22,6 @@ PERCENT_S_PER_US: Final = 1e-4
 class RequestCosts:
     """The cost table of a worker."""
 
-    __slots__ = (
-        "_produce_byte_us",
-        "_record_us",
-        "_zstd_us",
-        "exempt_us",
-        "of_answer_byte",
-        "of_request",
-        "on",
-        "partition_us",
-    )
-
     def __init__(self, prices: Prices = Prices()) -> None:  # noqa: B008  it never changes
         scale = prices.scale
         self.on = False

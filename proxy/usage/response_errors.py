@@ -3,7 +3,7 @@
 A response to a Produce or a Fetch is not read for it (docs/metrics.md lists which are).
 """
 
-from collections.abc import Mapping
+from collections import Counter
 from typing import Final
 
 from protocol.error_codes import ERROR_NAMES, NONE
@@ -15,18 +15,11 @@ UNNAMED: Final = -2
 class ResponseErrors:
     """How often each API was answered with which error."""
 
-    __slots__ = ("_counts",)
-
     def __init__(self) -> None:
-        self._counts: dict[tuple[int, int], int] = {}
+        self.counts: Counter[tuple[int, int]] = Counter()
+        """By api key and error code."""
 
     def count(self, api_key: int, error_code: int, times: int = 1) -> None:
         """Count an error; no error is none."""
-        if error_code == NONE or not times:
-            return
-        key = (api_key, error_code if error_code in ERROR_NAMES else UNNAMED)
-        self._counts[key] = self._counts.get(key, 0) + times
-
-    def snapshot(self) -> Mapping[tuple[int, int], int]:
-        """Return what has been counted, by api key and error code."""
-        return dict(self._counts)
+        if error_code != NONE and times:
+            self.counts[api_key, error_code if error_code in ERROR_NAMES else UNNAMED] += times

@@ -63,7 +63,6 @@ class Shipping:
     """Why the last attempt failed; None if it succeeded."""
 
     def count(self, document: Document, *, is_shipped: bool) -> None:
-        """Count a document that is shipped, or lost."""
         if is_shipped:
             self.shipped_documents += 1
             self.shipped_rows += document.rows
@@ -72,7 +71,6 @@ class Shipping:
             self.dropped_rows += document.rows
 
     def dropped(self) -> tuple[int, int]:
-        """Return how many documents and rows were lost so far."""
         return self.dropped_documents, self.dropped_rows
 
 
@@ -85,13 +83,11 @@ class Buffer(asyncio.Queue[Document]):
         self._shipping = shipping
 
     def add(self, document: Document) -> None:
-        """Add the newest document."""
         self.put_nowait(document)
         while self._shipping.buffered_bytes > self._most_bytes and self.qsize() > 1:
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Drop and count the oldest document."""
         self._shipping.count(self.get_nowait(), is_shipped=False)
         self.task_done()
 
@@ -121,7 +117,7 @@ class Shipper:
         self._take_usage = take_usage
         self._documents = documents
         self._sink = sink
-        self._shipping = shipping
+        self.shipping = shipping
         self._interval_s = interval_s
         self._buffer = Buffer(buffer_bytes, shipping)
         self._taken_ms = now_ms()
@@ -130,7 +126,6 @@ class Shipper:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start the tasks; ``stop`` ends them."""
         self._taken_ms = now_ms()
         self._tasks = [spawn(self._collect(), "take usage records"), spawn(self._pump(), "ship usage records")]
 
@@ -142,6 +137,8 @@ class Shipper:
 
     async def stop(self, timeout_s: float) -> None:
         """Take the last record and ship everything within ``timeout_s``; the rest is lost and counted."""
+        if not self._tasks:
+            return
         collecting, pumping = self._tasks
         self._stopping.set()
         try:
@@ -149,12 +146,12 @@ class Shipper:
                 await asyncio.wait((collecting,))  # not cancelled: midway, taken counts are in no document yet
                 await self._buffer.join()
         except TimeoutError:
-            documents, rows = self._shipping.dropped()
+            documents, rows = self.shipping.dropped()
             pumping.cancel()
             await asyncio.wait((pumping,))
             while not self._buffer.empty():
                 self._buffer.drop_oldest()
-            dropped_documents, dropped_rows = self._shipping.dropped()
+            dropped_documents, dropped_rows = self.shipping.dropped()
             log.error(
                 "usage records lost at shutdown", documents=dropped_documents - documents, rows=dropped_rows - rows
             )
@@ -193,7 +190,7 @@ class Shipper:
         try:
             is_shipped = await self._ship(document)
         finally:
-            self._shipping.count(document, is_shipped=is_shipped)
+            self.shipping.count(document, is_shipped=is_shipped)
 
     async def _ship(self, document: Document) -> bool:
         """Write a document, at however many attempts; return False if it is refused."""
@@ -209,14 +206,14 @@ class Shipper:
             except Exception as error:  # noqa: BLE001  whatever error a client library raises, records wait
                 self._failed(f"{type(error).__name__}: {error}")
             else:
-                if self._shipping.error is not None:
-                    log.info("shipping usage records again", dropped_documents=self._shipping.dropped_documents)
-                self._shipping.error = None
+                if self.shipping.error is not None:
+                    log.info("shipping usage records again", dropped_documents=self.shipping.dropped_documents)
+                self.shipping.error = None
                 return True
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, _LAST_RETRY_S)
 
     def _failed(self, why: str) -> None:
-        if self._shipping.error is None:
+        if self.shipping.error is None:
             log.error("cannot ship usage records: buffering them", error=why)
-        self._shipping.error = why
+        self.shipping.error = why

@@ -5,6 +5,7 @@ Such limits are all while the mode is ``shadow``, and in any mode those of rules
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -23,17 +24,16 @@ MOST_COUNTERS: Final = 1000
 """Counters that are followed at once."""
 
 
+@dataclass(slots=True, eq=False)
 class _Record:
     """A counter that is throttled."""
 
-    __slots__ = ("begun_ms", "bound", "is_logged", "throttle_ms", "until_ms")
-
-    def __init__(self, bound: Bound, now_ms: int) -> None:
-        self.bound = bound
-        self.begun_ms = self.until_ms = now_ms
-        self.throttle_ms = 0
-        self.is_logged = False
-        """Its start is logged."""
+    bound: Bound
+    begun_ms: int
+    until_ms: int
+    throttle_ms: int = 0
+    is_logged: bool = False
+    """Its start is logged."""
 
 
 class ThrottleEvents:
@@ -56,7 +56,7 @@ class ThrottleEvents:
             if len(self._records) >= self._most:
                 self._left_out += 1
                 return
-            record = self._records[bound.key] = _Record(bound, now_ms)
+            record = self._records[bound.key] = _Record(bound, now_ms, now_ms)
         record.throttle_ms += throttle_ms
         record.until_ms = max(record.until_ms, until_ms)
 
@@ -84,8 +84,6 @@ class ThrottleEvents:
 
 class ThrottleCounts:
     """Counts the throttles of all clients, in their counters and meters, and as log events if there are ``events``."""
-
-    __slots__ = ("_events", "_mode", "_simulated", "waiting")
 
     def __init__(self, mode: str, events: ThrottleEvents | None = None) -> None:
         self._mode = mode
@@ -126,7 +124,6 @@ class ThrottleCounts:
         account.meter.count_wait(bound.kind, change, now_ms, waited_ms, cap)
 
     def look(self, now_ms: int) -> None:
-        """Log which throttles have started and ended."""
         if self._events is not None:
             self._events.log_changes(now_ms, self._mode)
 
@@ -145,11 +142,11 @@ class ThrottleCounts:
         """Return the counters that would have held clients since ``since_ms``: each, whether it is for its limit in
         shadow, until when, and how many requests would wait.
         """
-        found = []
-        for (bound, is_shadow), simulated in self._simulated.items():
-            if simulated.waiting or simulated.until_ms > since_ms:
-                found.append((bound, is_shadow, simulated.until_ms, simulated.waiting))
-        return found
+        return [
+            (bound, is_shadow, simulated.until_ms, simulated.waiting)
+            for (bound, is_shadow), simulated in self._simulated.items()
+            if simulated.waiting or simulated.until_ms > since_ms
+        ]
 
     def settle(self, now_ms: int) -> None:
         """Count what would have happened until now."""
@@ -184,7 +181,6 @@ class ThrottleCounts:
 
 
 def _fields(bound: Bound) -> dict[str, object]:
-    """Return the fields of a log event about a counter."""
     return {
         "kind": bound.kind.value,
         "user": bound.key.user,

@@ -2,29 +2,38 @@
 
 It connects to the brokers directly, so no quota of the proxy throttles it. The topic is made by the proxy's own
 requests: the admin client of aiokafka cannot leave the number of replicas to the brokers (KIP-464).
+
+Files of TLS and login are read at each attempt, in a thread: an unavailable topic is retried every few seconds, and no
+client may be delayed by that.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
+from config.cluster import Cluster as ClusterSettings
 from config.units import Address
 from config.usage import UsageTopic
 from protocol.answers import read_versions
 from protocol.messages import Message
 from protocol.probes import CREATE_TOPICS, METADATA, create_topic_with, describe_topic, read
 from protocol.requests import WHICH_VERSIONS, Request
+from proxy.brokers.cluster import Cluster, NoAnswerError
 from proxy.brokers.connection import BrokerConnection
+from proxy.brokers.failures import describe
+from proxy.brokers.login import read_password
+from proxy.brokers.tls import BrokerTls
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
-from proxy.usage.topic_login import Brokers
+
+T = TypeVar("T")
 
 log = structlog.get_logger("sluice.usage")
 
@@ -42,6 +51,50 @@ _ADVICE: Final[Mapping[int, str]] = {
 _LEAST_VERSION, _REPLICAS_LEFT_OPEN = 2, 4
 """Versions of CreateTopics: the lowest one spoken, and the first that accepts -1 replicas (brokers of 2.4 or newer)."""
 _CREATE_TOPICS: Final = CREATE_TOPICS >> 16
+
+
+class Brokers:
+    """The brokers, as the proxy's own login reaches them. All of it raises OSError if a file cannot be read."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+
+    async def login(self) -> dict[str, Any]:
+        """Return the arguments of aiokafka's clients."""
+        tls, sasl = await self._tls(), self._settings.sasl
+        options: dict[str, Any] = {
+            "bootstrap_servers": [str(address) for address in self._settings.bootstrap],
+            "client_id": "sluice-usage",
+            "request_timeout_ms": 10_000,
+            "retry_backoff_ms": 500,
+            "ssl_context": None if tls is None else tls.context,
+            "security_protocol": f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}",
+        }
+        if sasl is not None:
+            options["sasl_mechanism"] = sasl.mechanism
+            options["sasl_plain_username"] = sasl.username
+            options["sasl_plain_password"] = await asyncio.to_thread(read_password, sasl.password_file)
+        return options
+
+    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]], at: Address | None = None) -> T:
+        """Ask a usable broker, or the one at an address. Raises SinkError with the cause and the fix."""
+        settings = self._settings if at is None else self._settings.model_copy(update={"bootstrap": (at,)})
+        cluster = Cluster(
+            settings.name,
+            settings,
+            on_broker=lambda _: None,
+            refresh_s=settings.refresh_s,
+            connect_timeout_s=settings.connect_timeout_s,
+            tls=await self._tls(),
+        )
+        try:
+            return await cluster.ask(question)
+        except NoAnswerError as error:
+            raise SinkError(f"no broker can be used: {error}") from error
+
+    async def _tls(self) -> BrokerTls | None:
+        settings = self._settings.tls
+        return None if settings is None else await asyncio.to_thread(BrokerTls, settings)
 
 
 class TopicSink:
@@ -77,7 +130,7 @@ class TopicSink:
             ) from error
         except (KafkaError, OSError) as error:
             await self.close()
-            raise SinkError(f"topic {self._topic.name}: {_described(error)}") from error
+            raise SinkError(f"topic {self._topic.name}: {describe(error)}") from error
 
     async def close(self) -> None:
         """Close the producer; unsent documents are still in the buffer."""
@@ -109,10 +162,6 @@ async def _stop(producer: AIOKafkaProducer) -> None:
     with suppress(TimeoutError, KafkaError, OSError):
         async with asyncio.timeout(_CLOSE_S):
             await producer.stop()
-
-
-def _described(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 async def ensure(topic: UsageTopic, brokers: Brokers) -> None:

@@ -49,7 +49,6 @@ class Process:
     ports: socket.socket
 
     def kill(self) -> None:
-        """End it at once."""
         with suppress(ProcessLookupError):
             self.running.kill()
 
@@ -180,7 +179,6 @@ class Child:
             self._keeping.cancel()
 
     def kill(self) -> None:
-        """End the process at once."""
         if self._process is not None:
             self._process.kill()
 

@@ -59,7 +59,6 @@ class Ports:
         on_readable(end, "hand a port to a worker", self._answer, end, on_alive)
 
     def leave(self, end: socket.socket) -> None:
-        """Answer a worker no more."""
         asyncio.get_running_loop().remove_reader(end)
 
     def _answer(self, end: socket.socket, on_alive: Callable[[], None]) -> None:

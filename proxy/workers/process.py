@@ -127,7 +127,6 @@ class WorkerProcess:
 
 
 async def usage_of(worker: Worker) -> list[Columns]:
-    """Return the rows of usage records since the last call."""
     return [columns async for columns, _ in worker.usage()]
 
 

@@ -43,7 +43,7 @@ class Workers:
 
     def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None) -> None:
         self.in_force = at_start(settings, answers_clients=ask is not None)
-        self.load: dict[int, float] = {}
+        self._load: dict[int, float] = {}
         self._ask = ask
         self._look_now = asyncio.Event()
         self._ports = Ports(bind, self._look_now.set)
@@ -85,7 +85,7 @@ class Workers:
             node_ids=tuple(self._node_ids()),
             named=self.in_force.known,
             known=next((each.known for each in reports), ()),
-            load=dict(self.load),
+            load=dict(self._load),
             cpu_s=sum(each.state.cpu_s for each in self._children),
             demand=tuple(part for each in fresh for part in (each.demand if each is not None else ({},))),
             not_ready=tuple(self._not_ready(reports)),
@@ -93,7 +93,6 @@ class Workers:
             alterations=sum(each.alterations for each in reports) + sum(each.restarts for each in self._children),
             fenced=self.in_force.fenced,
             connections_limit=sum(each.connections_limit for each in reports),
-            placed=self.in_force.placed,
             workers=tuple(each.state for each in self._children),
         )
 
@@ -233,7 +232,7 @@ class Workers:
             self.in_force = replace(self.in_force, known=known)
         for child in self._children:
             load = {} if child.report is None else child.report.load
-            self.load.update(
+            self._load.update(
                 {node: cost for node, cost in load.items() if self.in_force.placed.get(node) == child.number}
             )
         self._place()
@@ -246,7 +245,7 @@ class Workers:
             return
         weights = {str(each.number): 1.0 for each in self._children}
         claims = {node_id: str(number) for node_id, number in before.items() if node_id in owned}
-        load = {node_id: self.load[node_id] for node_id in owned if node_id in self.load}
+        load = {node_id: self._load[node_id] for node_id in owned if node_id in self._load}
         placed = {node_id: int(name) for node_id, name in place_brokers(weights, claims, load, owned).items()}
         self.in_force = replace(self.in_force, placed=placed)
         self._placed_by = self._load_of_workers()
@@ -254,7 +253,7 @@ class Workers:
     def _load_of_workers(self) -> dict[str, float]:
         loads = {str(each.number): 0.0 for each in self._children}
         for node_id, number in self.in_force.placed.items():
-            loads[str(number)] += self.load.get(node_id, 0.0)
+            loads[str(number)] += self._load.get(node_id, 0.0)
         return loads
 
     def _states(self, rows: Iterable[WorkerRow]) -> list[WorkerRow]:

@@ -138,9 +138,9 @@ async def test_endless_loops_contain_their_faults_in_every_round() -> None:
     loops = ((file, node) for file, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.While))
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
-    # Two have a deadline; every error is another try; it is a thread that only writes; two are commands, not the proxy.
+    # Two have a deadline; every error is another try; two are commands, not the proxy.
     commands = {"demo/command.py", "live/listing.py"}
-    assert found == {"edge/open_sessions.py", "edge/sorter.py", "usage/shipping.py", "runtime/log_lines.py"} | commands
+    assert found == {"edge/open_sessions.py", "edge/sorter.py", "usage/shipping.py"} | commands
 
 
 async def test_every_contained_place_is_covered_by_a_fault_test() -> None:

@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 from config.loader import load_settings
 from config.settings import Mode, Settings
 from proxy.control.settings_file import SettingsFile
-from tests.proxy.pki import Pki
 
 pytestmark = pytest.mark.asyncio
 
@@ -123,23 +122,3 @@ async def test_error_in_settings_file_is_logged_once_until_it_changes(tmp_path: 
             await running.compare()
         told.append(len(logs))
     assert told == [1, 0, 1, 0, 1]
-
-
-async def test_a_certificate_in_use_is_told_where_it_is_loaded_again(tmp_path: Path) -> None:
-    pki = Pki(tmp_path)
-    tls = "tls: {certificate: tls.crt, key: tls.key}"
-    good = GOOD.replace("advertise:", f"{tls}, advertise:")
-    (tmp_path / "pw").write_text("canary")
-    (tmp_path / "pw").chmod(0o600)
-    pki.key.chmod(0o600)
-    file = tmp_path / "sluice.yaml"
-    file.write_text(good)
-    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_settings)
-    pki.key.write_text("nothing")
-    with capture_logs() as logs:
-        await running.compare()
-        assert logs == []
-        file.write_text(good.replace("tls.crt", "other.crt"))
-        await running.compare()
-    assert {line["event"] for line in logs} == {"configuration not usable: the settings in force stay"}
-    assert any("other.crt" in line["problem"] for line in logs)

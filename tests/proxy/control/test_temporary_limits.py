@@ -11,6 +11,7 @@ from proxy.runtime.clock import wall_s
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
+from tests.harness.polling import until
 from tests.proxy.control.test_quotas import OLD, in_force
 
 pytestmark = pytest.mark.asyncio
@@ -73,6 +74,18 @@ async def test_an_entity_without_a_quota_has_none_again_afterwards(path: Path) -
     assert not await quotas.temporary.end(pair, FETCH, "admin token", "")
 
 
+async def test_a_temporary_limit_ends_while_the_store_is_watched(path: Path) -> None:
+    quotas = in_force(path)
+    await quotas.load()
+    await quotas.temporary.set(ALICE, KIND, 1.0, 1, "admin token", "")
+
+    async def no_alterations() -> int:
+        return 0
+
+    quotas.watch(no_alterations)
+    await until(lambda: quotas.policy.limits[ALICE] == {KIND: 7 << 20})
+
+
 async def test_temporary_limits_are_bounded_in_number_and_duration(path: Path) -> None:
     quotas = in_force(path)
     for wrong in (0, LONGEST_MS + 1):
@@ -126,7 +139,6 @@ async def test_temporary_limits_survive_a_restart_and_end_at_their_time(
     monkeypatch.setattr("proxy.control.temporary_limits.wall_s", lambda: wall_s() + 61)
     later = await kept_in(path, file)
     assert list(later.temporary.limits) == [(Entity("bob", "app"), FETCH)]
-    assert later.temporary._watching is not None
     await later.temporary.end(Entity("bob", "app"), FETCH, "ops", "")
     assert (await kept_in(path, file)).temporary.limits == {}
 

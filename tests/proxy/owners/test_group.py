@@ -55,10 +55,10 @@ def test_group_before_joining_is_alone_and_not_ready(tmp_path: Path) -> None:
     loaded = settings(tmp_path)
     assert loaded.owners is not None
 
-    async def brokers() -> list[int]:
-        return []
+    async def brokers() -> tuple[list[int], dict[int, float]]:
+        return [], {}
 
-    group = OwnersGroup(loaded, loaded.owners, brokers, dict, lambda *_: None)
+    group = OwnersGroup(loaded, loaded.owners, brokers, lambda *_: None)
     status = group.member.status
     assert (status.instance, status.state, status.epoch, status.owners) == ("a", "alone", -1, {})
     assert (status.error, group.member.peers) == ("it has not joined yet", {})

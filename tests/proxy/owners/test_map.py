@@ -40,8 +40,7 @@ def test_all_workers_tell_the_same_address() -> None:
 
 def test_a_broker_that_is_placed_nowhere_has_one_worker_all_the_same() -> None:
     workers = of_workers(3, EVERYTHING, {})
-    placements = [each.placement for each in workers if each.placement is not None]
-    owners = Counter(worker for node_id in range(300) for worker, each in enumerate(placements) if each.has(node_id))
+    owners = Counter(worker for node_id in range(300) for worker, each in enumerate(workers) if each.accepts(node_id))
     assert sum(owners.values()) == 300
     assert min(owners.values()) > 70
 

@@ -111,10 +111,10 @@ class Seen:
         self.maps: list[tuple[OwnersMap | None, bool]] = []
         self.brokers = list(brokers)
         self.load: dict[int, float] = {}
-        self.member = GroupMember(me, self.coordinator, self._known, lambda: self.load, self._own)  # type: ignore[arg-type]  # a fake
+        self.member = GroupMember(me, self.coordinator, self._known, self._own)  # type: ignore[arg-type]  # a fake
 
-    async def _known(self) -> list[int]:
-        return self.brokers
+    async def _known(self) -> tuple[list[int], dict[int, float]]:
+        return self.brokers, self.load
 
     def _own(self, in_force: OwnersMap | None, fenced: bool) -> None:
         self.maps.append((in_force, fenced))

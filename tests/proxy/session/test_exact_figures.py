@@ -13,6 +13,7 @@ from proxy.usage.accounts import Account, Accounts
 from proxy.usage.lately import NOW_MS
 from proxy.usage.meter import ClientNames, ClientState, MeterKey, Traffic
 from proxy.usage.meters import Meters
+from proxy.usage.records import Recorder
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -200,10 +201,13 @@ def test_refunded_bytes_do_not_decrease_a_series() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("max_entities", "most"), [(0, 100), (3, 5), (100, 100)])
-def test_client_traffic_adds_up_with_and_without_usage_records(seed: int, max_entities: int, most: int) -> None:
-    """A recorder takes what meters have counted, or a sweep does; meters go when nobody holds them any more."""
+def test_client_traffic_adds_up_whatever_usage_records_take(
+    seed: int, max_entities: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recorder takes what meters have counted; meters go when nobody holds them any more."""
+    monkeypatch.setattr("proxy.usage.records.SLICE", 1)
     chance, meters, clients = random.Random(seed), Meters(most), ClientSeries(max_entities)
-    accounts = Accounts(meters, Engine(Policy()), "A")
+    accounts, recorder = Accounts(meters, Engine(Policy()), "A"), Recorder(meters, [], Engine(Policy()))
     sent: Counter[object] = Counter()
     shown, held = Shown(), list[Account]()
 
@@ -223,7 +227,7 @@ def test_client_traffic_adds_up_with_and_without_usage_records(seed: int, max_en
             case 1:
                 meters.drop_unused(key for key in meters if not meters[key].active)
             case 2:
-                for _ in meters.sweep(now_ms):
+                for _ in recorder.take(now_ms):
                     if chance.random() < 0.1:
                         scrape(now_ms)
             case 3:
@@ -297,9 +301,9 @@ def test_meters_that_are_gone_are_kept_in_bounds_until_they_have_been_shown(monk
     meters = Meters(100)
     for number in range(10):
         meters.find(MeterKey("A", 1, "u", str(number))).bytes_out += 5
+    recorder = Recorder(meters, [], Engine(Policy()))
     for _ in range(2):
-        for _ in meters.sweep(0):
-            pass
+        list(recorder.take(0))
     assert len(meters) == 0
     assert sorted(meters.take_traffic(0)) == [
         ClientState(ClientNames("A", "other", "other"), Traffic(0, 40, 0)),

@@ -7,6 +7,9 @@ import pytest
 from proxy.usage.meter import MeterKey, Traffic
 from proxy.usage.metering import Loads
 from proxy.usage.meters import Meters
+from proxy.usage.records import Recorder
+from quotas.engine import Engine
+from quotas.policy import Policy
 
 EVERY_S = 15.0
 
@@ -64,7 +67,7 @@ def test_counts_of_meters_stay_when_rows_are_taken_and_clients_have_gone() -> No
     other.other_requests += 1
     assert totals() == {1: (4, 276), 2: (3, 138)}
     for _ in range(2):
-        list(meters.sweep(0))
+        list(Recorder(meters, [], Engine(Policy())).take(0))
     list(meters.take_traffic(0))
     assert len(meters) == 0
     assert totals() == {1: (4, 276), 2: (3, 138)}

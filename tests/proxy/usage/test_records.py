@@ -169,11 +169,12 @@ def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts()
     assert len(worker.meters) == 1
 
 
-def test_meters_swept_without_usage_records_forget_their_throttles() -> None:
+def test_meters_that_nobody_holds_are_dropped_when_their_throttles_are_over() -> None:
     meters = Meters(10)
     meters.find(MeterKey("PLAIN", 1, "alice", "app")).count_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
+    recorder = Recorder(meters, [], Engine(Policy()))
     for now_ms in (1000, 2000):
-        list(meters.sweep(now_ms))
+        list(recorder.take(now_ms))
     assert len(meters) == 0
 
 

@@ -29,7 +29,7 @@ COORDINATOR_VERSIONS = [spec for spec in SPECS.values() if spec.api_key == FIND_
 
 
 def counted(play: Play) -> dict[tuple[int, int], int]:
-    return dict(play.worker.errors.snapshot())
+    return dict(play.worker.errors.counts)
 
 
 def test_names_are_those_of_kafka() -> None:
@@ -43,7 +43,7 @@ def test_no_error_is_none_and_what_has_no_name_makes_no_series() -> None:
     errors = ResponseErrors()
     for code in (0, 3, 3, 30_000, -30_000):
         errors.count(19, code)
-    assert errors.snapshot() == {(19, 3): 2, (19, UNNAMED): 2}
+    assert errors.counts == {(19, 3): 2, (19, UNNAMED): 2}
 
 
 @pytest.mark.parametrize("spec", COORDINATOR_VERSIONS, ids=str)

@@ -61,7 +61,7 @@ def test_without_loads_each_worker_has_as_many(workers: Workers) -> None:
 
 def test_brokers_move_if_a_worker_has_too_much_for_minutes(workers: Workers, clock: Clock) -> None:
     heavy = [node_id for node_id, worker in workers.in_force.placed.items() if worker == 0]
-    workers.load.update({node_id: 300.0 * (node_id in heavy) for node_id in workers.in_force.placed})
+    workers._load.update({node_id: 300.0 * (node_id in heavy) for node_id in workers.in_force.placed})
     before = dict(workers.in_force.placed)
     for _ in range(3):  # not while it lasts for less
         assert not moves(workers)
@@ -77,14 +77,14 @@ def test_brokers_move_if_a_worker_has_too_much_for_minutes(workers: Workers, clo
 
 def test_a_burst_moves_nothing(workers: Workers, clock: Clock) -> None:
     for load in (300.0, 0.0) * 5:
-        workers.load.update({0: load, 2: load})
+        workers._load.update({0: load, 2: load})
         assert not moves(workers)
         clock.now_s += DRIFT_S - 1
 
 
 def test_equal_load_change_of_all_workers_moves_no_broker(workers: Workers, clock: Clock) -> None:
     """It is looked at anew, and nothing moves."""
-    workers.load.update(dict.fromkeys(range(4), 100.0))
+    workers._load.update(dict.fromkeys(range(4), 100.0))
     assert not moves(workers)
     clock.now_s += DRIFT_S
     assert not moves(workers)
@@ -93,7 +93,7 @@ def test_equal_load_change_of_all_workers_moves_no_broker(workers: Workers, cloc
 
 def test_a_new_broker_goes_to_the_worker_with_less_load(workers: Workers) -> None:
     idle = workers.in_force.placed[0]
-    workers.load.update(
+    workers._load.update(
         {node_id: 1.0 if worker == idle else 100.0 for node_id, worker in workers.in_force.placed.items()}
     )
     find(workers, 5)
