@@ -23,7 +23,6 @@ from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.kerberos.token import is_ap_req
 from proxy.identity.mapping_rule import NoMatchingRule
 from proxy.identity.mechanisms.mechanism import Claim
-from proxy.identity.mechanisms.registry import UnreadGssapi
 
 if TYPE_CHECKING:
     from gssapi.raw import GSSError
@@ -58,25 +57,11 @@ class UnreadableToken(Exception):  # noqa: N818  it is what the token is
         self.reason = reason[:_MAX_REASON_CHARS]
 
 
-class Gssapi(UnreadGssapi):
-    """One exchange; the principal is that of its first token, as for the broker. Later ones negotiate security layers,
-    which Kafka does not use.
-    """
-
-    __slots__ = ("_acceptor",)
-
-    def __init__(self, acceptor: "GssapiAcceptor") -> None:
-        super().__init__()
-        self._acceptor = acceptor
-
-    def _claim_in(self, token: bytes) -> Claim | None:
-        user = self._acceptor.user_of(token)
-        return None if user is None else Claim(user)
-
-
 @dataclass(eq=False)
 class GssapiAcceptor:
-    """Creates the observers of one listener."""
+    """Reads the first tokens of one listener's clients: the principal of an exchange is that of its first token, as for
+    the broker. Later ones negotiate security layers, which Kafka does not use.
+    """
 
     _keytab: Path
     _open_token: Callable[[bytes], bytes]
@@ -86,15 +71,12 @@ class GssapiAcceptor:
     unread: Counter[UnreadableCause] = field(default_factory=Counter)
     _logged: set[str] = field(default_factory=set)
 
-    def __call__(self) -> Gssapi:
-        return Gssapi(self)
-
-    def user_of(self, token: bytes) -> str | None:
+    def __call__(self, token: bytes) -> Claim | None:
         """Return the user that a first token names; None if it cannot be read, which is counted, and logged once per
         reason.
         """
         try:
-            return self._read(token)
+            return Claim(self._read(token))
         except UnreadableToken as unreadable:
             self.unread[unreadable.cause] += 1
             if unreadable.reason not in self._logged and len(self._logged) < _MAX_LOGGED:
