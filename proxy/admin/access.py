@@ -96,11 +96,9 @@ class Access:
         return self._logins.begin(name, token)
 
     def log_out(self, request: web.BaseRequest) -> None:
-        """Forget the login of a browser."""
         self._logins.end(request.cookies.get(COOKIE, ""))
 
     async def _known(self, request: web.BaseRequest) -> str | None:
-        """Return who asks, by a certificate or a login."""
         subject = None if self._tls is None else self._tls.name_of(request.transport)
         if subject is not None and subject in self._by_subject:
             return self._by_subject[subject]

@@ -61,7 +61,6 @@ class ClientSeries:
 
 
 def client_families(clients: ClientSeries) -> Iterator[Metric]:
-    """Yield the families."""
     labels = ClientNames._fields
 
     def rows(value: Callable[[ShownClient], float]) -> Iterator[Row]:

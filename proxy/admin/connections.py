@@ -55,7 +55,6 @@ class AdminConnections:
         self._acceptor.listen(sockets, None)
 
     def close(self) -> None:
-        """Stop accepting."""
         self._acceptor.close()
 
     @contextmanager
@@ -73,7 +72,6 @@ class AdminConnections:
             connection.is_idle = True
 
     def lost(self, connection: "_Connection") -> None:
-        """Remove a connection."""
         self._open.pop(connection.behind, None)
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:  # noqa: ARG002  the Acceptor's signature
@@ -125,7 +123,6 @@ class _Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def receive(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Take over an accepted socket."""
         self._receiving = spawn(self._received(client, context), "receive a connection to the admin port")
         self._receiving.add_done_callback(lambda task: self._not_received(client) if _has_failed(task) else None)
 
@@ -180,11 +177,9 @@ class _Connection(asyncio.Protocol):
         self._deadline = later(within_s, "a connection to the admin port is overdue", self.abort, otherwise=self._again)
 
     def _again(self) -> None:
-        """Retry the abort after a failure."""
         self.expect_within(AFTER_FAULT_S)
 
     def abort(self) -> None:
-        """Cut the connection off."""
         self._among.lost(self)  # at once: its slot is given to another
         if self.transport is not None:
             self.transport.abort()

@@ -66,7 +66,6 @@ class Scrapes:
         """Scrapes that wait for it; if there are none any more, it ends without its text."""
 
     def routes(self) -> dict[str, Route]:
-        """Return who answers each path."""
         return {"/metrics": Route(self._metrics)}
 
     async def _metrics(self, _: web.BaseRequest) -> web.Response:
@@ -86,8 +85,6 @@ class Scrapes:
 
 
 def api(state: State) -> dict[str, Route]:
-    """Return the paths of the state API."""
-
     async def answer(resource: str, request: web.BaseRequest) -> web.Response:
         try:
             return await _json(await state.ask(resource, _parameters(request)))

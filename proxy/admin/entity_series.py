@@ -57,7 +57,6 @@ class ShownEntity:
         self.tokens: float | None = None
 
     def show(self, usage: CounterState) -> None:
-        """Set the gauges."""
         self.rate = (self.rate or 0.0) + usage.rate
         if (ratio := usage.ratio) is not None:
             if usage.tokens is not None:

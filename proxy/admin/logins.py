@@ -42,7 +42,6 @@ class Logins:
         return login_id
 
     def end(self, login_id: str) -> None:
-        """Forget a login."""
         self._logins.pop(_digest(login_id), None)
 
     def name_of(self, login_id: str) -> str | None:
@@ -92,7 +91,6 @@ class Guesses:
         return 0 if wrong is None else max(0, ceil(wrong.until_s - self._clock()))
 
     def count(self, network: str) -> None:
-        """Count a wrong token."""
         now_s = self._clock()
         before = self._wrong.pop(network, _Wrong(0, now_s))
         if len(self._wrong) >= _MOST_GUESSERS:

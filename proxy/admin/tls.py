@@ -39,7 +39,6 @@ class AdminTls:
         return self._server.expires_at_s
 
     async def load(self) -> None:
-        """Load the files again."""
         try:
             await self._server.load()
             self.of_others = await asyncio.to_thread(context_of_others, self._admin)
@@ -61,7 +60,6 @@ class AdminTls:
 
 
 def is_over_tls(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether a request has come over TLS."""
     return transport is not None and transport.get_extra_info("ssl_object") is not None
 
 

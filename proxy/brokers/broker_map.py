@@ -126,7 +126,6 @@ class BrokerMap:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """The addresses of the route, which identify it."""
         return tuple(map(str, self._bootstrap))
 
     @property
@@ -145,7 +144,6 @@ class BrokerMap:
 
     @property
     def named(self) -> list[Broker]:
-        """The brokers named by an answer since startup."""
         return [broker for broker in self.brokers.values() if broker.named]
 
     def candidates(self, node_id: int | None, first: int | None = None) -> list[Broker]:

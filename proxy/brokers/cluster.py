@@ -75,7 +75,11 @@ class Cluster(BrokerMap):
         self.can_ask = self._login is not None or not demands_sasl
         """Brokers answer the proxy's own requests beyond ApiVersions."""
         self._verification = Verification(
-            self._context, self._login, self._expected, connect_timeout_s, lambda: self.can_ask
+            self._context,
+            self._login,
+            lambda broker: self.cluster_id or broker.remembered_as,
+            connect_timeout_s,
+            lambda: self.can_ask,
         )
         self._refused = False
         self._asked = asyncio.Event()
@@ -216,9 +220,6 @@ class Cluster(BrokerMap):
         else:
             log.info("broker reachable again", broker=name, address=str(broker))
 
-    def _expected(self, broker: Broker) -> str:
-        return self.cluster_id or broker.remembered_as
-
     # ------------------------------------------------------------------------------------ the proxy's own questions
 
     def watch(self) -> None:
@@ -296,10 +297,8 @@ class Cluster(BrokerMap):
         if self.error is not None and self.can_ask:
             log.info("cluster known", cluster=self.name, brokers=sorted(self.brokers))
         elif self.error is not None:
-            log.info(
-                "cluster reachable; the proxy has no login, so it asks for the brokers where clients have logged in",
-                cluster=self.name,
-            )
+            event = "cluster reachable; the proxy has no login, so it asks for the brokers where clients have logged in"
+            log.info(event, cluster=self.name)
         self.error = None
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:

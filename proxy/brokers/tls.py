@@ -27,7 +27,6 @@ class BrokerTls:
         """The context of new connections."""
 
     async def load(self) -> None:
-        """Reload the files for new connections."""
         try:
             self.context = await asyncio.to_thread(broker_context, self._settings)
         except OSError as error:

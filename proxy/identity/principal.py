@@ -40,5 +40,4 @@ def token_holder(token_id: str) -> str:
 
 
 def is_pseudo(user: str) -> bool:
-    """Whether ``user`` is a pseudo principal."""
     return user.startswith(_PREFIX)

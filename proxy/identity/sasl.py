@@ -78,8 +78,6 @@ class SaslRules:
 
 
 class ObservedConnection(Protocol):
-    """The connection that an observer is attached to."""
-
     def identified(self, user: str) -> None:
         """Switch to another user."""
         ...

@@ -47,7 +47,6 @@ class Actions:
         self._message = message
 
     def routes(self) -> dict[str, Route]:
-        """Return who answers each path."""
         return {
             "/limits": Route(partial(self._for_browser, self._limits), GET + POST),
             "/connections/close": Route(partial(self._for_browser, self._close), POST),
@@ -56,7 +55,6 @@ class Actions:
         }
 
     async def log_in(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Set the cookie if the form has the token."""
         try:
             cookie = await self._access.log_in(request, (await _form(request)).get("token", ""))
         except RefusedError as refused:

@@ -29,8 +29,6 @@ Close = Callable[[str | None, str | None, str | None], Awaitable[int]]
 
 
 class Group(Protocol):
-    """The other instances."""
-
     async def tell(self, what: str, form: Form, who: str, source: str) -> Mapping[str, str | None]:
         """Have them all make a change; return each with why it did not, None if it did."""
         ...

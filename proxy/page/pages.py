@@ -69,7 +69,6 @@ class Pages:
         }
 
     def routes(self) -> dict[str, Route]:
-        """Return who answers each path."""
         return {
             "/": self._route("overview"),
             "/client": self._route("client"),

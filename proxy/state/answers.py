@@ -59,8 +59,6 @@ class Mode(Protocol):
 
 
 class State:
-    """Answers for one instance."""
-
     def __init__(
         self,
         settings: Settings,

@@ -26,8 +26,6 @@ class NotFoundError(Exception):
 
 
 class Query(NamedTuple):
-    """The rows that a request is for."""
-
     sort: str
     """A field; "" leaves the order."""
     is_descending: bool = False
