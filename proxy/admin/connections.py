@@ -10,6 +10,7 @@ import ssl
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, cast
 
 import structlog
@@ -124,7 +125,7 @@ class _Connection(asyncio.Protocol):
 
     def receive(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
         self._receiving = spawn(self._received(client, context), "receive a connection to the admin port")
-        self._receiving.add_done_callback(lambda task: self._not_received(client) if _has_failed(task) else None)
+        self._receiving.add_done_callback(lambda _: None if self.transport is not None else self._not_received(client))
 
     async def _received(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
@@ -138,7 +139,6 @@ class _Connection(asyncio.Protocol):
             )
         except (OSError, ValueError) as error:  # any stranger can cause it
             log.debug("no TLS at the admin port", error=str(error))
-            self._not_received(client)
 
     def _not_received(self, client: socket.socket) -> None:
         client.close()
@@ -174,10 +174,8 @@ class _Connection(asyncio.Protocol):
         """Abort the connection unless the next event comes in time."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = later(within_s, "a connection to the admin port is overdue", self.abort, otherwise=self._again)
-
-    def _again(self) -> None:
-        self.expect_within(AFTER_FAULT_S)
+        again = partial(self.expect_within, AFTER_FAULT_S)
+        self._deadline = later(within_s, "a connection to the admin port is overdue", self.abort, otherwise=again)
 
     def abort(self) -> None:
         self._among.lost(self)  # at once: its slot is given to another
@@ -185,7 +183,3 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
         elif self._receiving is not None:
             self._receiving.cancel()
-
-
-def _has_failed(task: asyncio.Task[object]) -> bool:
-    return task.cancelled() or task.exception() is not None

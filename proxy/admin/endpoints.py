@@ -52,7 +52,8 @@ def health(not_ready: Said, remarks: Said) -> dict[str, Route]:
         said = {"ready": not reasons, "reasons": reasons} | ({"remarks": found} if found else {})
         return web.Response(status=status, text=json.dumps(said), content_type="application/json")
 
-    return {"/livez": Route(livez, is_open=True), "/readyz": Route(readyz, is_open=True)}
+    routes = {"/livez": livez, "/readyz": readyz}
+    return {path: Route(probe, is_bounded=False, is_open=True) for path, probe in routes.items()}
 
 
 class Scrapes:

@@ -19,11 +19,14 @@ _MOST_GUESSERS: Final = 1000
 """Beyond that, the network that was wrong first is forgotten."""
 
 
-class _Login(NamedTuple):
+class Login(NamedTuple):
     until_s: float
     name: str
     token: bytes
     """The digest of the token that it was given for."""
+
+    def is_for(self, token: bytes) -> bool:
+        return sha256(token).digest() == self.token
 
 
 class Logins:
@@ -31,36 +34,26 @@ class Logins:
 
     def __init__(self, clock: Callable[[], float] = wall_s) -> None:
         self._clock = clock
-        self._logins: dict[bytes, _Login] = {}
+        self._logins: dict[bytes, Login] = {}
 
     def begin(self, name: str, token: bytes) -> str:
         """Return the id of a new login, given for the token of ``name``."""
         while len(self._logins) >= _MOST_LOGINS:
             del self._logins[next(iter(self._logins))]
         login_id = token_urlsafe(32)
-        self._logins[_digest(login_id)] = _Login(self._clock() + LOGIN_S, name, sha256(token).digest())
+        self._logins[_digest(login_id)] = Login(self._clock() + LOGIN_S, name, sha256(token).digest())
         return login_id
 
     def end(self, login_id: str) -> None:
         self._logins.pop(_digest(login_id), None)
 
-    def name_of(self, login_id: str) -> str | None:
-        """Return whose login it is; None if it is none, or its time is over."""
+    def find(self, login_id: str) -> Login | None:
+        """Return a login; None if there is none, or its time is over."""
         login = self._logins.get(_digest(login_id))
-        if login is None:
-            return None
-        if login.until_s <= self._clock():
+        if login is not None and login.until_s <= self._clock():
             self.end(login_id)
             return None
-        return login.name
-
-    def is_of(self, login_id: str, token: bytes) -> bool:
-        """Whether a login was given for the token of now; if not, it is over."""
-        login = self._logins.get(_digest(login_id))
-        if login is not None and sha256(token).digest() == login.token:
-            return True
-        self.end(login_id)
-        return False
+        return login
 
 
 def _digest(login_id: str) -> bytes:

@@ -8,7 +8,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Final
 
 from aiohttp import web
@@ -81,26 +81,21 @@ class Work:
         self._by_network: Counter[str] = Counter()
 
     @contextmanager
-    def place(self, network: str) -> Iterator[bool]:
-        """Take a place for as long as the work lasts; False if there is none."""
+    def place(self, network: str) -> Iterator[None]:
+        """Take a place for as long as the work lasts. Raises RefusedError if there is none."""
         if self._by_network.total() >= MOST_AT_ONCE or self._by_network[network] >= MOST_OF_A_NETWORK:
-            yield False
-            return
+            raise RefusedError(503, "too many requests at once: ask again", **{"Retry-After": "1"})
         self._by_network[network] += 1
         try:
-            yield True
+            yield
         finally:
             self._by_network[network] -= 1
             self._by_network += Counter()  # without zeros
 
 
-async def anybody(_: web.BaseRequest) -> None:
-    """Let anybody read."""
-
-
 class AdminServer:
     """Serves ``routes`` on ``bind`` between ``start`` and ``stop``, to who asks for it by a name of ``hosts``, and may
-    read: otherwise ``may_read`` raises RefusedError.
+    read: otherwise ``may_read`` raises RefusedError; None: anybody may.
     """
 
     def __init__(
@@ -108,7 +103,7 @@ class AdminServer:
         bind: Address,
         routes: Mapping[str, Route],
         hosts: Hosts,
-        may_read: Callable[[web.BaseRequest], Awaitable[None]] = anybody,
+        may_read: Callable[[web.BaseRequest], Awaitable[None]] | None = None,
         tls: AdminTls | None = None,
     ) -> None:
         self._tls = tls
@@ -167,18 +162,11 @@ class AdminServer:
         if (refusal := self._refusal(request)) is not None:
             return refusal
         route = self._routes[request.path]
-        if request.path in PROBES or not route.is_bounded:
-            return await self._handled(route, request)
-        with self._work.place(network_of(request.remote or "")) as has_place:
-            if has_place:
-                return await self._handled(route, request)
-            return _refused(request, 503, "too many requests at once: ask again", **{"Retry-After": "1"})
-
-    async def _handled(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            if not route.is_open:
-                await self._may_read(request)
-            return await route.handler(request)
+            with self._work.place(network_of(request.remote or "")) if route.is_bounded else nullcontext():
+                if self._may_read is not None and not route.is_open:
+                    await self._may_read(request)
+                return await route.handler(request)
         except RefusedError as refused:
             if refused.status == 401 and "text/html" in request.headers.get("Accept", ""):
                 return text(303, "log in first", Location="/login")
