@@ -11,7 +11,7 @@ import structlog
 from config.cluster import Route
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.broker import UNKNOWN, Broker, Refused, Verdict, Verified
-from proxy.brokers.broker_map import LEARNED_AT_ONCE, BrokerMap
+from proxy.brokers.broker_map import BrokerMap
 from proxy.brokers.connection import BrokerConnection, connect, open_transport
 from proxy.brokers.failures import describe
 from proxy.brokers.login import BrokerLogin, LoginError
@@ -191,8 +191,8 @@ class Cluster(BrokerMap):
         self._record(broker, verdict)
         if isinstance(verdict, Refused):
             return ProtocolError(verdict.cause, verdict.text)
-        for begin in range(0, len(said.brokers), LEARNED_AT_ONCE):
-            self._take(said, begin)  # at once: before the request goes that waits for this
+        for _ in self._taking(said):
+            pass  # at once: before the request goes that waits for this
         return None
 
     def _record(self, broker: Broker, outcome: Verdict | Exception) -> None:
@@ -243,16 +243,12 @@ class Cluster(BrokerMap):
                 named = {str(each) for each in self.named}
                 await self.probe([each for each in self._bootstrap if str(each) not in named])
         if is_interval or self.error is not None:
-            self._until_s = monotonic_s() + self._pause_s()
+            after_failure_s = _RETRY_LOGIN_S if self._refused else _RETRY_S
+            self._until_s = monotonic_s() + (self._refresh_s if self.error is None else after_failure_s)
         await asyncio.sleep(max(min(_RETRY_S, self._until_s - monotonic_s()), 0))
         with suppress(TimeoutError):
             async with asyncio.timeout(max(self._until_s - monotonic_s(), 0)):
                 await self._due.wait()
-
-    def _pause_s(self) -> float:
-        if self.error is None:
-            return self._refresh_s
-        return _RETRY_LOGIN_S if self._refused else _RETRY_S
 
     async def _probe_lost(self) -> None:
         lost = [each for each in self.brokers.values() if not (each.reachable and each.stands)]

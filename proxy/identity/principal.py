@@ -24,14 +24,9 @@ def somebody(user: str) -> str:
     return user or UNNAMED
 
 
-def of_mechanism(mechanism: str) -> str:
-    """Return the user for a client whose mechanism does not show its name."""
-    return f"{_PREFIX}{mechanism}"
-
-
-def of_credential(mechanism: str, credential: str) -> str:
-    """Return the user for a client whose mechanism shows no name, but a credential."""
-    return f"{_PREFIX}{mechanism}:{credential}"
+def of_mechanism(mechanism: str, credential: str = "") -> str:
+    """Return the user for a client whose mechanism does not show its name, but perhaps a credential."""
+    return f"{_PREFIX}{mechanism}:{credential}" if credential else f"{_PREFIX}{mechanism}"
 
 
 def token_holder(token_id: str) -> str:

@@ -87,7 +87,7 @@ def page(name: str, data: Mapping[str, Any], *, status: int = 200) -> web.Respon
     return web.Response(status=status, body=encoded(text), headers=HEADERS, content_type="text/html", charset="utf-8")
 
 
-def static(name: str, content_type: str) -> web.Response:
+async def static(name: str, content_type: str, _: web.BaseRequest) -> web.Response:
     text = (files("proxy.page") / "templates" / name).read_text(encoding="utf-8")
     return web.Response(text=text, headers=HEADERS | {"Cache-Control": "no-cache"}, content_type=content_type)
 

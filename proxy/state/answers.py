@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from config.settings import Exempt, Settings
+from config.settings import Settings
 from config.units import Address
 from proxy import __version__, build
 from proxy.checks.explain import ExplainedClient, ExplainedRow, Explainer
@@ -217,12 +217,9 @@ class State:
 
     def _explained(self, client: ExplainedClient, policy: Policy) -> list[ExplainedRow]:
         if self._explainer is None or self._explainer[0] is not policy:
-            self._explainer = policy, Explainer(policy, self._exempt, lambda *each: self._quotas.where(*each) or "")
+            exempt = self._settings.quotas.exempt
+            self._explainer = policy, Explainer(policy, exempt, lambda *each: self._quotas.where(*each) or "")
         return list(self._explainer[1].explain(client).rows)
-
-    @property
-    def _exempt(self) -> Exempt:
-        return self._settings.quotas.exempt
 
 
 def _name(name: object) -> str | None:

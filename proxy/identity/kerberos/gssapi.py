@@ -52,9 +52,8 @@ class UnreadableToken(Exception):  # noqa: N818  it is what the token is
     """A token that yields no user; the text says why, and quotes at most names."""
 
     def __init__(self, cause: UnreadableCause, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__(reason[:_MAX_REASON_CHARS])
         self.cause = cause
-        self.reason = reason[:_MAX_REASON_CHARS]
 
 
 @dataclass(eq=False)
@@ -79,9 +78,7 @@ class GssapiAcceptor:
             return Claim(self._read(token))
         except UnreadableToken as unreadable:
             self.unread[unreadable.cause] += 1
-            if unreadable.reason not in self._logged and len(self._logged) < _MAX_LOGGED:
-                self._logged.add(unreadable.reason)
-                self._log(unreadable)
+            self._log(unreadable.cause, str(unreadable))
             return None
 
     def _read(self, token: bytes) -> str:
@@ -93,15 +90,18 @@ class GssapiAcceptor:
         except NoMatchingRule as error:
             raise UnreadableToken(UnreadableCause.NO_RULE, str(error)) from None
 
-    def _log(self, unreadable: UnreadableToken) -> None:
+    def _log(self, cause: UnreadableCause, reason: str) -> None:
+        if reason in self._logged or len(self._logged) == _MAX_LOGGED:
+            return
+        self._logged.add(reason)
         try:
             held = ", ".join(principals(self._keytab))
         except InvalidValue as invalid:
             held = invalid.message
         log.warning(
             "the user of a GSSAPI client cannot be read; it is counted as sluice:GSSAPI",
-            cause=unreadable.cause,
-            reason=unreadable.reason,
+            cause=cause,
+            reason=reason,
             keytab=str(self._keytab),
             keys_of=held,
         )
