@@ -5,6 +5,7 @@ other instances of the group ask.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -56,15 +57,15 @@ def health(not_ready: Said, remarks: Said) -> dict[str, Route]:
     return {path: Route(probe, is_bounded=False, is_open=True) for path, probe in routes.items()}
 
 
+@dataclass(eq=False)
 class Scrapes:
-    """``/metrics``, rendered once for all scrapes that wait for it; ``snapshot`` is called on the loop."""
+    """``/metrics``, rendered once for all scrapes that wait for it; ``_snapshot`` is called on the loop."""
 
-    def __init__(self, snapshot: Callable[[], Awaitable[Snapshot]], renderer: Renderer) -> None:
-        self._snapshot = snapshot
-        self._renderer = renderer
-        self._rendering: asyncio.Task[bytes] | None = None
-        self._waiting = 0
-        """Scrapes that wait for it; if there are none any more, it ends without its text."""
+    _snapshot: Callable[[], Awaitable[Snapshot]]
+    _renderer: Renderer
+    _rendering: asyncio.Task[bytes] | None = None
+    _waiting: int = 0
+    """Scrapes that wait for it; if there are none any more, it ends without its text."""
 
     def routes(self) -> dict[str, Route]:
         return {"/metrics": Route(self._metrics)}

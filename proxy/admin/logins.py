@@ -1,6 +1,7 @@
 """The logins of browsers, which a restart ends, and the networks that gave wrong tokens."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from math import ceil
 from secrets import token_urlsafe
@@ -29,12 +30,12 @@ class Login(NamedTuple):
         return sha256(token).digest() == self.token
 
 
+@dataclass(eq=False)
 class Logins:
     """By the digest of their ids: whoever reads this memory cannot use them."""
 
-    def __init__(self, clock: Callable[[], float] = wall_s) -> None:
-        self._clock = clock
-        self._logins: dict[bytes, Login] = {}
+    _clock: Callable[[], float] = wall_s
+    _logins: dict[bytes, Login] = field(default_factory=dict)
 
     def begin(self, name: str, token: bytes) -> str:
         """Return the id of a new login, given for the token of ``name``."""
@@ -71,12 +72,12 @@ class _Wrong(NamedTuple):
         return self.at_s + min(2.0 ** min(beyond, 10), _LONGEST_S) if beyond >= 0 else self.at_s
 
 
+@dataclass(eq=False)
 class Guesses:
     """Wrong tokens; after five, each next one doubles the time until another token is looked at, up to a minute."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic_s) -> None:
-        self._clock = clock
-        self._wrong: dict[str, _Wrong] = {}
+    _clock: Callable[[], float] = monotonic_s
+    _wrong: dict[str, _Wrong] = field(default_factory=dict)
 
     def wait_s(self, network: str) -> int:
         """Return after how many seconds a token from there is looked at; 0: now."""

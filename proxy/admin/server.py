@@ -9,6 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
@@ -74,11 +75,11 @@ def _bare(host: str) -> str:
     return host.casefold().removesuffix(".")
 
 
+@dataclass(eq=False)
 class Work:
     """The requests that are worked on at once, by the network of who asks: the work for one connection may be much."""
 
-    def __init__(self) -> None:
-        self._by_network: Counter[str] = Counter()
+    _by_network: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
     def place(self, network: str) -> Iterator[None]:
@@ -93,25 +94,18 @@ class Work:
             self._by_network += Counter()  # without zeros
 
 
+@dataclass(eq=False)
 class AdminServer:
-    """Serves ``routes`` on ``bind`` between ``start`` and ``stop``, to who asks for it by a name of ``hosts``, and may
-    read: otherwise ``may_read`` raises RefusedError; None: anybody may.
+    """Serves ``_routes`` between ``start`` and ``stop``, to who asks for it by a name of ``_hosts``, and may
+    read: otherwise ``_may_read`` raises RefusedError; None: anybody may.
     """
 
-    def __init__(
-        self,
-        bind: Address,
-        routes: Mapping[str, Route],
-        hosts: Hosts,
-        may_read: Callable[[web.BaseRequest], Awaitable[None]] | None = None,
-        tls: AdminTls | None = None,
-    ) -> None:
-        self._tls = tls
-        self._bind = bind
-        self._may_read = may_read
-        self._routes = routes
-        self._hosts = hosts
-        self._work = Work()
+    _bind: Address
+    _routes: Mapping[str, Route]
+    _hosts: Hosts
+    _may_read: Callable[[web.BaseRequest], Awaitable[None]] | None = None
+    _tls: AdminTls | None = None
+    _work: Work = field(default_factory=Work)
 
     async def start(self) -> None:
         """Listen. Raises OSError that names the setting and the address."""

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from config.cluster import Route
@@ -78,23 +78,23 @@ def access_by(route: Route) -> Access:
     )
 
 
+@dataclass(eq=False)
 class PersistentConnection:
     """Sends one request after the other to the broker that answered last, or to the next one after a failure.
 
     It tries the configured brokers, and those that they name.
     """
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self._known: tuple[Address, ...] = ()
-        """Addresses named by brokers."""
-        self._cluster_id = ""
-        """The id of the cluster that answered first: another one is not asked."""
-        self._last: Address | None = None
-        """The broker that answered last."""
-        self._connection: BrokerConnection | None = None
-        self._versions: Mapping[int, tuple[int, int]] = {}
-        self._in_use = asyncio.Lock()
+    _access: Access
+    _known: tuple[Address, ...] = ()
+    """Addresses named by brokers."""
+    _cluster_id: str = ""
+    """The id of the cluster that answered first: another one is not asked."""
+    _last: Address | None = None
+    """The broker that answered last."""
+    _connection: BrokerConnection | None = None
+    _versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    _in_use: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def ask(self, request: Request) -> bytes:
         """Return the complete answer. Raises UnansweredError."""

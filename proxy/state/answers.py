@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -58,30 +59,23 @@ class Mode(Protocol):
     def mode(self) -> str: ...
 
 
+@dataclass(eq=False)
 class State:
-    def __init__(
-        self,
-        settings: Settings,
-        processes: Processes,
-        quotas: Quotas,
-        mode: Mode,
-        not_ready: Callable[[], Awaitable[list[str]]],
-        others: Others = dict,
-        membership: Callable[[], "Status | None"] = lambda: None,
-        get: Get = get_unsigned,
-    ) -> None:
-        """``others``: the other instances, which ``get`` asks; ``membership``: of this one in their group."""
-        self._get = get
-        self._settings = settings
-        self._instance = None if settings.owners is None else settings.owners.instance
-        self._processes = processes
-        self._quotas = quotas
-        self._mode = mode
-        self._not_ready = not_ready
-        self._others = others
-        self._membership = membership
-        self._started_at = Moment(wall_s())
-        self._explainer: tuple[Policy, Explainer] | None = None
+    """Answers for one instance: ``_membership`` is that in the group of ``_others``, which ``_get`` asks."""
+
+    _settings: Settings
+    _processes: Processes
+    _quotas: Quotas
+    _mode: Mode
+    _not_ready: Callable[[], Awaitable[list[str]]]
+    _others: Others = dict
+    _membership: Callable[[], "Status | None"] = lambda: None
+    _get: Get = get_unsigned
+    _started_at: Moment = field(default_factory=lambda: Moment(wall_s()))
+    _explainer: tuple[Policy, Explainer] | None = None
+
+    def __post_init__(self) -> None:
+        self._instance = None if self._settings.owners is None else self._settings.owners.instance
 
     async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         """Return the answer of a resource (a key of ``RESOURCES``). Raises BadParameterError and

@@ -12,6 +12,7 @@ For any other mechanism neither is known: the broker is asked whether the login 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.identity.mechanisms import aws_msk_iam, plain, scram
@@ -25,16 +26,12 @@ _GSSAPI_ANSWERS: Final = 3
 """The AP-REP, the offer of security layers, and an empty final token (RFC 4752)."""
 
 
+@dataclass(frozen=True)
 class Mechanisms:
     """The mechanisms of a listener. ``gssapi`` reads the principal in the first token of GSSAPI with the keytab."""
 
-    def __init__(
-        self,
-        names: Names = Names(),  # noqa: B008  frozen
-        gssapi: Callable[[bytes], Claim | None] | None = None,
-    ) -> None:
-        self._names = names
-        self._gssapi = gssapi
+    names: Names = field(default_factory=Names)
+    gssapi: Callable[[bytes], Claim | None] | None = None
 
     def begin(self, name: str) -> Mechanism | None:
         """Return a new exchange of the mechanism ``name``, as in SaslHandshake; None if it cannot be followed."""
@@ -44,11 +41,11 @@ class Mechanisms:
             case "SCRAM-SHA-256" | "SCRAM-SHA-512":
                 return Mechanism(scram.claim_in, scram.is_success)
             case "OAUTHBEARER":
-                return OAuthBearer(self._names)
+                return OAuthBearer(self.names)
             case "AWS_MSK_IAM":
                 return Mechanism(aws_msk_iam.claim_in)
             case "GSSAPI":
-                return Mechanism(self._gssapi or (lambda _: None), _is_end_of_gssapi)
+                return Mechanism(self.gssapi or (lambda _: None), _is_end_of_gssapi)
             case _:
                 return None
 
