@@ -32,9 +32,7 @@ Act = Callable[[web.BaseRequest, str], Awaitable[web.Response]]
 
 
 class Access:
-    """Checks requests. Token files are read for each, so that replacing or removing one takes effect at once, on
-    logins too.
-    """
+    """Checks requests. Token files are read for each: one that is replaced or removed counts at once, logins too."""
 
     def __init__(self, admin: Admin, tls: AdminTls | None = None) -> None:
         self._entries = {each.name: each for each in admin.entries}

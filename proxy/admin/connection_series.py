@@ -12,9 +12,7 @@ from quotas.entities import Default
 
 
 def connection_rates(snapshot: Snapshot, max_ips: int) -> Iterator[Metric]:
-    """Yield the families. At most ``max_ips`` addresses are shown: those with a quota by name
-    first, then the busiest.
-    """
+    """Yield the families. At most ``max_ips`` addresses are shown: those with a quota by name, then the busiest."""
     of_proxy = [((), each) for each in snapshot.accept_rates if not each.listener]
     said = "Connections accepted per second, over the enforcement window, without exempt listeners."
     yield from _rates("accept", said, "limits.connection_rate.", (), of_proxy)

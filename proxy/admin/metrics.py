@@ -249,8 +249,6 @@ def _latencies(name: str, said: str, latencies: Mapping[tuple[int, int], Times])
 
 
 def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
-    """Return the counts of every API that clients may use, also unused ones: a counter has to be
-    seen at zero to grow.
-    """
+    """Return the counts of all APIs that clients may use: a counter has to be seen at zero to grow."""
     advertised = {spec.api_key for spec in SPECS.values() if spec.advertised}
     return (((_API_NAMES[api_key],), by_api_key[api_key]) for api_key in sorted(advertised))

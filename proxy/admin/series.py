@@ -15,7 +15,6 @@ from proxy.usage.latencies import BOUNDS_MS
 from quotas.folding import FOLDED
 
 HIGHEST: Final = 2
-"""The highest rank."""
 
 _FIXED: Final = 2000
 """All other series: of the program, its listeners, APIs and errors, and those of ``other``."""

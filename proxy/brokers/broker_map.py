@@ -101,9 +101,7 @@ class BrokerMap:
         return False
 
     def _forget_all_but(self, node_ids: set[int]) -> None:
-        """Drop the brokers that answers do not name any more: remembered ones at once, others after three intervals.
-        Their ports stay.
-        """
+        """Drop brokers that answers name no more: remembered ones at once, others after three intervals. Ports stay."""
         now_s = monotonic_s()
         for broker in list(self.brokers.values()):
             if broker.node_id in node_ids:
@@ -116,9 +114,7 @@ class BrokerMap:
                     del self.brokers[broker.node_id]
 
     def remember(self, known: KnownBrokers) -> None:
-        """Add brokers from the state file, or from another worker. They serve clients that connect to their own
-        addresses.
-        """
+        """Add brokers from the state file or another worker, for clients that connect to their own addresses."""
         new = [each for each in known.brokers[:MOST_BROKERS] if each.node_id not in self.brokers]
         for each in new:
             self._add(Broker(each.node_id, each.host, each.port, named=False, remembered_as=known.cluster_id))
@@ -136,7 +132,6 @@ class BrokerMap:
 
     @property
     def known_by_name(self) -> KnownBrokers:
-        """The brokers named by an answer since startup."""
         return self._known(self.named)
 
     def _known(self, brokers: Sequence[Broker]) -> KnownBrokers:

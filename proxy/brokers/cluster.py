@@ -223,10 +223,7 @@ class Cluster(BrokerMap):
     # ------------------------------------------------------------------------------------ the proxy's own questions
 
     def watch(self) -> None:
-        """Ask for Metadata at every refresh interval, sooner after a failure, and probe the brokers.
-
-        Changed TLS files are reloaded.
-        """
+        """Ask for Metadata at each interval, sooner after a failure; probe brokers; reload changed TLS files."""
         if self._tls is not None and self._tls.files:
             FileWatch(self._tls.files, self._tls.load).run("watch the TLS files for brokers")
         every(0, self._round, "ask for Metadata")

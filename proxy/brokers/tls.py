@@ -24,7 +24,6 @@ class BrokerTls:
         files = (settings.ca, settings.certificate, settings.key)
         self.files: tuple[Path, ...] = tuple(path for path in files if path is not None)
         self.context = broker_context(settings)
-        """The context of new connections."""
 
     async def load(self) -> None:
         try:

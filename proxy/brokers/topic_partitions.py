@@ -85,8 +85,7 @@ class TopicPartitions:
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
         """Ask a broker; ``then`` is called with the known numbers, never at once, after an answer or a failure.
 
-        Returns None if no broker can be asked. ``whose`` identifies the counter: it has one look-up in flight at a
-        time.
+        Returns None if no broker can be asked. ``whose``, the counter, has one look-up in flight at a time.
         """
         if next(iter(self._clusters()), None) is None:
             return None

@@ -40,10 +40,7 @@ class _Waiting(NamedTuple):
 
 
 class TokenOwners:
-    """Owners of the tokens that the proxy's own user may describe.
-
-    One question is in flight at a time, at most one every ``ASK_EVERY_S``.
-    """
+    """Owners of the tokens that the proxy's own user may describe; the brokers are asked once in ``ASK_EVERY_S``."""
 
     def __init__(self, cluster: BrokerClient, *, ask_every_s: float = ASK_EVERY_S) -> None:
         self._cluster = cluster

@@ -18,9 +18,7 @@ def confirmed(name: str) -> str:
 
 
 def somebody(user: str) -> str:
-    """Return ``user``, or ``UNNAMED`` if it is empty: a certificate may have no subject, a mapping rule an empty
-    result.
-    """
+    """Return ``user``, or ``UNNAMED`` if it is empty, as a subject or the result of a mapping rule may be."""
     return user or UNNAMED
 
 

@@ -70,9 +70,7 @@ class SaslRules:
     owner_of: Callable[[str, Callable[[str], None]], str | None]
     """Returns the owner of a delegation token by its id, or None and calls the function once he is known."""
     on_outcome: Callable[[str, bool, str, str | None], None]
-    """(mechanism, succeeded, peer, claimed) → None: counts a login. ``claimed`` is the name that the client gave, None
-    if none could be read.
-    """
+    """(mechanism, succeeded, peer, the name that the client claimed or None) → None: counts a login."""
     credentials: Credentials
     """Names clients whose mechanism shows no user."""
 
@@ -131,9 +129,7 @@ class SaslObserver:
         self._read(authenticate_token(spec, frame))
 
     def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> int:
-        """Read the complete answer to the last request, and return its error code. Raises ProtocolError if it is
-        malformed.
-        """
+        """Read the answer to the last request, and return its error code. Raises ProtocolError if it is malformed."""
         if spec.api_key == SASL_HANDSHAKE:
             error_code = handshake_error(spec, frame)
             self._handshake_answered(error_code)

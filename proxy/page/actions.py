@@ -26,7 +26,6 @@ _MOST_BYTES: Final = 8192
 _MOST_FIELDS: Final = 16
 
 Message = Callable[[web.BaseRequest, int, str], Awaitable[web.Response]]
-"""Returns a page with a message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,9 +78,7 @@ class State:
         self._instance = None if self._settings.owners is None else self._settings.owners.instance
 
     async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Return the answer of a resource (a key of ``RESOURCES``). Raises BadParameterError and
-        NotFoundError.
-        """
+        """Return the answer of a resource, a key of ``RESOURCES``. Raises BadParameterError and NotFoundError."""
         table = RESOURCES[resource]
         query = parse(table, parameters)
         if parameters.get("all") == "1":

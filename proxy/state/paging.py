@@ -11,7 +11,6 @@ from proxy.state.rows import Page, ThrottledRow
 from quotas.kinds import QuotaKind
 
 MOST: Final = 1000
-"""The longest page."""
 MOST_OFFSET: Final = 1_000_000
 MOST_TEXT: Final = 256
 DEFAULT: Final = 100
@@ -114,10 +113,7 @@ def _peer_of(row: Any) -> str | None:
 
 
 def cut(rows: Iterable[Any], query: Query, value: Callable[[Any], Any] | None = None) -> list[Any]:
-    """Return the first rows up to the end of the page, in order; unknown values come last. For a thread.
-
-    ``value`` returns the field of a row to sort by.
-    """
+    """Return the rows up to the end of the page, by what ``value`` returns of each; None comes last. For a thread."""
     if not query.sort:
         return list(rows)[: query.most]
     value_of = value or attrgetter(query.sort)

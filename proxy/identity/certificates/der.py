@@ -50,9 +50,7 @@ class Value:
 
 
 def read(data: bytes, start: int, end: int) -> Value:
-    """Read the value that begins at ``start`` and ends by ``end``. Raises ValueError if it is not DER, or has a tag
-    above 30.
-    """
+    """Read the value that begins at ``start``, up to ``end``. Raises ValueError if not DER, or a tag above 30."""
     begin = start + 2
     if begin > end or data[start] & _HIGH_TAG_NUMBER == _HIGH_TAG_NUMBER:
         raise _not_der(start)

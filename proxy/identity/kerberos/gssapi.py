@@ -71,9 +71,7 @@ class GssapiAcceptor:
     _logged: set[str] = field(default_factory=set)
 
     def __call__(self, token: bytes) -> Claim | None:
-        """Return the user that a first token names; None if it cannot be read, which is counted, and logged once per
-        reason.
-        """
+        """Return the user that a first token names; None if it names none: counted, and logged once a reason."""
         try:
             return Claim(self._read(token))
         except UnreadableToken as unreadable:
@@ -108,10 +106,7 @@ class GssapiAcceptor:
 
 
 def acceptor(settings: Kerberos) -> GssapiAcceptor:
-    """Return the acceptor of a listener. A changed keytab is used from the next token on.
-
-    Raises InvalidValue if the keytab, the rules or the extra is unusable.
-    """
+    """Return the acceptor of a listener. Raises InvalidValue if the keytab, the rules or the extra is unusable."""
     rules = parse_rules(settings.principal_to_local_rules, settings.default_realm)
     principals(settings.keytab)
     return GssapiAcceptor(settings.keytab, _opener(settings.keytab), rules.user)
@@ -129,9 +124,7 @@ def _plain_text(principal: bytes) -> str:
 
 
 def _opener(keytab: Path) -> Callable[[bytes], bytes]:
-    """Return a function that decrypts first tokens. krb5 rereads the keytab for each token, contacts no server and
-    writes nothing.
-    """
+    """Return what decrypts first tokens. krb5 rereads the keytab for each, contacts no server and writes nothing."""
     try:
         from gssapi import MechType, raw
     except ImportError as error:

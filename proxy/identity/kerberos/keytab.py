@@ -18,10 +18,7 @@ _INT32: Final = Struct(">i")
 
 
 def principals(path: Path) -> list[str]:
-    """Return the principals with a key in the file, without duplicates, as ``kafka/host@REALM``.
-
-    Raises InvalidValue if there is none, or the file is unreadable or not a keytab.
-    """
+    """Return the principals with a key in the file, as ``kafka/host@REALM``. Raises InvalidValue if it holds none."""
     try:
         content = read_file(path)
     except OSError as error:

@@ -30,9 +30,7 @@ def claim_in(message: bytes) -> Claim | None:
 
 
 def access_key_of_url(token: str) -> str | None:
-    """Return the access key id in a signed URL in base64, which aws-msk-iam-sasl-signer uses as a bearer token, or
-    None.
-    """
+    """Return the access key id in a signed URL in base64, the bearer token of aws-msk-iam-sasl-signer, or None."""
     try:
         url = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii"))
         pairs = parse_qsl(url.query, strict_parsing=True, max_num_fields=_MOST_PARAMETERS)

@@ -26,9 +26,7 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def token_in(message: bytes) -> tuple[str, str] | None:
-    """Return the token and the authorization id ("" without one) in the client's first message; None if Kafka refuses
-    it.
-    """
+    """Return token and authorization id ("" without one) of the client's first message; None if Kafka refuses it."""
     match = _CLIENT_FIRST.fullmatch(message)
     if match is None or not is_escaped(authzid := match["authzid"] or b""):
         return None
