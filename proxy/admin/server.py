@@ -3,7 +3,6 @@
 import asyncio
 import ipaddress
 import json
-import logging
 import os
 import socket
 from collections import Counter
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from config.units import Address
 from proxy.admin.connections import AdminConnections
@@ -30,23 +28,7 @@ MOST_AT_ONCE: Final = 16
 MOST_OF_A_NETWORK: Final = 8
 """So that others are answered too."""
 
-# A scrape has a few short headers, the state API a line with names; only changes have a body, which is short.
-_MAX_LINE_BYTES: Final = 8190
-_MAX_HEADER_BYTES: Final = 8190
 _STOP_TIMEOUT_S: Final = 1.0
-
-
-def _without_requests(record: logging.LogRecord) -> bool:
-    """Log an invalid HTTP request as a warning without a traceback: any stranger can send one."""
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
-        record.msg, record.args = "%s from a client of the admin port", (type(error).__name__,)
-    return True
-
-
-_log: Final = logging.getLogger("sluice.admin")
-_log.addFilter(_without_requests)
 
 
 class Hosts:
@@ -115,14 +97,7 @@ class AdminServer:
             # An unresolvable name has a negative errno, or none.
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
             raise OSError(f"admin.bind {self._bind}: {reason or error}") from error
-        self._server = web.Server(
-            self._answer,
-            access_log=None,
-            logger=_log,
-            max_line_size=_MAX_LINE_BYTES,
-            max_field_size=_MAX_HEADER_BYTES,
-            handler_cancellation=True,  # nobody works for one who has gone
-        )
+        self._server = web.Server(self._answer, handler_cancellation=True)  # nobody works for one who has gone
         self._connections = AdminConnections(self._server, self._tls)
         self._connections.listen(sockets)
 
