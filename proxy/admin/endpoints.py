@@ -18,7 +18,7 @@ from proxy.admin.route import POST, RefusedError, Route, read_body, text
 from proxy.runtime.tasks import spawn
 from proxy.snapshot import Snapshot
 from proxy.state.answers import State
-from proxy.state.paging import BadParameterError, NotFoundError
+from proxy.state.paging import BadParameterError
 from proxy.state.resources import RESOURCES
 
 API: Final = "/api/v1/"
@@ -91,9 +91,7 @@ def api(state: State) -> dict[str, Route]:
         try:
             return await _json(await state.ask(resource, _parameters(request)))
         except BadParameterError as error:
-            return await _json({"error": str(error)}, 400)
-        except NotFoundError as error:
-            return await _json({"error": str(error)}, 404)
+            return await _json({"error": str(error)}, error.status)
 
     async def openapi(_: web.BaseRequest) -> web.Response:
         return await _json(document())

@@ -132,7 +132,10 @@ class SaslObserver:
         """Read the answer to the last request, and return its error code. Raises ProtocolError if it is malformed."""
         if spec.api_key == SASL_HANDSHAKE:
             error_code = handshake_error(spec, frame)
-            self._handshake_answered(error_code)
+            if error_code == 0:
+                self._begin(self._asked, raw=self._asked_raw)
+            elif error_code != ILLEGAL_SASL_STATE or (self.authenticated and self.session_lifetime_ms):
+                self._fail()
             return error_code
         error_code, token, lifetime_ms = authenticate_answer(spec, frame)
         if error_code:
@@ -157,12 +160,6 @@ class SaslObserver:
     def may_be_over(self) -> bool:
         """The broker has accepted a token of an exchange that cannot be followed: it may have been the last one."""
         return self._open and self._accepted and self._exchange is None
-
-    def _handshake_answered(self, error_code: int) -> None:
-        if error_code == 0:
-            self._begin(self._asked, raw=self._asked_raw)
-        elif error_code != ILLEGAL_SASL_STATE or (self.authenticated and self.session_lifetime_ms):
-            self._fail()
 
     def _begin(self, mechanism: str, *, raw: bool) -> None:
         self._open = True

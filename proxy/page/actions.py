@@ -51,10 +51,13 @@ class Actions:
             "/limits": Route(partial(self._answer, "limit", self._limits, partial(self._change, "limit")), GET + POST),
             "/connections/close": Route(close, POST),
             "/mode": Route(partial(self._answer, "mode", self._mode, self._turn), GET + POST),
+            "/login": Route(self._log_in, GET + POST, is_open=True),
             "/logout": Route(self._log_out, POST, is_open=True),
         }
 
-    async def log_in(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _log_in(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method != "POST":
+            return await self._message(request, 200, "")
         try:
             cookie = await self._access.log_in(request, (await _form(request)).get("token", ""))
         except RefusedError as refused:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from proxy.admin.route import GET, POST, Route, text
+from proxy.admin.route import Route, text
 from proxy.page import html
 from proxy.page.actions import Actions, Controls
 from proxy.page.changes import shown
@@ -73,7 +73,6 @@ class Pages:
             "/": Route(partial(self._page, "overview")),
             "/client": Route(partial(self._page, "client")),
             "/quotas": Route(partial(self._page, "quotas")),
-            "/login": Route(self._login, GET + POST, is_open=True),
             "/events": Route(self._events, ("GET",), is_bounded=False),  # has a bound of its own
             "/page.css": Route(partial(html.static, "page.css", "text/css"), is_open=True),
             "/page.js": Route(partial(html.static, "page.js", "text/javascript"), is_open=True),
@@ -97,11 +96,6 @@ class Pages:
 
         key = name, *asked.items(), await self._controls.access.may_change(request)
         return await self._streams.answer(request, lambda: self._recent.get(key, _KEEP_S, make))
-
-    async def _login(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method == "POST":
-            return await self._actions.log_in(request)
-        return await self._message(request, 200, "")
 
     async def _message(self, request: web.BaseRequest, status: int, said: str) -> web.Response:
         """Return a page with a message, and the form to log in."""

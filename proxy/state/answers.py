@@ -15,7 +15,7 @@ from proxy.runtime.clock import wall_s
 from proxy.runtime.http_get import Get, get_unsigned
 from proxy.runtime.names import label
 from proxy.state.instances import Others, ask_all
-from proxy.state.paging import NotFoundError, Query, cut, first, parse
+from proxy.state.paging import BadParameterError, Query, cut, first, parse
 from proxy.state.resources import RESOURCES
 from proxy.state.rows import ChangeRow, InstanceRow, Moment, OwnersRow, Page, Point, QuotaRow
 from proxy.usage.history import Series
@@ -78,7 +78,7 @@ class State:
         self._instance = None if self._settings.owners is None else self._settings.owners.instance
 
     async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Return the answer of a resource, a key of ``RESOURCES``. Raises BadParameterError and NotFoundError."""
+        """Return the answer of a resource, a key of ``RESOURCES``. Raises BadParameterError."""
         table = RESOURCES[resource]
         query = parse(table, parameters)
         if parameters.get("all") == "1":
@@ -198,9 +198,8 @@ class State:
             query = parse(RESOURCES["connections"], {"peer": peer, "limit": "1"})
             found = await self._processes.page("connections", query)
             if not found.rows:
-                raise NotFoundError(
-                    f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"
-                )
+                said = f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"
+                raise BadParameterError(said, status=404)
             row = found.rows[0]
             host = peer.rpartition(":")[0].removeprefix("[").removesuffix("]")
             client = ExplainedClient(row.user, row.client_id or "", host)

@@ -17,11 +17,11 @@ DEFAULT: Final = 100
 
 
 class BadParameterError(ValueError):
-    """A parameter is wrong; the text names it and what is allowed."""
+    """A parameter is wrong; the text names it and what is allowed, or (``status`` is 404) what is missing."""
 
-
-class NotFoundError(Exception):
-    """There is no such thing; the text says what is missing."""
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Query(NamedTuple):
