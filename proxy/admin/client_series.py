@@ -43,7 +43,7 @@ class ClientSeries:
         demand = Counter[ClientNames]()
         for client, traffic, *_ in states:
             demand[client] += traffic.bytes_in + traffic.bytes_out
-        self._series.assign(demand)
+        self._series.assign({client: (0, size) for client, size in demand.items()})
         for client, traffic, connections, _ in states:
             shown = self._series[client]
             if any(traffic):

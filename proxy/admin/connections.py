@@ -9,7 +9,7 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, cast
@@ -62,16 +62,9 @@ class AdminConnections:
     def __init__(self, server: web.Server, tls: AdminTls | None) -> None:
         self._server = server
         self._tls = tls
-        self._acceptor = Acceptor("admin", self._take, lambda: None)
+        self.acceptor = Acceptor("admin", self._take, lambda: None)
         self._open: dict[_Connection, None] = {}
         """By when they began to wait for a request, or to answer one; the longest first."""
-
-    def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept from listening sockets, and own them."""
-        self._acceptor.listen(sockets, None)
-
-    def close(self) -> None:
-        self._acceptor.close()
 
     @contextmanager
     def answering(self, request: web.BaseRequest) -> Iterator[None]:
@@ -84,9 +77,6 @@ class AdminConnections:
             self._move(connection, IDLE_S, is_answering=False)
             connection.is_idle = True
 
-    def lost(self, connection: "_Connection") -> None:
-        self._open.pop(connection, None)
-
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:  # noqa: ARG002  the Acceptor's signature
         network = network_of(peer.host)
         if len(self._open) >= MOST:
@@ -95,7 +85,7 @@ class AdminConnections:
                 client.close()
                 return
             gives_way.abort()
-        connection = _Connection(self, self._server, network)
+        connection = _Connection(self._open, self._server, network)
         self._open[connection] = None
         connection.expect_within(REQUEST_S)
         connection.receive(client, None if self._tls is None else self._tls.context)
@@ -123,7 +113,7 @@ class AdminConnections:
 class _Connection(web.RequestHandler):
     """A connection of aiohttp's that is aborted if it takes too long."""
 
-    def __init__(self, among: AdminConnections, server: web.Server, network: str) -> None:
+    def __init__(self, among: "dict[_Connection, None]", server: web.Server, network: str) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(server, loop=loop, logger=_log, access_log=None)  # type: ignore[arg-type]  # there is none
         self._among = among
@@ -159,7 +149,7 @@ class _Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._among.lost(self)
+        self._among.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -176,7 +166,7 @@ class _Connection(web.RequestHandler):
         self._deadline = later(within_s, "a connection to the admin port is overdue", self.abort, otherwise=again)
 
     def abort(self) -> None:
-        self._among.lost(self)  # at once: its slot is given to another
+        self._among.pop(self, None)  # at once: its slot is given to another
         if self.transport is not None:
             self.transport.abort()
         elif self._receiving is not None:

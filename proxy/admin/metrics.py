@@ -50,11 +50,6 @@ class Renderer:
         self._clients = ClientSeries(limits.clients)
         self._process = ProcessCollector(registry=None)
 
-    def render(self, snapshot: Snapshot) -> bytes:
-        """Take ``snapshot``, and return its text."""
-        self.take(snapshot)
-        return self.text(snapshot)
-
     def take(self, snapshot: Snapshot) -> None:
         """Add what was counted since the last snapshot."""
         self._entities.update(snapshot.usage, snapshot.gone)

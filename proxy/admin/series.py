@@ -8,7 +8,6 @@ until it is gone *and* a newcomer needs the slot, or until a newcomer of a highe
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
-from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from proxy.usage.latencies import BOUNDS_MS
@@ -79,11 +78,11 @@ class NamedSeries(Generic[NamesT, SeriesT]):
     folded: int = 0
     """Entities in the last update that are part of ``other``."""
 
-    def assign(self, demand: Mapping[NamesT, Any], ranks: Mapping[NamesT, int] = MappingProxyType({})) -> None:
-        """Assign slots to the current entities, as far as available: by rank (0 to HIGHEST), then by demand."""
+    def assign(self, demand: Mapping[NamesT, tuple[int, *tuple[float, ...]]]) -> None:
+        """Assign slots to the current entities, as far as available: by rank (0 to HIGHEST), then by the rest."""
         self._updates += 1
         for names in self._named.keys() & demand.keys():
-            self._seen[names] = (ranks.get(names, 0), self._updates)
+            self._seen[names] = (demand[names][0], self._updates)
         strengths = dict[NamesT, tuple[int, int, Any]]()
         for number, names in enumerate(self._named):
             rank, seen = self._seen[names]
@@ -93,14 +92,14 @@ class NamedSeries(Generic[NamesT, SeriesT]):
                 strengths[names] = (rank if rank == HIGHEST else -1, 0, (rank, seen))
         for names in demand:
             if names not in self._named and names != self._other_of(names):
-                strengths[names] = (ranks.get(names, 0), 1, demand[names])
+                strengths[names] = (demand[names][0], 1, demand[names])
         strongest = nlargest(self._most, strengths, key=strengths.__getitem__)
         for names in self._named.keys() - strongest:
             del self._named[names], self._seen[names]
         for names in strongest:
             if names not in self._named:
                 self._named[names] = self._make()
-                self._seen[names] = (ranks.get(names, 0), self._updates)
+                self._seen[names] = (demand[names][0], self._updates)
         self.folded = len(demand.keys() - self._named.keys())
 
     def __getitem__(self, names: NamesT) -> SeriesT:

@@ -99,11 +99,11 @@ class AdminServer:
             raise OSError(f"admin.bind {self._bind}: {reason or error}") from error
         self._server = web.Server(self._answer, handler_cancellation=True)  # nobody works for one who has gone
         self._connections = AdminConnections(self._server, self._tls)
-        self._connections.listen(sockets)
+        self._connections.acceptor.listen(sockets, None)
 
     async def stop(self) -> None:
         """Close the port, after the answers in progress (within a second)."""
-        self._connections.close()
+        self._connections.acceptor.close()
         await asyncio.sleep(0)  # requests received by now are answered
         self._server.pre_shutdown()
         await self._server.shutdown(_STOP_TIMEOUT_S)
