@@ -7,6 +7,7 @@ Changes that a browser sends from another origin are refused.
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,15 +27,12 @@ log = structlog.get_logger("sluice.admin")
 
 COOKIE: Final = "sluice_login"
 _WHO: Final = web.RequestKey("who", str)
-_BEARER: Final = "Authorization: Bearer TOKEN"
 
 Act = Callable[[web.BaseRequest, str], Awaitable[web.Response]]
 
 
 class Access:
-    """Checks requests. Token files are read for each, so that replacing or removing one takes effect at once, on
-    logins too.
-    """
+    """Checks requests. Token files are read for each: one that is replaced or removed counts at once, logins too."""
 
     def __init__(self, admin: Admin, tls: AdminTls | None = None) -> None:
         self._entries = {each.name: each for each in admin.entries}
@@ -76,8 +74,10 @@ class Access:
             name, _ = await self._holder(request, given)
         elif not scheme:
             name = await self._known(request)
+        if name is None and await self._tokens():
+            raise _unauthorized(f"write the token of {self._setting}: Authorization: Bearer TOKEN")
         if name is None:
-            raise await self._unproved()
+            raise _unauthorized("show a certificate with a subject of admin.access")
         request[_WHO] = name
         if to not in self._entries[name].may and "change" not in self._entries[name].may:
             raise RefusedError(403, f"{name} may not {to}: see admin.access")
@@ -96,23 +96,20 @@ class Access:
         return self._logins.begin(name, token)
 
     def log_out(self, request: web.BaseRequest) -> None:
-        """Forget the login of a browser."""
         self._logins.end(request.cookies.get(COOKIE, ""))
 
     async def _known(self, request: web.BaseRequest) -> str | None:
-        """Return who asks, by a certificate or a login."""
         subject = None if self._tls is None else self._tls.name_of(request.transport)
         if subject is not None and subject in self._by_subject:
             return self._by_subject[subject]
-        login = request.cookies.get(COOKIE, "")
-        name = self._logins.name_of(login)
-        if name is None:
+        login = self._logins.find(request.cookies.get(COOKIE, ""))
+        if login is None:
             return None
-        try:
-            token = await _read(name, self._files[name])
-        except RefusedError:
-            token = b""
-        return name if self._logins.is_of(login, token) else None
+        with suppress(RefusedError):
+            if login.is_for(await _read(login.name, self._files[login.name])):
+                return login.name
+        self.log_out(request)
+        return None
 
     async def _holder(self, request: web.BaseRequest, given: str) -> tuple[str, bytes]:
         """Return who has this token, and the token. Raises RefusedError."""
@@ -120,33 +117,25 @@ class Access:
         if wait_s := self._guesses.wait_s(network):
             self.tokens["slowed"] += 1
             raise RefusedError(429, f"too many wrong tokens: try again in {wait_s} s", **{"Retry-After": str(wait_s)})
-        broken: list[RefusedError] = []
-        for name, file in self._files.items():
-            try:
-                token = await _read(name, file)
-            except RefusedError as error:
-                broken.append(error)
-                continue
+        for name, token in await self._tokens():
             if hmac.compare_digest(given.strip().encode(errors="replace"), token):
                 self.tokens["accepted"] += 1
                 return name, token
-        if broken and len(broken) == len(self._files):
-            raise broken[0]
         self.tokens["wrong"] += 1
         self._guesses.count(network)
         raise _unauthorized(f"this is not the token of {self._setting}")
 
-    async def _unproved(self) -> RefusedError:
-        """Return why somebody who proves nothing is refused: perhaps no token can be right."""
-        broken: RefusedError | None = None
+    async def _tokens(self) -> list[tuple[str, bytes]]:
+        """Return whose tokens they are, and those whose files can be read. Raises RefusedError if none of them can."""
+        found, broken = list[tuple[str, bytes]](), list[RefusedError]()
         for name, file in self._files.items():
             try:
-                await _read(name, file)
+                found.append((name, await _read(name, file)))
             except RefusedError as error:
-                broken = error
-            else:
-                return _unauthorized(f"write the token of {self._setting}: {_BEARER}")
-        return broken or _unauthorized("show a certificate with a subject of admin.access")
+                broken.append(error)
+        if broken and not found:
+            raise broken[0]
+        return found
 
     @property
     def _setting(self) -> str:

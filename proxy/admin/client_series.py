@@ -1,7 +1,9 @@
 """Metrics of clients, with or without a quota: all of their traffic, taken from their meters."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client.core import Metric
 
@@ -37,23 +39,18 @@ class ClientSeries:
         """Add the clients' traffic since the last snapshot; a client may occur more than once."""
         for _, shown in self._series:
             shown.connections = shown.muted = 0
-        states: dict[ClientNames, ClientState] = {}
-        for client, traffic, connections, is_throttled in taken:
-            names = ClientNames(*map(label, client))
-            before = states.get(names, ClientState(names, NO_TRAFFIC))
-            states[names] = ClientState(
-                names,
-                before.traffic.plus(traffic),
-                before.connections + connections,
-                before.is_throttled or is_throttled,
-            )
-        self._series.assign({names: each.traffic.bytes_in + each.traffic.bytes_out for names, each in states.items()})
-        for names, each in states.items():
-            shown = self._series[names]
-            if any(each.traffic):
-                shown.traffic = shown.traffic.plus(each.traffic)
-            shown.connections += each.connections
-            shown.muted += each.is_throttled
+        states = [each._replace(client=ClientNames(*map(label, each.client))) for each in taken]
+        demand = Counter[ClientNames]()
+        for client, traffic, *_ in states:
+            demand[client] += traffic.bytes_in + traffic.bytes_out
+        self._series.assign({client: (0, size) for client, size in demand.items()})
+        for client, traffic, connections, _ in states:
+            shown = self._series[client]
+            if any(traffic):
+                shown.traffic = shown.traffic.plus(traffic)
+            shown.connections += connections
+        for client in {each.client for each in states if each.is_throttled}:
+            self._series[client].muted += 1
 
     def __iter__(self) -> Iterator[tuple[ClientNames, ShownClient]]:
         """Yield every client with its series; ``other`` of each listener comes last, if it was ever used."""
@@ -61,11 +58,7 @@ class ClientSeries:
 
 
 def client_families(clients: ClientSeries) -> Iterator[Metric]:
-    """Yield the families."""
     labels = ClientNames._fields
-
-    def rows(value: Callable[[ShownClient], float]) -> Iterator[Row]:
-        return ((names, value(shown)) for names, shown in clients)
 
     def by_direction(values: Callable[[Traffic], tuple[int, int]], *, zeros: bool) -> Iterator[Row]:
         for names, shown in clients:
@@ -78,15 +71,22 @@ def client_families(clients: ClientSeries) -> Iterator[Metric]:
     exempt = by_direction(lambda traffic: (traffic.exempt_in, traffic.exempt_out), zeros=False)
     said = "Bytes among them of exempt clients, to which no quota applies."
     yield counter("sluice_client_exempt_bytes", said, ("direction", *labels), exempt)
-    requests = rows(lambda shown: shown.traffic.requests)
-    yield counter("sluice_client_requests", "Requests of a client.", labels, requests)
-    opened = rows(lambda shown: shown.traffic.connections_opened)
-    yield counter("sluice_client_connections_opened", "Connections opened by a client.", labels, opened)
-    now = rows(lambda shown: shown.connections)
-    yield gauge("sluice_client_connections", "Connections of a client open now.", labels, now)
-    muted = rows(lambda shown: shown.muted)
-    yield gauge("sluice_client_muted", "1 if a client is throttled now.", labels, muted)
+    for family, name, said, value in _FAMILIES:
+        yield family(name, said, labels, ((names, value(shown)) for names, shown in clients))
     yield number("sluice_clients_folded", "Clients summed up as other, beyond the limit of named ones.", clients.folded)
+
+
+_FAMILIES: Final[Sequence[tuple[Callable[..., Metric], str, str, Callable[[ShownClient], float]]]] = (
+    (counter, "sluice_client_requests", "Requests of a client.", lambda shown: shown.traffic.requests),
+    (
+        counter,
+        "sluice_client_connections_opened",
+        "Connections opened by a client.",
+        lambda shown: shown.traffic.connections_opened,
+    ),
+    (gauge, "sluice_client_connections", "Connections of a client open now.", lambda shown: shown.connections),
+    (gauge, "sluice_client_muted", "1 if a client is throttled now.", lambda shown: shown.muted),
+)
 
 
 def _other_of(client: ClientNames) -> ClientNames:

@@ -6,15 +6,14 @@ from heapq import nlargest
 from prometheus_client.core import Metric
 
 from proxy.admin.exposition import counter, gauge, number
+from proxy.edge.stats import ThrottleTotals
 from proxy.snapshot import Snapshot
 from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default
 
 
 def connection_rates(snapshot: Snapshot, max_ips: int) -> Iterator[Metric]:
-    """Yield the families. At most ``max_ips`` addresses are shown: those with a quota by name
-    first, then the busiest.
-    """
+    """Yield the families. At most ``max_ips`` addresses are shown: those with a quota by name, then the busiest."""
     of_proxy = [((), each) for each in snapshot.accept_rates if not each.listener]
     said = "Connections accepted per second, over the enforcement window, without exempt listeners."
     yield from _rates("accept", said, "limits.connection_rate.", (), of_proxy)
@@ -40,19 +39,12 @@ def _throttles(snapshot: Snapshot) -> Iterator[Metric]:
         ("accept", "Accept waits, for the rate of the listener or the proxy", snapshot.accept_throttles),
         ("ip_accept", "Connections refused for the rate of their address", snapshot.ip_throttles),
     ):
-        counted = [((listener,), throttles.get(listener)) for listener in listeners]
-        yield counter(
-            f"sluice_{name}_throttles",
-            f"{what}; in shadow, those that would have happened.",
-            ("listener",),
-            ((labels, 0 if each is None else each.number) for labels, each in counted),
-        )
-        yield counter(
-            f"sluice_{name}_throttle_seconds",
-            "Their throttle time.",
-            ("listener",),
-            ((labels, 0 if each is None else each.ms / 1000) for labels, each in counted),
-        )
+        counted = [((listener,), throttles.get(listener, ThrottleTotals())) for listener in listeners]
+        said = f"{what}; in shadow, those that would have happened."
+        numbers = ((labels, each.number) for labels, each in counted)
+        yield counter(f"sluice_{name}_throttles", said, ("listener",), numbers)
+        seconds = ((labels, each.ms / 1000) for labels, each in counted)
+        yield counter(f"sluice_{name}_throttle_seconds", "Their throttle time.", ("listener",), seconds)
 
 
 def _addresses(rates: list[IpRate], max_ips: int) -> Iterator[Metric]:
@@ -63,22 +55,11 @@ def _addresses(rates: list[IpRate], max_ips: int) -> Iterator[Metric]:
         merged[key] = each._replace(rate=each.rate + merged[key].rate) if key in merged else each
     rates = list(merged.values())
     shown = nlargest(max_ips, rates, key=lambda each: (each.entity.ip is not Default.DEFAULT, each.rate))
-    yield gauge(
-        "sluice_ip_accept_rate",
-        "Connections to a broker accepted per second from an address with a connection_creation_rate.",
-        ("ip", "broker"),
-        (((each.ip, _broker(each)), each.rate) for each in shown),
-    )
-    yield gauge(
-        "sluice_ip_accept_rate_limit",
-        "connection_creation_rate in force, and its rule.",
-        ("ip", "rule"),
-        {(each.ip, each.entity.describe()): each.limit for each in shown}.items(),
-    )
-    yield number(
-        "sluice_ip_accept_rates_left_out", "Rates of addresses at brokers that are not shown.", len(rates) - len(shown)
-    )
-
-
-def _broker(rate: IpRate) -> str:
-    return "" if rate.broker is None else str(rate.broker)
+    said = "Connections to a broker accepted per second from an address with a connection_creation_rate."
+    in_use = (((each.ip, "" if each.broker is None else str(each.broker)), each.rate) for each in shown)
+    yield gauge("sluice_ip_accept_rate", said, ("ip", "broker"), in_use)
+    limits = {(each.ip, each.entity.describe()): each.limit for each in shown}
+    said = "connection_creation_rate in force, and its rule."
+    yield gauge("sluice_ip_accept_rate_limit", said, ("ip", "rule"), limits.items())
+    said = "Rates of addresses at brokers that are not shown."
+    yield number("sluice_ip_accept_rates_left_out", said, len(rates) - len(shown))

@@ -5,15 +5,18 @@ When all places are taken, a network with fewer connections gets a place of the 
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, cast
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from config.units import Address
 from proxy.admin.tls import AdminTls
@@ -24,6 +27,19 @@ from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
 from quotas.networks import network_of
 
 log = structlog.get_logger("sluice.admin")
+
+
+def _without_requests(record: logging.LogRecord) -> bool:
+    """Log an invalid HTTP request as a warning without a traceback: any stranger can send one."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
+        record.msg, record.args = "%s from a client of the admin port", (type(error).__name__,)
+    return True
+
+
+_log: Final = logging.getLogger("sluice.admin")
+_log.addFilter(_without_requests)
 
 MOST: Final = 32
 """Limit of connections; ``proxy.edge.connection_slots`` reserves descriptors for them."""
@@ -46,35 +62,20 @@ class AdminConnections:
     def __init__(self, server: web.Server, tls: AdminTls | None) -> None:
         self._server = server
         self._tls = tls
-        self._acceptor = Acceptor("admin", self._take, lambda: None)
-        self._open: dict[web.RequestHandler, _Connection] = {}
+        self.acceptor = Acceptor("admin", self._take, lambda: None)
+        self._open: dict[_Connection, None] = {}
         """By when they began to wait for a request, or to answer one; the longest first."""
-
-    def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept from listening sockets, and own them."""
-        self._acceptor.listen(sockets, None)
-
-    def close(self) -> None:
-        """Stop accepting."""
-        self._acceptor.close()
 
     @contextmanager
     def answering(self, request: web.BaseRequest) -> Iterator[None]:
         """Count the request as in progress until its answer is sent."""
-        connection = self._open.get(request.protocol)
-        if connection is None:  # it has been closed
-            yield
-            return
+        connection = cast("_Connection", request.protocol)
         self._move(connection, ANSWER_S, is_answering=True)
         try:
             yield
         finally:
             self._move(connection, IDLE_S, is_answering=False)
             connection.is_idle = True
-
-    def lost(self, connection: "_Connection") -> None:
-        """Remove a connection."""
-        self._open.pop(connection.behind, None)
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:  # noqa: ARG002  the Acceptor's signature
         network = network_of(peer.host)
@@ -84,8 +85,8 @@ class AdminConnections:
                 client.close()
                 return
             gives_way.abort()
-        connection = _Connection(self, self._server(), network)
-        self._open[connection.behind] = connection
+        connection = _Connection(self._open, self._server, network)
+        self._open[connection] = None
         connection.expect_within(REQUEST_S)
         connection.receive(client, None if self._tls is None else self._tls.context)
 
@@ -95,26 +96,27 @@ class AdminConnections:
         Of those without a request the one that has waited longest, else the one that has been answered longest. The
         young are safe, unless their network takes more places than are left to this one.
         """
-        sizes = Counter(each.network for each in self._open.values())
+        sizes = Counter(each.network for each in self._open)
         largest = max(sizes, key=lambda each: (sizes[each], each == network))
-        of_largest = [each for each in self._open.values() if each.network == largest]
+        of_largest = [each for each in self._open if each.network == largest]
         if sizes[network] + 1 >= sizes[largest]:
             of_largest = [each for each in of_largest if monotonic_s() - each.since_s > YOUNG_S]
         return min(of_largest, key=lambda each: each.is_answering, default=None)
 
     def _move(self, connection: "_Connection", within_s: float, *, is_answering: bool) -> None:
-        if self._open.pop(connection.behind, None) is not None:
-            self._open[connection.behind] = connection
+        if connection in self._open:  # it has not been closed meanwhile
+            self._open[connection] = self._open.pop(connection)
             connection.is_answering = is_answering
             connection.expect_within(within_s)
 
 
-class _Connection(asyncio.Protocol):
-    """Forwards events to aiohttp's protocol, and aborts a connection that takes too long."""
+class _Connection(web.RequestHandler):
+    """A connection of aiohttp's that is aborted if it takes too long."""
 
-    def __init__(self, among: AdminConnections, behind: web.RequestHandler, network: str) -> None:
+    def __init__(self, among: "dict[_Connection, None]", server: web.Server, network: str) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(server, loop=loop, logger=_log, access_log=None)  # type: ignore[arg-type]  # there is none
         self._among = among
-        self.behind = behind
         self.network = network
         self.since_s = monotonic_s()
         self.is_answering = False
@@ -122,12 +124,10 @@ class _Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self.is_idle = False
         """No data has come since the last answer."""
-        self.transport: asyncio.Transport | None = None
 
     def receive(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Take over an accepted socket."""
         self._receiving = spawn(self._received(client, context), "receive a connection to the admin port")
-        self._receiving.add_done_callback(lambda task: self._not_received(client) if _has_failed(task) else None)
+        self._receiving.add_done_callback(lambda _: None if self.transport is not None else self._not_received(client))
 
     async def _received(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
@@ -141,56 +141,33 @@ class _Connection(asyncio.Protocol):
             )
         except (OSError, ValueError) as error:  # any stranger can cause it
             log.debug("no TLS at the admin port", error=str(error))
-            self._not_received(client)
 
     def _not_received(self, client: socket.socket) -> None:
         client.close()
         self.connection_lost(None)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit it
-        self.behind.connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._among.lost(self)
-        if self.transport is not None:
-            self.behind.connection_lost(exc)
+        self._among.pop(self, None)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.is_idle:
             self.is_idle = False
             self.expect_within(REQUEST_S)
-        self.behind.data_received(data)
-
-    def eof_received(self) -> None:
-        self.behind.eof_received()
-
-    def pause_writing(self) -> None:
-        self.behind.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.behind.resume_writing()
+        super().data_received(data)
 
     def expect_within(self, within_s: float) -> None:
         """Abort the connection unless the next event comes in time."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = later(within_s, "a connection to the admin port is overdue", self.abort, otherwise=self._again)
-
-    def _again(self) -> None:
-        """Retry the abort after a failure."""
-        self.expect_within(AFTER_FAULT_S)
+        again = partial(self.expect_within, AFTER_FAULT_S)
+        self._deadline = later(within_s, "a connection to the admin port is overdue", self.abort, otherwise=again)
 
     def abort(self) -> None:
-        """Cut the connection off."""
-        self._among.lost(self)  # at once: its slot is given to another
+        self._among.pop(self, None)  # at once: its slot is given to another
         if self.transport is not None:
             self.transport.abort()
         elif self._receiving is not None:
             self._receiving.cancel()
-
-
-def _has_failed(task: asyncio.Task[object]) -> bool:
-    return task.cancelled() or task.exception() is not None

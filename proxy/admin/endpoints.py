@@ -5,6 +5,7 @@ other instances of the group ask.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from proxy.admin.route import POST, RefusedError, Route, read_body, text
 from proxy.runtime.tasks import spawn
 from proxy.snapshot import Snapshot
 from proxy.state.answers import State
-from proxy.state.paging import BadParameterError, NotFoundError
+from proxy.state.paging import BadParameterError
 from proxy.state.resources import RESOURCES
 
 API: Final = "/api/v1/"
@@ -52,21 +53,21 @@ def health(not_ready: Said, remarks: Said) -> dict[str, Route]:
         said = {"ready": not reasons, "reasons": reasons} | ({"remarks": found} if found else {})
         return web.Response(status=status, text=json.dumps(said), content_type="application/json")
 
-    return {"/livez": Route(livez, is_open=True), "/readyz": Route(readyz, is_open=True)}
+    routes = {"/livez": livez, "/readyz": readyz}
+    return {path: Route(probe, is_bounded=False, is_open=True) for path, probe in routes.items()}
 
 
+@dataclass(eq=False)
 class Scrapes:
-    """``/metrics``, rendered once for all scrapes that wait for it; ``snapshot`` is called on the loop."""
+    """``/metrics``, rendered once for all scrapes that wait for it; ``_snapshot`` is called on the loop."""
 
-    def __init__(self, snapshot: Callable[[], Awaitable[Snapshot]], renderer: Renderer) -> None:
-        self._snapshot = snapshot
-        self._renderer = renderer
-        self._rendering: asyncio.Task[bytes] | None = None
-        self._waiting = 0
-        """Scrapes that wait for it; if there are none any more, it ends without its text."""
+    _snapshot: Callable[[], Awaitable[Snapshot]]
+    _renderer: Renderer
+    _rendering: asyncio.Task[bytes] | None = None
+    _waiting: int = 0
+    """Scrapes that wait for it; if there are none any more, it ends without its text."""
 
     def routes(self) -> dict[str, Route]:
-        """Return who answers each path."""
         return {"/metrics": Route(self._metrics)}
 
     async def _metrics(self, _: web.BaseRequest) -> web.Response:
@@ -86,15 +87,11 @@ class Scrapes:
 
 
 def api(state: State) -> dict[str, Route]:
-    """Return the paths of the state API."""
-
     async def answer(resource: str, request: web.BaseRequest) -> web.Response:
         try:
             return await _json(await state.ask(resource, _parameters(request)))
         except BadParameterError as error:
-            return await _json({"error": str(error)}, 400)
-        except NotFoundError as error:
-            return await _json({"error": str(error)}, 404)
+            return await _json({"error": str(error)}, error.status)
 
     async def openapi(_: web.BaseRequest) -> web.Response:
         return await _json(document())

@@ -57,7 +57,6 @@ class ShownEntity:
         self.tokens: float | None = None
 
     def show(self, usage: CounterState) -> None:
-        """Set the gauges."""
         self.rate = (self.rate or 0.0) + usage.rate
         if (ratio := usage.ratio) is not None:
             if usage.tokens is not None:
@@ -102,16 +101,13 @@ class EntitySeries:
             self._sum_over_brokers()
         if self._is_summed:
             counters = [each._replace(key=_over_brokers(each.key)) for each in counters]
-        demand: dict[SeriesKey, tuple[int, float]] = {}
-        ranks: dict[SeriesKey, int] = {}
+        demand: dict[SeriesKey, tuple[int, int, float]] = {}
         for key, entity, counted, _ in counters:
-            throttle_ms, charged = demand.get(key, (0, 0.0))
-            demand[key] = (throttle_ms + counted.throttle_ms, charged + counted.charged)
-            if Default.DEFAULT not in (entity.user, entity.client_id):
-                ranks[key] = HIGHEST
-            elif counted.throttle_ms:
-                ranks.setdefault(key, 1)
-        self._series.assign(demand, ranks)
+            rank, throttle_ms, charged = demand.get(key, (0, 0, 0.0))
+            by_name = Default.DEFAULT not in (entity.user, entity.client_id)
+            rank = HIGHEST if by_name else max(rank, counted.throttle_ms > 0)
+            demand[key] = (rank, throttle_ms + counted.throttle_ms, charged + counted.charged)
+        self._series.assign(demand)
         for key, _, counted, state in counters:
             series = self._series[key]
             if any(counted):  # most of many are idle; a new object for each would be work for the collector

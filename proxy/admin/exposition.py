@@ -39,7 +39,6 @@ def counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable
 
 
 def by_label(values: Mapping[StrT, float]) -> Iterator[Row]:
-    """Return the rows of a family with one label."""
     return (((label,), value) for label, value in values.items())
 
 

@@ -1,6 +1,7 @@
 """The logins of browsers, which a restart ends, and the networks that gave wrong tokens."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from math import ceil
 from secrets import token_urlsafe
@@ -19,49 +20,41 @@ _MOST_GUESSERS: Final = 1000
 """Beyond that, the network that was wrong first is forgotten."""
 
 
-class _Login(NamedTuple):
+class Login(NamedTuple):
     until_s: float
     name: str
     token: bytes
     """The digest of the token that it was given for."""
 
+    def is_for(self, token: bytes) -> bool:
+        return sha256(token).digest() == self.token
 
+
+@dataclass(eq=False)
 class Logins:
     """By the digest of their ids: whoever reads this memory cannot use them."""
 
-    def __init__(self, clock: Callable[[], float] = wall_s) -> None:
-        self._clock = clock
-        self._logins: dict[bytes, _Login] = {}
+    _clock: Callable[[], float] = wall_s
+    _logins: dict[bytes, Login] = field(default_factory=dict)
 
     def begin(self, name: str, token: bytes) -> str:
         """Return the id of a new login, given for the token of ``name``."""
         while len(self._logins) >= _MOST_LOGINS:
             del self._logins[next(iter(self._logins))]
         login_id = token_urlsafe(32)
-        self._logins[_digest(login_id)] = _Login(self._clock() + LOGIN_S, name, sha256(token).digest())
+        self._logins[_digest(login_id)] = Login(self._clock() + LOGIN_S, name, sha256(token).digest())
         return login_id
 
     def end(self, login_id: str) -> None:
-        """Forget a login."""
         self._logins.pop(_digest(login_id), None)
 
-    def name_of(self, login_id: str) -> str | None:
-        """Return whose login it is; None if it is none, or its time is over."""
+    def find(self, login_id: str) -> Login | None:
+        """Return a login; None if there is none, or its time is over."""
         login = self._logins.get(_digest(login_id))
-        if login is None:
-            return None
-        if login.until_s <= self._clock():
+        if login is not None and login.until_s <= self._clock():
             self.end(login_id)
             return None
-        return login.name
-
-    def is_of(self, login_id: str, token: bytes) -> bool:
-        """Whether a login was given for the token of now; if not, it is over."""
-        login = self._logins.get(_digest(login_id))
-        if login is not None and sha256(token).digest() == login.token:
-            return True
-        self.end(login_id)
-        return False
+        return login
 
 
 def _digest(login_id: str) -> bytes:
@@ -79,12 +72,12 @@ class _Wrong(NamedTuple):
         return self.at_s + min(2.0 ** min(beyond, 10), _LONGEST_S) if beyond >= 0 else self.at_s
 
 
+@dataclass(eq=False)
 class Guesses:
     """Wrong tokens; after five, each next one doubles the time until another token is looked at, up to a minute."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic_s) -> None:
-        self._clock = clock
-        self._wrong: dict[str, _Wrong] = {}
+    _clock: Callable[[], float] = monotonic_s
+    _wrong: dict[str, _Wrong] = field(default_factory=dict)
 
     def wait_s(self, network: str) -> int:
         """Return after how many seconds a token from there is looked at; 0: now."""
@@ -92,7 +85,6 @@ class Guesses:
         return 0 if wrong is None else max(0, ceil(wrong.until_s - self._clock()))
 
     def count(self, network: str) -> None:
-        """Count a wrong token."""
         now_s = self._clock()
         before = self._wrong.pop(network, _Wrong(0, now_s))
         if len(self._wrong) >= _MOST_GUESSERS:

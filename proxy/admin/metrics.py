@@ -50,11 +50,6 @@ class Renderer:
         self._clients = ClientSeries(limits.clients)
         self._process = ProcessCollector(registry=None)
 
-    def render(self, snapshot: Snapshot) -> bytes:
-        """Take ``snapshot``, and return its text."""
-        self.take(snapshot)
-        return self.text(snapshot)
-
     def take(self, snapshot: Snapshot) -> None:
         """Add what was counted since the last snapshot."""
         self._entities.update(snapshot.usage, snapshot.gone)
@@ -69,7 +64,6 @@ class Renderer:
             _traffic(snapshot, self._limits),
             connection_rates(snapshot, self._limits.addresses),
             _shipping(snapshot),
-            _state_file(snapshot),
             _owners(snapshot),
             _workers(snapshot),
             _program(snapshot),
@@ -109,9 +103,7 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     said = "Entities in requests to change quotas, by outcome."
     yield counter("sluice_quota_changes", said, ("outcome",), by_label(snapshot.quota_changes))
-    error = snapshot.reload_error
-    why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
-    yield gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
+    yield _why("sluice_quota_reload_error_info", "Why the last load failed.", snapshot.reload_error)
     said = "Connections that are muted or wait now."
     yield gauge("sluice_delay_queue_size", said, ("kind",), by_label(snapshot.delay_queue))
     exempt = snapshot.exempt_request_us * PERCENT.per_used
@@ -173,14 +165,11 @@ def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
     documents = ((("shipped",), shipping.shipped_documents), (("dropped",), shipping.dropped_documents))
     yield counter("sluice_usage_documents", "Documents of usage records.", ("outcome",), documents)
     yield number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
-    why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_BYTES),), 1)]
-    yield gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
+    yield _why("sluice_usage_error_info", "Why usage records cannot be shipped.", shipping.error)
 
 
-def _state_file(snapshot: Snapshot) -> Iterator[Metric]:
-    if snapshot.state_file is not None:
-        said, outcomes = "Loads and writes of cluster.state.", by_label(snapshot.state_file)
-        yield counter("sluice_state_file_operations", said, ("outcome",), outcomes)
+def _why(name: str, said: str, error: str | None) -> Metric:
+    return gauge(name, said, ("error",), [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)])
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Metric]:
@@ -222,6 +211,9 @@ def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield lag
     said = "Lines of the log that were not written."
     yield counter("sluice_log_dropped", said, ("cause",), by_label(snapshot.log_dropped))
+    if snapshot.state_file is not None:
+        said, outcomes = "Loads and writes of cluster.state.", by_label(snapshot.state_file)
+        yield counter("sluice_state_file_operations", said, ("outcome",), outcomes)
     info = snapshot.info
     yield gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 
@@ -249,8 +241,6 @@ def _latencies(name: str, said: str, latencies: Mapping[tuple[int, int], Times])
 
 
 def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
-    """Return the counts of every API that clients may use, also unused ones: a counter has to be
-    seen at zero to grow.
-    """
+    """Return the counts of all APIs that clients may use: a counter has to be seen at zero to grow."""
     advertised = {spec.api_key for spec in SPECS.values() if spec.advertised}
     return (((_API_NAMES[api_key],), by_api_key[api_key]) for api_key in sorted(advertised))

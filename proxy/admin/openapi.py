@@ -27,7 +27,6 @@ _ERRORS: Final = {
 
 
 def document() -> dict[str, Any]:
-    """Return the document."""
     paths = {f"/api/v1/{name}": {"get": _operation(name, each)} for name, each in RESOURCES.items()}
     whole = {"operationId": "openapi", "summary": "This document", "responses": {"200": _answer({"type": "object"})}}
     return {

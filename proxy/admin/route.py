@@ -42,5 +42,4 @@ async def read_body(request: web.BaseRequest, most_bytes: int) -> bytes:
 
 
 def text(status: int, *lines: str, **headers: str) -> web.Response:
-    """Return an answer of plain lines."""
     return web.Response(status=status, text="\n".join(lines) + "\n", headers=headers)

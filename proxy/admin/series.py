@@ -6,15 +6,14 @@ until it is gone *and* a newcomer needs the slot, or until a newcomer of a highe
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import nlargest
-from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from proxy.usage.latencies import BOUNDS_MS
 from quotas.names import FOLDED
 
 HIGHEST: Final = 2
-"""The highest rank."""
 
 _FIXED: Final = 2000
 """All other series: of the program, its listeners, APIs and errors, and those of ``other``."""
@@ -64,26 +63,26 @@ OTHER: Final = Names(FOLDED, FOLDED)
 """All entities without a slot. A client with this name is counted here too, so no series is duplicated."""
 
 
+@dataclass(eq=False)
 class NamedSeries(Generic[NamesT, SeriesT]):
-    """At most ``most`` entities with a series by name, created by ``make``; all others share one per ``other_of``."""
+    """At most ``_most`` entities with a series by name, made by ``_make``; all others share one per ``_other_of``."""
 
-    def __init__(self, most: int, make: Callable[[], SeriesT], other_of: Callable[[NamesT], NamesT]) -> None:
-        self._most = most
-        self._make = make
-        self._other_of = other_of
-        self._updates = 0
-        self._named: dict[NamesT, SeriesT] = {}
-        self._seen: dict[NamesT, tuple[int, int]] = {}
-        """Entity → (rank, number of the update) when it was last seen."""
-        self._others: dict[NamesT, SeriesT] = {}
-        self.folded = 0
-        """Entities in the last update that are part of ``other``."""
+    _most: int
+    _make: Callable[[], SeriesT]
+    _other_of: Callable[[NamesT], NamesT]
+    _updates: int = 0
+    _named: dict[NamesT, SeriesT] = field(default_factory=dict)
+    _seen: dict[NamesT, tuple[int, int]] = field(default_factory=dict)
+    """Entity → (rank, number of the update) when it was last seen."""
+    _others: dict[NamesT, SeriesT] = field(default_factory=dict)
+    folded: int = 0
+    """Entities in the last update that are part of ``other``."""
 
-    def assign(self, demand: Mapping[NamesT, Any], ranks: Mapping[NamesT, int] = MappingProxyType({})) -> None:
-        """Assign slots to the current entities, as far as available: by rank (0 to HIGHEST), then by demand."""
+    def assign(self, demand: Mapping[NamesT, tuple[int, *tuple[float, ...]]]) -> None:
+        """Assign slots to the current entities, as far as available: by rank (0 to HIGHEST), then by the rest."""
         self._updates += 1
         for names in self._named.keys() & demand.keys():
-            self._seen[names] = (ranks.get(names, 0), self._updates)
+            self._seen[names] = (demand[names][0], self._updates)
         strengths = dict[NamesT, tuple[int, int, Any]]()
         for number, names in enumerate(self._named):
             rank, seen = self._seen[names]
@@ -93,14 +92,14 @@ class NamedSeries(Generic[NamesT, SeriesT]):
                 strengths[names] = (rank if rank == HIGHEST else -1, 0, (rank, seen))
         for names in demand:
             if names not in self._named and names != self._other_of(names):
-                strengths[names] = (ranks.get(names, 0), 1, demand[names])
+                strengths[names] = (demand[names][0], 1, demand[names])
         strongest = nlargest(self._most, strengths, key=strengths.__getitem__)
         for names in self._named.keys() - strongest:
             del self._named[names], self._seen[names]
         for names in strongest:
             if names not in self._named:
                 self._named[names] = self._make()
-                self._seen[names] = (ranks.get(names, 0), self._updates)
+                self._seen[names] = (demand[names][0], self._updates)
         self.folded = len(demand.keys() - self._named.keys())
 
     def __getitem__(self, names: NamesT) -> SeriesT:

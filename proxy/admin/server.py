@@ -3,16 +3,15 @@
 import asyncio
 import ipaddress
 import json
-import logging
 import os
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from config.units import Address
 from proxy.admin.connections import AdminConnections
@@ -29,23 +28,7 @@ MOST_AT_ONCE: Final = 16
 MOST_OF_A_NETWORK: Final = 8
 """So that others are answered too."""
 
-# A scrape has a few short headers, the state API a line with names; only changes have a body, which is short.
-_MAX_LINE_BYTES: Final = 8190
-_MAX_HEADER_BYTES: Final = 8190
 _STOP_TIMEOUT_S: Final = 1.0
-
-
-def _without_requests(record: logging.LogRecord) -> bool:
-    """Log an invalid HTTP request as a warning without a traceback: any stranger can send one."""
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
-        record.msg, record.args = "%s from a client of the admin port", (type(error).__name__,)
-    return True
-
-
-_log: Final = logging.getLogger("sluice.admin")
-_log.addFilter(_without_requests)
 
 
 class Hosts:
@@ -74,49 +57,37 @@ def _bare(host: str) -> str:
     return host.casefold().removesuffix(".")
 
 
+@dataclass(eq=False)
 class Work:
     """The requests that are worked on at once, by the network of who asks: the work for one connection may be much."""
 
-    def __init__(self) -> None:
-        self._by_network: Counter[str] = Counter()
+    _by_network: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
-    def place(self, network: str) -> Iterator[bool]:
-        """Take a place for as long as the work lasts; False if there is none."""
+    def place(self, network: str) -> Iterator[None]:
+        """Take a place for as long as the work lasts. Raises RefusedError if there is none."""
         if self._by_network.total() >= MOST_AT_ONCE or self._by_network[network] >= MOST_OF_A_NETWORK:
-            yield False
-            return
+            raise RefusedError(503, "too many requests at once: ask again", **{"Retry-After": "1"})
         self._by_network[network] += 1
         try:
-            yield True
+            yield
         finally:
             self._by_network[network] -= 1
             self._by_network += Counter()  # without zeros
 
 
-async def anybody(_: web.BaseRequest) -> None:
-    """Let anybody read."""
-
-
+@dataclass(eq=False)
 class AdminServer:
-    """Serves ``routes`` on ``bind`` between ``start`` and ``stop``, to who asks for it by a name of ``hosts``, and may
-    read: otherwise ``may_read`` raises RefusedError.
+    """Serves ``_routes`` between ``start`` and ``stop``, to who asks for it by a name of ``_hosts``, and may
+    read: otherwise ``_may_read`` raises RefusedError; None: anybody may.
     """
 
-    def __init__(
-        self,
-        bind: Address,
-        routes: Mapping[str, Route],
-        hosts: Hosts,
-        may_read: Callable[[web.BaseRequest], Awaitable[None]] = anybody,
-        tls: AdminTls | None = None,
-    ) -> None:
-        self._tls = tls
-        self._bind = bind
-        self._may_read = may_read
-        self._routes = routes
-        self._hosts = hosts
-        self._work = Work()
+    _bind: Address
+    _routes: Mapping[str, Route]
+    _hosts: Hosts
+    _may_read: Callable[[web.BaseRequest], Awaitable[None]] | None = None
+    _tls: AdminTls | None = None
+    _work: Work = field(default_factory=Work)
 
     async def start(self) -> None:
         """Listen. Raises OSError that names the setting and the address."""
@@ -126,20 +97,13 @@ class AdminServer:
             # An unresolvable name has a negative errno, or none.
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
             raise OSError(f"admin.bind {self._bind}: {reason or error}") from error
-        self._server = web.Server(
-            self._answer,
-            access_log=None,
-            logger=_log,
-            max_line_size=_MAX_LINE_BYTES,
-            max_field_size=_MAX_HEADER_BYTES,
-            handler_cancellation=True,  # nobody works for one who has gone
-        )
+        self._server = web.Server(self._answer, handler_cancellation=True)  # nobody works for one who has gone
         self._connections = AdminConnections(self._server, self._tls)
-        self._connections.listen(sockets)
+        self._connections.acceptor.listen(sockets, None)
 
     async def stop(self) -> None:
         """Close the port, after the answers in progress (within a second)."""
-        self._connections.close()
+        self._connections.acceptor.close()
         await asyncio.sleep(0)  # requests received by now are answered
         self._server.pre_shutdown()
         await self._server.shutdown(_STOP_TIMEOUT_S)
@@ -167,18 +131,11 @@ class AdminServer:
         if (refusal := self._refusal(request)) is not None:
             return refusal
         route = self._routes[request.path]
-        if request.path in PROBES or not route.is_bounded:
-            return await self._handled(route, request)
-        with self._work.place(network_of(request.remote or "")) as has_place:
-            if has_place:
-                return await self._handled(route, request)
-            return _refused(request, 503, "too many requests at once: ask again", **{"Retry-After": "1"})
-
-    async def _handled(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            if not route.is_open:
-                await self._may_read(request)
-            return await route.handler(request)
+            with self._work.place(network_of(request.remote or "")) if route.is_bounded else nullcontext():
+                if self._may_read is not None and not route.is_open:
+                    await self._may_read(request)
+                return await route.handler(request)
         except RefusedError as refused:
             if refused.status == 401 and "text/html" in request.headers.get("Accept", ""):
                 return text(303, "log in first", Location="/login")

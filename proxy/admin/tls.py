@@ -1,7 +1,6 @@
 """TLS of the admin port: to serve with, and to ask those of other instances."""
 
 import asyncio
-import ssl
 from typing import Final
 
 import structlog
@@ -19,29 +18,19 @@ NAME: Final = "admin port"
 """In the metric of certificates, where listeners have their names."""
 
 
-class AdminTls:
+class AdminTls(ListenerTls):
     """TLS by the ``settings`` of ``admin``. Raises OSError if files cannot be loaded; later, the old ones stay."""
 
     def __init__(self, admin: Admin, settings: ClientTls) -> None:
+        super().__init__(settings, None)
         self._admin = admin
-        self._server = ListenerTls(settings, None)
         self.of_others = context_of_others(admin)
         """Verifies other instances."""
-        self.files = (*self._server.files, *([] if admin.ca is None else [admin.ca]))
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For new connections to the port."""
-        return self._server.context
-
-    @property
-    def expires_at_s(self) -> float:
-        return self._server.expires_at_s
+        self.files = (*self.files, *([] if admin.ca is None else [admin.ca]))
 
     async def load(self) -> None:
-        """Load the files again."""
         try:
-            await self._server.load()
+            await super().load()
             self.of_others = await asyncio.to_thread(context_of_others, self._admin)
         except OSError as error:
             log.error("certificate of the admin port not loaded, the old one stays in force", error=str(error))
@@ -54,14 +43,13 @@ class AdminTls:
         if tls is None:
             return None
         try:
-            name = self._server.user_of(tls)
+            name = self.user_of(tls)
         except ProtocolError:
             return None
         return None if name == ANONYMOUS else name
 
 
 def is_over_tls(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether a request has come over TLS."""
     return transport is not None and transport.get_extra_info("ssl_object") is not None
 
 

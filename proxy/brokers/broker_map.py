@@ -1,7 +1,7 @@
 """The brokers of a cluster, by node id: as the answers to the proxy's own questions name them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -15,7 +15,7 @@ from proxy.runtime.clock import monotonic_s
 
 log = structlog.get_logger("sluice.cluster")
 
-LEARNED_AT_ONCE: Final = 50
+_LEARNED_AT_ONCE: Final = 50
 _GONE_AFTER: Final = 3
 
 
@@ -56,17 +56,18 @@ class BrokerMap:
 
     async def take(self, said: Metadata) -> None:
         """Take the answer to a question of the proxy's own: it names all brokers."""
-        for begin in range(0, len(said.brokers), LEARNED_AT_ONCE):
-            self._take(said, begin)
-            await asyncio.sleep(0)
+        for number, _ in enumerate(self._taking(said), 1):
+            if number % _LEARNED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
-    def _take(self, said: Metadata, begin: int = 0) -> None:
+    def _taking(self, said: Metadata) -> Iterator[None]:
+        """Take an answer, a broker at a time."""
         self.cluster_id = self.cluster_id or said.cluster_id
-        end = begin + LEARNED_AT_ONCE
-        for endpoint in said.brokers[begin:end]:
+        for endpoint in said.brokers:
             if endpoint.node_id >= 0 and endpoint.host:
                 self._name(endpoint.node_id, host_of(endpoint), endpoint.port)
-        if 0 < len(said.brokers) <= end:
+            yield
+        if said.brokers:
             self._forget_all_but({each.node_id for each in said.brokers})
 
     def _name(self, node_id: int, host: str, port: int) -> None:
@@ -100,9 +101,7 @@ class BrokerMap:
         return False
 
     def _forget_all_but(self, node_ids: set[int]) -> None:
-        """Drop the brokers that answers do not name any more: remembered ones at once, others after three intervals.
-        Their ports stay.
-        """
+        """Drop brokers that answers name no more: remembered ones at once, others after three intervals. Ports stay."""
         now_s = monotonic_s()
         for broker in list(self.brokers.values()):
             if broker.node_id in node_ids:
@@ -115,9 +114,7 @@ class BrokerMap:
                     del self.brokers[broker.node_id]
 
     def remember(self, known: KnownBrokers) -> None:
-        """Add brokers from the state file, or from another worker. They serve clients that connect to their own
-        addresses.
-        """
+        """Add brokers from the state file or another worker, for clients that connect to their own addresses."""
         new = [each for each in known.brokers[:MOST_BROKERS] if each.node_id not in self.brokers]
         for each in new:
             self._add(Broker(each.node_id, each.host, each.port, named=False, remembered_as=known.cluster_id))
@@ -126,7 +123,6 @@ class BrokerMap:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """The addresses of the route, which identify it."""
         return tuple(map(str, self._bootstrap))
 
     @property
@@ -136,7 +132,6 @@ class BrokerMap:
 
     @property
     def known_by_name(self) -> KnownBrokers:
-        """The brokers named by an answer since startup."""
         return self._known(self.named)
 
     def _known(self, brokers: Sequence[Broker]) -> KnownBrokers:
@@ -145,7 +140,6 @@ class BrokerMap:
 
     @property
     def named(self) -> list[Broker]:
-        """The brokers named by an answer since startup."""
         return [broker for broker in self.brokers.values() if broker.named]
 
     def candidates(self, node_id: int | None, first: int | None = None) -> list[Broker]:

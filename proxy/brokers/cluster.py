@@ -11,7 +11,7 @@ import structlog
 from config.cluster import Route
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.broker import UNKNOWN, Broker, Refused, Verdict, Verified
-from proxy.brokers.broker_map import LEARNED_AT_ONCE, BrokerMap
+from proxy.brokers.broker_map import BrokerMap
 from proxy.brokers.connection import BrokerConnection, connect, open_transport
 from proxy.brokers.failures import describe
 from proxy.brokers.login import BrokerLogin, LoginError
@@ -75,7 +75,11 @@ class Cluster(BrokerMap):
         self.can_ask = self._login is not None or not demands_sasl
         """Brokers answer the proxy's own requests beyond ApiVersions."""
         self._verification = Verification(
-            self._context, self._login, self._expected, connect_timeout_s, lambda: self.can_ask
+            self._context,
+            self._login,
+            lambda broker: self.cluster_id or broker.remembered_as,
+            connect_timeout_s,
+            lambda: self.can_ask,
         )
         self._refused = False
         self._asked = asyncio.Event()
@@ -187,8 +191,8 @@ class Cluster(BrokerMap):
         self._record(broker, verdict)
         if isinstance(verdict, Refused):
             return ProtocolError(verdict.cause, verdict.text)
-        for begin in range(0, len(said.brokers), LEARNED_AT_ONCE):
-            self._take(said, begin)  # at once: before the request goes that waits for this
+        for _ in self._taking(said):
+            pass  # at once: before the request goes that waits for this
         return None
 
     def _record(self, broker: Broker, outcome: Verdict | Exception) -> None:
@@ -216,16 +220,10 @@ class Cluster(BrokerMap):
         else:
             log.info("broker reachable again", broker=name, address=str(broker))
 
-    def _expected(self, broker: Broker) -> str:
-        return self.cluster_id or broker.remembered_as
-
     # ------------------------------------------------------------------------------------ the proxy's own questions
 
     def watch(self) -> None:
-        """Ask for Metadata at every refresh interval, sooner after a failure, and probe the brokers.
-
-        Changed TLS files are reloaded.
-        """
+        """Ask for Metadata at each interval, sooner after a failure; probe brokers; reload changed TLS files."""
         if self._tls is not None and self._tls.files:
             FileWatch(self._tls.files, self._tls.load).run("watch the TLS files for brokers")
         every(0, self._round, "ask for Metadata")
@@ -242,16 +240,12 @@ class Cluster(BrokerMap):
                 named = {str(each) for each in self.named}
                 await self.probe([each for each in self._bootstrap if str(each) not in named])
         if is_interval or self.error is not None:
-            self._until_s = monotonic_s() + self._pause_s()
+            after_failure_s = _RETRY_LOGIN_S if self._refused else _RETRY_S
+            self._until_s = monotonic_s() + (self._refresh_s if self.error is None else after_failure_s)
         await asyncio.sleep(max(min(_RETRY_S, self._until_s - monotonic_s()), 0))
         with suppress(TimeoutError):
             async with asyncio.timeout(max(self._until_s - monotonic_s(), 0)):
                 await self._due.wait()
-
-    def _pause_s(self) -> float:
-        if self.error is None:
-            return self._refresh_s
-        return _RETRY_LOGIN_S if self._refused else _RETRY_S
 
     async def _probe_lost(self) -> None:
         lost = [each for each in self.brokers.values() if not (each.reachable and each.stands)]
@@ -296,10 +290,8 @@ class Cluster(BrokerMap):
         if self.error is not None and self.can_ask:
             log.info("cluster known", cluster=self.name, brokers=sorted(self.brokers))
         elif self.error is not None:
-            log.info(
-                "cluster reachable; the proxy has no login, so it asks for the brokers where clients have logged in",
-                cluster=self.name,
-            )
+            event = "cluster reachable; the proxy has no login, so it asks for the brokers where clients have logged in"
+            log.info(event, cluster=self.name)
         self.error = None
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:

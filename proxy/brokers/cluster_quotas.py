@@ -18,8 +18,6 @@ from quotas.stores.unlimited import of_zero
 
 @dataclass(frozen=True, slots=True)
 class ClusterQuotas:
-    """The quotas described by brokers."""
-
     policy: Policy
     version: str
     names: Mapping[Entity, tuple[Named, ...]]

@@ -86,20 +86,15 @@ async def log_in(connection: BrokerConnection, mechanism: str, exchange: SaslExc
             raise LoginError(f"refused the login of {who} by {mechanism}: {said}")
         if answer.error_code:
             raise LoginError(f"ended the login of {who} by {mechanism} with error {answer.error_code}")
-        await _receive(exchange, answer.token, mechanism)
+        try:
+            # SCRAM computes as many thousand hashes as the broker asks for.
+            await asyncio.to_thread(exchange.receive, answer.token)
+        except (ValueError, LookupError):  # their texts may quote the exchange
+            said = f"a response that {mechanism} does not accept: it has not proved that it knows this user's password"
+            raise LoginError(f"sent {said}") from None
         if exchange.is_done():
             return
     raise LoginError(f"does not complete the {mechanism} exchange")
-
-
-async def _receive(exchange: SaslExchange, token: bytes, mechanism: str) -> None:
-    try:
-        # SCRAM computes as many thousand hashes as the broker asks for.
-        await asyncio.to_thread(exchange.receive, token)
-    except (ValueError, LookupError):  # their texts may quote the exchange
-        raise LoginError(
-            f"sent a response that {mechanism} does not accept: it has not proved that it knows this user's password"
-        ) from None
 
 
 def read_password(path: Path) -> str:

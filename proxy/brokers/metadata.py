@@ -27,7 +27,6 @@ class Metadata(NamedTuple):
     brokers: Sequence[Endpoint]
 
     def at(self, host: str, port: int) -> tuple[int, ...]:
-        """Return the node ids of the brokers at an address."""
         wanted = host.lower(), port
         return tuple(each.node_id for each in self.brokers if (host_of(each).lower(), each.port) == wanted)
 

@@ -62,7 +62,6 @@ class Names:
 
 
 NAMES: Final = Names()
-"""The names that this process has looked up."""
 
 
 def is_ip(host: str) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from config.cluster import Route
@@ -42,10 +42,7 @@ async def _no_login(_: BrokerConnection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Access to a cluster: addresses of brokers, TLS and login.
-
-    ``context`` returns the SSLContext, None without TLS, and raises OSError if its files are unusable.
-    """
+    """Addresses of brokers, TLS (``context`` raises OSError if its files are unusable) and login of a cluster."""
 
     addresses: tuple[Address, ...]
     context: Callable[[], ssl.SSLContext | None] = lambda: None
@@ -78,23 +75,18 @@ def access_by(route: Route) -> Access:
     )
 
 
+@dataclass(eq=False)
 class PersistentConnection:
-    """Sends one request after the other to the broker that answered last, or to the next one after a failure.
+    """Sends requests to the broker that answered last, or else another one of the settings, or named by a broker."""
 
-    It tries the configured brokers, and those that they name.
-    """
-
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self._known: tuple[Address, ...] = ()
-        """Addresses named by brokers."""
-        self._cluster_id = ""
-        """The id of the cluster that answered first: another one is not asked."""
-        self._last: Address | None = None
-        """The broker that answered last."""
-        self._connection: BrokerConnection | None = None
-        self._versions: Mapping[int, tuple[int, int]] = {}
-        self._in_use = asyncio.Lock()
+    _access: Access
+    _known: tuple[Address, ...] = ()
+    _cluster_id: str = ""
+    """The id of the cluster that answered first: another one is not asked."""
+    _last: Address | None = None
+    _connection: BrokerConnection | None = None
+    _versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    _in_use: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def ask(self, request: Request) -> bytes:
         """Return the complete answer. Raises UnansweredError."""

@@ -24,10 +24,8 @@ class BrokerTls:
         files = (settings.ca, settings.certificate, settings.key)
         self.files: tuple[Path, ...] = tuple(path for path in files if path is not None)
         self.context = broker_context(settings)
-        """The context of new connections."""
 
     async def load(self) -> None:
-        """Reload the files for new connections."""
         try:
             self.context = await asyncio.to_thread(broker_context, self._settings)
         except OSError as error:

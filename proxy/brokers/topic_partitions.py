@@ -4,7 +4,7 @@ Quotas need them if a request has no number: to delete a topic, or to add partit
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +16,6 @@ from protocol.mutations import Topic
 from protocol.topic_partitions import LONGEST_NAME, read_partitions, which_partitions
 from proxy.brokers.connection import BrokerClient, BrokerConnection
 from proxy.brokers.failures import describe
-from proxy.brokers.partitions import Lookup, Then
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import attempt, spawn
 
@@ -34,9 +33,21 @@ _TOPICS_AT_ONCE: Final = 20
 """Topics in one request. Other work gets its turn between answers, each of which may have thousands of partitions."""
 
 
+Then = Callable[[Mapping[Topic, int]], None]
+
+
+@dataclass(slots=True)
+class Lookup:
+    """A look-up under way. Set ``wanted`` to False to cancel its callback."""
+
+    topics: Sequence[Topic]
+    then: Then
+    wanted: bool = True
+
+
 @dataclass(eq=False)
 class TopicPartitions:
-    """The ``Partitions``, looked up at the first of ``_clusters``; without any, nothing is known."""
+    """Numbers of partitions, looked up at the first of ``_clusters``; without any, nothing is known."""
 
     _clusters: Callable[[], Iterable[BrokerClient]]
     _clock: Callable[[], int]
@@ -51,6 +62,7 @@ class TopicPartitions:
     """Why the last lookup failed; None if it succeeded."""
 
     def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
+        """Return the cached numbers of partitions of ``topics``."""
         now_ms = self._clock()
         found = {}
         for topic in topics:
@@ -60,15 +72,21 @@ class TopicPartitions:
         return found
 
     def forget(self, topics: Iterable[Topic]) -> None:
+        """Drop ``topics`` from the cache: their state is unknown."""
         for topic in topics:
             self._known.pop(topic, None)
 
     def remember(self, topic: Topic, partitions: int) -> None:
+        """Cache a number that a controller has just confirmed: brokers' metadata lags behind it."""
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
         self._known[topic] = (partitions, self._clock() + KEPT_MS)
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Lookup | None:
+        """Ask a broker; ``then`` is called with the known numbers, never at once, after an answer or a failure.
+
+        Returns None if no broker can be asked. ``whose``, the counter, has one look-up in flight at a time.
+        """
         if next(iter(self._clusters()), None) is None:
             return None
         look = Lookup(topics, then)
@@ -129,6 +147,5 @@ class TopicPartitions:
 
 
 def _may_be(topic: Topic) -> bool:
-    """Whether a topic of that name or id is possible."""
     name, topic_id = topic
     return 0 < len(name) <= LONGEST_NAME or topic_id != NO_ID

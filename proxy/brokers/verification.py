@@ -8,7 +8,7 @@ has the question put in front of its first other request.
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -105,35 +105,32 @@ class Verification:
 
     async def _look(self, broker: Broker) -> Look:
         if self._can_ask():
-            connection = await self._connect(broker)
-            try:
-                if self._login is not None:
-                    await self._login.perform(connection)
-                said = await which_brokers(connection)
-                return Look(connection, said.cluster_id, said.at(broker.host, broker.port))
-            except LoginError:  # its clients have logins of their own
-                connection.abort()
-            except BaseException:
-                connection.abort()
-                raise
-        connection = await self._connect(broker)
+            with suppress(LoginError):  # its clients have logins of their own
+                return await self._answered(broker, self._logged_in)
+        return await self._answered(broker, self._without_login)
+
+    async def _answered(self, broker: Broker, ask: Callable[[Broker, BrokerConnection], Awaitable[Look]]) -> Look:
+        connection = await open_connection(broker.host, broker.port, self._context())
         try:
-            return await self._without_login(broker, Look(connection))
+            return await ask(broker, connection)
         except BaseException:
             connection.abort()
             raise
 
-    async def _without_login(self, broker: Broker, look: Look) -> Look:
-        expected = self._expected(broker)
+    async def _logged_in(self, broker: Broker, connection: BrokerConnection) -> Look:
+        if self._login is not None:
+            await self._login.perform(connection)
+        said = await which_brokers(connection)
+        return Look(connection, said.cluster_id, said.at(broker.host, broker.port))
+
+    async def _without_login(self, broker: Broker, connection: BrokerConnection) -> Look:
+        look, expected = Look(connection), self._expected(broker)
         if expected and broker.node_id != UNKNOWN:
-            answer = await look.connection.ask(are_you(expected, broker.node_id))
+            answer = await connection.ask(are_you(expected, broker.node_id))
             error_code = int.from_bytes(answer[8:10], "big", signed=True)
             if error_code in (_NO_ERROR, _REBOOTSTRAP_REQUIRED):
                 look.cluster_id = expected
                 look.node_ids = (broker.node_id,) if error_code == _NO_ERROR else ()
                 return look
-        await look.connection.ask(WHICH_VERSIONS)
+        await connection.ask(WHICH_VERSIONS)
         return look
-
-    async def _connect(self, broker: Broker) -> BrokerConnection:
-        return await open_connection(broker.host, broker.port, self._context())

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.identity.principal import of_credential, of_mechanism
+from proxy.identity.principal import of_mechanism
 from quotas.networks import network_of_peer
 
 MOST: Final = 1024
@@ -40,7 +40,7 @@ class Credentials:
         if credential is None:
             self._on_shared(mechanism, False)
             return of_mechanism(mechanism)
-        user = of_credential(mechanism, credential)
+        user = of_mechanism(mechanism, credential)
         named = self._named.get(user) or self._take(user, network_of_peer(peer))
         if named is None:
             self._on_shared(mechanism, True)
@@ -56,17 +56,11 @@ class Credentials:
             named.left_ms = self._clock()
 
     def _take(self, user: str, address: str) -> _NamedCredential | None:
-        """Name a client, if there is room for another one, at least without those that have left long ago."""
-        if not self._has_room(address):
-            since_ms = self._clock() - KEPT_MS
-            self._named = {
-                who: each for who, each in self._named.items() if each.connections or each.left_ms >= since_ms
-            }
-            if not self._has_room(address):
-                return None
+        """Name a client, if there is room for another one without those that have left long ago."""
+        since_ms = self._clock() - KEPT_MS
+        self._named = {who: each for who, each in self._named.items() if each.connections or each.left_ms >= since_ms}
+        of_address = sum(each.address == address for each in self._named.values())
+        if of_address >= self._most_of_address or len(self._named) >= MOST:
+            return None
         named = self._named[user] = _NamedCredential(address, 0, 0)
         return named
-
-    def _has_room(self, address: str) -> bool:
-        of_address = sum(each.address == address for each in self._named.values())
-        return of_address < self._most_of_address and len(self._named) < MOST

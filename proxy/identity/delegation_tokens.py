@@ -7,6 +7,7 @@ selects the quotas that apply. Until it is known, and if there is none, the clie
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -39,10 +40,7 @@ class _Waiting(NamedTuple):
 
 
 class TokenOwners:
-    """Owners of the tokens that the proxy's own user may describe.
-
-    One question is in flight at a time, at most one every ``ASK_EVERY_S``.
-    """
+    """Owners of the tokens that the proxy's own user may describe; the brokers are asked once in ``ASK_EVERY_S``."""
 
     def __init__(self, cluster: BrokerClient, *, ask_every_s: float = ASK_EVERY_S) -> None:
         self._cluster = cluster
@@ -73,38 +71,30 @@ class TokenOwners:
         try:
             while self._waiting:
                 await asyncio.sleep(max(0.0, self._asked_at_s + self._ask_every_s - monotonic_s()))
-                await attempt("ask for delegation tokens", self._ask_once)
+                waiting, self._waiting = self._waiting, []
+                await attempt("ask for delegation tokens", partial(self._answer, waiting))
                 self._asked_at_s = monotonic_s()
         finally:
             self._asking = None
 
-    async def _ask_once(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self._take(await self._described(), waiting)
-
-    async def _described(self) -> list[Token]:
-        """Return the tokens that may be described. On failure return none, and log the reason once."""
+    async def _answer(self, waiting: list[_Waiting]) -> None:
+        """Ask for the tokens that may be described, and tell owners; a failure is logged once."""
         try:
             error_code, tokens = await self._cluster.ask(_which_tokens)
-        except OSError as error:
-            said = str(error)
-        else:
-            said = _REASONS.get(error_code, f"error {error_code}") if error_code else ""
-        if said:
-            self.failures += 1
-            if said != self.error:
-                log.error("owners of delegation tokens unknown: their quotas are not applied", error=said)
-            self.error = said
-            return []
-        self.error = None
-        return [token for token in tokens if token.owner_type == "User"]
-
-    def _take(self, tokens: list[Token], waiting: list[_Waiting]) -> None:
-        if self.error is None:
-            wanted = {each.token_id for each in waiting}
+            error = _REASONS.get(error_code, f"error {error_code}") if error_code else None
+        except OSError as unreachable:
+            error = str(unreachable)
+        if error is None:
             # Tokens that connections wait for are kept in any case, and as many others as fit.
-            tokens.sort(key=lambda token: token.token_id not in wanted)
-            self._known = {token.token_id: token.owner for token in tokens[:MAX_TOKENS]}
+            wanted = {each.token_id for each in waiting}
+            users = [token for token in tokens if token.owner_type == "User"]
+            users.sort(key=lambda token: token.token_id not in wanted)
+            self._known = {token.token_id: token.owner for token in users[:MAX_TOKENS]}
+        else:
+            self.failures += 1
+            if error != self.error:
+                log.error("owners of delegation tokens unknown: their quotas are not applied", error=error)
+        self.error = error
         for token_id, then, attempts_left in waiting:
             owner = self._known.get(token_id)
             if owner is not None:

@@ -18,20 +18,13 @@ def confirmed(name: str) -> str:
 
 
 def somebody(user: str) -> str:
-    """Return ``user``, or ``UNNAMED`` if it is empty: a certificate may have no subject, a mapping rule an empty
-    result.
-    """
+    """Return ``user``, or ``UNNAMED`` if it is empty, as a subject or the result of a mapping rule may be."""
     return user or UNNAMED
 
 
-def of_mechanism(mechanism: str) -> str:
-    """Return the user for a client whose mechanism does not show its name."""
-    return f"{_PREFIX}{mechanism}"
-
-
-def of_credential(mechanism: str, credential: str) -> str:
-    """Return the user for a client whose mechanism shows no name, but a credential."""
-    return f"{_PREFIX}{mechanism}:{credential}"
+def of_mechanism(mechanism: str, credential: str = "") -> str:
+    """Return the user for a client whose mechanism does not show its name, but perhaps a credential."""
+    return f"{_PREFIX}{mechanism}:{credential}" if credential else f"{_PREFIX}{mechanism}"
 
 
 def token_holder(token_id: str) -> str:
@@ -40,5 +33,4 @@ def token_holder(token_id: str) -> str:
 
 
 def is_pseudo(user: str) -> bool:
-    """Whether ``user`` is a pseudo principal."""
     return user.startswith(_PREFIX)

@@ -70,16 +70,12 @@ class SaslRules:
     owner_of: Callable[[str, Callable[[str], None]], str | None]
     """Returns the owner of a delegation token by its id, or None and calls the function once he is known."""
     on_outcome: Callable[[str, bool, str, str | None], None]
-    """(mechanism, succeeded, peer, claimed) → None: counts a login. ``claimed`` is the name that the client gave, None
-    if none could be read.
-    """
+    """(mechanism, succeeded, peer, the name that the client claimed or None) → None: counts a login."""
     credentials: Credentials
     """Names clients whose mechanism shows no user."""
 
 
 class ObservedConnection(Protocol):
-    """The connection that an observer is attached to."""
-
     def identified(self, user: str) -> None:
         """Switch to another user."""
         ...
@@ -133,12 +129,13 @@ class SaslObserver:
         self._read(authenticate_token(spec, frame))
 
     def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> int:
-        """Read the complete answer to the last request, and return its error code. Raises ProtocolError if it is
-        malformed.
-        """
+        """Read the answer to the last request, and return its error code. Raises ProtocolError if it is malformed."""
         if spec.api_key == SASL_HANDSHAKE:
             error_code = handshake_error(spec, frame)
-            self._handshake_answered(error_code)
+            if error_code == 0:
+                self._begin(self._asked, raw=self._asked_raw)
+            elif error_code != ILLEGAL_SASL_STATE or (self.authenticated and self.session_lifetime_ms):
+                self._fail()
             return error_code
         error_code, token, lifetime_ms = authenticate_answer(spec, frame)
         if error_code:
@@ -163,12 +160,6 @@ class SaslObserver:
     def may_be_over(self) -> bool:
         """The broker has accepted a token of an exchange that cannot be followed: it may have been the last one."""
         return self._open and self._accepted and self._exchange is None
-
-    def _handshake_answered(self, error_code: int) -> None:
-        if error_code == 0:
-            self._begin(self._asked, raw=self._asked_raw)
-        elif error_code != ILLEGAL_SASL_STATE or (self.authenticated and self.session_lifetime_ms):
-            self._fail()
 
     def _begin(self, mechanism: str, *, raw: bool) -> None:
         self._open = True

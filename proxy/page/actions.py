@@ -11,7 +11,7 @@ import structlog
 from aiohttp import web
 
 from config.settings import Mode
-from proxy.admin.access import COOKIE, Access
+from proxy.admin.access import COOKIE, Access, Act
 from proxy.admin.logins import LOGIN_S
 from proxy.admin.route import GET, POST, RefusedError, Route, read_body
 from proxy.admin.tls import is_over_tls
@@ -26,7 +26,6 @@ _MOST_BYTES: Final = 8192
 _MOST_FIELDS: Final = 16
 
 Message = Callable[[web.BaseRequest, int, str], Awaitable[web.Response]]
-"""Returns a page with a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +46,18 @@ class Actions:
         self._message = message
 
     def routes(self) -> dict[str, Route]:
-        """Return who answers each path."""
+        close = partial(self._answer, "connections", dict, partial(self._change, "close"))
         return {
-            "/limits": Route(partial(self._for_browser, self._limits), GET + POST),
-            "/connections/close": Route(partial(self._for_browser, self._close), POST),
-            "/mode": Route(partial(self._for_browser, self._mode), GET + POST),
+            "/limits": Route(partial(self._answer, "limit", self._limits, partial(self._change, "limit")), GET + POST),
+            "/connections/close": Route(close, POST),
+            "/mode": Route(partial(self._answer, "mode", self._mode, self._turn), GET + POST),
+            "/login": Route(self._log_in, GET + POST, is_open=True),
             "/logout": Route(self._log_out, POST, is_open=True),
         }
 
-    async def log_in(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Set the cookie if the form has the token."""
+    async def _log_in(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method != "POST":
+            return await self._message(request, 200, "")
         try:
             cookie = await self._access.log_in(request, (await _form(request)).get("token", ""))
         except RefusedError as refused:
@@ -76,31 +77,29 @@ class Actions:
         answer.del_cookie(COOKIE)
         return answer
 
-    async def _for_browser(
-        self, handler: Callable[[web.BaseRequest], Awaitable[web.Response]], request: web.BaseRequest
+    async def _answer(
+        self, what: str, read: Callable[[], Mapping[str, Any]], act: Act, request: web.BaseRequest
     ) -> web.StreamResponse:
-        """Answer with JSON or text; to a browser, after a change, with the page that it came from."""
-        answer = await handler(request)
-        if request.method != "POST" or "text/html" not in request.headers.get("Accept", ""):
+        """Answer with what is in force now, or make a change; a browser then gets the page that it came from."""
+        if request.method != "POST":
+            return _json(read())
+        answer = await self._access.change(request, what, act)
+        if "text/html" not in request.headers.get("Accept", ""):
             return answer
-        if answer.status == 200 and (missing := _missing(answer)):
+        if answer.status != 200:
+            return await self._message(request, answer.status, answer.text or "")
+        if missing := _missing(answer):
             return await self._message(request, 502, missing)
-        if answer.status == 200:
-            came_from = request.headers.get("Referer", "").partition("://")[2].partition("/")[2]
-            return _see("/" + came_from.lstrip("/\\"))
-        return await self._message(request, answer.status, answer.text or "")
+        came_from = request.headers.get("Referer", "").partition("://")[2].partition("/")[2]
+        return _see("/" + came_from.lstrip("/\\"))
 
     # ------------------------------------------------------------------------------------------------ what is changed
 
-    async def _limits(self, request: web.BaseRequest) -> web.Response:
-        if request.method != "POST":
-            return _json({"limits": shown(self._controls.changes.temporary)})
-        return await self._access.change(request, "limit", partial(self._change, "limit"))
+    def _limits(self) -> dict[str, Any]:
+        return {"limits": shown(self._controls.changes.temporary)}
 
-    async def _mode(self, request: web.BaseRequest) -> web.Response:
-        if request.method != "POST":
-            return _json({"mode": self._controls.mode.mode, "configured": self._controls.mode.configured})
-        return await self._access.change(request, "mode", self._turn)
+    def _mode(self) -> dict[str, Any]:
+        return {"mode": self._controls.mode.mode, "configured": self._controls.mode.configured}
 
     async def _turn(self, request: web.BaseRequest, who: str) -> web.Response:
         body = await read_body(request, _MOST_BYTES)
@@ -108,11 +107,8 @@ class Actions:
         for mode in _MODES:
             if word == mode:
                 before = await self._controls.mode.turn(mode, who=who, source=str(request.remote))
-                return _json({"mode": mode, "before": before, "configured": self._controls.mode.configured})
+                return _json(self._mode() | {"before": before})
         raise RefusedError(400, f"{word[:64]!a} is not a mode: write one word as the body: {', '.join(_MODES)}")
-
-    async def _close(self, request: web.BaseRequest) -> web.Response:
-        return await self._access.change(request, "connections", partial(self._change, "close"))
 
     async def _change(self, what: str, request: web.BaseRequest, who: str) -> web.Response:
         form = await _form(request)

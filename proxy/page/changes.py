@@ -1,6 +1,7 @@
 """Temporary limits and closing connections: made here, and by all other instances of the group."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -29,8 +30,6 @@ Close = Callable[[str | None, str | None, str | None], Awaitable[int]]
 
 
 class Group(Protocol):
-    """The other instances."""
-
     async def tell(self, what: str, form: Form, who: str, source: str) -> Mapping[str, str | None]:
         """Have them all make a change; return each with why it did not, None if it did."""
         ...
@@ -40,13 +39,13 @@ class Group(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Changes:
     """``what``: ``limit`` or ``close``, as ``form`` says; ``who``, from the address ``source``, is logged."""
 
-    def __init__(self, temporary: TemporaryLimits, close: Close, group: Group) -> None:
-        self.temporary = temporary
-        self._close = close
-        self._group = group
+    temporary: TemporaryLimits
+    _close: Close
+    _group: Group
 
     async def make(self, what: str, form: Form, who: str, source: str) -> dict[str, Any]:
         """Make a change here, and have all others make it; return what there is to say. Raises RefusedError."""

@@ -47,7 +47,6 @@ def _parsed(time: str) -> datetime:
 
 
 def _or_dash(write: Callable[..., str]) -> Callable[..., str]:
-    """Return ``write`` for values that may be None."""
     return lambda value, *more: UNKNOWN if value is None else write(value, *more)
 
 
@@ -84,13 +83,11 @@ def fragment(name: str, data: Mapping[str, Any]) -> str:
 
 
 def page(name: str, data: Mapping[str, Any], *, status: int = 200) -> web.Response:
-    """Return a whole page."""
     text = TEMPLATES.get_template("shell.html.j2").render({**data, "name": name})
     return web.Response(status=status, body=encoded(text), headers=HEADERS, content_type="text/html", charset="utf-8")
 
 
-def static(name: str, content_type: str) -> web.Response:
-    """Return a file that lies beside the templates."""
+async def static(name: str, content_type: str, _: web.BaseRequest) -> web.Response:
     text = (files("proxy.page") / "templates" / name).read_text(encoding="utf-8")
     return web.Response(text=text, headers=HEADERS | {"Cache-Control": "no-cache"}, content_type=content_type)
 

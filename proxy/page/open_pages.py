@@ -4,6 +4,7 @@ the same.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
@@ -23,12 +24,12 @@ _LATE_S: Final = 0.02
 _MOST_ANSWERS: Final = 64
 
 
+@dataclass(eq=False)
 class RecentAnswers:
     """Answers by key, kept for a moment."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic_s) -> None:
-        self._clock = clock
-        self._kept: dict[Hashable, tuple[float, SharedWork[Any]]] = {}
+    _clock: Callable[[], float] = monotonic_s
+    _kept: dict[Hashable, tuple[float, SharedWork[Any]]] = field(default_factory=dict)
 
     async def get(self, key: Hashable, keep_s: float, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Return what ``make`` returned for this key, if that is recent, else call it. Raises as ``make``."""
@@ -43,12 +44,17 @@ class RecentAnswers:
         return await work.result()
 
 
-class Streams:
-    """Sends events to at most ``MOST_STREAMS`` pages; ``pause`` waits for the next event's turn."""
+async def _until_the_next_turn() -> None:
+    """Wait for the next even second: all streams together, so that the state is asked for once."""
+    await asyncio.sleep(EVERY_S - wall_s() % EVERY_S + _LATE_S)
 
-    def __init__(self, pause: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._pause = pause or _until_the_next_turn
-        self.open = 0
+
+@dataclass(eq=False)
+class Streams:
+    """Sends events to at most ``MOST_STREAMS`` pages; ``_pause`` waits for the next event's turn."""
+
+    _pause: Callable[[], Awaitable[None]] = _until_the_next_turn
+    open: int = 0
 
     async def answer(self, request: web.BaseRequest, render: Callable[[], Awaitable[str]]) -> web.StreamResponse:
         """Send what ``render`` returns, again and again, until the stream is old or the browser has gone."""
@@ -67,11 +73,6 @@ class Streams:
         finally:
             self.open -= 1
         return stream
-
-
-async def _until_the_next_turn() -> None:
-    """Wait for the next even second: all streams together, so that the state is asked for once."""
-    await asyncio.sleep(EVERY_S - wall_s() % EVERY_S + _LATE_S)
 
 
 def _event(html: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from proxy.admin.route import GET, POST, Route
+from proxy.admin.route import Route, text
 from proxy.page import html
 from proxy.page.actions import Actions, Controls
 from proxy.page.changes import shown
@@ -69,20 +69,15 @@ class Pages:
         }
 
     def routes(self) -> dict[str, Route]:
-        """Return who answers each path."""
         return {
-            "/": self._route("overview"),
-            "/client": self._route("client"),
-            "/quotas": self._route("quotas"),
-            "/login": Route(self._login, GET + POST, is_open=True),
+            "/": Route(partial(self._page, "overview")),
+            "/client": Route(partial(self._page, "client")),
+            "/quotas": Route(partial(self._page, "quotas")),
             "/events": Route(self._events, ("GET",), is_bounded=False),  # has a bound of its own
-            "/page.css": Route(partial(_static, "page.css", "text/css"), is_open=True),
-            "/page.js": Route(partial(_static, "page.js", "text/javascript"), is_open=True),
+            "/page.css": Route(partial(html.static, "page.css", "text/css"), is_open=True),
+            "/page.js": Route(partial(html.static, "page.js", "text/javascript"), is_open=True),
             **self._actions.routes(),
         }
-
-    def _route(self, name: str) -> Route:
-        return Route(partial(self._page, name))
 
     async def _page(self, name: str, request: web.BaseRequest) -> web.StreamResponse:
         asked = parameters_of(request)
@@ -93,7 +88,7 @@ class Pages:
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
         name, asked = request.query.get("page", ""), parameters_of(request)
         if name not in self._data:
-            return _text(404, f"page is one of {', '.join(self._data)}")
+            return text(404, f"page is one of {', '.join(self._data)}", **html.HEADERS)
 
         async def make() -> str:
             data = await self._shown(request, asked, await self._data[name](asked))
@@ -101,11 +96,6 @@ class Pages:
 
         key = name, *asked.items(), await self._controls.access.may_change(request)
         return await self._streams.answer(request, lambda: self._recent.get(key, _KEEP_S, make))
-
-    async def _login(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method == "POST":
-            return await self._actions.log_in(request)
-        return await self._message(request, 200, "")
 
     async def _message(self, request: web.BaseRequest, status: int, said: str) -> web.Response:
         """Return a page with a message, and the form to log in."""
@@ -209,14 +199,6 @@ def _by_owners(brokers: _Data) -> _Data:
 
 async def _nothing() -> _Data:
     return {}
-
-
-def _text(status: int, said: str) -> web.Response:
-    return web.Response(status=status, text=f"{said}\n", headers=html.HEADERS)
-
-
-async def _static(name: str, content_type: str, _: web.BaseRequest) -> web.StreamResponse:
-    return html.static(name, content_type)
 
 
 def _whose(item: Mapping[str, Any]) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from protocol.errors import Cause, ProtocolError
 from protocol.overlay import FETCH, PRODUCE
 from protocol.table import SPECS
-from proxy.brokers.partitions import Partitions
+from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.session.flow import CLIENT
 from proxy.session.serving import API_VERSIONS_KEY, Answerer, NewerApiVersions, Served
 from proxy.session.throttling import Throttling
@@ -88,7 +88,7 @@ class WorkerState:
     errors: ResponseErrors = field(default_factory=ResponseErrors)
     latencies: Latencies = field(default_factory=Latencies)
     """How long brokers take to answer."""
-    partitions: Partitions
+    partitions: TopicPartitions
     held_requests: HeldRequests = field(default_factory=HeldRequests)
     costs: RequestCosts
 

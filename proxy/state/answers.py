@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from config.settings import Exempt, Settings
+from config.settings import Settings
 from config.units import Address
 from proxy import __version__, build
 from proxy.checks.explain import ExplainedClient, ExplainedRow, Explainer
@@ -14,7 +15,7 @@ from proxy.runtime.clock import wall_s
 from proxy.runtime.http_get import Get, get_unsigned
 from proxy.runtime.names import label
 from proxy.state.instances import Others, ask_all
-from proxy.state.paging import NotFoundError, Query, cut, first, parse
+from proxy.state.paging import BadParameterError, Query, cut, first, parse
 from proxy.state.resources import RESOURCES
 from proxy.state.rows import ChangeRow, InstanceRow, Moment, OwnersRow, Page, Point, QuotaRow
 from proxy.usage.history import Series
@@ -58,37 +59,26 @@ class Mode(Protocol):
     def mode(self) -> str: ...
 
 
+@dataclass(eq=False)
 class State:
-    """Answers for one instance."""
+    """Answers for one instance: ``_membership`` is that in the group of ``_others``, which ``_get`` asks."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        processes: Processes,
-        quotas: Quotas,
-        mode: Mode,
-        not_ready: Callable[[], Awaitable[list[str]]],
-        others: Others = dict,
-        membership: Callable[[], "Status | None"] = lambda: None,
-        get: Get = get_unsigned,
-    ) -> None:
-        """``others``: the other instances, which ``get`` asks; ``membership``: of this one in their group."""
-        self._get = get
-        self._settings = settings
-        self._instance = None if settings.owners is None else settings.owners.instance
-        self._processes = processes
-        self._quotas = quotas
-        self._mode = mode
-        self._not_ready = not_ready
-        self._others = others
-        self._membership = membership
-        self._started_at = Moment(wall_s())
-        self._explainer: tuple[Policy, Explainer] | None = None
+    _settings: Settings
+    _processes: Processes
+    _quotas: Quotas
+    _mode: Mode
+    _not_ready: Callable[[], Awaitable[list[str]]]
+    _others: Others = dict
+    _membership: Callable[[], "Status | None"] = lambda: None
+    _get: Get = get_unsigned
+    _started_at: Moment = field(default_factory=lambda: Moment(wall_s()))
+    _explainer: tuple[Policy, Explainer] | None = None
+
+    def __post_init__(self) -> None:
+        self._instance = None if self._settings.owners is None else self._settings.owners.instance
 
     async def ask(self, resource: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Return the answer of a resource (a key of ``RESOURCES``). Raises BadParameterError and
-        NotFoundError.
-        """
+        """Return the answer of a resource, a key of ``RESOURCES``. Raises BadParameterError."""
         table = RESOURCES[resource]
         query = parse(table, parameters)
         if parameters.get("all") == "1":
@@ -208,9 +198,8 @@ class State:
             query = parse(RESOURCES["connections"], {"peer": peer, "limit": "1"})
             found = await self._processes.page("connections", query)
             if not found.rows:
-                raise NotFoundError(
-                    f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"
-                )
+                said = f"peer: there is no connection from {peer[:64]!a}; give HOST:PORT as it is seen here"
+                raise BadParameterError(said, status=404)
             row = found.rows[0]
             host = peer.rpartition(":")[0].removeprefix("[").removesuffix("]")
             client = ExplainedClient(row.user, row.client_id or "", host)
@@ -219,12 +208,9 @@ class State:
 
     def _explained(self, client: ExplainedClient, policy: Policy) -> list[ExplainedRow]:
         if self._explainer is None or self._explainer[0] is not policy:
-            self._explainer = policy, Explainer(policy, self._exempt, lambda *each: self._quotas.where(*each) or "")
+            exempt = self._settings.quotas.exempt
+            self._explainer = policy, Explainer(policy, exempt, lambda *each: self._quotas.where(*each) or "")
         return list(self._explainer[1].explain(client).rows)
-
-    @property
-    def _exempt(self) -> Exempt:
-        return self._settings.quotas.exempt
 
 
 def _name(name: object) -> str | None:

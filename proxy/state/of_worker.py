@@ -132,38 +132,21 @@ class _Client:
         )
 
 
+@dataclass(eq=False)
 class StateOfWorker:
     """Reads the rows of a worker, one request at a time."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        throttling: Throttling,
-        metering: Metering,
-        gate: ConnectionGate,
-        listeners: Sequence[Listener],
-        routes: Routes,
-        owner_of: Callable[[int], str | None],
-    ) -> None:
-        """``owner_of`` returns the instance that owns a broker, if there are several."""
-        self._engine = engine
-        self._throttling = throttling
-        self._metering = metering
-        self._gate = gate
-        self._listeners = listeners
-        self._routes = routes
-        self._owner_of = owner_of
-        self._lock = asyncio.Lock()
-        self._under_way: dict[tuple[object, ...], SharedWork[Sequence[object]]] = {}
-        """Rows that are read now, by what they are of: the page asks for the same in two orders at once."""
-        self._rows: Mapping[str, Callable[[Query], Awaitable[Sequence[object]]]] = {
-            "throttled": self._throttled,
-            "clients": self._clients,
-            "connections": self._connections,
-            "brokers": self._brokers,
-            "workers": self._workers,
-            "usage": self._usage,
-        }
+    _engine: Engine
+    _throttling: Throttling
+    _metering: Metering
+    _gate: ConnectionGate
+    _listeners: Sequence[Listener]
+    _routes: Routes
+    _owner_of: Callable[[int], str | None]
+    """Returns the instance that owns a broker, if there are several."""
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _under_way: dict[tuple[object, ...], SharedWork[Sequence[object]]] = field(default_factory=dict)
+    """Rows that are read now, by what they are of: the page asks for the same in two orders at once."""
 
     async def page(self, resource: str, query: Query) -> Page:
         """Return the first rows of a resource that match, up to the end of the page."""
@@ -179,8 +162,16 @@ class StateOfWorker:
         return await asyncio.to_thread(first, rows, query, RESOURCES[resource].row)
 
     async def _made(self, resource: str, query: Query) -> Sequence[object]:
+        rows: Mapping[str, Callable[[Query], Awaitable[Sequence[object]]]] = {
+            "throttled": self._throttled,
+            "clients": self._clients,
+            "connections": self._connections,
+            "brokers": self._brokers,
+            "workers": self._workers,
+            "usage": self._usage,
+        }
         async with self._lock:
-            return await self._rows[resource](query)
+            return await rows[resource](query)
 
     def _sessions(self) -> Iterator[tuple[Listener, Session]]:
         for listener in self._listeners:

@@ -11,23 +11,20 @@ from proxy.state.rows import Page, ThrottledRow
 from quotas.kinds import QuotaKind
 
 MOST: Final = 1000
-"""The longest page."""
 MOST_OFFSET: Final = 1_000_000
 MOST_TEXT: Final = 256
 DEFAULT: Final = 100
 
 
 class BadParameterError(ValueError):
-    """A parameter is wrong; the text names it and what is allowed."""
+    """A parameter is wrong; the text names it and what is allowed, or (``status`` is 404) what is missing."""
 
-
-class NotFoundError(Exception):
-    """There is no such thing; the text says what is missing."""
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Query(NamedTuple):
-    """The rows that a request is for."""
-
     sort: str
     """A field; "" leaves the order."""
     is_descending: bool = False
@@ -116,10 +113,7 @@ def _peer_of(row: Any) -> str | None:
 
 
 def cut(rows: Iterable[Any], query: Query, value: Callable[[Any], Any] | None = None) -> list[Any]:
-    """Return the first rows up to the end of the page, in order; unknown values come last. For a thread.
-
-    ``value`` returns the field of a row to sort by.
-    """
+    """Return the rows up to the end of the page, by what ``value`` returns of each; None comes last. For a thread."""
     if not query.sort:
         return list(rows)[: query.most]
     value_of = value or attrgetter(query.sort)

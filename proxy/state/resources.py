@@ -31,18 +31,15 @@ class Resource:
 
     @cached_property
     def sorts(self) -> tuple[str, ...]:
-        """The fields by which it can be sorted."""
         plain = (name for name, hint in self.fields.items() if set(get_args(hint) or (hint,)) <= _SORTED)
         return tuple(plain) if self.sort else ()
 
     @property
     def is_list(self) -> bool:
-        """Whether its answer has items."""
         return self.only != ()
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of its parameters."""
         if self.only is not None:
             return self.only
         filters = [name for name in FILTERS if name in self.fields]

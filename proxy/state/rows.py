@@ -184,9 +184,7 @@ class InstanceRow(NamedTuple):
 
 
 class OwnersRow(NamedTuple):
-    """The owners of brokers as this instance knows them, and its place in the group that elects them; without a group,
-    nothing but its name.
-    """
+    """The owners of brokers as this instance knows them, and its place in the group that elects them, if any."""
 
     instance: str | None
     boot: int | None

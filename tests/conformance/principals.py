@@ -32,13 +32,17 @@ def kerberos(case: Case) -> Facts:
 
 
 def scram_first(case: Case) -> Facts:
-    first = scram.parse_client_first(case["message"].encode())
-    return {"username": first.username, "authzid": first.authzid, "token_auth": str(first.token_auth).lower()}
+    claim = scram.claim_in(case["message"].encode())
+    if claim is None:
+        raise ValueError("claims nothing")
+    return {"username": claim.name, "token_auth": str(claim.is_token).lower()}
 
 
 def oauth_first(case: Case) -> Facts:
-    first = oauthbearer.parse_client_first(case["message"].encode())
-    return {"token": first.token, "authzid": first.authzid}
+    found = oauthbearer.token_in(case["message"].encode())
+    if found is None:
+        raise ValueError("has no token")
+    return dict(zip(("token", "authzid"), found, strict=True))
 
 
 # By the file's member: what answers its cases, and the members of a case that are given and not expected.
@@ -46,7 +50,7 @@ CHECKS: Final[dict[str, tuple[Callable[[Case], Facts], set[str]]]] = {
     "x509_names": (x509_name, {"openssl_subject", "cert_der_base64"}),
     "ssl_mapping": (ssl_name, {"rules", "dn"}),
     "kerberos": (kerberos, {"default_realm", "rules", "principal"}),
-    "scram_first": (scram_first, {"message"}),
+    "scram_first": (scram_first, {"message", "authzid"}),  # always that of the user, else nothing is claimed
     "oauth_first": (oauth_first, {"message"}),
 }
 

@@ -20,7 +20,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.file import load
-from tests.proxy.snapshots import EMPTY, shows
+from tests.proxy.snapshots import EMPTY, rendered, shows
 
 KIND = QuotaKind(os.environ["ADDED_KIND"])
 COLUMN, LIMIT, USAGE, CHARGED = {
@@ -92,7 +92,7 @@ def test_it_has_counters_and_metrics() -> None:
     throttle_ms = bound.charge(500.0, 1000)
     assert (throttle_ms <= 1000) is KIND.row.capped
     bound.count_throttle(throttle_ms)
-    families = text_string_to_metric_families(Renderer(divide(20_000)).render(shows(*engine.usage(1000))).decode())
+    families = text_string_to_metric_families(rendered(Renderer(divide(20_000)), shows(*engine.usage(1000))).decode())
     whose = {"kind": KIND.value, "user": "alice", "client_id": "", "broker": "1"}
     samples = [sample for family in families for sample in family.samples if sample.labels.get("user") == "alice"]
     assert {sample.name: sample.value for sample in samples} == {
@@ -104,4 +104,4 @@ def test_it_has_counters_and_metrics() -> None:
         "sluice_quota_throttled_responses_total": 1.0,
     }
     assert all(sample.labels == whose for sample in samples if "rule" not in sample.labels)
-    assert f'sluice_delay_queue_size{{kind="{KIND}"}} 0.0' in Renderer(divide(20_000)).render(EMPTY).decode()
+    assert f'sluice_delay_queue_size{{kind="{KIND}"}} 0.0' in rendered(Renderer(divide(20_000)), EMPTY).decode()

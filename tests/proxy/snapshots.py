@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from proxy.admin.metrics import Renderer
 from proxy.edge.stats import LAG_BUCKETS_S
 from proxy.snapshot import Snapshot
 from quotas.counted import CLUSTER
@@ -100,3 +101,9 @@ def counted(usage: CounterState) -> Counted:
         usage.shadow_throttled_total,
         usage.shadow_throttle_ms_total,
     )
+
+
+def rendered(renderer: Renderer, snapshot: Snapshot) -> bytes:
+    """The text of a snapshot, as for a scrape."""
+    renderer.take(snapshot)
+    return renderer.text(snapshot)

@@ -50,40 +50,40 @@ class Value:
 
 
 def read(data: bytes, start: int, end: int) -> Value:
-    """Read the value that begins at ``start`` and ends by ``end``. Raises ValueError if it is not DER."""
-    if end - start < 2:
-        raise ValueError(f"the value at byte {start} is cut off")
-    tag, length = data[start], data[start + 1]
-    if tag & _HIGH_TAG_NUMBER == _HIGH_TAG_NUMBER:
-        raise ValueError(f"the value at byte {start} has a tag above 30")
+    """Read the value that begins at ``start``, up to ``end``. Raises ValueError if not DER, or a tag above 30."""
     begin = start + 2
+    if begin > end or data[start] & _HIGH_TAG_NUMBER == _HIGH_TAG_NUMBER:
+        raise _not_der(start)
+    length = data[start + 1]
     if length & _LONG_FORM:
         begin += length - _LONG_FORM
-        if not 0 < begin - start - 2 <= _MAX_LENGTH_BYTES or begin > end:
-            raise ValueError(f"the value at byte {start} has a length that cannot be read")
-        length = int.from_bytes(data[start + 2 : begin])
-        if length < _LONG_FORM or not data[start + 2]:
-            raise ValueError(f"the value at byte {start} has a length longer than it need be")
+        digits = data[start + 2 : begin]
+        length = int.from_bytes(digits)
+        is_shortest = length >= _LONG_FORM and digits[0] > 0
+        if len(digits) > _MAX_LENGTH_BYTES or not is_shortest:
+            raise _not_der(start)
     if length > end - begin:
-        raise ValueError(f"the value at byte {start} is {length} bytes long, and {end - begin} are left")
-    return Value(data, tag, start, begin, begin + length)
+        raise _not_der(start)
+    return Value(data, data[start], start, begin, begin + length)
 
 
 def object_identifier(value: Value) -> str:
     """Return an OBJECT IDENTIFIER in dotted decimal. Raises ValueError."""
     content = value.expect(OBJECT_IDENTIFIER, "an object identifier").content
-    if len(content) > _MAX_IDENTIFIER_BYTES:
-        raise ValueError(f"the object identifier at byte {value.start} is {len(content)} bytes long")
+    if not 0 < len(content) <= _MAX_IDENTIFIER_BYTES or content[-1] >= _LONG_FORM:
+        raise _not_der(value.start)
     numbers: list[int] = []
     number, is_open = 0, False
     for byte in content:
         if byte == _LONG_FORM and not is_open:
-            raise ValueError(f"the object identifier at byte {value.start} has a number longer than it need be")
+            raise _not_der(value.start)
         number, is_open = number << 7 | byte & 0x7F, byte >= _LONG_FORM
         if not is_open:
             numbers.append(number)
             number = 0
-    if is_open or not numbers:
-        raise ValueError(f"the object identifier at byte {value.start} does not end")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]]))
+
+
+def _not_der(start: int) -> ValueError:
+    return ValueError(f"the value at byte {start} is not DER, or longer than can be read")

@@ -83,7 +83,5 @@ def _escaped(text: str) -> str:
 
 
 def _java_text(content: bytes) -> str:
-    """Decode UTF-8 as ``new String(content, UTF_8)`` does: Java replaces an encoded surrogate by
-    one U+FFFD, not three.
-    """
+    """Decode UTF-8 as Java does, which replaces an encoded surrogate by one U+FFFD, not three."""
     return _SURROGATE.sub("\ufffd".encode(), content).decode("utf-8", "replace")

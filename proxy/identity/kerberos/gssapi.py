@@ -23,7 +23,6 @@ from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.kerberos.token import is_ap_req
 from proxy.identity.mapping_rule import NoMatchingRule
 from proxy.identity.mechanisms.mechanism import Claim
-from proxy.identity.mechanisms.registry import UnreadGssapi
 
 if TYPE_CHECKING:
     from gssapi.raw import GSSError
@@ -53,30 +52,15 @@ class UnreadableToken(Exception):  # noqa: N818  it is what the token is
     """A token that yields no user; the text says why, and quotes at most names."""
 
     def __init__(self, cause: UnreadableCause, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__(reason[:_MAX_REASON_CHARS])
         self.cause = cause
-        self.reason = reason[:_MAX_REASON_CHARS]
-
-
-class Gssapi(UnreadGssapi):
-    """One exchange; the principal is that of its first token, as for the broker. Later ones negotiate security layers,
-    which Kafka does not use.
-    """
-
-    __slots__ = ("_acceptor",)
-
-    def __init__(self, acceptor: "GssapiAcceptor") -> None:
-        super().__init__()
-        self._acceptor = acceptor
-
-    def _claim_in(self, token: bytes) -> Claim | None:
-        user = self._acceptor.user_of(token)
-        return None if user is None else Claim(user)
 
 
 @dataclass(eq=False)
 class GssapiAcceptor:
-    """Creates the observers of one listener."""
+    """Reads the first tokens of one listener's clients: the principal of an exchange is that of its first token, as for
+    the broker. Later ones negotiate security layers, which Kafka does not use.
+    """
 
     _keytab: Path
     _open_token: Callable[[bytes], bytes]
@@ -86,20 +70,13 @@ class GssapiAcceptor:
     unread: Counter[UnreadableCause] = field(default_factory=Counter)
     _logged: set[str] = field(default_factory=set)
 
-    def __call__(self) -> Gssapi:
-        return Gssapi(self)
-
-    def user_of(self, token: bytes) -> str | None:
-        """Return the user that a first token names; None if it cannot be read, which is counted, and logged once per
-        reason.
-        """
+    def __call__(self, token: bytes) -> Claim | None:
+        """Return the user that a first token names; None if it names none: counted, and logged once a reason."""
         try:
-            return self._read(token)
+            return Claim(self._read(token))
         except UnreadableToken as unreadable:
             self.unread[unreadable.cause] += 1
-            if unreadable.reason not in self._logged and len(self._logged) < _MAX_LOGGED:
-                self._logged.add(unreadable.reason)
-                self._log(unreadable)
+            self._log(unreadable.cause, str(unreadable))
             return None
 
     def _read(self, token: bytes) -> str:
@@ -111,25 +88,25 @@ class GssapiAcceptor:
         except NoMatchingRule as error:
             raise UnreadableToken(UnreadableCause.NO_RULE, str(error)) from None
 
-    def _log(self, unreadable: UnreadableToken) -> None:
+    def _log(self, cause: UnreadableCause, reason: str) -> None:
+        if reason in self._logged or len(self._logged) == _MAX_LOGGED:
+            return
+        self._logged.add(reason)
         try:
             held = ", ".join(principals(self._keytab))
         except InvalidValue as invalid:
             held = invalid.message
         log.warning(
             "the user of a GSSAPI client cannot be read; it is counted as sluice:GSSAPI",
-            cause=unreadable.cause,
-            reason=unreadable.reason,
+            cause=cause,
+            reason=reason,
             keytab=str(self._keytab),
             keys_of=held,
         )
 
 
 def acceptor(settings: Kerberos) -> GssapiAcceptor:
-    """Return the acceptor of a listener. A changed keytab is used from the next token on.
-
-    Raises InvalidValue if the keytab, the rules or the extra is unusable.
-    """
+    """Return the acceptor of a listener. Raises InvalidValue if the keytab, the rules or the extra is unusable."""
     rules = parse_rules(settings.principal_to_local_rules, settings.default_realm)
     principals(settings.keytab)
     return GssapiAcceptor(settings.keytab, _opener(settings.keytab), rules.user)
@@ -147,9 +124,7 @@ def _plain_text(principal: bytes) -> str:
 
 
 def _opener(keytab: Path) -> Callable[[bytes], bytes]:
-    """Return a function that decrypts first tokens. krb5 rereads the keytab for each token, contacts no server and
-    writes nothing.
-    """
+    """Return what decrypts first tokens. krb5 rereads the keytab for each, contacts no server and writes nothing."""
     try:
         from gssapi import MechType, raw
     except ImportError as error:

@@ -18,10 +18,7 @@ _INT32: Final = Struct(">i")
 
 
 def principals(path: Path) -> list[str]:
-    """Return the principals with a key in the file, without duplicates, as ``kafka/host@REALM``.
-
-    Raises InvalidValue if there is none, or the file is unreadable or not a keytab.
-    """
+    """Return the principals with a key in the file, as ``kafka/host@REALM``. Raises InvalidValue if it holds none."""
     try:
         content = read_file(path)
     except OSError as error:
@@ -30,7 +27,7 @@ def principals(path: Path) -> list[str]:
         raise InvalidValue(f"{path} is not a keytab", "write one with kadmin's ktadd, or with ktpass")
     try:
         found = _entries(content)
-    except (struct.error, IndexError):
+    except struct.error:
         raise InvalidValue(f"{path} is a keytab that ends too early", "copy it again") from None
     if not found:
         raise InvalidValue(f"{path} holds no key", "add that of the service principal with kadmin's ktadd")
@@ -46,7 +43,7 @@ def _entries(content: bytes) -> list[str]:
         if size == 0:
             break  # as krb5 does: the rest is unused
         if size > 0:
-            found.append(_principal(_part(content, offset, size)))
+            found.append(_principal(_bytes(content, offset, size)))
         offset += abs(size)
     return found
 
@@ -57,13 +54,12 @@ def _principal(entry: bytes) -> str:
     texts = []
     for _ in range(count + 1):
         (length,) = _INT16.unpack_from(entry, offset)
-        texts.append(_part(entry, offset + 2, length).decode("utf-8", "replace"))
+        texts.append(_bytes(entry, offset + 2, length).decode("utf-8", "replace"))
         offset += 2 + length
     realm, *components = texts
     return f"{'/'.join(components)}@{realm}"
 
 
-def _part(content: bytes, offset: int, size: int) -> bytes:
-    if offset + size > len(content):
-        raise IndexError(offset)
-    return content[offset : offset + size]
+def _bytes(content: bytes, offset: int, size: int) -> bytes:
+    (found,) = struct.unpack_from(f"{size}s", content, offset)
+    return bytes(found)

@@ -12,26 +12,25 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from proxy.identity.mechanisms.mechanism import Claim, FirstToken
+from proxy.identity.mechanisms.mechanism import Claim
 
 _CREDENTIAL: Final = re.compile(r"(?P<access_key>[A-Z0-9]{16,128})/[0-9]{8}/[a-z0-9-]+/kafka-cluster/aws4_request")
 _NAME: Final = "x-amz-credential"
 _MOST_PARAMETERS: Final = 32
 
 
-def access_key_of(message: bytes) -> str | None:
+def claim_in(message: bytes) -> Claim | None:
     """Return the access key id in the client's message; None if the message is malformed or ambiguous."""
     try:
         pairs = json.loads(message, object_pairs_hook=list)
     except (ValueError, RecursionError):
         return None
-    return _access_key(pairs) if isinstance(pairs, list) else None
+    access_key = _access_key(pairs) if isinstance(pairs, list) else None
+    return None if access_key is None else Claim(access_key, is_credential=True)
 
 
 def access_key_of_url(token: str) -> str | None:
-    """Return the access key id in a signed URL in base64, which aws-msk-iam-sasl-signer uses as a bearer token, or
-    None.
-    """
+    """Return the access key id in a signed URL in base64, the bearer token of aws-msk-iam-sasl-signer, or None."""
     try:
         url = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii"))
         pairs = parse_qsl(url.query, strict_parsing=True, max_num_fields=_MOST_PARAMETERS)
@@ -44,13 +43,3 @@ def _access_key(pairs: Sequence[object]) -> str | None:
     found = [pair[1] for pair in pairs if isinstance(pair, tuple) and str(pair[0]).lower() == _NAME]
     match = _CREDENTIAL.fullmatch(found[0]) if len(found) == 1 and isinstance(found[0], str) else None
     return match["access_key"] if match is not None else None
-
-
-class AwsMskIam(FirstToken):
-    """The ``Mechanism`` AWS_MSK_IAM; it keeps only the access key id. Any answer without an error is a success."""
-
-    __slots__ = ()
-
-    def _claim_in(self, token: bytes) -> Claim | None:
-        access_key = access_key_of(token)
-        return None if access_key is None else Claim(access_key, is_credential=True)

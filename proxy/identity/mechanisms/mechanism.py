@@ -1,7 +1,7 @@
-"""A SASL mechanism, for the observer, and what most of them have in common."""
+"""A SASL mechanism, for the observer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from quotas.names import counted_as
 
@@ -21,46 +21,35 @@ class Claim:
         object.__setattr__(self, "name", counted_as(self.name))
 
 
-class Mechanism(Protocol):
+class Mechanism:
     """One exchange of a mechanism between a client and its broker, observed.
 
-    It keeps only what the claim needs, never a secret, and quotes nothing from the tokens.
+    It keeps only the claim, never a secret, and quotes nothing from the tokens. ``claim_in`` returns the claim in the
+    client's first token; the broker takes it from no other. ``is_success`` says of a token of the broker's answers, the
+    first of which has number 1, whether it completes the exchange.
     """
 
-    claim: Claim | None
-    """The client's claim so far; None if none could be read."""
+    __slots__ = ("_answers", "_claim_in", "_has_begun", "_is_success", "claim")
+
+    def __init__(
+        self,
+        claim_in: Callable[[bytes], Claim | None],
+        is_success: Callable[[bytes, int], bool] = lambda *_: True,
+    ) -> None:
+        self._claim_in = claim_in
+        self._is_success = is_success
+        self._has_begun = False
+        self._answers = 0
+        self.claim: Claim | None = None
+        """The client's claim so far; None if none could be read."""
 
     def from_client(self, token: bytes) -> None:
         """Read a client's token. Never raises: the broker judges it, and an unreadable token claims nothing."""
-        ...
-
-    def from_broker(self, token: bytes) -> bool:
-        """Read the token of an answer without an error; return True if it completes the exchange successfully."""
-        ...
-
-
-class FirstToken:
-    """A ``Mechanism`` whose claim is in the client's first token: the broker takes it from no other."""
-
-    __slots__ = ("_answers", "_has_begun", "claim")
-
-    def __init__(self) -> None:
-        self.claim: Claim | None = None
-        self._has_begun = False
-        self._answers = 0
-
-    def from_client(self, token: bytes) -> None:
         if not self._has_begun:
             self._has_begun = True
             self.claim = self._claim_in(token)
 
     def from_broker(self, token: bytes) -> bool:
+        """Read the token of an answer without an error; return True if it completes the exchange successfully."""
         self._answers += 1
         return self._is_success(token, self._answers)
-
-    def _claim_in(self, token: bytes) -> Claim | None:  # noqa: ARG002  for those that show none
-        return None
-
-    def _is_success(self, token: bytes, number: int) -> bool:  # noqa: ARG002  for those where any answer is one
-        """Whether this answer, the first of which has number 1, completes the exchange."""
-        return True

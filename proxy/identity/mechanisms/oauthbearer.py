@@ -6,13 +6,13 @@ The token's signature is not verified here: its content is a claim, which the br
 import json
 import re
 from base64 import b64decode
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
 from proxy.identity.mechanisms.aws_msk_iam import access_key_of_url
-from proxy.identity.mechanisms.mechanism import Claim
-from proxy.identity.mechanisms.scram import SASL_NAME, check_name
+from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.scram import SASL_NAME, is_escaped
 
 _CLIENT_FIRST: Final = re.compile(
     rb"n,(?:a=(?P<authzid>%s))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01)*)\x01" % SASL_NAME
@@ -25,29 +25,16 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 """The characters that ``String.trim`` removes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFirst:
-    """The client's first message."""
-
-    token: str = field(repr=False)
-    authzid: str
-    """As sent; empty if absent."""
-
-
-def parse_client_first(message: bytes) -> ClientFirst:
-    """Parse the client's first message. Raises ValueError if Kafka does, and quotes nothing from it."""
+def token_in(message: bytes) -> tuple[str, str] | None:
+    """Return token and authorization id ("" without one) of the client's first message; None if Kafka refuses it."""
     match = _CLIENT_FIRST.fullmatch(message)
-    if match is None:
-        raise ValueError("not an OAUTHBEARER client first message")
-    authzid = match["authzid"] or b""
-    check_name(authzid)
+    if match is None or not is_escaped(authzid := match["authzid"] or b""):
+        return None
     pairs = dict(pair.split(b"=", 1) for pair in match["pairs"].split(b"\x01") if pair)
-    if b"auth" not in pairs:
-        raise ValueError("'auth' is not specified")
-    auth = _AUTH.fullmatch(pairs[b"auth"])
+    auth = _AUTH.fullmatch(pairs.get(b"auth", b""))
     if auth is None or auth["scheme"].lower() != b"bearer":
-        raise ValueError("'auth' is not a scheme Bearer and a token")
-    return ClientFirst(auth["token"].decode("ascii"), authzid.decode("ascii"))
+        return None
+    return auth["token"].decode("ascii"), authzid.decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,36 +92,32 @@ def _json_object(section: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-class OAuthBearer:
+class OAuthBearer(Mechanism):
     """The ``Mechanism`` OAUTHBEARER; it keeps only the name in the token's claim, or a digest of the token.
 
     After a refusal the exchange stays open, and the broker's ``OAuthBearerSaslServer`` accepts another first message:
-    the claim is always that of the token being answered.
+    the claim is always that of the token being answered. A non-empty answer is a refusal, in JSON and without an error
+    code.
     """
 
-    __slots__ = ("_names", "_unanswered", "claim")
+    __slots__ = ("_sent",)
 
     def __init__(self, names: Names) -> None:
-        self._names = names
-        self._unanswered = 0
-        self.claim: Claim | None = None
+        super().__init__(lambda message: _claim_in(message, names), lambda token, _: not token)
+        self._sent = 0
 
     def from_client(self, token: bytes) -> None:
         """Read a message. If another one is still unanswered there is no claim, as the next answer may be to either."""
-        self._unanswered += 1
-        self.claim = self._claim_in(token) if self._unanswered == 1 else None
+        self._sent += 1
+        self.claim = self._claim_in(token) if self._sent == self._answers + 1 else None
 
-    def from_broker(self, token: bytes) -> bool:
-        """Return True for an empty token; a non-empty one is a refusal, in JSON and without an error code."""
-        self._unanswered -= 1
-        return not token
 
-    def _claim_in(self, message: bytes) -> Claim | None:
-        try:
-            first = parse_client_first(message)
-        except ValueError:
-            return None
-        name = principal_name(first.token, self._names)
-        if name is None:
-            return Claim(credential_of(first.token), is_credential=True)
-        return Claim(name) if first.authzid in ("", name) else None
+def _claim_in(message: bytes, names: Names) -> Claim | None:
+    found = token_in(message)
+    if found is None:
+        return None
+    token, authzid = found
+    name = principal_name(token, names)
+    if name is None:
+        return Claim(credential_of(token), is_credential=True)
+    return Claim(name) if authzid in ("", name) else None

@@ -12,13 +12,12 @@ For any other mechanism neither is known: the broker is asked whether the login 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.identity.mechanisms.aws_msk_iam import AwsMskIam
-from proxy.identity.mechanisms.mechanism import FirstToken, Mechanism
+from proxy.identity.mechanisms import aws_msk_iam, plain, scram
+from proxy.identity.mechanisms.mechanism import Claim, Mechanism
 from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer
-from proxy.identity.mechanisms.plain import Plain
-from proxy.identity.mechanisms.scram import Scram
 
 NAMING: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
 """Mechanisms that show the user, or a credential that tells clients apart. Each raw token of theirs is answered,
@@ -27,34 +26,29 @@ _GSSAPI_ANSWERS: Final = 3
 """The AP-REP, the offer of security layers, and an empty final token (RFC 4752)."""
 
 
-class UnreadGssapi(FirstToken):
-    """The ``Mechanism`` GSSAPI without a keytab: it recognizes success, but cannot read the principal in the ticket."""
-
-    __slots__ = ()
-
-    def _is_success(self, token: bytes, number: int) -> bool:
-        return not token or number == _GSSAPI_ANSWERS
-
-
+@dataclass(frozen=True)
 class Mechanisms:
-    """The mechanisms of a listener. ``gssapi`` creates an exchange that reads the principal with the keytab."""
+    """The mechanisms of a listener. ``gssapi`` reads the principal in the first token of GSSAPI with the keytab."""
 
-    def __init__(self, names: Names = Names(), gssapi: Callable[[], Mechanism] | None = None) -> None:  # noqa: B008  frozen
-        self._names = names
-        self._gssapi = gssapi
+    names: Names = field(default_factory=Names)
+    gssapi: Callable[[bytes], Claim | None] | None = None
 
     def begin(self, name: str) -> Mechanism | None:
         """Return a new exchange of the mechanism ``name``, as in SaslHandshake; None if it cannot be followed."""
         match name:
             case "PLAIN":
-                return Plain()
+                return Mechanism(plain.claim_in)
             case "SCRAM-SHA-256" | "SCRAM-SHA-512":
-                return Scram()
+                return Mechanism(scram.claim_in, scram.is_success)
             case "OAUTHBEARER":
-                return OAuthBearer(self._names)
+                return OAuthBearer(self.names)
             case "AWS_MSK_IAM":
-                return AwsMskIam()
+                return Mechanism(aws_msk_iam.claim_in)
             case "GSSAPI":
-                return UnreadGssapi() if self._gssapi is None else self._gssapi()
+                return Mechanism(self.gssapi or (lambda _: None), _is_end_of_gssapi)
             case _:
                 return None
+
+
+def _is_end_of_gssapi(token: bytes, number: int) -> bool:
+    return not token or number == _GSSAPI_ANSWERS

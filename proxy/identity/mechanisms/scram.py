@@ -1,9 +1,9 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802), as Kafka's ``ScramMessages`` and ``ScramSaslServer`` read it."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
-from proxy.identity.mechanisms.mechanism import Claim, FirstToken
+from proxy.identity.mechanisms.mechanism import Claim
 
 SASL_NAME: Final = rb"[\x01-\x2b\x2d-\x7f]+"
 """The characters of a name (saslname of RFC 5801): ASCII without a comma. Its escapes are not checked: an alternative
@@ -19,54 +19,28 @@ _CLIENT_FIRST: Final = re.compile(
 )
 
 
-class ClientFirst(NamedTuple):
-    """The client's first message."""
-
-    username: str
-    """Unescaped; with ``token_auth`` the id of a delegation token."""
-    authzid: str
-    """As sent; empty if absent."""
-    token_auth: bool
-
-
-def parse_client_first(token: bytes) -> ClientFirst:
-    """Parse the client's first message. Raises ValueError if Kafka does, and quotes nothing from it."""
+def claim_in(token: bytes) -> Claim | None:
+    """Return the name in the client's first message, or the id of a delegation token; None if Kafka refuses it."""
     match = _CLIENT_FIRST.fullmatch(token)
     if match is None:
-        raise ValueError("not a SCRAM client first message")
+        return None
     name, authzid = match["name"], match["authzid"] or b""
-    check_name(name)
-    check_name(authzid)
+    if not (is_escaped(name) and is_escaped(authzid)):
+        return None
     # In Kafka's order of replacement (ScramFormatter.username).
-    username = name.replace(b"=2C", b",").replace(b"=3D", b"=").decode("ascii")
-    return ClientFirst(username, authzid.decode("ascii"), _token_auth(match["extensions"]))
+    username = name.replace(b"=2C", b",").replace(b"=3D", b"=")
+    if authzid not in (b"", username):  # Kafka too compares the one as sent with the other unescaped
+        return None
+    # As in ScramExtensions, the last one counts.
+    extensions = dict(pair.split(b"=", 1) for pair in match["extensions"].split(b",") if pair)
+    return Claim(username.decode("ascii"), is_token=extensions.get(b"tokenauth", b"").lower() == b"true")
 
 
-def check_name(name: bytes) -> None:
-    """Raise ValueError if a ``SASL_NAME`` contains an = other than in =2C and =3D."""
-    if _BAD_ESCAPE.search(name):
-        raise ValueError("a SASL name with an = that begins neither =2C nor =3D")
+def is_escaped(name: bytes) -> bool:
+    """Whether a ``SASL_NAME`` contains = in =2C and =3D alone."""
+    return _BAD_ESCAPE.search(name) is None
 
 
-def _token_auth(extensions: bytes) -> bool:
-    """Return whether the last extension ``tokenauth`` is true, ignoring case, as in ``ScramExtensions``."""
-    pairs = dict(pair.split(b"=", 1) for pair in extensions.split(b",") if pair)
-    return pairs.get(b"tokenauth", b"").lower() == b"true"
-
-
-class Scram(FirstToken):
-    """The ``Mechanism`` SCRAM; it keeps the name in the first message, and nothing of those with a proof."""
-
-    __slots__ = ()
-
-    def _claim_in(self, token: bytes) -> Claim | None:
-        try:
-            first = parse_client_first(token)
-        except ValueError:
-            return None
-        # Kafka too compares the one as sent with the other unescaped.
-        return Claim(first.username, first.token_auth) if first.authzid in ("", first.username) else None
-
-    def _is_success(self, token: bytes, number: int) -> bool:
-        """The server's final message with its signature is the second answer; ``e=`` is an error."""
-        return number == 2 and token.startswith(b"v=")
+def is_success(token: bytes, number: int) -> bool:
+    """Whether it is the server's final message with its signature, the second answer; ``e=`` is an error."""
+    return number == 2 and token.startswith(b"v=")

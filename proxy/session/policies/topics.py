@@ -23,7 +23,7 @@ from protocol.mutation_answers import (
 from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, is_strict, reading_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
-from proxy.brokers.partitions import Lookup
+from proxy.brokers.topic_partitions import Lookup
 from proxy.session.admission import Ended, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN

@@ -95,7 +95,7 @@ async def test_address_with_fewer_connections_gets_places_of_those_with_most(mon
     ):
         for peer in (one[0], two[0]):
             assert await is_closed(peer)
-        sizes = Counter(each.network for each in served.server._connections._open.values())
+        sizes = Counter(each.network for each in served.server._connections._open)
         assert sorted(sizes.values()) == [10, 11, 11]
 
 

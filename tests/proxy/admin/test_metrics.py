@@ -20,7 +20,7 @@ from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
+from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, rendered, shows
 
 DOCUMENTED = re.compile(r"^\| ((?:`sluice_\w+`(?:, )?)+) \|([^|]*)\| (\w+)", re.MULTILINE)
 """Names, labels, and the first word of the meaning."""
@@ -82,7 +82,7 @@ EVERYTHING = replace(
 
 
 def render(snapshot: Snapshot, most: int = 2000) -> str:
-    return Renderer(SeriesLimits(most, most, most, most, 100)).render(snapshot).decode()
+    return rendered(Renderer(SeriesLimits(most, most, most, most, 100)), snapshot).decode()
 
 
 def samples(text: str) -> list[Sample]:
@@ -151,8 +151,8 @@ def test_folded_clients_have_summed_usage_and_no_limit() -> None:
 
 def test_a_counter_stays_when_its_entity_is_idle_and_its_gauges_go() -> None:
     renderer = Renderer(divide(20_000))
-    renderer.render(shows(PRODUCE))
-    text = renderer.render(EMPTY).decode()
+    rendered(renderer, shows(PRODUCE))
+    text = rendered(renderer, EMPTY).decode()
     assert values(text, "sluice_quota_bytes_total") == {("1", "greedy", "produce", ""): 5000.0}
     assert not values(text, "sluice_quota_usage_bytes_per_second")
     assert not values(text, "sluice_quota_limit_bytes_per_second")
@@ -442,6 +442,6 @@ def test_limits_in_shadow_have_families_of_their_own() -> None:
 def test_promtool_has_nothing_to_say() -> None:
     promtool = shutil.which("promtool")
     assert promtool is not None, "promtool is missing; on Debian, type: apt-get install prometheus"
-    text = Renderer(divide(20_000)).render(EVERYTHING)
+    text = rendered(Renderer(divide(20_000)), EVERYTHING)
     done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

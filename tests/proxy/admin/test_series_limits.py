@@ -21,7 +21,7 @@ from quotas.connections import AcceptRate, IpRate
 from quotas.engine import Counted, CounterState
 from quotas.entities import Default, Entity
 from quotas.kinds import CLIENT_KINDS, QuotaKind
-from tests.proxy.snapshots import EMPTY, PRODUCE
+from tests.proxy.snapshots import EMPTY, PRODUCE, rendered
 
 LISTENERS = [f"LISTENER-{number}" for number in range(5)]
 APIS = sorted({spec.api_key for spec in SPECS.values() if spec.advertised})
@@ -106,17 +106,17 @@ def large() -> Snapshot:
 @pytest.mark.long
 @pytest.mark.parametrize("max_series", [10_000, 20_000])
 def test_a_page_has_so_many_series_at_most(large: Snapshot, max_series: int) -> None:
-    page = Renderer(divide(max_series)).render(large)
+    page = rendered(Renderer(divide(max_series)), large)
     assert 0.8 * max_series < number_of_series(page) <= max_series
 
 
 def test_page_with_2000_brokers_stays_below_series_limit() -> None:
-    page = Renderer(divide(20_000)).render(snapshot(entities=5, brokers=2000, addresses=5))
+    page = rendered(Renderer(divide(20_000)), snapshot(entities=5, brokers=2000, addresses=5))
     assert number_of_series(page) <= 20_000
 
 
 def test_at_three_brokers_fifty_clients_are_shown_in_full() -> None:
-    page = Renderer(divide(20_000)).render(snapshot(entities=50, brokers=3, addresses=50, apis=25)).decode()
+    page = rendered(Renderer(divide(20_000)), snapshot(entities=50, brokers=3, addresses=50, apis=25)).decode()
     assert 'broker="sum"' not in page
     assert 'user="other"' not in page
     assert "sluice_ip_accept_rates_left_out 0.0" in page
@@ -125,7 +125,7 @@ def test_at_three_brokers_fifty_clients_are_shown_in_full() -> None:
 def test_no_counter_decreases_as_clients_and_brokers_come() -> None:
     renderer, before = Renderer(divide(5_000)), dict[str, float]()
     for entities, brokers, apis in ((10, 2, 5), (60, 3, 8), (100, 10, 8), (400, 10, 20), (30, 30, 20), (400, 30, 20)):
-        after = counts(renderer.render(snapshot(entities, brokers, 3, apis)))
+        after = counts(rendered(renderer, snapshot(entities, brokers, 3, apis)))
         assert [key for key in after if after[key] < before.get(key, 0.0)] == []
         before = after
     assert any("'sum'" in key for key in before)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from proxy.identity.credentials import KEPT_MS, MOST, Credentials
-from proxy.identity.mechanisms.aws_msk_iam import access_key_of, access_key_of_url
+from proxy.identity.mechanisms.aws_msk_iam import access_key_of_url, claim_in
+from proxy.identity.mechanisms.mechanism import Claim
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity, Group
 from quotas.networks import network_of_peer
@@ -94,7 +95,7 @@ class Front:
 
 
 def test_access_key_is_read_from_signed_token() -> None:
-    assert access_key_of(signed()) == KEY
+    assert claim_in(signed()) == Claim(KEY, is_credential=True)
     assert access_key_of_url(signed_url()) == KEY
 
 
@@ -116,7 +117,7 @@ def test_access_key_is_read_from_signed_token() -> None:
     ],
 )
 def test_ambiguous_signed_token_gives_no_access_key(message: bytes) -> None:
-    assert access_key_of(message) is None
+    assert claim_in(message) is None
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ async def test_fault_in_token_lookup_leaves_next_lookup_answered(monkeypatch: py
     holders, before = Holders(), faults.counts["ask for delegation tokens"]
     holders.named = {"id-1": "alice"}
     with monkeypatch.context() as patch:
-        patch.setattr(TokenOwners, "_described", None)
+        patch.setattr(TokenOwners, "_answer", None)
         holders.owner("id-1")
         await holders.answered()
     assert faults.counts["ask for delegation tokens"] == before + 1

@@ -11,7 +11,8 @@ from config.listener import Kerberos
 from config.problems import InvalidValue
 from proxy.identity.kerberos.gssapi import GssapiAcceptor, UnreadableCause, UnreadableToken, acceptor
 from proxy.identity.kerberos.name import parse_rules
-from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.registry import Mechanisms
 from tests.proxy.identity.kerberos import ap_req, keytab
 
 TOKEN = ap_req()
@@ -38,6 +39,12 @@ class Library:
         return self.principal
 
 
+def begin(accept: GssapiAcceptor) -> Mechanism:
+    exchange = Mechanisms(gssapi=accept).begin("GSSAPI")
+    assert exchange is not None
+    return exchange
+
+
 def accepting(library: Library, folder: Path, *rules: str) -> GssapiAcceptor:
     path = folder / "kafka.keytab"
     path.write_bytes(keytab("kafka/b1@EXAMPLE.COM", "kafka/b2@EXAMPLE.COM"))
@@ -45,14 +52,14 @@ def accepting(library: Library, folder: Path, *rules: str) -> GssapiAcceptor:
 
 
 def test_principal_of_the_first_token_is_the_claim(tmp_path: Path) -> None:
-    exchange = accepting(Library(b"alice@EXAMPLE.COM"), tmp_path)()
+    exchange = begin(accepting(Library(b"alice@EXAMPLE.COM"), tmp_path))
     assert exchange.claim is None
     exchange.from_client(TOKEN)
     assert exchange.claim == Claim("alice")
 
 
 def test_rules_name_the_user(tmp_path: Path) -> None:
-    exchange = accepting(Library(b"svc/h1@OTHER.COM"), tmp_path, "RULE:[2:$1-$0](.*)s/OTHER.COM/o/", "DEFAULT")()
+    exchange = begin(accepting(Library(b"svc/h1@OTHER.COM"), tmp_path, "RULE:[2:$1-$0](.*)s/OTHER.COM/o/", "DEFAULT"))
     exchange.from_client(TOKEN)
     assert exchange.claim == Claim("svc-o")
 
@@ -60,7 +67,7 @@ def test_rules_name_the_user(tmp_path: Path) -> None:
 def test_only_the_first_token_is_read(tmp_path: Path) -> None:
     """What comes later is about layers of security. It names an authorization id, which the broker does not look at."""
     library = Library(b"alice@EXAMPLE.COM")
-    exchange = accepting(library, tmp_path)()
+    exchange = begin(accepting(library, tmp_path))
     exchange.from_client(TOKEN)
     library.principal = b"admin@EXAMPLE.COM"
     exchange.from_client(TOKEN)
@@ -69,7 +76,7 @@ def test_only_the_first_token_is_read(tmp_path: Path) -> None:
 
 
 def test_first_token_that_is_unreadable_is_not_made_good_by_the_next(tmp_path: Path) -> None:
-    exchange = accepting(Library(b"alice@EXAMPLE.COM"), tmp_path)()
+    exchange = begin(accepting(Library(b"alice@EXAMPLE.COM"), tmp_path))
     exchange.from_client(b"")
     exchange.from_client(TOKEN)
     assert exchange.claim is None
@@ -79,7 +86,7 @@ def test_token_of_another_form_never_reaches_the_library(tmp_path: Path) -> None
     library = Library(b"alice@EXAMPLE.COM")
     accept = accepting(library, tmp_path)
     for token in (b"", TOKEN + TOKEN, TOKEN[2:], b"n,,n=alice,r=x"):
-        accept().from_client(token)
+        begin(accept).from_client(token)
     assert library.opened == []
     assert accept.unread == {UnreadableCause.NOT_KERBEROS: 4}
 
@@ -100,7 +107,7 @@ def test_principal_without_a_certain_user_claims_nothing(
     tmp_path: Path, principal: bytes, cause: UnreadableCause
 ) -> None:
     accept = accepting(Library(principal), tmp_path)
-    exchange = accept()
+    exchange = begin(accept)
     exchange.from_client(TOKEN)
     assert exchange.claim is None
     assert accept.unread == {cause: 1}
@@ -112,7 +119,7 @@ def test_token_refused_by_krb5_is_counted_and_logged_once(
     refusal = UnreadableToken(UnreadableCause.NO_KEY, "Request ticket server kafka/b3@EXAMPLE.COM not found in keytab")
     accept = accepting(Library(refusal), tmp_path)
     for _ in range(3):
-        exchange = accept()
+        exchange = begin(accept)
         exchange.from_client(TOKEN)
         assert exchange.claim is None
     assert accept.unread == {UnreadableCause.NO_KEY: 3}
@@ -127,7 +134,7 @@ def test_reasons_without_end_do_not_fill_the_log(tmp_path: Path, logged: list[st
     accept = accepting(library, tmp_path)
     for number in range(100):
         library.principal = UnreadableToken(UnreadableCause.REFUSED, f"{number}" * 1000)
-        accept().from_client(TOKEN)
+        begin(accept).from_client(TOKEN)
     assert accept.unread == {UnreadableCause.REFUSED: 100}
     assert len(logged) == 32
     assert max(len(event["reason"]) for event in logged) == 300
@@ -136,7 +143,7 @@ def test_reasons_without_end_do_not_fill_the_log(tmp_path: Path, logged: list[st
 def test_lost_keytab_is_said(tmp_path: Path, logged: list[structlog.typing.EventDict]) -> None:
     accept = accepting(Library(UnreadableToken(UnreadableCause.NO_KEY, "Key table file not found")), tmp_path)
     (tmp_path / "kafka.keytab").unlink()
-    accept().from_client(TOKEN)
+    begin(accept).from_client(TOKEN)
     assert "cannot be read: No such file" in logged[0]["keys_of"]
 
 
@@ -151,12 +158,12 @@ def test_lost_keytab_is_said(tmp_path: Path, logged: list[structlog.typing.Event
 def test_gssapi_exchange_succeeds_at_empty_or_third_answer(
     tmp_path: Path, answers: list[bytes], succeeded: list[bool]
 ) -> None:
-    exchange = accepting(Library(b"alice@EXAMPLE.COM"), tmp_path)()
+    exchange = begin(accepting(Library(b"alice@EXAMPLE.COM"), tmp_path))
     assert [exchange.from_broker(answer) for answer in answers] == succeeded
 
 
 def test_repr_shows_no_token(tmp_path: Path) -> None:
-    exchange = accepting(Library(b"alice@EXAMPLE.COM"), tmp_path)()
+    exchange = begin(accepting(Library(b"alice@EXAMPLE.COM"), tmp_path))
     exchange.from_client(TOKEN)
     assert not hasattr(exchange, "__dict__")
     assert "sealed" not in repr(exchange)

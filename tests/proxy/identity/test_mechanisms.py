@@ -1,29 +1,19 @@
 import gc
+from types import FunctionType
 
 import pytest
 
 from proxy.identity.mechanisms.mechanism import Claim, Mechanism
-from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer
-from proxy.identity.mechanisms.plain import Plain
-from proxy.identity.mechanisms.registry import Mechanisms, UnreadGssapi
-from proxy.identity.mechanisms.scram import Scram
+from proxy.identity.mechanisms.oauthbearer import Names
+from proxy.identity.mechanisms.registry import NAMING, Mechanisms
 from tests.proxy.identity.test_oauthbearer import jwt, message
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("PLAIN", Plain),
-        ("SCRAM-SHA-256", Scram),
-        ("SCRAM-SHA-512", Scram),
-        ("OAUTHBEARER", OAuthBearer),
-        ("GSSAPI", UnreadGssapi),
-    ],
-)
-def test_supported_mechanism_begins_new_exchange_each_time(name: str, kind: type) -> None:
+@pytest.mark.parametrize("name", [*sorted(NAMING), "GSSAPI"])
+def test_supported_mechanism_begins_new_exchange_each_time(name: str) -> None:
     mechanisms = Mechanisms()
     first, second = mechanisms.begin(name), mechanisms.begin(name)
-    assert isinstance(first, kind)
+    assert first is not None
     assert first is not second
 
 
@@ -39,14 +29,10 @@ def test_oauthbearer_user_is_read_from_configured_claim() -> None:
     assert mechanism.claim == Claim("svc")
 
 
-def test_gssapi_with_a_keytab_is_read_by_what_it_is_given() -> None:
-    reads = Mechanisms(gssapi=Plain)
-    assert isinstance(reads.begin("GSSAPI"), Plain)
-
-
 @pytest.mark.parametrize("answers", [[b"\x60", b"\x60", b"\x60"], [b"\x60", b"\x60", b""], [b""]])
 def test_gssapi_without_one_is_over_at_the_third_answer_or_an_empty_one(answers: list[bytes]) -> None:
-    mechanism = UnreadGssapi()
+    mechanism = Mechanisms().begin("GSSAPI")
+    assert mechanism is not None
     mechanism.from_client(b"\x60\x82")
     assert [mechanism.from_broker(answer) for answer in answers] == [False] * (len(answers) - 1) + [True]
     assert mechanism.claim is None
@@ -75,6 +61,7 @@ def kept_by(mechanism: Mechanism) -> str:
     """Everything that can be reached from it, its classes and modules excepted, and how it prints itself."""
     seen: list[object] = [mechanism]
     for value in seen:
+        found = value.__closure__ or () if isinstance(value, FunctionType) else gc.get_referents(value)
         if not isinstance(value, type):
-            seen += [held for held in gc.get_referents(value) if not any(held is known for known in seen)]
+            seen += [held for held in found if not any(held is known for known in seen)]
     return repr([value for value in seen if isinstance(value, str | bytes)]) + repr(mechanism) + repr(mechanism.claim)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.identity.mechanisms.mechanism import Claim
-from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer, parse_client_first, principal_name
+from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer, principal_name, token_in
 
 
 def section(value: object) -> str:
@@ -32,9 +32,7 @@ def message(token: str, authzid: str = "") -> bytes:
     ],
 )
 def test_oauthbearer_first_message_gives_token_and_authorization_id(sent: bytes, token: str, authzid: str) -> None:
-    first = parse_client_first(sent)
-    assert (first.token, first.authzid) == (token, authzid)
-    assert token not in repr(first)
+    assert token_in(sent) == (token, authzid)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +72,8 @@ def test_claims_within_others_and_one_instead(payload: object, name: str | None)
         b"y,,\x01auth=Bearer abc\x01\x01",
     ],
 )
-def test_malformed_oauthbearer_first_message_is_refused_without_token(sent: bytes) -> None:
-    with pytest.raises(ValueError, match=r"OAUTHBEARER|SASL|'auth'") as raised:
-        parse_client_first(sent)
-    assert "abc" not in str(raised.value)
+def test_malformed_oauthbearer_first_message_has_no_token(sent: bytes) -> None:
+    assert token_in(sent) is None
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.mechanisms.mechanism import Claim
-from proxy.identity.mechanisms.plain import Plain, claimed_user
+from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.plain import claim_in
 
 
 @pytest.mark.parametrize(
@@ -27,17 +27,17 @@ from proxy.identity.mechanisms.plain import Plain, claimed_user
     ],
 )
 def test_plain_token_gives_user_or_none_when_malformed(token: bytes, user: str | None) -> None:
-    assert claimed_user(token) == user
+    assert claim_in(token) == (None if user is None else Claim(user))
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_name_a_user_or_nobody(token: bytes) -> None:
-    user = claimed_user(token)
-    assert user is None or (user and user.encode() in token)
+    claim = claim_in(token)
+    assert claim is None or (claim.name and claim.name.encode() in token)
 
 
 def test_plain_claim_is_first_token_and_any_answer_succeeds() -> None:
-    mechanism = Plain()
+    mechanism = Mechanism(claim_in)
     assert mechanism.claim is None
     mechanism.from_client(b"\0alice\0secret")
     mechanism.from_client(b"\0admin\0secret")
@@ -46,7 +46,7 @@ def test_plain_claim_is_first_token_and_any_answer_succeeds() -> None:
 
 
 def test_after_a_token_that_names_nobody_none_is_looked_at() -> None:
-    mechanism = Plain()
+    mechanism = Mechanism(claim_in)
     mechanism.from_client(b"\0a\0b\0c")
     mechanism.from_client(b"\0admin\0secret")
     assert mechanism.claim is None

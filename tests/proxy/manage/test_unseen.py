@@ -19,7 +19,7 @@ from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.base import StoreError
 from tests.proxy.manage.run import quotas
-from tests.proxy.snapshots import EMPTY
+from tests.proxy.snapshots import EMPTY, rendered
 
 RATE = QuotaKind.PRODUCER_BYTE_RATE
 ODD = 'a"b\\c\nd'
@@ -51,7 +51,7 @@ def admin_port(page: bytes, status: int = 200) -> Iterator[str]:
 
 
 def shown(snapshot: Snapshot) -> bytes:
-    return Renderer(divide(20_000)).render(snapshot)
+    return rendered(Renderer(divide(20_000)), snapshot)
 
 
 def test_a_user_is_unseen_until_a_client_is_that_user() -> None:

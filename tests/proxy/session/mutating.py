@@ -10,7 +10,7 @@ from protocol.mutation_answers import read_outcomes
 from protocol.mutations import Topic, read_entries
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, key_version
-from proxy.brokers.partitions import Lookup, Partitions, Then
+from proxy.brokers.topic_partitions import Lookup, Then, TopicPartitions
 from quotas.kinds import QuotaKind
 from quotas.mutations import TokenBound
 from tests.protocol.encode import encode_frame, encode_request
@@ -24,7 +24,7 @@ CREATE, DELETE, GROW = key_version(CREATE_TOPICS, 7), key_version(DELETE_TOPICS,
 OLD_CREATE, OLD_DELETE = key_version(CREATE_TOPICS, 5), key_version(DELETE_TOPICS, 1)
 
 
-class Known:
+class Known(TopicPartitions):
     """Knows the partitions of topics; with ``slow`` when the test says so."""
 
     def __init__(self, present: Mapping[str, int] | None = None, *, slow: bool = False) -> None:
@@ -59,7 +59,7 @@ class Known:
             look.then({topic: self.present[topic[0]] for topic in look.topics if topic[0] in self.present})
 
 
-class Lagging:
+class Lagging(TopicPartitions):
     """Brokers whose metadata shows no change yet."""
 
     def __init__(self, present: Mapping[str, int] | None = None) -> None:
@@ -82,7 +82,7 @@ class Lagging:
         return None
 
 
-def play_with(limit: float | None = LIMIT, partitions: Partitions | None = None, **options: Any) -> Play:
+def play_with(limit: float | None = LIMIT, partitions: TopicPartitions | None = None, **options: Any) -> Play:
     play = Play({MUTATION: limit} if limit is not None else None, **options)
     play.worker.partitions = partitions or Known()
     return play
