@@ -59,7 +59,7 @@ class _Commands(click.Group):
 
 def _stopped() -> NoReturn:
     click.echo("stopped", err=True)
-    sys.exit(interrupt.EXIT_STATUS)
+    sys.exit(interrupt.exit_status())
 
 
 @click.group(cls=_Commands, short_help="Report usage, and recommend quotas, from usage records.")

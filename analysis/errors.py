@@ -22,6 +22,7 @@ _SECOND: Final = re.compile(
 _OTHER_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]+) than that in driver: ([\d.]+)")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _CORRUPT: Final = re.compile(r"Record batch for partition (\S+) at offset (\d+) is invalid, cause: (.+)")
+_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _NEEDED: Final = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On a cluster")'
 
 
@@ -56,6 +57,8 @@ def of_worker(error: Exception) -> str | None:
             f"partition {found[1]}, offset {found[2]}: {found[3]}: the log is damaged there; delete the records before "
             "the next offset (kafka-delete-records.sh), then continue with --accept-loss"
         )
+    if _FULL.search(told):
+        return "a disk is full: free some space for the warehouse, and for Spark's own files (spark.local.dir, or /tmp)"
     if _SECOND.search(told):
         return "another ingest wrote to the same checkpoint: only one may run, so this one ends"
     return None

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from analysis.errors import AnalysisError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TABLES: Final = ("client", "charged", "counters", "readings", "muted", "moments", "shared", "users", "documents")
 """``analysis.gold`` has their columns."""
 HOUR: Final = timedelta(hours=1)
-_PLACES: Final = {"date": "DATE", "hour": "INTEGER", "batch": "VARCHAR"}
+_PLACES: Final = {"date": "DATE", "hour": "INTEGER", "batch": "VARCHAR", "made": "VARCHAR"}
 _LISTED_AT_ONCE: Final = 16
 
 
@@ -42,14 +42,42 @@ class Period:
         return (self.begin is None or self.begin <= hour) and (self.end is None or hour < self.end)
 
 
+class Version(NamedTuple):
+    """A version of the tables of an hour or a day."""
+
+    made: str
+    """The name of its folders, ``made=…``."""
+    sources: list[str]
+    """The batches of an hour; the hours of a day."""
+
+
+class Inventory(NamedTuple):
+    """The versions of a date's tables."""
+
+    hours: dict[str, Version]
+    """By hour, 00 to 23."""
+    day: Version | None = None
+    """None: it is not over, or was made of other hours."""
+
+    @classmethod
+    def read(cls, text: bytes | str) -> "Inventory":
+        """Read ``gold/made/date=….json``; one that was cut off, or is of an earlier form, lists nothing."""
+        try:
+            said = json.loads(text)
+            hours = {f"{int(hour):02}": Version(**version) for hour, version in said["hours"].items()}
+            return cls(hours, said["day"] and Version(**said["day"]))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return cls({})
+
+
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """The gold tables of a warehouse: their hours, and the batches of rows that each was made from."""
+    """One version of the gold tables of a warehouse, by hour and day: all readers of it find the same figures."""
 
     warehouse: str
     files: "Disk | Store"
-    hours: Mapping[datetime, Sequence[str]]
-    days: frozenset[datetime]
+    hours: Mapping[datetime, Version]
+    days: Mapping[datetime, Version]
     """The dates with complete tables of the whole day."""
 
     def newest(self, now: datetime) -> datetime:
@@ -65,8 +93,9 @@ class Gold:
         ]
         places = [f"{date}/{hour}" for date, hours in self._names(near, "hour=") for hour in hours]
         batches = self._names([place for place in places if period.has(_time(place))], "batch=")
+        made_of = {hour: set(version.sources) for hour, version in self.hours.items()}
         found = {
-            _time(hour): len({name.removeprefix("batch=") for name in names} ^ set(self.hours.get(_time(hour), ())))
+            _time(hour): len({name.removeprefix("batch=") for name in names} ^ made_of.get(_time(hour), set()))
             for hour, names in batches
         }
         return {hour: count for hour, count in found.items() if count}
@@ -82,18 +111,23 @@ class Gold:
         dates = {hour.replace(hour=0) for hour in hours}
         whole = {
             date
-            for date in dates & self.days
+            for date in dates & self.days.keys()
             if not hourly and all(period.has(hour) for hour in self.hours if hour.replace(hour=0) == date)
         }
-        days = [f"date={date:%Y-%m-%d}" for date in sorted(whole)]
-        rest = [f"date={hour:%Y-%m-%d}/hour={hour:%H}" for hour in hours if hour.replace(hour=0) not in whole]
-        for table in tables:
+        days = [f"date={date:%Y-%m-%d}/made={self.days[date].made}" for date in sorted(whole)]
+        rest = [
+            f"date={hour:%Y-%m-%d}/hour={hour:%H}/made={self.hours[hour].made}"
+            for hour in hours
+            if hour.replace(hour=0) not in whole
+        ]
+        for table in tables if hours else ():
             parts = [
                 self._parquet([f"gold/{table}_day/{day}" for day in days]),
                 self._parquet([f"gold/{table}_hour/{hour}" for hour in rest]),
             ]
-            if any(parts):
-                self.files.show(connection, table, [part for part in parts if part])
+            if sum(map(len, parts)) < len(days) + len(rest):
+                raise AnalysisError(f"{self.warehouse}: gold changed while it was read: run this again")
+            self.files.show(connection, table, [part for part in parts if part])
         return bool(hours)
 
     def show_rejected(self, connection: "DuckDBPyConnection") -> bool:
@@ -121,22 +155,22 @@ def gold(warehouse: str) -> Gold:
     """Return the gold of a warehouse. Raises AnalysisError if there is none."""
     root = on_disk(warehouse)
     files = Store(*located(warehouse)) if root is None else Disk(root)
-    hours: dict[datetime, Sequence[str]] = {}
-    days = set()
+    hours: dict[datetime, Version] = {}
+    days: dict[datetime, Version] = {}
     try:
         for name in files.names("gold/made", "date="):
             if not name.endswith(".json"):
                 continue
-            said = json.loads(files.read(f"gold/made/{name}"))
+            found = Inventory.read(files.read(f"gold/made/{name}"))
             date = _time(name.removesuffix(".json"))
-            hours |= {date + int(hour) * HOUR: batches for hour, batches in said["hours"].items()}
-            if said["hours"] and sorted(said["hours"]) == sorted(said["day"] or ()):
-                days.add(date)
+            hours |= {date + int(hour) * HOUR: version for hour, version in found.hours.items()}
+            if found.day is not None and sorted(found.hours) == sorted(found.day.sources):
+                days[date] = found.day
         if not hours:
             _refuse(files, warehouse)
     except OSError as error:
         raise AnalysisError(f"{warehouse} cannot be read: {error}") from None
-    return Gold(warehouse, files, hours, frozenset(days))
+    return Gold(warehouse, files, hours, days)
 
 
 def _refuse(files: "Disk | Store", warehouse: str) -> None:
@@ -144,7 +178,7 @@ def _refuse(files: "Disk | Store", warehouse: str) -> None:
         raise AnalysisError(f"{warehouse}: there are no usage records here: `sluice analyze ingest` stores them")
     raise AnalysisError(
         f"{warehouse}: rows are stored, and gold tables are not made of them yet: "
-        f"run `sluice analyze ingest --once` on this warehouse, without --no-gold"
+        f"run `sluice analyze gold` on this warehouse"
     )
 
 
@@ -219,7 +253,8 @@ class Disk:
     def _read(self, paths: Sequence[str]) -> str:
         names = ", ".join("'{}'".format(f"{self.root}/{path}".replace("'", "''")) for path in paths)
         types = ", ".join(f"'{name}': {type_}" for name, type_ in _PLACES.items() if f"/{name}=" in paths[0])
-        return f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types = {{{types}}})"
+        read = f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types = {{{types}}})"
+        return f"(SELECT * EXCLUDE (made) FROM {read})" if "made" in types else read
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,13 @@ from quotas.texts import size
 def command(warehouse: str, older_s: int, spark: SparkSettings) -> None:
     """Merge the many small files of days that are over into few large ones.
 
-    May run beside ingestion, but not beside programs that read rows. The next run completes one that was killed.
+    Waits for other programs that write to the warehouse; ingestion goes on afterwards. Not for the time in which other
+    engines read rows. The next run completes one that was killed.
     """
     running = session.start("compact", replace(spark, by_rows=True))
-    from analysis.upkeep.compaction import Compaction
+    from analysis.upkeep import compaction
 
-    found = Compaction(running, warehouse, to_stderr, time.time).run(older_s)  # noqa: TID251  dates
+    found = compaction.compact(running, warehouse, older_s, to_stderr, time.time)  # noqa: TID251  dates
     if not found.days:
         click.echo(f"{warehouse}: nothing to compact")
         return

@@ -29,9 +29,9 @@ def command(warehouse: str, keep_s: int, spark: SparkSettings, *, dry_run: bool)
     --keep is counted back from the newest hour stored, or from now if that is earlier.
     """
     running = session.start("expire", spark)
-    from analysis.upkeep.expiry import Expiry
+    from analysis.upkeep import expiry
 
-    found = Expiry(running, warehouse, to_stderr, time.time).run(keep_s, dry_run=dry_run)  # noqa: TID251  dates
+    found = expiry.expire(running, warehouse, keep_s, to_stderr, time.time, dry_run=dry_run)  # noqa: TID251  dates
     hours = f"{found.hours:,} hour{'s' * (found.hours != 1)} of {size(found.size_bytes)}"
     rejected = f"{found.rejected:,} batch{'es' * (found.rejected != 1)} of rejected documents"
     went = "would go" if dry_run else "went"

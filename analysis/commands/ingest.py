@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from analysis import options
-from analysis.errors import AnalysisError, RunError
 from analysis.spark import session
 from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
@@ -107,9 +107,10 @@ def command(
         spark = session.with_jars(spark, jars)
     running = session.start("ingest", replace(spark, by_rows=gold and not (once and _are_few(files))))
 
+    from analysis.gold.build import make
     from analysis.ingest.files import source as of_files
     from analysis.ingest.job import Ingestion
-    from analysis.ingest.running import held, run
+    from analysis.ingest.running import run
 
     before: Callable[[], None] = lambda: None  # noqa: E731
     if read is None:
@@ -118,21 +119,27 @@ def command(
         id_ = read.ask(running)
         source = read.source(running, max_documents, accept_loss=accept_loss)
         name = f"kafka-{topic}-{id_}".rstrip("-")
-        before = _same_topic(running, read, id_)
+        before = partial(read.require, running, id_)
         _tell_of_another(running, checkpoint or f"{warehouse.rstrip('/')}/checkpoints", name, topic)
     at = f"{(checkpoint or warehouse + '/checkpoints').rstrip('/')}/{name}"
-    making = _Gold(running, warehouse) if gold else None
-    with held(at):
-        after = making.now_and_then if making is not None and not once else lambda: None
-        ingestion = Ingestion(source, warehouse, to_stderr, before=before, after=after)
-        try:
-            stopped = run(ingestion, at, None if once else every_s or _EVERY_S)
-        except KeyboardInterrupt:
-            click.echo(f"{warehouse}: {ingestion.total}")
-            raise
-        if making is not None and not stopped:
-            making.make()
-    click.echo(f"{warehouse}: {ingestion.total}")
+    made_s = time.monotonic()  # noqa: TID251  how long ago gold was made
+
+    def make_gold() -> None:
+        nonlocal made_s
+        if gold:
+            make(running, warehouse)
+        made_s = time.monotonic()  # noqa: TID251  as above
+
+    def after() -> None:
+        if not once and time.monotonic() - made_s >= _GOLD_EVERY_S:  # noqa: TID251  as above
+            make_gold()
+
+    ingestion = Ingestion(source, warehouse, to_stderr, before=before, after=after)
+    try:
+        if not run(ingestion, at, None if once else every_s or _EVERY_S):
+            make_gold()
+    finally:
+        click.echo(f"{warehouse}: {ingestion.total}")
 
 
 def _are_few(files: str | None) -> bool:
@@ -147,18 +154,6 @@ def _are_few(files: str | None) -> bool:
         return False
 
 
-def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[], None]:
-    """Return a check that the topic is still the one of the checkpoint. The next run reads the new one."""
-
-    def check() -> None:
-        if topic.ask(running) != id_:
-            raise RunError(
-                f"topic {topic.name} was deleted and recreated: the next run reads the new one from its beginning"
-            )
-
-    return check
-
-
 def _tell_of_another(running: "SparkSession", checkpoints: str, name: str, topic: str) -> None:
     from analysis.spark.folder import Folder
 
@@ -168,38 +163,3 @@ def _tell_of_another(running: "SparkSession", checkpoints: str, name: str, topic
             f"topic {topic} was deleted and recreated since the last run: it is read from its beginning; "
             "documents of the old one that had not been read are missing"
         )
-
-
-class _Gold:
-    """Makes gold in the session that ingests."""
-
-    def __init__(self, running: "SparkSession", warehouse: str) -> None:
-        self._running = running
-        self._warehouse = warehouse
-        self._made_s = time.monotonic()  # noqa: TID251  how long ago
-
-    def now_and_then(self) -> None:
-        """Make gold, unless that was done less than _GOLD_EVERY_S ago."""
-        if time.monotonic() - self._made_s >= _GOLD_EVERY_S:  # noqa: TID251  as above
-            self.make()
-
-    def make(self) -> None:
-        """Make gold. If another program has the lock, leave it to the next run."""
-        from analysis.gold.build import make
-        from analysis.spark.folder import Folder
-        from analysis.upkeep.compaction import recover
-        from analysis.upkeep.lock import Lock
-
-        folder = Folder(self._running, self._warehouse)
-        if not folder.names("usage/date=*"):
-            return
-        lock = Lock(Folder(self._running, f"{self._warehouse.rstrip('/')}/usage"), "ingest", time.time)  # noqa: TID251
-        try:
-            with lock:
-                recover(folder)
-                make(self._running, self._warehouse, to_stderr)
-        except RunError:
-            raise
-        except AnalysisError as error:
-            to_stderr(f"gold is left to the next run: {error}")
-        self._made_s = time.monotonic()  # noqa: TID251  as above

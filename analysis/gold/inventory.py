@@ -1,43 +1,38 @@
-"""The contents of gold: ``gold/made/date=….json`` lists a date's hours, and the batches each was made from."""
+"""The contents of gold: ``gold/made/date=….json`` names the version of each hour and day that is in force.
+
+A version is a folder of its own in each table. Writing the file in one step makes it visible in all of them.
+"""
 
 import json
-from typing import NamedTuple
 
 from analysis.spark.folder import Folder
-
-Hours = dict[str, list[str]]
-"""The batches of each hour of a date, 00 to 23."""
-
-
-class Inventory(NamedTuple):
-    """A date's gold."""
-
-    hours: Hours
-    day: list[str] | None = None
-    """The hours that its day tables were made from; None: there are none, or they are outdated."""
+from analysis.warehouse import Inventory
 
 
 def read(folder: Folder, date: str) -> Inventory:
     """Return the contents of ``date=YYYY-MM-DD``."""
-    file = _file(date)
-    found = json.loads(folder.read(file)) if folder.exists(file) else {}
-    return Inventory(found.get("hours", {}), found.get("day"))
+    return Inventory.read(folder.read(place(date))) if folder.exists(place(date)) else Inventory({})
 
 
-def write(folder: Folder, date: str, inventory: Inventory) -> None:
-    folder.write(_file(date), json.dumps(inventory._asdict()))
+def text(date: str, inventory: Inventory) -> str:
+    """Return the content of the file of ``date=YYYY-MM-DD``."""
+    hours = {hour: version._asdict() for hour, version in inventory.hours.items()}
+    day = inventory.day and inventory.day._asdict()
+    return json.dumps({"date": date.removeprefix("date="), "hours": hours, "day": day})
 
 
-def rename(folder: Folder, date: str, old: dict[str, list[str]], new: str) -> None:
+def compacted(inventory: Inventory, old: dict[str, list[str]], new: str) -> Inventory:
     """Replace batches (``hour=HH``, ``batch=…``) by the one that they were compacted into."""
-    inventory = read(folder, date)
+    hours = dict(inventory.hours)
     for hour, batches in old.items():
         names = {batch.removeprefix("batch=") for batch in batches}
-        before = inventory.hours.get(hour.removeprefix("hour="), [])
-        if names <= set(before):
-            inventory.hours[hour.removeprefix("hour=")] = sorted({*before, new} - names)
-    write(folder, date, inventory)
+        before = hours.get(hour.removeprefix("hour="))
+        if before is not None and names <= set(before.sources):
+            sources = sorted({*before.sources, new} - names)
+            hours[hour.removeprefix("hour=")] = before._replace(sources=sources)
+    return inventory._replace(hours=hours)
 
 
-def _file(date: str) -> str:
+def place(date: str) -> str:
+    """Return the file of a date."""
     return f"gold/made/{date}.json"

@@ -15,6 +15,7 @@ from analysis.errors import AnalysisError
 from analysis.ingest.source import KEPT_BYTES, Origin, Source, Text
 from analysis.schema import MOST_DOCUMENT_BYTES
 from analysis.spark.folder import Folder
+from analysis.spark.progress import to_stderr
 
 MOST_FILE_BYTES: Final = 512 * 2**20
 """Eight times the size at which the proxy begins another file. A larger file that is not on a disk ends the run."""
@@ -25,6 +26,8 @@ _BYTES_PER_DOCUMENT: Final = 90_000
 _PIECE_BYTES: Final = 2**20
 _NEVER: Final = "36500d"
 """Spark ignores files that are older than the newest one by more than this; late files must be read."""
+_HIDDEN: Final = ("{_,.}*.jsonl", "*/{_,.}*.jsonl", "{_,.}*/*.jsonl")
+"""Files that Spark's file sources ignore, in the directory and those in it."""
 _FOUND: Final = {"pathGlobFilter": "*.jsonl", "recursiveFileLookup": "true"}
 
 
@@ -33,6 +36,9 @@ def source(spark: SparkSession, directory: str, documents: int) -> Source:
     folder = Folder(spark, directory)
     if not folder.exists():
         raise AnalysisError(f"{directory}: there is no such directory; --files is usage.files.directory of sluice.yaml")
+    if hidden := [entry.path for pattern in _HIDDEN for entry in folder.entries(pattern)]:
+        many = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+        to_stderr(f"not read: {directory}/{hidden[0]}{many}: rename what begins with _ or ., Spark ignores such files")
     limits = {"maxFileAge": _NEVER, "maxBytesPerTrigger": str(documents * _BYTES_PER_DOCUMENT)}
     found = spark.readStream.format("binaryFile").schema(_FILES).options(**_FOUND, **limits).load(directory)
     if not folder.is_on_disk:

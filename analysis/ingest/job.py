@@ -1,15 +1,15 @@
 """Stores the batches of a stream in the warehouse, exactly once.
 
-A batch is written as partitions (date, hour, batch) that replace those of an earlier attempt, so a kill at any moment
-loses and doubles nothing. Its name has the checkpoint's id: a new checkpoint begins at number 0 again.
+A batch becomes visible as a whole (``analysis.spark.writer``), rows together with the keys of their documents, so a
+kill at any moment loses and doubles nothing: the next attempt finds what is stored. Between batches others may write.
 """
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,6 +21,7 @@ from analysis.ingest.duplicates import HOUR_MS, Document, Key, KnownDocuments
 from analysis.ingest.source import Origin, Source
 from analysis.ingest.warehouse import DOCUMENTS, REJECTED, USAGE, Warehouse, hour_place
 from analysis.schema import DOCUMENT_FILE
+from analysis.spark.writer import Writer
 from quotas.names import OTHER
 
 _SHOWN_FAULTS: Final = 3
@@ -30,8 +31,7 @@ def _now_ms() -> int:
     return int(time.time() * 1000)  # noqa: TID251  compared with timestamps of other machines
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(NamedTuple):
     """The counts of a batch, or of a run."""
 
     documents: int = 0
@@ -49,11 +49,6 @@ class Tally:
     """The growth of the proxies' own counts of dropped documents."""
     rows_of_others: int = 0
     """Rows of clients beyond ``usage.max_clients``."""
-
-    def add(self, other: "Tally") -> None:
-        """Add the numbers of another tally."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     def __str__(self) -> str:
         clocks = f" ({self.wrong_clock:,} of a wrong clock)" if self.wrong_clock else ""
@@ -101,27 +96,41 @@ class Ingestion:
         after: Callable[[], None] = lambda: None,
     ) -> None:
         self.source = source
-        self._tables = Warehouse(source.stream.sparkSession, warehouse)
+        self._spark = source.stream.sparkSession
+        self._root = warehouse
+        self._tables = Warehouse(self._spark, warehouse)
         self._tables.create()
         self.total = Tally()
         self._tell = tell
         self._now_ms = now_ms
         self._before = before
         self._after = after
-        self._batch = ""
         self._first_hour = 0
-        self._known = KnownDocuments(
-            lambda hour: self._tables.keys(hour, self._batch),
-            lambda boots: self._tables.boots(boots, self._first_hour, self._batch),
-        )
+        self._number = 0
+        """The number of the last writer (``Writer.number``)."""
+        self._known = self._nothing_known()
 
     def publish(self, batch: DataFrame, number: int) -> None:
         """Store a batch: the function for ``foreachBatch``."""
         self._before()
-        self._batch = f"{batch.sparkSession.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
+        attempt = f"{batch.sparkSession.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
         until_ms = self._now_ms() + MOST_AHEAD_MS
         decode = decoding.decode(self.source.texts, until_ms)
         files = batch.mapInArrow(decode, from_arrow_schema(decoding.FILES)).toArrow()
+        with Writer(self._spark, self._root, "ingest") as writer:
+            if writer.number != self._number + 1:  # others may have stored documents meanwhile
+                self._known = self._nothing_known()
+            self._number = writer.number
+            tally = self._store(writer, attempt, files, until_ms)
+        self.total = Tally(*map(sum, zip(self.total, tally, strict=True)))
+        self._tell(f"batch {number}: {tally}")
+        self._after()
+
+    def _nothing_known(self) -> KnownDocuments:
+        return KnownDocuments(self._tables.keys, lambda boots: self._tables.boots(boots, self._first_hour))
+
+    def _store(self, writer: Writer, attempt: str, files: pa.Table, until_ms: int) -> Tally:
+        """Publish the documents of ``decoding.FILES`` that are new."""
         lines = files.column("lines").to_pylist()
         every = [_Read(Origin(*(line[name] for name in Origin._fields)), line) for of_file in lines for line in of_file]
         every.sort(key=lambda each: each.place.order())
@@ -131,16 +140,16 @@ class Ingestion:
         are_new = [*self._known.are_new(documents)]
         new = [each for each, is_new in zip(read, are_new, strict=True) if is_new]
         stored = [each.document for each in new]
-        newest = self._tables.newest_hour(until_ms, self._batch) if stored else None
+        newest = self._tables.newest_hour(until_ms) if stored else None
         late = [newest is not None and each.hour < newest for each in stored]
         self._tables.publish(
-            self._batch, chain(_rows_of(files, lines, {each.place for each in new}), self._about(new, late))
+            writer, attempt, chain(_rows_of(files, lines, {each.place for each in new}), self._about(new, late))
         )
         rejected = [each for each in every if each.line["fault"] is not None]
         for each in rejected[:_SHOWN_FAULTS]:
             self._tell(f"rejected: {each.place}: {each.line['fault']}")
         missing, dropped = self._known.add(stored)
-        tally = Tally(
+        return Tally(
             documents=len(new),
             rows=sum(each.line["rows"] for each in new),
             duplicates=len(read) - len(new),
@@ -151,9 +160,6 @@ class Ingestion:
             dropped=dropped,
             rows_of_others=sum(each.line["rows_of_others"] for each in new),
         )
-        self.total.add(tally)
-        self._tell(f"batch {number}: {tally}")
-        self._after()
 
     def _about(self, new: Sequence[_Read], late: Sequence[bool]) -> Iterator[tuple[str, bytes]]:
         """Yield the partitions and files of the table of documents."""

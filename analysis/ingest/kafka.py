@@ -117,6 +117,13 @@ class Topic:
                 client.close(jvm.java.time.Duration.ZERO)
         return "" if id_ == _NO_ID else str(id_)
 
+    def require(self, spark: SparkSession, id_: str) -> None:
+        """Raise RunError if this is no longer the topic with an id. The next run reads the new one."""
+        if self.ask(spark) != id_:
+            raise RunError(
+                f"topic {self.name} was deleted and recreated: the next run reads the new one from its beginning"
+            )
+
     def _refused(self, error: Py4JJavaError) -> AnalysisError:
         raised: Any = error.java_exception
         chain = []

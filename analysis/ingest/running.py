@@ -1,24 +1,19 @@
-"""Runs a query of Structured Streaming: signals, errors, and the lock of its checkpoint."""
+"""Runs a query of Structured Streaming: signals and errors."""
 
-import fcntl
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Event
 from types import FrameType
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 
-from analysis.errors import AnalysisError, RunError, cause, next_run
+from analysis.errors import RunError, cause, next_run
 from analysis.ingest.job import Ingestion
 
-_LOCK: Final = ".lock"
 _POLL_S: Final = 1
 _STOP: Final = "5s"
 """The time that Spark gets to end a query. The next run repeats a batch that was interrupted."""
@@ -51,6 +46,7 @@ def run(ingestion: Ingestion, checkpoint: str, every_s: int | None) -> bool:
             while not query.awaitTermination(_POLL_S):
                 if stop.is_set():
                     with suppress(PySparkException, Py4JError):  # it does not end within _STOP: this process does
+                        stream.sparkSession.sparkContext.setLogLevel("OFF")
                         query.stop()
                     break
         except StreamingQueryException as error:
@@ -84,38 +80,3 @@ def _noted(stop: Event) -> Iterator[None]:
             signal.signal(each, handler)
     if interrupted.is_set():
         raise KeyboardInterrupt
-
-
-@contextmanager
-def held(checkpoint: str) -> Iterator[None]:
-    """Lock a checkpoint, by its path or URI. Raises RunError if another process has the lock.
-
-    It is a kernel lock, which ends with the process. On other file systems there is none: there Spark notices a second
-    writer of the checkpoint, later.
-    """
-    split = urlsplit(checkpoint)
-    if split.scheme not in {"", "file"}:
-        yield
-        return
-    path = Path(unquote(split.path) if split.scheme else checkpoint)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        file = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise AnalysisError(
-            f"{checkpoint}: {str(error.strerror).lower()}: ingest must be able to write there"
-        ) from None
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            other = os.pread(file, 20, 0).decode(errors="replace").strip()
-            raise RunError(
-                f"another ingest (process {other or 'unknown'}) is at work on checkpoint {checkpoint}: "
-                "end it first, or give this one a --checkpoint of its own if it reads another source"
-            ) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(file)

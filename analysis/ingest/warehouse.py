@@ -1,6 +1,6 @@
 """The tables that ingestion writes: ``usage`` and ``documents``, by (date, hour, batch), and ``rejected``, by batch.
 
-Plain Parquet, for any engine. A batch is a partition because a second attempt replaces it as a whole.
+Plain Parquet, for any engine. A batch is a partition because a directory becomes visible in one step.
 """
 
 import json
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
@@ -16,6 +17,7 @@ from analysis.errors import AnalysisError
 from analysis.ingest.duplicates import HOUR_MS, Boot, BootName, Key
 from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
 from analysis.spark.folder import Folder
+from analysis.spark.writer import ASIDE, Writer
 
 USAGE, DOCUMENTS, REJECTED = "usage", "documents", "rejected"
 LAYOUT_VERSION: Final = 2
@@ -25,7 +27,7 @@ _BOOTS_WITHIN: Final = timedelta(days=7)
 
 
 class Warehouse:
-    """The tables of a warehouse; ``besides`` is the batch that is being written, and ignored by queries."""
+    """The tables of a warehouse."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark = spark
@@ -34,45 +36,43 @@ class Warehouse:
 
     def create(self) -> None:
         """Create the warehouse if it does not exist. Raises AnalysisError for one of another version."""
-        if not self._folder.exists(_MARK):
-            self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
         try:
-            version = json.loads(self._folder.read(_MARK))["version"]
-        except (ValueError, TypeError, KeyError):
-            raise AnalysisError(
-                f'{self._root}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}}}'
-            ) from None
-        if version != LAYOUT_VERSION:
+            version = json.loads(self._folder.read(_MARK))["version"] if self._folder.exists(_MARK) else None
+        except (ValueError, TypeError, KeyError):  # cut off by a full disk
+            version = None
+        if version is None:
+            self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
+        elif version != LAYOUT_VERSION:
             raise AnalysisError(
                 f"{self._root} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
                 "take the Sluice that wrote it, or a newer one"
             )
 
-    def publish(self, batch: str, files: Iterable[tuple[str, bytes]]) -> None:
-        """Publish the files of a batch in their partitions, in place of those of an earlier attempt.
+    def publish(self, writer: Writer, attempt: str, files: Iterable[tuple[str, bytes]]) -> None:
+        """Publish the files of a batch in their partitions, all or none.
 
-        All are written aside first, in a folder that begins with a dot, and then moved in order: partitions are always
-        complete.
+        A second attempt finds its documents stored. Rejected ones have no keys: theirs replace those of the first.
         """
-        aside = f".staging-{batch}"
-        self._folder.remove(aside)
+        batch = uuid4().hex[:16]
+        moves: dict[str, str] = {}
         places: Counter[str] = Counter()
+        self._folder.remove(f"{REJECTED}/batch={attempt}")
         for place, content in files:
-            self._folder.write(f"{aside}/{place}/part-{places[place]:05}.parquet", content)
+            aside = f"{ASIDE}/{place}"
+            self._folder.write(f"{aside}/part-{places[place]:05}.parquet", content)
+            moves[aside] = f"{place}/batch={attempt if place == REJECTED else batch}"
             places[place] += 1
-        for place in places:
-            self._folder.move(f"{aside}/{place}", f"{place}/batch={batch}")
-        self._folder.remove(aside)
+        writer.publish(moves)
 
-    def keys(self, hour: int, besides: str) -> list[Key]:
+    def keys(self, hour: int) -> list[Key]:
         """Return the stored documents of an hour (since 1970)."""
         stored = self._documents(hour_place(DOCUMENTS, hour))
         if stored is None:
             return []
-        found = stored.where(F.col("batch") != besides).select("instance", "boot", "seq").toArrow()
+        found = stored.select("instance", "boot", "seq").toArrow()
         return [Key(*each) for each in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
-    def boots(self, boots: Collection[BootName], since_hour: int, besides: str) -> Mapping[BootName, Boot]:
+    def boots(self, boots: Collection[BootName], since_hour: int) -> Mapping[BootName, Boot]:
         """Return the stored documents of boots, from a week before an hour on."""
         since = datetime.fromtimestamp(since_hour * HOUR_MS // 1000, UTC) - _BOOTS_WITHIN
         stored = self._documents(DOCUMENTS)
@@ -80,21 +80,20 @@ class Warehouse:
             return {}
         asked = self._spark.createDataFrame([*boots], "instance string, boot string")
         found = (
-            stored.where((F.col("batch") != besides) & (F.col("date") >= F.lit(since.date())))
+            stored.where(F.col("date") >= F.lit(since.date()))
             .join(F.broadcast(asked), ["instance", "boot"])
             .groupBy("instance", "boot")
             .agg(F.expr("IF(bool_or(is_first), 0, min(seq))"), F.max("seq"), F.count_distinct("seq"), F.max("dropped"))
         )
         return {(instance, boot): Boot(*rest) for instance, boot, *rest in found.collect()}
 
-    def newest_hour(self, until_ms: int, besides: str) -> int | None:
+    def newest_hour(self, until_ms: int) -> int | None:
         """Return the newest stored hour (since 1970) before a moment."""
         for date in reversed(self._folder.names(f"{DOCUMENTS}/date=*")):
             for name in reversed(self._folder.names(f"{DOCUMENTS}/{date}/hour=*")):
                 at = datetime.strptime(f"{date}/{name}+0000", "date=%Y-%m-%d/hour=%H%z")
                 hour = round(at.timestamp() * 1000) // HOUR_MS
-                batches = set(self._folder.names(f"{DOCUMENTS}/{date}/{name}/batch=*"))
-                if hour * HOUR_MS < until_ms and batches - {f"batch={besides}"}:
+                if hour * HOUR_MS < until_ms:
                     return hour
         return None
 

@@ -1,5 +1,6 @@
 """Files on any file system that Hadoop knows (local, HDFS, object stores), through the driver's JVM."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, RunError, of_worker
 
 _IF_ABSENT: Final = "fs.option.create.conditional.overwrite"
 """Hadoop's createFile option for object stores, which create a file when it is closed and not when it is opened."""
@@ -35,10 +36,12 @@ class Folder:
     def __init__(self, spark: SparkSession, uri: str) -> None:
         context: Any = spark.sparkContext
         self._jvm = context._jvm  # noqa: SLF001  the only way to Hadoop's file systems
+        self._gateway = context._gateway  # noqa: SLF001
+        self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001
         self._uri = uri
         with self._said():
             self._path = self._jvm.org.apache.hadoop.fs.Path(uri)
-            self._files = self._path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+            self._files = self._path.getFileSystem(self._conf)
 
     @property
     def is_on_disk(self) -> bool:
@@ -69,6 +72,8 @@ class Folder:
 
     def read(self, name: str) -> str:
         with self._said():
+            if self.is_on_disk:  # not by Hadoop, which would look for checksums that ``write`` does not write
+                return self.on_disk(name).read_text(encoding="utf-8")
             stream = self._files.open(self._at(name))
             try:
                 return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -76,25 +81,49 @@ class Folder:
                 stream.close()
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write or replace a file, and create its directories; text as UTF-8."""
-        with NamedTemporaryFile() as local:  # by the disk, three times as fast as through py4j
-            local.write(content.encode() if isinstance(content, str) else content)
-            local.flush()
-            self.put(Path(local.name), name)
+        """Write or replace a file, in one step, and create its directories; text as UTF-8."""
+        content = content.encode() if isinstance(content, str) else content
+        aside = f"{name}.aside"
+        with self._said():
+            if self.is_on_disk:
+                self.on_disk(name).parent.mkdir(parents=True, exist_ok=True)
+                with self.on_disk(aside).open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                self.on_disk(aside).replace(self.on_disk(name))
+                return
+            with NamedTemporaryFile() as local:  # by the disk, three times as fast as through py4j
+                local.write(content)
+                local.flush()
+                here = self._jvm.org.apache.hadoop.fs.Path("file", None, local.name)
+                is_whole = self._files.hasPathCapability(self._path, _IF_ABSENT)
+                self._files.copyFromLocalFile(False, True, here, self._at(name if is_whole else aside))
+            if not is_whole:
+                self._replace(aside, name)
+
+    def _replace(self, name: str, by: str) -> None:
+        """Rename a file over another one, which FileSystem.rename refuses."""
+        kinds = self._jvm.org.apache.hadoop.fs.Options.Rename
+        overwrite = self._gateway.new_array(kinds, 1)
+        overwrite[0] = kinds.OVERWRITE
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._conf)
+        context.rename(self._files.makeQualified(self._at(name)), self._files.makeQualified(self._at(by)), overwrite)
 
     def create(self, name: str, content: str) -> bool:
         """Create a small file; return False if it exists. Only one of several concurrent callers succeeds.
 
         S3 needs a store with ``If-None-Match``, and the default of ``fs.s3a.create.conditional.enabled``.
         """
-        if self.is_on_disk:  # not by Hadoop, which would write a checksum file that ``write`` does not update
-            try:
-                with self.on_disk(name).open("x", encoding="utf-8") as file:
-                    file.write(content)
-            except FileExistsError:
-                return False
-            return True
         with self._said():
+            if self.is_on_disk:
+                try:
+                    self.on_disk(name).parent.mkdir(parents=True, exist_ok=True)
+                    with self.on_disk(name).open("x", encoding="utf-8") as file:
+                        file.write(content)
+                except FileExistsError:
+                    return False
+                return True
             try:
                 stream = self._new(self._at(name))
                 try:
@@ -113,24 +142,27 @@ class Folder:
             return self._files.createFile(path).recursive().must(_IF_ABSENT, "true").build()
         return self._files.create(path, False)
 
-    def put(self, content: Path, name: str) -> None:
-        """Copy a local file to it, replacing the one there, and create its directories."""
-        with self._said():
-            here = self._jvm.org.apache.hadoop.fs.Path("file", None, str(content))
-            self._files.copyFromLocalFile(False, True, here, self._at(name))
-
     def on_disk(self, name: str) -> Path:
         """Return a file's local path, if the folder ``is_on_disk``."""
         return Path(str(self._files.makeQualified(self._at(name)).toUri().getPath()))
 
     def move(self, name: str, to: str) -> None:
-        """Move a directory in it, replacing the one there, and create its parents."""
+        """Move a directory of files, and create its parents; where a killed process has moved some files, the others.
+
+        Object stores move one file after the other.
+        """
+        source, target = self._at(name), self._at(to)
         with self._said():
-            self._files.delete(self._at(to), True)
-            self._files.mkdirs(self._at(to).getParent())
-            moved = self._files.rename(self._at(name), self._at(to))
-        if not moved:
-            raise AnalysisError(f"{self._uri}: {name} cannot be renamed to {to}")
+            pairs = [(source, target)]
+            if self._files.exists(target):
+                found = [status.getPath() for status in self._files.listStatus(source)]
+                pairs = [(each, self._jvm.org.apache.hadoop.fs.Path(target, each.getName())) for each in found]
+            self._files.mkdirs(target.getParent())
+            for each, place in pairs:
+                self._files.delete(place, True)
+                if not self._files.rename(each, place):
+                    raise AnalysisError(f"{self._uri}: {name} cannot be renamed to {to}")
+            self._files.delete(source, True)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a directory with its contents."""
@@ -145,10 +177,15 @@ class Folder:
         try:
             yield
         except Py4JJavaError as error:
-            lines = str(
-                error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName()
-            ).splitlines()
-            raise AnalysisError(f"{self._uri}: {lines[0]}") from error
+            said = error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName()
+            raise _failed(error, f"{self._uri}: {str(said).splitlines()[0]}") from error
+        except OSError as error:
+            raise _failed(error, f"{error.filename or self._uri}: {error.strerror or error}") from error
+
+
+def _failed(error: Exception, said: str) -> AnalysisError:
+    full = of_worker(error)
+    return RunError(full) if full else AnalysisError(said)
 
 
 def _entry(status: Any, root: str) -> FolderEntry:

@@ -1,4 +1,4 @@
-"""Ctrl-C: SIGINT cancels Spark's jobs, and the command ends with one line.
+"""SIGINT (Ctrl-C) and SIGTERM cancel Spark's jobs, and the command ends with one line.
 
 PySpark's own handler calls Java from within another call to Java, which prints pages of errors. Ours calls Java in a
 thread, over another connection, and turns off Java's log of cancelled jobs.
@@ -19,22 +19,26 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-EXIT_STATUS: Final = 130
-"""The exit status after SIGINT: 128 + the number of the signal, as in shells."""
-_came = threading.Event()
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_came: list[int] = []
 _starts_java = threading.Event()
 
 
+def exit_status() -> int:
+    """Return 128 + the number of the signal, as in shells."""
+    return 128 + (_came[0] if _came else signal.SIGINT)
+
+
 def is_cause(error: BaseException) -> bool:
-    """Whether SIGINT caused an error, such as Spark's for a cancelled job."""
+    """Whether a signal caused an error, such as Spark's for a cancelled job."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, KeyboardInterrupt):
         found = found.__cause__ or found.__context__
-    return found is not None or _came.is_set()
+    return found is not None or bool(_came)
 
 
 def start(make: "Callable[[], SparkContext]") -> "SparkContext":
-    """Return the context that ``make`` starts. From then on SIGINT cancels its jobs.
+    """Return the context that ``make`` starts. From then on SIGINT and SIGTERM cancel its jobs.
 
     A SIGINT during the start takes effect afterwards. ``make`` runs in a thread, in which PySpark sets no handler.
     """
@@ -49,7 +53,7 @@ def start(make: "Callable[[], SparkContext]") -> "SparkContext":
         signal.signal(signal.SIGINT, before)
     _hear(context)
     if early.is_set():
-        _came.set()
+        _came.append(signal.SIGINT)
         raise KeyboardInterrupt
     return context
 
@@ -72,16 +76,17 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def _hear(context: "SparkContext") -> None:
-    """Install the handler of SIGINT, which cancels jobs and raises KeyboardInterrupt."""
+    """Install the handler of both signals, which cancels jobs and raises KeyboardInterrupt."""
 
     def cancel() -> None:
         with suppress(Exception):  # Java may have ended
             context.setLogLevel("OFF")
             context.cancelAllJobs()
 
-    def handle(_: int, __: FrameType | None) -> None:
-        _came.set()
+    def handle(number: int, _: FrameType | None) -> None:
+        _came.append(number)
         threading.Thread(target=cancel, name="interrupt", daemon=True).start()
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, handle)
+    for number in _SIGNALS:
+        signal.signal(number, handle)

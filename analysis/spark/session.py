@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from analysis.errors import AnalysisError
 from analysis.spark import interrupt, workers
+from analysis.spark.progress import to_stderr
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,8 @@ _ALWAYS: Final = {
     # Times in the same format as Arrow's.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+_PACKAGES: Final = "spark.jars.packages"
+_SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Java's first compiler alone: most of the work is Python's, and the second costs more than it saves."""
@@ -60,9 +63,9 @@ def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
     import pyspark
 
     if folder is None:
-        if under_spark_submit() or settings.conf.keys() & {"spark.jars", "spark.jars.packages"}:
+        if under_spark_submit() or settings.conf.keys() & {"spark.jars", _PACKAGES}:
             return settings
-        jars = {"spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"}
+        jars = {_PACKAGES: f"{_SOURCE}:{pyspark.__version__}"}
     else:
         found = ",".join(str(jar) for jar in sorted(folder.resolve().glob("*.jar")))
         if not found:
@@ -90,11 +93,22 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
         interrupt.start(lambda: SparkContext.getOrCreate(SparkConf().setAppName(app).setAll(list(conf.items()))))
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise AnalysisError(_not_started(str(error), conf)) from error
+        older = _older(conf.get(_PACKAGES, ""))
+        if older is None or "JAVA_GATEWAY_EXITED" not in str(error):
+            raise AnalysisError(_not_started(str(error), conf)) from error
+        to_stderr(f"Spark did not start with {conf[_PACKAGES]}: the next try is with {older}")
+        return start(name, replace(settings, conf={**settings.conf, _PACKAGES: older}))
     workers.equip(session)
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
     return session
+
+
+def _older(package: str) -> str | None:
+    """Return Spark's Kafka source of the patch release before: it is not published with each release of pyspark."""
+    source, _, version = package.rpartition(":")
+    minor, _, patch = version.rpartition(".")
+    return f"{source}:{minor}.{int(patch) - 1}" if source == _SOURCE and patch.isdecimal() and int(patch) else None
 
 
 def chosen(settings: SparkSettings) -> dict[str, str]:
@@ -208,6 +222,6 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 def _not_started(said: str, conf: Mapping[str, str]) -> str:
     if "JAVA_GATEWAY_EXITED" in said:
         jars = "; without Maven Central, give the jars of Spark's Kafka source by --jars DIR"
-        fetched = jars if "spark.jars.packages" in conf else ""
+        fetched = jars if _PACKAGES in conf else ""
         return f"Java did not start Spark: its reason is above; Java {_OLDEST_JAVA} or newer is needed{fetched}"
     return f"Spark did not start: {said.strip().splitlines()[0]}"

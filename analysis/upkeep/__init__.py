@@ -1,4 +1,4 @@
-"""Maintenance of a warehouse: compaction of small files, removal of old hours, and the lock between such programs.
+"""Maintenance of a warehouse: compaction of small files, and removal of old hours.
 
 Must not know the content of rows.
 """

@@ -1,4 +1,4 @@
-"""Expiry: removes old hours of rows, documents and gold, and old rejected documents, under the lock."""
+"""Expiry: removes old hours of rows, documents and gold, and old rejected documents, as the one writer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 from analysis.gold import inventory
 from analysis.gold.tables import TABLES
 from analysis.spark.folder import Folder
-from analysis.upkeep.compaction import recover
-from analysis.upkeep.lock import Lock
+from analysis.spark.writer import Writer
+from analysis.warehouse import HOUR, Inventory
 from quotas.texts import size
 
-_HOUR: Final = timedelta(hours=1)
 _TABLES: Final = ("usage", "documents", *(f"gold/{table.name}_hour" for table in TABLES))
 """Tables with partitions of date and hour."""
 
@@ -32,75 +31,82 @@ class Expired:
     """The number of batches of rejected documents."""
 
 
-class Expiry:
-    """Expires hours of a warehouse. ``tell`` gets a line about each; ``now_s`` is the wall clock."""
+def expire(
+    spark: SparkSession,
+    warehouse: str,
+    keep_s: int,
+    tell: Callable[[str], None],
+    now_s: Callable[[], float],
+    *,
+    dry_run: bool = False,
+) -> Expired:
+    """Remove what is older than ``keep_s``. ``tell`` gets a line about each hour; ``now_s`` is the wall clock."""
+    folder = Folder(spark, warehouse)
+    if dry_run or not folder.exists("usage"):
+        return _Expiry(folder, keep_s, now_s()).find(tell)
+    with Writer(spark, warehouse, "expire", now_s) as writer:
+        expiry = _Expiry(folder, keep_s, now_s())
+        found = expiry.find(tell)
+        writer.publish(writes=expiry.lists, removes=expiry.removes)
+    return found
 
-    def __init__(
-        self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_s: Callable[[], float]
-    ) -> None:
-        self._spark = spark
-        self._root = warehouse.rstrip("/")
-        self._folder = Folder(spark, warehouse)
-        self._tell = tell
-        self._now_s = now_s
 
-    def run(self, keep_s: int, *, dry_run: bool = False) -> Expired:
-        """Remove what is older than ``keep_s``. Raises AnalysisError if another program has the lock."""
-        if dry_run:
-            return self._run(keep_s, None)
-        with Lock(Folder(self._spark, f"{self._root}/usage"), "expire", self._now_s) as lock:
-            recover(self._folder)
-            return self._run(keep_s, lock)
+class _Expiry:
+    """The changes of a run."""
 
-    def _run(self, keep_s: int, lock: Lock | None) -> Expired:
+    def __init__(self, folder: Folder, keep_s: int, now_s: float) -> None:
+        self._folder = folder
+        self._keep = timedelta(seconds=keep_s)
+        self._now = datetime.fromtimestamp(now_s, UTC)
+        self.lists: dict[str, str] = {}
+        """The lists of gold, without old hours."""
+        self.removes: list[str] = []
+
+    def find(self, tell: Callable[[str], None]) -> Expired:
         stored = self._hours("usage")
-        now = datetime.fromtimestamp(self._now_s(), UTC)
         # Records from the future, by a wrong clock, must not make all others old.
-        begun = [each for each in stored if _begin(each) <= now] or stored
+        begun = [each for each in stored if _begin(each) <= self._now] or stored
         newest = max(begun, key=_begin, default=None)
-        latest = now if newest is None else min(now, _begin(newest) + _HOUR)
-        found = Expired(latest - timedelta(seconds=keep_s))
+        latest = self._now if newest is None else min(self._now, _begin(newest) + HOUR)
+        found = Expired(latest - self._keep)
 
         def is_old(place: str) -> bool:
-            return place != newest and _begin(place) + _HOUR <= found.before
+            return place != newest and _begin(place) + HOUR <= found.before
 
         for place in filter(is_old, stored):
             size_bytes = self._folder.size_bytes(f"usage/{place}")
             found.hours += 1
             found.size_bytes += size_bytes
-            self._tell(f"{place}: {size(size_bytes)}")
-        if lock is not None:
-            lock.check()
-            for date in {place.partition("/")[0] for table in _TABLES for place in filter(is_old, self._hours(table))}:
-                self._remove(date, is_old)
-        found.rejected = self._reject(found.before, dry_run=lock is None)
+            tell(f"{place}: {size(size_bytes)}")
+        for date in sorted(
+            {each.partition("/")[0] for table in _TABLES for each in filter(is_old, self._hours(table))}
+        ):
+            self._remove(date, is_old)
+        rejected = self._rejected(found.before)
+        found.rejected = len(rejected)
+        for place in rejected:
+            tell(place)
+        self.removes += rejected
         return found
 
     def _remove(self, date: str, is_old: Callable[[str], bool]) -> None:
-        known = inventory.read(self._folder, date)
-        left = {hour: batches for hour, batches in known.hours.items() if not is_old(f"{date}/hour={hour}")}
-        inventory.write(self._folder, date, inventory.Inventory(left))
-        for each in TABLES:
-            self._folder.remove(f"gold/{each.name}_day/{date}")
+        """Remove old hours, the tables of their day, and folders of dates that have no hours any more."""
+        known = inventory.read(self._folder, date).hours
+        left = {hour: version for hour, version in known.items() if not is_old(f"{date}/hour={hour}")}
+        self.lists[inventory.place(date)] = inventory.text(date, Inventory(left))
+        self.removes += [f"gold/{each.name}_day/{date}" for each in TABLES]
         for table in _TABLES:
-            for hour in self._folder.names(f"{table}/{date}/hour=*"):
-                if is_old(f"{date}/{hour}"):
-                    self._folder.remove(f"{table}/{date}/{hour}")
-            if not self._folder.names(f"{table}/{date}/hour=*"):
-                self._folder.remove(f"{table}/{date}")
+            hours = self._folder.names(f"{table}/{date}/hour=*")
+            old = [f"{table}/{date}/{hour}" for hour in hours if is_old(f"{date}/{hour}")]
+            self.removes += old if len(old) < len(hours) else [f"{table}/{date}"]
         if not left:
-            self._folder.remove(f"gold/made/{date}.json")
+            self.removes.append(inventory.place(date))
 
-    def _reject(self, before: datetime, *, dry_run: bool) -> int:
-        """Remove batches by the time of their files: object stores have no time of a directory."""
+    def _rejected(self, before: datetime) -> list[str]:
+        """Return old batches by the time of their files: object stores have no time of a directory."""
         files = self._folder.entries("rejected/batch=*/*.parquet")
         new = {each.path.rpartition("/")[0] for each in files if each.modified_s >= before.timestamp()}
-        old = {each.path.rpartition("/")[0] for each in files} - new
-        for place in sorted(old):
-            self._tell(place)
-            if not dry_run:
-                self._folder.remove(place)
-        return len(old)
+        return sorted({each.path.rpartition("/")[0] for each in files} - new)
 
     def _hours(self, table: str) -> list[str]:
         return [each.path.removeprefix(f"{table}/") for each in self._folder.entries(f"{table}/date=*/hour=*")]

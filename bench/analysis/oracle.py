@@ -55,7 +55,7 @@ def require_readings(world: Generated) -> None:
     """Raise BenchError unless gold has the readings that DuckDB computes from the rows."""
     with _opened(world.warehouse) as connection:
         for name in ("readings", "counters"):
-            files = f"{world.warehouse}/gold/{name}_hour/*/*/*.parquet"
+            files = f"{world.warehouse}/gold/{name}_hour/*/*/*/*.parquet"
             connection.execute(f"CREATE VIEW gold_{name} AS FROM read_parquet('{files}', hive_partitioning = true)")
         for kind in _KINDS:
             found = _ask(connection, _GOLD.format(kind=kind))

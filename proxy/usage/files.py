@@ -22,6 +22,7 @@ log = structlog.get_logger("sluice.usage")
 
 _UNFINISHED: Final = ".part"
 _FINISHED: Final = ".jsonl"
+_MOST_NAME: Final = 128
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
 """Usage is nobody else's business, whatever the umask."""
@@ -156,4 +157,15 @@ def _complete(left: Path) -> None:
 
 
 def _file_name(instance: str) -> str:
-    return "".join(character if character.isalnum() or character in "._" else "_" for character in instance)
+    """Return the begin of the names of an instance's files.
+
+    Spark reads no files that begin with ``_`` or ``.``, and none with other letters where Java runs in the C locale.
+    """
+    name = "".join(map(_in_file_name, instance))[:_MOST_NAME]
+    return name if name[:1].isalnum() else f"instance{name}"
+
+
+def _in_file_name(character: str) -> str:
+    if character.isascii():
+        return character if character.isalnum() or character in "._" else "_"
+    return f"_{ord(character):x}"

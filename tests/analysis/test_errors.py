@@ -43,6 +43,10 @@ NEEDED = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On a cluste
             "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Multiple streaming jobs detected for 3.",
             "another ingest wrote to the same checkpoint: only one may run, so this one ends",
         ),
+        (
+            "java.io.IOException: No space left on device",
+            "a disk is full: free some space for the warehouse, and for Spark's own files (spark.local.dir, or /tmp)",
+        ),
     ],
 )
 def test_worker_failure_is_cut_to_one_line(told: str, said: str) -> None:

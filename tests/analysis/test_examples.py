@@ -42,7 +42,7 @@ def test_documented_sql_matches_the_report(place: Path) -> None:
     text = (DOCS / "analysis-tables.md").read_text(encoding="utf-8").replace("'usage", f"'{place}")
     duck = duckdb.connect()
     duck.execute("SET TimeZone = 'UTC'")
-    _, by_minute, throttled, by_day, headroom, episodes = (
+    _, by_minute, _, throttled, by_day, headroom, episodes = (
         duck.execute(block).fetchall() for block in re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     )
     assert [each[1:] for each in by_minute] == [("alice", 60 * (2**30 + 1), 180), ("bob", 60 * (2**30 + 1), 0)]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.spark import interrupt
 from tests.analysis.records import document, row, write_jsonl
 from tests.harness.polling import wait_until
 
@@ -76,7 +75,7 @@ def after(said: Sequence[str], begin: str) -> list[str]:
     ("number", "status", "last"),
     [
         (signal.SIGTERM, 0, []),
-        pytest.param(signal.SIGINT, interrupt.EXIT_STATUS, ["stopped"], marks=pytest.mark.matrix),
+        pytest.param(signal.SIGINT, 130, ["stopped"], marks=pytest.mark.matrix),
     ],
 )
 def test_ingest_stopped_by_signal_exits_after_its_batch(
@@ -90,6 +89,18 @@ def test_ingest_stopped_by_signal_exits_after_its_batch(
         assert running.stop(number) == status, running.said()
         assert after(running.said(), "batch 0: ") == last
         assert running.found() == [f"{warehouse}: 20 documents, 20 rows"]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_gold_stopped_by_signal_says_one_word(
+    tmp_path: Path, warehouse: str, number: signal.Signals, status: int
+) -> None:
+    (tmp_path / "files").mkdir()
+    write_jsonl(tmp_path / "files" / "one.jsonl", [document(second, [HELD] * 500) for second in range(100)])
+    with command(tmp_path, "ingest", "--warehouse", warehouse, "--files", str(tmp_path / "files"), "--once") as running:
+        running.until(lambda: any(Path(warehouse).glob("gold/client_hour/date=*")))
+        assert running.stop(number) == status, running.said()
+        assert after(running.said(), "batch 0: ") == ["stopped"]
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.matrix), signal.SIGINT])
@@ -106,6 +117,6 @@ def test_ingest_stopped_within_a_batch_prints_no_traceback(
     with command(tmp_path, "ingest", *words) as running:
         running.until((Path(warehouse) / "checkpoints" / "files" / "offsets" / "0").exists)
         status = running.stop(number)
-        assert status == (0 if number == signal.SIGTERM else interrupt.EXIT_STATUS), running.said()
+        assert status == (0 if number == signal.SIGTERM else 130), running.said()
         assert [line for line in running.said() if "xception" in line or "at " in line] == []
         assert len(running.found()) == 1

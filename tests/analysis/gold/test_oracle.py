@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from analysis.gold.build import make
 from analysis.gold.tables import TABLES
+from analysis.warehouse import Inventory
 from tests.analysis import records
 from tests.analysis.gold import oracle, world
 from tests.analysis.gold.oracle import HELD, WHO, Name
@@ -34,7 +35,14 @@ class Gold:
         self.names = {each["counter"]: Name(*(each[field] for field in Name._fields)) for each in counters}
 
     def table(self, name: str, grain: str = "hour") -> Rows:
-        found: Rows = ds.dataset(self._root / f"{name}_{grain}", partitioning="hive").to_table().to_pylist()
+        root = self._root / f"{name}_{grain}"
+        found: Rows = []
+        for file in (self._root / "made").iterdir():
+            known = Inventory.read(file.read_text(encoding="utf-8"))
+            hours = [f"hour={hour}/made={version.made}" for hour, version in known.hours.items()]
+            for place in hours if grain == "hour" else [f"made={known.day.made}"] if known.day else []:
+                path = root / file.stem / place
+                found += ds.dataset(path, partitioning="hive", partition_base_dir=str(root)).to_table().to_pylist()
         for each in found:
             if "hour" in each:
                 each["at"] = (date.fromisoformat(each["date"]).toordinal() - 719_163) * 24 + int(each["hour"])

@@ -1,11 +1,14 @@
 """Ingestion from files, by a real streaming query; from a topic it is tests/integration/test_ingest.py."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError
@@ -15,6 +18,10 @@ from analysis.ingest.running import run
 from analysis.ingest.source import KEPT_BYTES, Source
 from analysis.schema import COLUMNS, MOST_DOCUMENT_BYTES
 from analysis.schema import ROWS as TABLE
+from analysis.spark.folder import Folder
+from config.usage import UsageFiles
+from proxy.usage.documents import Document as Shipped
+from proxy.usage.files import FileSink
 from tests.analysis.records import BEGIN, Document, document, in_order, row, stored, write_jsonl
 
 pytestmark = pytest.mark.spark
@@ -133,14 +140,14 @@ def test_a_damaged_copy_does_not_keep_the_whole_one_away(site: Site) -> None:
     assert site.ingest() == Tally(documents=1, rows=2, duplicates=1, rejected=1)
 
 
-def test_a_batch_that_was_published_and_not_committed_is_replaced(site: Site) -> None:
+def test_batch_that_was_published_and_not_committed_is_known(site: Site) -> None:
     documents = [document(0, ROWS), document(1, ROWS, second=HOUR_S)]
     site.add("a", *documents, "nonsense")
     site.ingest()
     commits = site.checkpoint / "commits"
     for left in [*commits.glob("*0"), *commits.glob(".*0.crc")]:
         left.unlink()
-    assert site.ingest() == Tally(documents=2, rows=4, rejected=1)
+    assert site.ingest() == Tally(duplicates=2, rejected=1)
     assert len(site.rejected()) == 1
     assert site.usage() == in_order(stored(documents))
 
@@ -151,6 +158,42 @@ def test_a_new_checkpoint_reads_all_again_and_stores_nothing_twice(site: Site) -
     site.checkpoint = site.checkpoint.with_name("another")
     assert site.ingest() == Tally(duplicates=3)
     assert len(site.usage()) == 6
+
+
+def test_documents_that_another_ingest_stored_meanwhile_are_known(site: Site) -> None:
+    """Each has read the keys of the hour before the other writes into it."""
+    site.add("a", document(0, ROWS))
+    one, other = (Ingestion(site.source(), site.warehouse, site.told.append) for _ in range(2))
+    for number, name in enumerate("bcd", 1):
+        run(one, f"{site.checkpoint}-one", None)
+        site.add(name, document(number, ROWS))
+        run(other, f"{site.checkpoint}-other", None)
+    run(one, f"{site.checkpoint}-one", None)
+    assert site.usage() == in_order(stored(document(seq, ROWS) for seq in range(4)))
+    assert (one.total.documents + other.total.documents, one.total.duplicates + other.total.duplicates) == (4, 4)
+
+
+@pytest.mark.parametrize("table", ["usage", "documents", "rejected"])
+def test_batch_that_is_half_in_place_is_stored_once(site: Site, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another ingest of the same files comes before the one that was killed is run again."""
+    documents = [document(0, ROWS), document(1, ROWS, second=HOUR_S)]
+    site.add("a", *documents, "nonsense")
+    real = Folder.move
+
+    def killed(folder: Folder, name: str, to: str) -> None:
+        if to.startswith(table):
+            raise OSError
+        real(folder, name, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "move", killed)
+        with pytest.raises(AnalysisError):
+            site.ingest()
+    first, site.checkpoint = site.checkpoint, site.checkpoint.with_name("another")
+    assert site.ingest() == Tally(duplicates=2, rejected=1)
+    site.checkpoint = first
+    assert site.ingest() == Tally(duplicates=2, rejected=1)
+    assert site.usage() == in_order(stored(documents))
 
 
 def test_duplicate_documents_in_several_tasks_are_stored_once(site: Site) -> None:
@@ -173,6 +216,37 @@ def test_files_that_are_not_complete_are_not_read(site: Site) -> None:
     (site.files / "edge-2").mkdir()
     site.add("edge-2/c", {**document(0, ROWS), "instance": "edge-2"})
     assert site.ingest().documents == 2
+
+
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(), min_size=20, max_size=40, unique=True))
+def test_files_of_any_instance_are_read(spark: SparkSession, tmp_path_factory: Any, names: list[str]) -> None:
+    """As the proxy names them."""
+    folder = tmp_path_factory.mktemp("names")
+    site = Site(spark, folder)
+
+    async def write() -> None:
+        for seq, name in enumerate(
+            [*names, "[prod] edge-1", ".hidden", "_", "x" * 300, "東京", "大阪", "a/../b", "\x00"]
+        ):
+            sink = FileSink(UsageFiles(directory=site.files), name, f"boot-{seq}")
+            await sink.write(Shipped(seq, 2, json.dumps(document(seq, ROWS)).encode()))
+            await sink.close()
+
+    asyncio.run(write())
+    written = sorted(site.files.iterdir())
+    assert site.ingest() == Tally(documents=len(written), rows=2 * len(written))
+
+
+def test_file_that_spark_does_not_read_is_named(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.add("a", document(0, ROWS))
+    site.add("_b", document(1, ROWS))
+    (site.files / ".c").mkdir()
+    site.add(".c/d", document(2, ROWS))
+    assert site.ingest() == Tally(documents=1, rows=2)
+    assert capsys.readouterr().err == (
+        f"not read: {site.files}/_b.jsonl and 1 more: rename what begins with _ or ., Spark ignores such files\n"
+    )
 
 
 def test_oversized_and_non_text_lines_are_rejected_as_bytes(site: Site) -> None:
@@ -199,6 +273,14 @@ def test_oversized_and_non_text_lines_are_rejected_as_bytes(site: Site) -> None:
         "wrong clock: time_ms is -5",
     ]
     assert no_text in [value for _, value, _ in site.rejected()]
+
+
+def test_mark_of_the_version_that_was_cut_off_is_written_again(site: Site) -> None:
+    mark = Path(site.warehouse) / "sluice-warehouse.json"
+    mark.parent.mkdir()
+    mark.touch()
+    Ingestion(site.source(), site.warehouse, site.told.append)
+    assert json.loads(mark.read_text(encoding="utf-8")) == {"version": 2}
 
 
 def test_a_warehouse_of_a_version_to_come_is_left_alone(site: Site) -> None:

@@ -180,14 +180,14 @@ def write(warehouse: Path, hours: Mapping[datetime, Tables], *, stale: Sequence[
                 {column: each.get(column, _missing(column, kind)) for column, kind in schema.items()}
                 for each in tables.get(name, ())
             ]
-            folder = warehouse / "gold" / f"{name}_hour" / place / f"hour={hour:%H}"
+            folder = warehouse / "gold" / f"{name}_hour" / place / f"hour={hour:%H}" / "made=m"
             folder.mkdir(parents=True)
             pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(schema.items()))), folder / "part-0.parquet")
         for batch in ["b-0", *(["b-1"] if hour in stale else [])]:
             (warehouse / "usage" / place / f"hour={hour.hour}" / f"batch={batch}").mkdir(parents=True)
-    made: dict[str, dict[str, list[str]]] = {}
+    made: dict[str, dict[str, Any]] = {}
     for hour in hours:
-        made.setdefault(f"date={hour:%Y-%m-%d}", {})[f"{hour:%H}"] = ["b-0"]
+        made.setdefault(f"date={hour:%Y-%m-%d}", {})[f"{hour:%H}"] = {"made": "m", "sources": ["b-0"]}
     (warehouse / "gold" / "made").mkdir(parents=True, exist_ok=True)
     for date, batches in made.items():
         said = {"hours": batches, "day": None}

@@ -403,7 +403,7 @@ def test_a_report_needs_gold(tmp_path: Path) -> None:
     (tmp_path / "w" / "usage" / "date=2026-03-01" / "hour=12" / "batch=b-0").mkdir(parents=True)
     said = refused(tmp_path / "w")
     assert "gold tables are not made" in said
-    assert "sluice analyze ingest" in said
+    assert "sluice analyze gold" in said
 
 
 def test_report_names_rows_that_are_not_in_gold_yet(tmp_path: Path) -> None:

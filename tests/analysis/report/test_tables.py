@@ -42,7 +42,7 @@ def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
 
 def test_handmade_gold_schema_matches_real_gold(reported: Reported) -> None:
     for name, columns in SCHEMAS.items():
-        [file, *_] = reported.warehouse.glob(f"gold/{name}_hour/*/*/*.parquet")
+        [file, *_] = reported.warehouse.glob(f"gold/{name}_hour/*/*/*/*.parquet")
         import pyarrow.parquet as pq
 
         schema = pq.read_schema(file)

@@ -12,9 +12,10 @@ from analysis.spark import interrupt
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, each in before.items():
+        signal.signal(number, each)
     interrupt._came.clear()
 
 
@@ -45,13 +46,17 @@ class Context:
         self.cancelAllJobs = lambda: self.did.append("cancelled")
 
 
-def test_jobs_are_cancelled_and_java_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_jobs_are_cancelled_and_java_tells_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
+) -> None:
     context = Context()
     assert interrupt.start(lambda: cast("SparkContext", context)) is cast("SparkContext", context)
     monkeypatch.setattr("threading.Thread", lambda target, **_: SimpleNamespace(start=target))
     with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
     assert context.did == ["OFF", "cancelled"]
+    assert interrupt.exit_status() == status
     assert interrupt.is_cause(ValueError("whatever follows"))
 
 

@@ -46,6 +46,19 @@ def test_local_session_uses_all_cores_and_few_partitions() -> None:
     assert int(chosen["spark.sql.shuffle.partitions"]) < 200
 
 
+@pytest.mark.parametrize(
+    ("package", "older"),
+    [
+        (f"{session._SOURCE}:4.2.1", f"{session._SOURCE}:4.2.0"),
+        (f"{session._SOURCE}:4.2.0", None),
+        ("org.apache.hadoop:hadoop-aws:3.5.1", None),
+        ("", None),
+    ],
+)
+def test_older_kafka_source_is_the_patch_release_before(package: str, older: str | None) -> None:
+    assert session._older(package) == older
+
+
 @pytest.mark.parametrize(("conf", "hint"), [({}, False), ({"spark.jars.packages": "a:b:1"}, True)])
 def test_failed_start_that_fetches_jars_suggests_a_jar_folder(conf: dict[str, str], hint: bool) -> None:
     assert ("--jars DIR" in session._not_started("[JAVA_GATEWAY_EXITED] …", conf)) is hint

@@ -8,11 +8,10 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.gold import inventory
 from analysis.gold.build import make
 from analysis.spark.folder import Folder
-from analysis.upkeep.compaction import Compacted, Compaction, recover
-from analysis.upkeep.expiry import Expired, Expiry
+from analysis.upkeep.compaction import Compacted, compact
+from analysis.upkeep.expiry import Expired, expire
 from tests.analysis.ingesting import ingest
 from tests.analysis.records import BEGIN_MS, document, row
 
@@ -38,10 +37,10 @@ class Filled:
         self.root = str(folder / "warehouse")
 
     def compact(self) -> Compacted:
-        return Compaction(self.spark, self.root, lambda _: None, lambda: NOW_S).run(7200)
+        return compact(self.spark, self.root, 7200, lambda _: None, lambda: NOW_S)
 
     def expire(self, keep_s: int, *, dry_run: bool = False) -> Expired:
-        return Expiry(self.spark, self.root, lambda _: None, lambda: NOW_S).run(keep_s, dry_run=dry_run)
+        return expire(self.spark, self.root, keep_s, lambda _: None, lambda: NOW_S, dry_run=dry_run)
 
     def rows(self) -> list[Any]:
         return self.ask("SELECT instance, seq, user, bytes_in, time, date, hour", "usage")
@@ -109,38 +108,24 @@ def test_documents_that_were_compacted_are_known(filled: Filled) -> None:
     assert (tally.documents, tally.duplicates, tally.late) == (1, 1, 1)
 
 
-def test_the_last_batch_of_a_stream_may_come_again_and_stays(filled: Filled) -> None:
-    last = sorted(Path(filled.root, "usage").glob("date=2026-03-02/hour=12/batch=*"))
-    ingest(filled.spark, filled.folder, [_document(50, 4)], name="last")
-    filled.compact()
-    assert filled.batches()["date=2026-03-01 hour=12"] == 2
-    assert sorted(Path(filled.root, "usage").glob("date=2026-03-02/hour=12/batch=*")) == last
-
-
-@pytest.mark.parametrize("at", ["remove", "move", "rename"])
-def test_killed_compaction_is_finished_by_the_next_run(
+@pytest.mark.parametrize("at", ["move", "write", "remove"])
+def test_killed_compaction_is_finished_by_the_next_writer(
     filled: Filled, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, documents = filled.rows(), filled.documents()
+    real = getattr(Folder, at)
 
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
+    def until(folder: Folder, name: str, *more: str) -> None:
+        if "hour=13" in name or name.startswith("gold/made/"):
+            raise KeyboardInterrupt
+        real(folder, name, *more)
 
     with monkeypatch.context() as patched:
-        if at == "rename":
-            patched.setattr(inventory, "rename", killed)
-        else:
-            real = getattr(Folder, at)
-
-            def sometimes(folder: Folder, name: str, *to: str) -> None:
-                if name.startswith(("usage/date=", ".compacting/")) and "hour=13" in name:
-                    raise KeyboardInterrupt
-                real(folder, name, *to)
-
-            patched.setattr(Folder, at, sometimes)
+        patched.setattr(Folder, at, until)
         with pytest.raises(KeyboardInterrupt):
             filled.compact()
-    recover(Folder(filled.spark, filled.root))
+    tally = ingest(filled.spark, filled.folder, [_document(0, 0), _document(0, 3600)], name="again")
+    assert (tally.documents, tally.duplicates) == (0, 2)
     assert (filled.rows(), filled.documents()) == (rows, documents)
     assert make(filled.spark, filled.root) == 0
 
@@ -153,13 +138,13 @@ def test_expire_removes_old_rows_with_their_gold(filled: Filled) -> None:
     assert {(each[-2].isoformat(), each[-1]) for each in filled.rows()} == {("2026-03-01", 13), ("2026-03-02", 12)}
     assert len(filled.documents()) == 5
     gold = Path(filled.root, "gold")
-    assert sorted({each.parent.name for each in gold.glob("client_hour/date=*/hour=*/*.parquet")}) == [
+    assert sorted({each.parent.parent.name for each in gold.glob("client_hour/date=*/hour=*/*/*.parquet")}) == [
         "hour=12",
         "hour=13",
     ]
     assert not [*gold.glob("*_day/date=2026-03-01")]
     make(filled.spark, filled.root)
-    assert [each.parent.name for each in gold.glob("client_day/date=*/*.parquet")] == ["date=2026-03-01"]
+    assert [each.parent.parent.name for each in gold.glob("client_day/date=*/*/*.parquet")] == ["date=2026-03-01"]
 
 
 def test_expire_always_keeps_the_newest_hour(filled: Filled) -> None:
