@@ -32,6 +32,10 @@ class ClientFilter:
 
     names: Mapping[str, str]
 
+    @property
+    def is_address(self) -> bool:
+        return "ip" in self.names
+
     def condition(self, prefix: str = "") -> str:
         """Return an SQL condition for the client's rows; ``prefix`` is that of the columns' names."""
         literals = {column: "'" + name.replace("'", "''") + "'" for column, name in self.names.items()}

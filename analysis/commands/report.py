@@ -26,6 +26,8 @@ from analysis import options
     metavar="NAMES",
     help="The report of one client: user=alice, client-id=web, user=alice,client-id=web or ip=10.0.0.5.",
 )
+@click.option("--csv", "as_csv", is_flag=True, help="Write each table as CSV, too; chargeback.csv is always written.")
+@click.option("--json", "as_json", is_flag=True, help="Print all tables as one JSON object, with the path of the page.")
 def command(
     warehouse: str,
     begin: datetime | None,
@@ -34,6 +36,8 @@ def command(
     out: str | None,
     rates: Path | None,
     client: str | None,
+    as_csv: bool,
+    as_json: bool,
 ) -> None:
     """Report who was throttled and by whose use, how close the limits are, where traffic goes, and what it costs.
 
@@ -48,7 +52,5 @@ def command(
 
     wanted = None if client is None else client_filter.parse(client)
     prices = None if rates is None else load(rates)
-    request = job.ReportRequest(warehouse, begin, end, out, prices, zone, wanted)
-    answer, page = job.run(request, datetime.now(UTC), lambda line: click.echo(line, err=True))
-    click.echo(answer)
-    click.echo(page)
+    request = job.ReportRequest(warehouse, begin, end, out, prices, zone, wanted, as_csv, as_json)
+    click.echo(job.run(request, datetime.now(UTC), lambda line: click.echo(line, err=True)))

@@ -1,7 +1,8 @@
 """Plots as inline SVG without text: they stretch with the page. Colours are classes of ``page.css``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from markupsafe import Markup
@@ -62,8 +63,16 @@ def bar(p50: float, p95: float, p99: float, most: float, scale: float) -> Markup
     )
 
 
-def stack(layers: Sequence[Sequence[float]], top: float) -> Markup:
-    """Draw layers of equal length upon each other; ``top`` is the value at the upper edge."""
+def stack(
+    layers: Sequence[Sequence[float]],
+    top: float,
+    tips: Sequence[str] = (),
+    line: Mapping[int, float] = MappingProxyType({}),
+) -> Markup:
+    """Draw layers of equal length upon each other, with a tip for each step, and a line at the limits of steps.
+
+    ``top`` is the value at the upper edge.
+    """
     count = len(layers[0])
     floor = [0.0] * count
     drawn = []
@@ -74,6 +83,10 @@ def stack(layers: Sequence[Sequence[float]], top: float) -> Markup:
         under = "".join(f"L{i + 1} {_y(floor[i], top)}H{i}" for i in reversed(range(count)))
         drawn.append(f'<path class="s{min(number, SERIES)}" d="M0 {_y(floor[0], top)}{over}{under}Z"/>')
         floor = roof
+    limits = "".join(f"M{i} {_y(limit, top)}H{i + 1}" for i, limit in line.items() if limit <= top)
+    drawn += [f'<path class="limit" d="{limits}"/>'] if limits else []
+    tip = Markup('<rect class="tip" x="{}" y="0" width="1" height="100"><title>{}</title></rect>')
+    drawn += [tip.format(i, said) for i, said in enumerate(tips)]
     return _svg("stack", count, 100, "".join(drawn))
 
 

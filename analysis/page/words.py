@@ -1,5 +1,6 @@
 """Clients and times as the reports name them."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -38,6 +39,11 @@ def unit_used(kind: str) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """``1 client``, ``2 clients``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def any_of(said: Sequence[str]) -> str:
+    """``producing, consuming or connecting``."""
+    return " or ".join(filter(None, (", ".join(said[:-1]), said[-1])))
 
 
 def moment(time: datetime, *, of: timedelta | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Writes a report from gold: a directory with its tables, ``chargeback.csv`` and ``report.html``."""
+"""Writes a report from gold: a directory with its tables, ``chargeback.csv`` and ``report.html``, and links to it."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from analysis import warehouse
 from analysis.client_filter import ClientFilter
 from analysis.errors import AnalysisError
-from analysis.report import page, tables
+from analysis.report import exports, links, page, tables
 from analysis.warehouse import HOUR, Gold, Period
 
 if TYPE_CHECKING:
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from analysis.report.rates import Rates
 
 _DAY: Final = timedelta(days=1)
-_NAMES: Final = ("ResourceId", "SubAccountId", "SubAccountName")
-_SIGNS: Final = "=+@−⁺⁻⁼₊₋₌﬩﹢﹣﹦﹫\N{FULLWIDTH PLUS SIGN}\uff0d\uff1d\uff20⩵⩶-"  # noqa: RUF001
-"""The first characters of formulas: signs, and forms of them that NFKC makes one."""
-HARMLESS: Final = (
-    "CASE WHEN regexp_matches(name, "
-    rf"""$$^(\p{{Cc}}|[\p{{Cc}}\p{{Cf}}\p{{Zs}}\p{{Zl}}\p{{Zp}}"'`“”]*[{_SIGNS}])$$) """
-    "THEN chr(39) || name ELSE name END"
-)
-"""SQL: ``name``, with a ``'`` before it if a spreadsheet could take it for a formula, or its begin for a new cell."""
-_MOST: Final = 2**63 - 1
-_STAMP: Final = "%Y%m%dT%H%M%SZ"
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +32,16 @@ class ReportRequest:
     rates: "Rates | None"
     zone: ZoneInfo
     client: ClientFilter | None = None
+    as_csv: bool = False
+    """All tables as CSV, too; of chargeback there is always one."""
+    as_json: bool = False
 
 
-def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> tuple[str, str]:
-    """Write a report; return its answer in a sentence, and the path of its page. Raises AnalysisError."""
+def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> str:
+    """Write a report; return its answer in a sentence, and in another line the path of its page, or all of it as JSON.
+
+    Raises AnalysisError.
+    """
     found = warehouse.gold(request.warehouse)
     period = _period(request, found, now)
     notes = [_behind(found, period), _rounded(request, period)]
@@ -66,15 +60,19 @@ def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> t
         else:
             names += tables.reject(connection, found)
             names += tables.compare(connection, found, _before(period))
-        name = f"report={span.begin:{_STAMP}}-{span.end + timedelta(milliseconds=999):{_STAMP}}"
-        folder = name if request.client is None else f"{request.client.folder()}/{name}"
+        of = "" if request.client is None else request.client.folder()
+        name = links.folder(span.begin, span.end + timedelta(milliseconds=999))
+        about = page.About(span, period, request.zone, request.client, [note for note in notes if note])
         with TemporaryDirectory() as place:
-            _write(connection, names, Path(place))
-            about = page.About(span, period, request.zone, request.client, [note for note in notes if note])
-            html = page.render(connection, about)
-            Path(place, "report.html").write_text(html, encoding="utf-8")
-            _publish(Path(place), request.out, folder)
-        return page.sentence(connection, request.client), f"{request.out.rstrip('/')}/{folder}/report.html"
+            _write(connection, names, Path(place), request.as_csv)
+            Path(place, "report.html").write_text(page.render(connection, about), encoding="utf-8")
+            _publish(Path(place), request.out, of, name)
+        answer = page.sentence(connection, request.client)
+        path = f"{request.out.rstrip('/')}/{f'{of}/{name}'.lstrip('/')}/report.html"
+        if not request.as_json:
+            return f"{answer}\n{path}"
+        said = {"begin": span.begin, "end": span.end, "answer": answer, "notes": about.notes, "page": path}
+        return exports.as_json(connection, names, said)
 
 
 def _period(request: ReportRequest, found: Gold, now: datetime) -> Period:
@@ -114,35 +112,17 @@ def _behind(found: Gold, period: Period) -> str | None:
     return f"{batches} newer batch{'es' if batches > 1 else ''} of rows not in gold yet, and not in this report"
 
 
-def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path) -> None:
-    def quoted(name: str) -> str:
-        return str(place / name).replace("'", "''")
-
-    # A sum of BIGINT is a HUGEINT, which Parquet does not have; forged records may add up to more than there is.
-    wide = connection.execute(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'main' AND data_type = 'HUGEINT'"
-    ).fetchall()
+def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path, as_csv: bool) -> None:
+    exports.prepare(connection)
     for name in names:
-        narrow = [f'least("{column}", {_MOST})::BIGINT AS "{column}"' for table, column in wide if table == name]
-        replaced = f" REPLACE ({', '.join(narrow)})" if narrow else ""
-        connection.execute(
-            f"COPY (SELECT *{replaced} FROM main.{name}) TO '{quoted(f'{name}.parquet')}' "
-            "(FORMAT parquet, COMPRESSION zstd)"
-        )
-    connection.execute(f"CREATE MACRO harmless(name) AS {HARMLESS}")
-    written = ", ".join(f"harmless({name}) AS {name}" for name in _NAMES)
-    times = ", ".join(
-        f"strftime({name}, '{_TIME}') AS {name}"
-        for name in ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
-    )
-    connection.execute(
-        f"COPY (SELECT * REPLACE ({times}, {written}) FROM chargeback) TO '{quoted('chargeback.csv')}' "
-        "(FORMAT csv, HEADER)"
-    )
+        exports.parquet(connection, name, place)
+        if as_csv or name == "chargeback":
+            exports.csv(connection, name, place)
 
 
-def _publish(files: Path, out: str, folder: str) -> None:
-    """Move the files to their directory; they replace an earlier report of the same period."""
+def _publish(files: Path, out: str, of: str, name: str) -> None:
+    """Move the files to their directory, and link them; they replace an earlier report of the same period."""
+    folder = f"{of}/{name}".lstrip("/")
     try:
         if (root := warehouse.on_disk(out)) is not None:
             target = root / folder
@@ -152,12 +132,13 @@ def _publish(files: Path, out: str, folder: str) -> None:
             shutil.rmtree(target, ignore_errors=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             unfinished.rename(target)
-            return
-        import pyarrow.fs as pafs
+        else:
+            import pyarrow.fs as pafs
 
-        store, place = warehouse.located(out)
-        store.create_dir(f"{place}/{folder}")
-        store.delete_dir_contents(f"{place}/{folder}")
-        pafs.copy_files(str(files), f"{place}/{folder}", pafs.LocalFileSystem(), store)
+            store, place = warehouse.located(out)
+            store.create_dir(f"{place}/{folder}")
+            store.delete_dir_contents(f"{place}/{folder}")
+            pafs.copy_files(str(files), f"{place}/{folder}", pafs.LocalFileSystem(), store)
+        links.refresh(out, of, name)
     except OSError as error:
         raise AnalysisError(f"--out: {out} cannot be written: {error}") from None

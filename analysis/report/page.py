@@ -1,29 +1,35 @@
 """The page of a report: one self-contained HTML file, made from the report's tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
 from analysis.client_filter import ClientFilter
-from analysis.page import draw, words
-from analysis.page.html import page
+from analysis.page import draw, html, words
 from analysis.report.tables import Row, Span, rows
 from analysis.warehouse import Period
 from quotas import texts
+from quotas.kinds import CLIENT_KINDS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_CAUSED: Final = """SELECT *, coalesce(bool_or(NOT is_itself) OVER (
+    PARTITION BY counter, victim_user, victim_client_id), false) AS by_others FROM caused QUALIFY by_others"""
+"""The causes of mutes of clients that were not alone in causing them."""
 _SHOWN: Final = 100
 """The most rows of a table on the page; files have all."""
 _BARS: Final = 40
 _FAULTS: Final = 20
 _PLOTS: Final = 12
+_MOST_ROOM: Final = 20
+"""A limit is a line in a plot if at most so many times the highest use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +75,22 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
     content = {
         "title": title,
         "about": about,
+        "of_address": about.client is not None and about.client.is_address,
         "answer": _answer(totals, about.client),
         "missing_said": _missing(totals),
         "totals": totals,
-        "client_of": words.client,
+        "client_of": _client if own else _linked,
         "counter_of": words.counter,
         "used": _used,
         "axis": steps.axis,
-        "muted": list(steps.strips(few("FROM muted_steps", 20 * 400))),
-        "episodes": few("FROM episodes"),
-        "caused": few("FROM caused"),
-        "headroom": few("FROM headroom WHERE max > 0", _BARS),
+        "muted": list(steps.strips(few("FROM muted_steps ORDER BY in_all_ms DESC, rule, at_s", 20 * 400))),
+        "episodes": few("FROM episodes ORDER BY muted_ms DESC, begin"),
+        "caused": few(f"{_CAUSED} ORDER BY caused_ms DESC, counter, victim_user, victim_client_id"),
+        "headroom": few("FROM headroom WHERE max > 0 ORDER BY p99 DESC, max DESC, counter", _BARS),
         "bar": _bar,
         "rules": few("FROM rules WHERE rule IS NOT NULL OR exempt OR role = 'shadow'", 200),
-        "addresses": few("FROM addresses WHERE attempts > 0 OR waits > 0"),
-        "talkers": few('FROM talkers WHERE "user" IS NOT NULL'),
+        "addresses": few("FROM addresses WHERE attempts > 0 OR waits > 0 ORDER BY refused DESC, attempts DESC, ip"),
+        "talkers": few('FROM talkers WHERE "user" IS NOT NULL ORDER BY bytes_in + bytes_out DESC, "user", client_id'),
         "flow": steps.stack(rows(connection, "FROM over_time")),
         "trends": few("FROM trend WHERE verdict IN ('rising', 'at its limit', 'far', 'falling')"),
         "charges": few(
@@ -96,19 +103,22 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
         "loss": few("FROM loss WHERE missing > 0 OR dropped > 0 OR late > 0 ORDER BY missing DESC, dropped DESC, hour"),
         "rejected": few("FROM main.rejected", _FAULTS) if "rejected" in tables else [],
         "compared": compared,
-        "changes": few("FROM compared_clients") if compared else [],
-        "limit_changes": few("FROM compared_limits") if compared else [],
+        "changes": few("FROM compared_clients ORDER BY abs(bytes - bytes_before) DESC") if compared else [],
+        "limit_changes": few("FROM compared_limits ORDER BY abs(p99 - p99_before) DESC") if compared else [],
         "quota_changes": few(
             "FROM compared_quotas WHERE (least_limit, most_limit) "
             "IS DISTINCT FROM (least_limit_before, most_limit_before)"
         )
         if compared
         else [],
-        "uses": list(steps.uses(few("FROM client_use", 100_000))) if own else [],
-        "company": few("FROM company") if own else [],
-        "sizes": {name: count(name) for name in ("episodes", "headroom", "talkers", "caused")},
+        "uses": list(steps.uses(few("FROM client_use ORDER BY in_all DESC NULLS LAST, counter, at_s", 100_000)))
+        if own
+        else [],
+        "company": few("FROM company ORDER BY caused_ms DESC NULLS LAST, used DESC NULLS LAST") if own else [],
+        "sizes": {table: count(table) for table in ("episodes", "headroom", "talkers")}
+        | {"caused": count(f"({_CAUSED})")},
     }
-    return page(
+    return html.page(
         "report/report.html.j2",
         content,
         when=lambda moment: words.moment(local(moment)),
@@ -150,7 +160,9 @@ class _Steps:
             )
             for number, (first, _) in enumerate(clients)
         ]
-        return {"plot": draw.stack(layers, top), "top": top, "who": who}
+        times = [self._time((self._first + step) * self._step_s) for step in range(self._count + 1)]
+        tips = _tips(times, layers, [texts.shortened(said) for _, said in who], "produce")
+        return {"plot": draw.stack(layers, top, tips), "top": top, "who": who}
 
     def uses(self, found: Iterable[Row]) -> Iterable[dict[str, Any]]:
         """Yield a plot by hour for each of the counters that a client used most."""
@@ -162,12 +174,17 @@ class _Steps:
                 place = row["at_s"] // 3600 - begin
                 hours[place] = (row["used"] or 0) * row["per_used"] / 3600
                 others[place] = max(row["used_by_all"] * row["per_used"] / 3600 - hours[place], 0)
-            top = draw.round_up(max(mine + rest for mine, rest in zip(hours, others, strict=True)), 1024)
+            most = max(mine + rest for mine, rest in zip(hours, others, strict=True))
+            line = {row["at_s"] // 3600 - begin: row["most_limit"] for row in some if row["most_limit"] is not None}
+            highest = max(line.values(), default=0)
+            top = draw.round_up(highest if most < highest <= _MOST_ROOM * most else most, 1024)
+            times = [self._time((begin + hour) * 3600) for hour in range(len(hours) + 1)]
+            tips = _tips(times, [hours, others], ["this client", "others"], first["kind"], line)
             limits = [row for number, row in enumerate(some) if not number or _limits(row) != _limits(some[number - 1])]
             yield {
                 "first": first,
-                "plot": draw.stack([hours, others], top),
-                "axis": draw.ticks(self._time(begin * 3600), self._time((end + 1) * 3600)),
+                "plot": draw.stack([hours, others], top, tips, line),
+                "axis": draw.ticks(times[0], times[-1]),
                 "top": top,
                 "muted_ms": sum(row["muted_ms"] or 0 for row in some),
                 "limits": [{**row, "at": datetime.fromtimestamp(row["at_s"], UTC)} for row in limits],
@@ -182,6 +199,23 @@ class _Steps:
 
     def _time(self, unix_s: float) -> datetime:
         return datetime.fromtimestamp(unix_s, self._zone)
+
+
+def _tips(
+    times: Sequence[datetime],
+    layers: list[list[float]],
+    who: list[str],
+    kind: str,
+    limits: Mapping[int, float] = MappingProxyType({}),
+) -> list[str]:
+    """Return the rates of each step between ``times``, the highest first, and its limit."""
+    tips = []
+    for step, rates in enumerate(zip(*layers, strict=True)):
+        said = sorted(((rate, each) for rate, each in zip(rates, who, strict=True) if rate), reverse=True)
+        lines = [f"{each}: {texts.amount(rate, kind)}" for rate, each in said]
+        lines += [f"limit: {texts.amount(limits[step], kind)}"] if step in limits else []
+        tips.append("\n".join([words.from_to(times[step], times[step + 1]), *lines]))
+    return tips
 
 
 def _limits(row: Row) -> tuple[float | None, float | None]:
@@ -207,18 +241,43 @@ def _used(kind: str, used: float) -> str:
     return texts.size(used) if unit == "bytes" else f"{texts.count(used)} {unit}"
 
 
+def _client(user: str | None, client_id: str | None) -> Markup:
+    return html.name(words.client(user, client_id))
+
+
+def _linked(user: str | None, client_id: str | None) -> Markup:
+    """Return a client, with the directories of its own reports: ``links`` makes it a link if there is one."""
+    if user is None:
+        return _client(user, client_id)
+    filters = (ClientFilter({"user": user, "client_id": client_id or ""}), ClientFilter({"user": user}))
+    return Markup('<a data-of="{}">{}</a>').format(
+        " ".join(each.folder() for each in filters), _client(user, client_id)
+    )
+
+
 def _answer(totals: Row, client: ClientFilter | None) -> str:
+    """Return who was throttled, and by quotas of which kinds; connections are counted by address, and not by client."""
     shadow = set(totals["modes"]) == {"shadow"}
-    was = "would have been" if shadow else "was" if totals["throttled"] <= 1 else "were"
-    muted = texts.duration_of_ms(float(totals["muted_ms"]))
-    if client is not None:
-        who = texts.shown(client.describe())
-        once = "would have been" if shadow else "was"
-        return f"{who} {once} throttled for {muted} in all." if totals["muted_ms"] else f"{who} was not throttled."
+    was = "would have been" if shadow else "was"
+    connections = _connections(totals, "would have been" if shadow else "were")
+    who = "" if client is None else texts.shown(client.describe())
+    if client is not None and client.is_address:
+        return f"{who}: {connections}"
     if not totals["throttled"]:
-        return f"Nobody {was} throttled."
-    clients = f"{totals['throttled']:,} of {words.counted(totals['clients'], 'client')}"
-    return f"{clients} {was} throttled, for {muted} in all."
+        nobody = f"{who} {'would not have been' if shadow else 'was not'}" if who else f"No client {was}"
+        said = f"{nobody} throttled while {words.any_of([kind.row.doing for kind in CLIENT_KINDS])}."
+    else:
+        clients = f"{totals['throttled']:,} of {words.counted(totals['clients'], 'client')}"
+        were = was if who or shadow or totals["throttled"] == 1 else "were"
+        kinds = ", ".join(words.doing(kind) for kind in totals["muted_kinds"])
+        muted = f"for {texts.duration_of_ms(float(totals['muted_ms']))} ({kinds}) in all."
+        said = f"{who} {was} throttled {muted}" if who else f"{clients} {were} throttled, {muted}"
+    return f"{said} {connections}" if totals["refused_for_rate"] else said
+
+
+def _connections(totals: Row, were: str) -> str:
+    attempts = words.counted(int(totals["attempts"]), "connection")
+    return f"{int(totals['refused_for_rate']):,} of {attempts} {were} refused for their rate."
 
 
 def _missing(totals: Row) -> str:

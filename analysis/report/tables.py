@@ -67,11 +67,16 @@ def show(connection: "DuckDBPyConnection", found: Gold, period: Period, client: 
     around = Period(period.begin and period.begin - HOUR, period.end and period.end + HOUR)
     found.show(connection, around, ["documents"])
     connection.execute("SET search_path = 'main,gold'")
-    if client is None:
-        connection.execute("CREATE VIEW gold.own_shared AS SELECT *, false AS victim_is_own FROM gold.shared")
-    else:
+    victim, either = "false", "true"
+    if client is not None:
         _only(connection, client)
-    connection.execute("CREATE VIEW main.shared AS SELECT * FROM gold.own_shared")
+        victim, cause = ("false" if client.is_address else client.condition(prefix) for prefix in ("victim_", ""))
+        either = f"{victim} OR {cause}"
+    connection.execute(
+        f"CREATE VIEW main.shared AS SELECT *, coalesce({victim}, false) AS victim_is_own FROM (SELECT *, "
+        "sum(caused_ms) OVER (PARTITION BY counter, victim_user, victim_client_id) AS muted_ms FROM gold.shared) "
+        f"WHERE {either}"
+    )
 
 
 def _only(connection: "DuckDBPyConnection", client: ClientFilter) -> None:
@@ -91,15 +96,8 @@ def _only(connection: "DuckDBPyConnection", client: ClientFilter) -> None:
     by_hours = """SELECT cluster, "user", client_id, exempt, date, hour, sum(bytes_in) AS bytes_in,
         sum(bytes_out) AS bytes_out, sum(requests) AS requests FROM main.client GROUP BY ALL"""
     connection.execute(f"CREATE VIEW main.users AS {by_hours}")
-    moments = f"SELECT * FROM gold.moments WHERE {is_own}" if "ip" not in client.names else "FROM gold.moments LIMIT 0"
+    moments = f"SELECT * FROM gold.moments WHERE {is_own}" if not client.is_address else "FROM gold.moments LIMIT 0"
     connection.execute(f"CREATE VIEW main.moments AS {moments}")
-    victim, cause = (
-        "false" if "ip" in client.names else f"coalesce({client.condition(prefix)}, false)"
-        for prefix in ("victim_", "")
-    )
-    connection.execute(
-        f"CREATE VIEW gold.own_shared AS SELECT *, {victim} AS victim_is_own FROM gold.shared WHERE {victim} OR {cause}"
-    )
 
 
 def _known(connection: "DuckDBPyConnection", column: str) -> list[str]:

@@ -35,7 +35,7 @@ _READINGS: Final = """
 _GOLD: Final = """
     WITH readings AS (SELECT r.* FROM gold_readings r JOIN gold_counters c USING (date, hour, counter)
         WHERE c.kind = '{kind}' AND c.rule IS NOT NULL AND c.role = 'quota' AND r.limit > 0),
-    counters AS (SELECT sum(busy) AS busy, sum(over) AS over, max(max) AS most FROM readings GROUP BY counter)
+    counters AS (SELECT sum(busy_s) AS busy, sum(over_s) AS over, max(max) AS most FROM readings GROUP BY counter)
     SELECT count(*), sum(busy), sum(over), sum(most) FROM counters
 """
 _FIGURES: Final = ("counters", "seconds with use", "seconds over the limit", "sum of most")

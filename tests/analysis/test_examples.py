@@ -1,4 +1,4 @@
-"""The SQL that the documentation shows runs on a warehouse, and says what a report says."""
+"""The SQL and the programs that the documentation shows run on a warehouse, and say what a report says."""
 
 import re
 from pathlib import Path
@@ -54,3 +54,16 @@ def test_documented_sql_matches_the_report(place: Path) -> None:
     [(kind, rule, user, p99)] = headroom
     assert (kind, rule, user, p99) == ("produce", "user=alice", "alice", 2.0)
     assert episodes == [("alice", "app", 2, 2.0)]
+
+
+def test_documented_pyspark_and_notebook_read_gold(place: Path, spark: SparkSession) -> None:
+    text = (DOCS / "analysis.md").read_text(encoding="utf-8").replace("usage/gold", f"{place}/gold")
+    pyspark, notebook = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(pyspark.splitlines()) <= 8
+    found: dict[str, Any] = {}
+    exec(pyspark, found)  # noqa: S102  our own page
+    [longest] = found["longest"].collect()
+    assert (longest["user"], longest["kind"], longest["muted_ms"]) == ("alice", "produce", 2000)
+    assert found["spark"] is spark
+    exec(notebook, found)  # noqa: S102  as above
+    assert found["hours"]["muted_s"].tolist() == [2.0]

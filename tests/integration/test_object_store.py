@@ -94,5 +94,9 @@ def test_report_reads_gold_from_s3_without_spark(
     place = f"{store.bucket}/made-reports/report=20260301T120000Z-20260301T130000Z"
     assert made.output.splitlines()[-1] == f"s3a://{place}/report.html"
     with bucket.open_input_file(f"{place}/report.html") as page:
-        assert "alice / orders-service" in page.read().decode()
+        said = page.read().decode()
+    assert "alice / orders-service" in said
+    assert '<a href="../index.html">all reports</a>' in said
+    with bucket.open_input_file(f"{store.bucket}/made-reports/index.html") as index:
+        assert f'<a href="{place.rpartition("/")[2]}/report.html">' in index.read().decode()
     assert len(ds.dataset(f"{place}/talkers.parquet", filesystem=bucket).to_table()) == len(by_hand.NAMES)

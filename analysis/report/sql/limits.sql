@@ -1,7 +1,7 @@
 -- The names of each counter with a rule, once for the period.
-SELECT counter, names.*, window_ms, interval_ms
+SELECT counter, names.*, window_ms
 FROM (
-    SELECT counter, max(window_ms) AS window_ms, max(interval_ms) AS interval_ms, any_value({
+    SELECT counter, max(window_ms) AS window_ms, any_value({
         kind: kind, role: role, cluster: cluster, instance: instance, broker: broker, rule: rule,
         unit_user: unit_user, unit_client_id: unit_client_id}) AS names
     FROM counters WHERE rule IS NOT NULL GROUP BY counter)

@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from analysis.kernel.units import read_rule
@@ -45,7 +46,8 @@ def charges(documents: Sequence[Document]) -> Iterator[Row]:
         for kind in (*CLIENT_KINDS, QuotaKind.CONNECTION_CREATION_RATE):
             for charge in _charges(row, kind):
                 if charge["used"] or any(charge[name] for name in HELD):
-                    yield {**row, **charge, "name": _name(charge | {n: row[n] for n in WHO if n != "broker"})}
+                    name = _name(charge | {n: row[n] for n in WHO if n != "broker"})
+                    yield {**row, **charge, "name": name._replace(instance="") if row["owned"] else name}
 
 
 def _charges(row: Row, kind: QuotaKind) -> Iterator[Row]:
@@ -147,9 +149,13 @@ def charged(documents: Sequence[Document]) -> dict[tuple[Any, ...], Row]:
 
 
 def readings(documents: Sequence[Document]) -> dict[tuple[int, Name], Row]:
-    """Return by hour and counter the use of the window that ends with each interval, over the limit."""
-    interval_ms = {
+    """Return by hour and counter the use of the windows that end with each second, over the limit.
+
+    The use of each proxy is spread over its own window; what several proxies have of one counter is added up.
+    """
+    interval_s = {
         instance: Counter(_nominal(row) for row in rows(documents) if row["instance"] == instance).most_common(1)[0][0]
+        // 1000
         for instance in {each["instance"] for each in documents}
     }
     of_counter: defaultdict[Name, list[Row]] = defaultdict(list)
@@ -158,30 +164,35 @@ def readings(documents: Sequence[Document]) -> dict[tuple[int, Name], Row]:
             of_counter[charge["name"]].append(charge)
     found: dict[tuple[int, Name], Row] = {}
     for name, uses in of_counter.items():
-        step_ms = interval_ms[name.instance]
-        whole = max(round(uses[0]["window_ms"] / step_ms), 1)
-        used: Counter[int] = Counter()
+        per_s: defaultdict[int, Fraction] = defaultdict(Fraction)
+        in_window: Counter[int] = Counter()
+        in_use: set[int] = set()
         limits: dict[int, float] = {}
         for use in uses:
-            slot = use["time_ms"] // step_ms
-            used[slot] += use["used"]
+            step_s = interval_s[use["instance"]]
+            window_s = max(round(use["window_ms"] / 1000 / step_s), 1) * step_s
+            at_s = use["time_ms"] // 1000 // step_s * step_s
+            in_use.update(range(at_s, at_s + step_s))
+            for second in range(at_s, at_s + window_s):
+                per_s[second] += Fraction(use["used"], window_s)
+                in_window[second] += use["used"]
             if use["limit"] is not None:
-                limits[slot] = max(limits.get(slot, 0), use["limit"])
-        for slot in sorted({slot + later for slot in used for later in range(whole)}):
-            total = sum(used[slot - back] for back in range(whole)) * uses[0]["per_used"]
-            limit = next((limits[slot - back] for back in range(whole) if slot - back in limits), None)
+                limits[at_s] = max(limits.get(at_s, 0), use["limit"])
+        for second in sorted(per_s):
+            rate = float(per_s[second]) * uses[0]["per_used"]
+            limit = next((limits[at_s] for at_s in sorted(limits, reverse=True) if at_s <= second), None)
             line = found.setdefault(
-                (hour_of(slot * step_ms), name),
-                {"values": Counter(), "over": 0, "busy": 0, "used_intervals": 0, "max": None, "most_window": 0},
+                (hour_of(second * 1000), name),
+                {"values": Counter(), "over_s": 0, "busy_s": 0, "used_s": 0, "max": None, "most_window": 0},
             )
-            share = total / (limit * whole * step_ms / 1000) if limit else None
-            line["busy"] += 1
-            line["used_intervals"] += slot in used
-            line["most_window"] = max(line["most_window"], total)
+            share = rate / limit if limit else None
+            line["busy_s"] += 1
+            line["used_s"] += second in in_use
+            line["most_window"] = max(line["most_window"], in_window[second] * uses[0]["per_used"])
             line["limit"] = limit
             if share is not None:
                 line["values"][rounded(share)] += 1
-                line["over"] += share > 1
+                line["over_s"] += share > 1
                 line["max"] = max(line["max"] or 0, share)
     return found
 
@@ -212,25 +223,38 @@ def muted(documents: Sequence[Document]) -> Counter[tuple[Any, ...]]:
 
 
 def shared(documents: Sequence[Document]) -> dict[tuple[Any, ...], float]:
-    """Return by hour, counter, client and victim the muted time that is laid to the client."""
-    used: defaultdict[tuple[int, Name, int], defaultdict[tuple[Any, Any], list[int]]] = defaultdict(
-        lambda: defaultdict(lambda: [0, 0])
+    """Return by hour, counter, client (or all unnamed ones), whether it is these, and victim the mutes laid to it."""
+    charged: defaultdict[tuple[int, Name], defaultdict[int, defaultdict[Any, list[int]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(lambda: [0, 0]))
     )
-    clients: defaultdict[tuple[int, Name], set[Any]] = defaultdict(set)
     for charge in charges(documents):
-        if charge["role"] != "shadow":
-            hour, who = hour_of(charge["time_ms"]), (charge["user"], charge["client_id"])
-            both = used[hour, charge["name"], charge["time_ms"] // 10_000][who]
+        if charge["role"] != "shadow" and charge["kind"] != "connection":
+            at = charged[hour_of(charge["time_ms"]), charge["name"]][charge["time_ms"] // 10_000]
+            both = at[charge["user"], charge["client_id"]]
             both[0] += charge["used"]
             both[1] += charge["muted_ms"]
-            clients[hour, charge["name"]].add(who)
     found: defaultdict[tuple[Any, ...], float] = defaultdict(float)
-    for (hour, name, _), by_client in used.items():
-        total = sum(each[0] for each in by_client.values())
-        for who, (bytes_, _) in by_client.items():
-            for victim, (_, muted_ms) in by_client.items():
-                if total and muted_ms and who != victim and bytes_ / total >= 0.05:
-                    found[hour, name, *who, *victim] += muted_ms * bytes_ / total
+    for key, moments_ in charged.items():
+        shares: dict[Any, float] = {}
+        laid = []  # the shares and the mutes of each moment
+        for _, clients in sorted(moments_.items()):
+            if total := sum(used for used, _ in clients.values()):
+                shares = {who: used / total for who, (used, _) in clients.items() if used}
+            laid += [(shares, {who: muted_ms for who, (_, muted_ms) in clients.items() if muted_ms})]
+        weights: defaultdict[Any, float] = defaultdict(float)
+        for shares, mutes in laid:
+            for who, share in shares.items():
+                weights[who] += share * sum(mutes.values())
+        matter = {who for shares, mutes in laid if mutes for who, share in shares.items() if share >= 0.05}
+        named = sorted(matter, key=lambda who: (-weights[who], who))[:20]
+        for shares, mutes in laid:
+            for victim, muted_ms in mutes.items():
+                rest = 1.0
+                for who in {*named, victim} & shares.keys():
+                    found[*key, *who, False, *victim] += muted_ms * shares[who]
+                    rest -= shares[who]
+                if rest > 1e-12:
+                    found[*key, None, None, True, *victim] += muted_ms * rest
     return found
 
 

@@ -126,8 +126,8 @@ def test_a_day_that_is_over_has_the_readings_of_its_hours(gold: Gold) -> None:
     of_day: dict[Name, dict[str, Any]] = {}
     for (hour, name), line in sorted(oracle.readings(gold.documents).items(), key=lambda each: each[0][0]):
         if hour < oracle.hour_of(world.MIDNIGHT_MS):
-            sums = of_day.setdefault(name, {**line, "values": Counter(), "over": 0, "busy": 0, "used_intervals": 0})
-            for each in ("values", "over", "busy", "used_intervals"):
+            sums = of_day.setdefault(name, {**line, "values": Counter(), "over_s": 0, "busy_s": 0, "used_s": 0})
+            for each in ("values", "over_s", "busy_s", "used_s"):
                 sums[each] += line[each]
             sums["most_window"] = max(sums["most_window"], line["most_window"])
             sums["max"] = max(filter(None, (sums["max"], line["max"])), default=None)
@@ -140,8 +140,8 @@ def test_a_day_that_is_over_has_the_readings_of_its_hours(gold: Gold) -> None:
 def _require_reading(found: dict[str, Any], expected: dict[str, Any]) -> None:
     values = sorted(expected["values"].items())
     assert found["values"] == pytest.approx([value for value, _ in values])
-    assert found["counts"] == [count for _, count in values]
-    for each in ("over", "busy", "used_intervals", "limit"):
+    assert found["seconds"] == [count for _, count in values]
+    for each in ("over_s", "busy_s", "used_s", "limit"):
         assert found[each] == expected[each], each
     assert found["max"] == (None if expected["max"] is None else pytest.approx(expected["max"]))
     assert found["most_window"] == pytest.approx(expected["most_window"])
@@ -175,15 +175,24 @@ def _name(gold: Gold, each: dict[str, Any]) -> Any:
     return each["kind"] if each["role"] == "shadow" else gold.names[each["counter"]]
 
 
-def test_mutes_on_shared_counters_are_attributed_to_their_users(gold: Gold) -> None:
-    found = {
-        (e["at"], gold.names[e["counter"]], e["user"], e["client_id"], e["victim_user"], e["victim_client_id"]): e[
-            "caused_ms"
-        ]
-        for e in gold.table("shared")
-    }
+def test_mutes_are_attributed_to_the_users_of_the_counter(gold: Gold) -> None:
+    found = {(e["at"], gold.names[e["counter"]], *(e[n] for n in _CAUSE)): e["caused_ms"] for e in gold.table("shared")}
     assert found == pytest.approx(oracle.shared(gold.documents))
-    assert found
+    assert {each["is_rest"] for each in gold.table("shared")} == {True, False}
+
+
+def test_parts_of_a_mute_add_up_to_the_whole(gold: Gold) -> None:
+    caused: Counter[tuple[Any, ...]] = Counter()
+    for each in gold.table("shared"):
+        caused[each["at"], each["counter"], each["victim_user"], each["victim_client_id"]] += each["caused_ms"]
+    muted: Counter[tuple[Any, ...]] = Counter()
+    for each in gold.table("charged"):
+        if each["muted_ms"] and each["role"] != "shadow" and each["kind"] != "connection":
+            muted[each["at"], each["counter"], each["user"], each["client_id"]] += each["muted_ms"]
+    assert caused == pytest.approx(muted)
+
+
+_CAUSE = ("user", "client_id", "is_rest", "victim_user", "victim_client_id")
 
 
 def test_gold_moments_list_busiest_clients_and_the_rest(gold: Gold) -> None:

@@ -49,3 +49,9 @@ def test_ticks_cover_the_period() -> None:
         "12:00",
         "00:00",
     ]
+
+
+def test_stack_has_a_tip_for_each_step_and_a_line_where_there_is_a_limit() -> None:
+    svg = draw.stack([[1.0, 2.0, 0.0]], 4, ["a <b>", "c", "d"], {0: 3.0, 2: 5.0})
+    assert re.findall(r"<title>(.*?)</title>", svg) == ["a &lt;b&gt;", "c", "d"]
+    assert re.findall(r'class="limit" d="([^"]*)"', svg) == ["M0 25.0H1"]

@@ -1,5 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from analysis.page import words
 from analysis.page.html import name
 
@@ -35,3 +37,8 @@ def test_client_and_counter_names_are_written_for_readers() -> None:
     assert words.counter("alice", None) == "alice"
     assert words.counter(None, "app") == "app"
     assert words.counter("alice", "") == "alice / (no client-id)"
+
+
+@pytest.mark.parametrize(("said", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")])
+def test_any_of_joins_with_or(said: list[str], text: str) -> None:
+    assert words.any_of(said) == text

@@ -81,10 +81,10 @@ SCHEMAS: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
     "readings": {
         "counter": _N,
         "values": pa.list_(pa.float32()),
-        "counts": pa.list_(_I),
-        "over": _N,
-        "busy": _N,
-        "used_intervals": _N,
+        "seconds": pa.list_(_I),
+        "over_s": _N,
+        "busy_s": _N,
+        "used_s": _N,
         "max": _F,
         "most_window": _F,
         "limit": _F,
@@ -120,10 +120,11 @@ SCHEMAS: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
         "kind": _T,
         "user": _T,
         "client_id": _T,
+        "is_rest": _B,
+        "clients": _N,
         "victim_user": _T,
         "victim_client_id": _T,
         "caused_ms": _F,
-        "muted_ms": _N,
     },
     "users": {"cluster": _T, "user": _T, "exempt": _B, **_MOVED, "begin_ms": _N, "end_ms": _N},
     "documents": {
@@ -234,13 +235,13 @@ def busy() -> dict[str, list[Row]]:
         found["charged"].append({**who, "used": 10**9, "requests": 1000, **held})
         found["counters"].append({**who, "unit_user": user, "is_shared": True, "interval_ms": 1000})
         found["readings"].append(
-            {**who, "values": [0.5, 1.3], "counts": [100, 50 * number], "over": 50 * number, "busy": 100 + 50 * number,
-             "used_intervals": 9, "max": 1.3, "most_window": 1.0, "last_ms": HOUR_MS}
+            {**who, "values": [0.5, 1.3], "seconds": [100, 50 * number], "over_s": 50 * number,
+             "busy_s": 100 + 50 * number, "used_s": 9, "max": 1.3, "most_window": 1.0, "last_ms": HOUR_MS}
         )  # fmt: skip
         begin_ms = HOUR_MS + 60_000 * number
         found["muted"].append({**who, **held, "begin_ms": begin_ms, "end_ms": begin_ms + 30_000, "bytes": 5})
         found["moments"].append({**who, **sums, "at_s": begin_ms // 1000})
-        found["shared"].append({**who, "victim_user": "v", "victim_client_id": SCRIPT, "caused_ms": 5.0, "muted_ms": 9})
+        found["shared"].append({**who, "victim_user": "v", "victim_client_id": SCRIPT, "caused_ms": 5.0})
         found["users"].append({**who, **sums})
     found["charged"].append(
         {

@@ -59,6 +59,13 @@ def test_report_page_fits_the_window_and_follows_dark_mode(file: Path, width: in
 
 
 @pytest.mark.parametrize("file", ["busy"], indirect=True)
+def test_names_have_room_on_a_telephone(file: Path) -> None:
+    cells = "Math.min(...[...document.querySelectorAll('td:has(.name)')].map(cell => cell.offsetWidth))"
+    [least] = look(file, cells, width=390)
+    assert least >= 150
+
+
+@pytest.mark.parametrize("file", ["busy"], indirect=True)
 def test_tables_sort_and_find(file: Path) -> None:
     sort = "document.querySelectorAll('#throttled th')[6].click()"
     find = (

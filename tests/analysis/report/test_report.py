@@ -102,10 +102,10 @@ def test_boot_with_expired_first_documents_has_no_gap(tmp_path: Path) -> None:
 def reading(values: list[float], counts: list[int], **columns: Any) -> Row:
     return {
         "values": values,
-        "counts": counts,
-        "busy": sum(counts),
-        "over": sum(n for v, n in zip(values, counts, strict=True) if v > 1),
-        "used_intervals": 1,
+        "seconds": counts,
+        "busy_s": sum(counts),
+        "over_s": sum(n for v, n in zip(values, counts, strict=True) if v > 1),
+        "used_s": 1,
         "max": max(values),
         "most_window": 1.0,
         "last_ms": HOUR_MS,
@@ -281,7 +281,9 @@ def test_no_name_is_markup(tmp_path: Path, arguments: tuple[str, ...]) -> None:
 def test_report_of_quiet_hour_says_nobody_was_throttled(tmp_path: Path) -> None:
     by_hand.write(tmp_path / "w", {HOUR: quiet()})
     made = CliRunner().invoke(analyze, ["report", "--warehouse", str(tmp_path / "w")])
-    assert made.output.splitlines()[0] == "Nobody was throttled."
+    assert made.output.splitlines()[0] == (
+        "No client was throttled while producing, consuming, sending requests or changing topics."
+    )
     assert made.output.splitlines()[1] == f"{tmp_path}/w-reports/report=20260301T120000Z-20260301T130000Z/report.html"
 
 
@@ -333,12 +335,11 @@ def test_limits_used_by_a_tenth_in_either_period_are_compared(tmp_path: Path) ->
 def test_report_of_one_client_shows_only_its_use_and_limits(tmp_path: Path) -> None:
     who: Row = {"user": "bob", "client_id": "batch"}
     shared = [
-        {"victim_user": "alice", "victim_client_id": "app", "caused_ms": 70.0, "muted_ms": 100, **who},
+        {"victim_user": "alice", "victim_client_id": "app", "caused_ms": 70.0, **who},
         {
             "victim_user": "bob",
             "victim_client_id": "batch",
             "caused_ms": 5.0,
-            "muted_ms": 50,
             "user": "alice",
             "client_id": "app",
         },
@@ -368,7 +369,7 @@ def test_report_of_one_client_shows_only_its_use_and_limits(tmp_path: Path) -> N
     [company] = table(folder, "company")
     assert (company["user"], company["used"], company["caused_ms"], company["caused_by_client_ms"]) == ("bob", 9, 70, 5)
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "user=alice was throttled for 100 ms in all." in page
+    assert "user=alice was throttled for 100 ms (producing) in all." in page
     assert "What it used, and its limits" in page
     assert "no usage records of user=alise" in refused(tmp_path / "w", "--client", "user=alise")
     assert "user=alice" in refused(tmp_path / "w", "--client", "user=alise")

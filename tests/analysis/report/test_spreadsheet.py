@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report.job import HARMLESS
+from analysis.report.exports import HARMLESS
 
 _DUCK = duckdb.connect()
 
@@ -44,13 +44,15 @@ def harmless(name: str) -> str:
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_formula_in_a_name_is_quoted(before: str, formula: str) -> None:
-    assert harmless(before + formula) == f"'{before}{formula}"
+    first = "'" if before[:1] in {*"\t\r\n\x00"} - {""} else ""
+    assert harmless(before + formula) == f"{first}{before}'{formula}"
+    assert harmless(f"x;{before}{formula}") == f"x;{before}'{formula}"
 
 
 @pytest.mark.parametrize("form", [*"".join(FORMS.values())])
 def test_formula_in_another_form_is_quoted(form: str) -> None:
     assert harmless(f"{form}1+1") == f"'{form}1+1"
-    assert harmless(f" {form}1+1") == f"' {form}1+1"
+    assert harmless(f" {form}1+1") == f" '{form}1+1"
 
 
 @pytest.mark.parametrize("name", ["\talice", "\ralice", "\nalice", "\x00"])
@@ -68,4 +70,4 @@ def test_harmless_name_is_written_unchanged(name: str) -> None:
 
 @given(st.text())
 def test_quoting_for_a_spreadsheet_keeps_the_whole_name(name: str) -> None:
-    assert harmless(name) in {name, f"'{name}"}
+    assert harmless(name).replace("'", "") == name.replace("'", "")

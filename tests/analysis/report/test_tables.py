@@ -91,7 +91,7 @@ def test_headroom_table_matches_percentiles_of_all_intervals(reported: Reported)
     for (_, name), line in oracle.readings(reported.documents).items():
         values[name].update(line["values"])
         most[name] = max(most[name], line["max"] or 0)
-        over[name] += line["over"]
+        over[name] += line["over_s"]
     found = {reported.limits[each["counter"]]: each for each in reported.table("headroom")}
     assert found.keys() == {name for name in values if name.rule is not None and values[name]}
     for name, each in found.items():
@@ -136,21 +136,26 @@ def test_loss_table_matches_missing_documents(reported: Reported) -> None:
     assert min(missing.values()) >= len(LOST)
 
 
-def test_caused_table_matches_shared_mutes_of_documents(reported: Reported) -> None:
+def test_caused_table_matches_mutes_of_documents(reported: Reported) -> None:
     expected: defaultdict[tuple[Any, ...], float] = defaultdict(float)
-    for (_, *key), caused_ms in oracle.shared(reported.documents).items():
-        expected[tuple(key)] += caused_ms
-    found = {
-        (
-            reported.limits[each["counter"]],
-            each["user"],
-            each["client_id"],
-            each["victim_user"],
-            each["victim_client_id"],
-        ): each["caused_ms"]
-        for each in reported.table("caused")
-    }
+    muted: defaultdict[tuple[Any, ...], float] = defaultdict(float)
+    for (_, name, *key), caused_ms in oracle.shared(reported.documents).items():
+        expected[name.kind, name.broker, name.rule, *key] += caused_ms
+        muted[name.kind, name.broker, name.rule, *key[3:]] += caused_ms
+    found: defaultdict[tuple[Any, ...], float] = defaultdict(float)
+    whole: dict[tuple[Any, ...], float] = {}
+    for each in reported.table("caused"):
+        of, victim = (tuple(each[n] for n in names) for names in (("kind", "broker", "rule"), _VICTIM))
+        found[*of, each["user"], each["client_id"], each["is_rest"], *victim] += each["caused_ms"]
+        whole[each["counter"], *of, *victim] = each["muted_ms"]
     assert found == pytest.approx(dict(expected))
+    summed: defaultdict[tuple[Any, ...], float] = defaultdict(float)
+    for (_, *key), muted_ms in whole.items():
+        summed[*key] += muted_ms
+    assert summed == pytest.approx(muted)
+
+
+_VICTIM = ("victim_user", "victim_client_id")
 
 
 def test_chargeback_table_matches_use_by_user_and_day(reported: Reported) -> None:
