@@ -48,7 +48,7 @@ class Metering:
         self.addresses = Addresses(usage.max_addresses) if usage is not None else None
         """Connections by address; None without usage records."""
         self._taking = asyncio.Lock()
-        """Of usage records: the last ones come after those that are being taken."""
+        """Lock of usage records: the last ones come after those that are being taken."""
         self._recorder = Recorder(self._meters, self._listeners, engine, self.addresses)
 
     def accounts_of(self, listener: str) -> Accounts:

@@ -1,4 +1,4 @@
-"""What ships usage records, as the settings have it."""
+"""Creates the shipper of usage records that the settings ask for."""
 
 import socket
 
@@ -11,7 +11,7 @@ from proxy.usage.shipping import Shipper, Shipping, Sink, TakeUsage
 
 
 def shipper_of(settings: Settings, take_usage: TakeUsage) -> Shipper | None:
-    """Return what ships the rows of ``take_usage``; None without a section ``usage``."""
+    """Return the shipper of the rows of ``take_usage``; None without a section ``usage``."""
     usage = settings.usage
     if usage is None:
         return None
