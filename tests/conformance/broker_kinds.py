@@ -100,7 +100,10 @@ def _notified(text: str) -> object:
         changed = tree.read_notification(text.encode())
     except tree.NotificationError:
         return {"error": True}
-    return {"ignored": True} if changed is None else {"root": changed.root, "entity": changed.entity}
+    if changed is None:
+        return {"ignored": True}
+    root, _, entity = changed.removeprefix(f"{tree.CONFIG}/").partition("/")
+    return {"root": root, "entity": entity}
 
 
 def alter_in_zookeeper_mode(rows: list[Case]) -> Answers:

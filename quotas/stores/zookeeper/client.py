@@ -40,24 +40,21 @@ class Connection:
         self._changed = changed
         self._client: KazooClient | None = None
         self._up: Any = None
-        self._is_refused = False
+        self.is_refused = False
+        """The servers refused the login; they may close the connection before the first request."""
         self._sockets: Sockets | None = None
 
     def client(self) -> KazooClient:
         """Return the connected client. Raises UnreachableError, and ConfigError for a file that cannot be read."""
-        if self.is_refused():
+        if self.is_refused:
             self.close()
         if self._client is None:
-            self._client, self._is_refused = self._new(), False
+            self._client = self._new()
             self._client.add_listener(self._state_changed)
             self._up = self._client.start_async()
         if not self._up.wait(WAIT_S):
             raise UnreachableError(self._why(self._client))
         return self._client
-
-    def is_refused(self) -> bool:
-        """Whether the servers refused the login; they may close the connection before the first request."""
-        return self._client is not None and self._is_refused
 
     def acl(self, path: str) -> list[ACL]:
         """Return the ACL of a node to be written (ZkData.defaultAcls)."""
@@ -71,7 +68,7 @@ class Connection:
             self._client.remove_listener(self._state_changed)
             self._client.stop()
             self._client.close()
-            self._client = None
+            self._client, self.is_refused = None, False
 
     def _new(self) -> KazooClient:
         settings = self._settings
@@ -99,11 +96,11 @@ class Connection:
     def _state_changed(self, state: str) -> None:
         """Remember a refused login: kazoo's client is AUTH_FAILED for a moment, then CLOSED for ever."""
         if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
-            self._is_refused = True
+            self.is_refused = True
         self._changed(state)
 
     def _why(self, client: KazooClient) -> str:
-        if self._is_refused:
+        if self.is_refused:
             return REFUSED
         if self._sockets is not None and (why := self._sockets.why()):
             return f"no server answered within {WAIT_S:g} s: {why}"

@@ -3,13 +3,12 @@
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError, UnimplementedError
+from kazoo.exceptions import AuthFailedError, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from config.problems import ConfigError, Problem
@@ -21,12 +20,10 @@ from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableEntry, UnreadableError
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
-from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
+from quotas.stores.zookeeper.reading import ForbiddenError, Node, read_children, read_nodes
 from quotas.stores.zookeeper.writing import Writer
 
-_ROOTS: Final = {"users", "clients", "ips"}
 _TOPS: Final = (tree.USERS, tree.CLIENTS, tree.IPS, tree.CHANGES)
-_PATH: Final = itemgetter(0)
 _MOST_BAD_NOTIFICATIONS: Final = 20
 """Unreadable notifications that are reported."""
 _MOST_SHOWN: Final = 100
@@ -45,12 +42,6 @@ class _CachedNode:
     problem: str = ""
     unread: bool = False
     """The node cannot be read; ``limits`` are its previous ones."""
-    digest: int = field(init=False)
-    """A hash of path and limits, 0 for none: a store's version is the sum of all, so that one change updates one."""
-
-    def __post_init__(self) -> None:
-        said = hashlib.sha256(f"{self.path}={sorted(self.limits.items())}".encode()).digest()
-        object.__setattr__(self, "digest", int.from_bytes(said) if self.limits else 0)
 
 
 class ZooKeeperStore(QuotaStore):
@@ -87,8 +78,6 @@ class ZooKeeperStore(QuotaStore):
         """There may be changes to read: set on kazoo's thread, cleared before reading."""
         self._looks_left = 0
         """Polls left until a failed load is repeated."""
-        self._at_once = AT_ONCE
-        """Nodes per request; 1 if the servers do not support batches."""
 
     def changed(self) -> bool:
         if self._looks_left:
@@ -128,41 +117,28 @@ class ZooKeeperStore(QuotaStore):
             if alteration.version not in (None, loaded.version):
                 raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
             paths = {entity: path for entity, path in loaded.places.items() if entity in wanted}
-            writer = Writer(client, self._reader(client), self._connection.acl)
+            writer = Writer(client, self._connection.acl)
             return writer.write(wanted, paths, validate_only=alteration.validate_only)
 
     # ------------------------------------------------------------------------------------------------- reading
 
-    def _reader(self, client: KazooClient) -> Reader:
-        return Reader(client, WAIT_S, self._at_once)
-
     def _refresh(self) -> KazooClient:
         """Read the changes, or everything."""
-        try:
-            return self._read()
-        except UnimplementedError:  # from a server older than 3.6, which soon closes the connection as well
-            self._at_once = 1
-            self._connection.close()
-            self._whole = True
-            return self._read()
-
-    def _read(self) -> KazooClient:
         client = self._connection.client()
         self._told = False
-        reader = self._reader(client)
         names = self._announced(client)
         numbers = {number: f"{tree.CHANGES}/{name}" for name in names if (number := tree.number_of(name)) is not None}
         new = sorted(numbers.keys() - self._read_numbers)
         if self._whole or self._has_missed(numbers, new):
             self._whole = False  # before reading: a session that ends meanwhile sets it again
             try:
-                self._held, self._bad_notifications = self._all(reader), {}
+                self._held, self._bad_notifications = self._all(client), {}
             except BaseException:
                 self._whole = True
                 raise
         else:
-            paths = self._changed_paths(reader, [numbers[number] for number in new])
-            for path, node in zip(paths, reader.nodes(paths), strict=True):
+            paths = self._changed_paths(client, [numbers[number] for number in new])
+            for path, node in zip(paths, read_nodes(client, paths), strict=True):
                 self._hold(self._held, path, node)
         self._last = new[-1] if new else self._last
         self._read_numbers = frozenset(numbers if self._last is None else (*numbers, self._last))
@@ -197,49 +173,40 @@ class ZooKeeperStore(QuotaStore):
         while len(self._bad_notifications) > _MOST_BAD_NOTIFICATIONS:
             del self._bad_notifications[next(iter(self._bad_notifications))]
 
-    def _changed_paths(self, reader: Reader, notifications: Sequence[str]) -> list[str]:
+    def _changed_paths(self, client: KazooClient, notifications: Sequence[str]) -> list[str]:
         paths: dict[str, None] = {}
-        for path, node in zip(notifications, reader.nodes(notifications), strict=True):
+        for path, node in zip(notifications, read_nodes(client, notifications), strict=True):
             try:
-                change = None if node is None else tree.read_notification(node.data)
+                changed = None if node is None else tree.read_notification(node.data)
             except tree.NotificationError as error:
                 self._log_bad_notification(path, str(error))
                 continue
-            if change is not None and change.root in _ROOTS:
-                paths[change.path] = None
+            if changed is not None:
+                paths[changed] = None
         return [*paths]
 
-    def _all(self, reader: Reader) -> dict[str, _CachedNode]:
-        (config,) = reader.nodes([tree.CONFIG])
+    def _all(self, client: KazooClient) -> dict[str, _CachedNode]:
+        (config,) = read_nodes(client, [tree.CONFIG])
         if config is None:
-            raise UnreadableError(
-                [
-                    self._problem(
-                        tree.CONFIG,
-                        "there is no Kafka tree",
-                        "does quotas.store.connect end in the chroot of the brokers' zookeeper.connect?",
-                    )
-                ]
-            )
+            hint = "does quotas.store.connect end in the chroot of the brokers' zookeeper.connect?"
+            raise UnreadableError([self._problem(tree.CONFIG, "there is no Kafka tree", hint)])
         held: dict[str, _CachedNode] = {}
-        below = dict(zip(_TOPS, reader.children(_TOPS), strict=True))
+        below = dict(zip(_TOPS, read_children(client, _TOPS), strict=True))
         there = {top for top, names in below.items() if names is not None}
         if gone := self._top_nodes - there:
             # Brokers create these nodes when they start; if one alone is missing, the tree is being deleted.
-            raise UnreadableError(
-                [self._problem(top, "is gone", "restart a broker, which recreates it") for top in sorted(gone)]
-            )
+            hint = "restart a broker, which recreates it"
+            raise UnreadableError([self._problem(top, "is gone", hint) for top in sorted(gone)])
         self._top_nodes = there
         paths = [f"{top}/{name}" for top, names in below.items() if top != tree.CHANGES for name in names or ()]
         lists = []
-        for path, node in zip(paths, reader.nodes(paths), strict=True):
+        for path, node in zip(paths, read_nodes(client, paths), strict=True):
             self._hold(held, path, node)
             if node is not None and node.children and path.startswith(f"{tree.USERS}/"):
                 lists.append(f"{path}/clients")
-        pairs = [
-            f"{top}/{name}" for top, names in zip(lists, reader.children(lists), strict=True) for name in names or ()
-        ]
-        for path, node in zip(pairs, reader.nodes(pairs), strict=True):
+        found = zip(lists, read_children(client, lists), strict=True)
+        pairs = [f"{top}/{name}" for top, names in found for name in names or ()]
+        for path, node in zip(pairs, read_nodes(client, pairs), strict=True):
             self._hold(held, path, node)
         return held
 
@@ -272,9 +239,9 @@ class ZooKeeperStore(QuotaStore):
         places: dict[Entity, int | str] = {}
         warnings = list(self._bad_notifications.values())
         unread: list[UnreadableEntry] = []
-        version = 0
+        version = hashlib.sha256()
         # Kept in order, so that sorting after one change is cheap.
-        self._held = dict(sorted(self._held.items(), key=_PATH))
+        self._held = dict(sorted(self._held.items()))
         for path, held in self._held.items():
             problem, skipped = held.problem, held.unread
             if held.limits and held.entity is not None:
@@ -282,12 +249,12 @@ class ZooKeeperStore(QuotaStore):
                     problem, skipped = f"is for the same entity as {places[held.entity]}; it is skipped", True
                 else:
                     places[held.entity] = path
-                    version += held.digest
+                    version.update(f"{path}={sorted(held.limits.items())}\n".encode())
             if problem:
                 warnings.append(self._problem(path, problem))
             if skipped:
                 unread.append(UnreadableEntry(warnings[-1], held.entity))
-        return Loaded(Policy(limits), f"{version:x}", self._source, places, warnings, unread)
+        return Loaded(Policy(limits), version.hexdigest(), self._source, places, warnings, unread)
 
     def _problem(self, path: str, message: str, hint: str = "") -> Problem:
         shown = path if len(path) <= _LONGEST_SHOWN else f"{path[:_LONGEST_SHOWN]}…"
@@ -307,14 +274,12 @@ class ZooKeeperStore(QuotaStore):
             raise UnreadableError([replace(each, path=self._worded(each.path)) for each in error.problems]) from None
         except UnreachableError as error:
             raise UnreadableError([self._problem("", str(error))], away=True) from None
-        except ReadError as error:
-            may_not = isinstance(error.cause, NoAuthError)
-            message = "may not be read" if may_not else f"was not read: {type(error.cause).__name__}"
-            hint = "let the user of quotas.store.sasl read it, or log in as the brokers do" if may_not else ""
-            raise UnreadableError([self._problem(error.path, message, hint)], away=True) from None
+        except ForbiddenError as error:
+            hint = "let the user of quotas.store.sasl read it, or log in as the brokers do"
+            raise UnreadableError([self._problem(error.path, "may not be read", hint)], away=True) from None
         except AuthFailedError:
             raise UnreadableError([self._problem("", REFUSED)], away=True) from None
         except (KazooException, KazooTimeoutError) as error:
             failed = f"the connection failed while quotas were read: {type(error).__name__}"
-            said = REFUSED if self._connection.is_refused() else failed
+            said = REFUSED if self._connection.is_refused else failed
             raise UnreadableError([self._problem("", said)], away=True) from None

@@ -6,7 +6,6 @@ Pure functions, without a connection to a server.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -14,8 +13,8 @@ import orjson
 from quotas.entities import Default, Entity, Name
 from quotas.kinds import QuotaKind, Written
 from quotas.names import configured_as, counted_as, desanitise, sanitise
+from quotas.networks import canonical_ip
 from quotas.numbers import java_double
-from quotas.stores.alteration import canonical_ip
 from quotas.stores.unlimited import of_zero
 
 CONFIG: Final = "/config"
@@ -29,7 +28,8 @@ CHANGE: Final = "config_change_"
 LONGEST_PATH: Final = 256 * 1024
 """The sanitised length of a user and a client-id of 32,767 bytes each. ZooKeeper refuses requests of a mebibyte."""
 
-_ROOTS: Final = {"topics", "clients", "users", "brokers", "ips"}
+_OF_QUOTAS: Final = {"clients", "users", "ips"}
+_ROOTS: Final = {"topics", "brokers", *_OF_QUOTAS}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 # A node holds up to a mebibyte of digits: the parts of the pattern must not overlap, or matching is quadratic.
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
@@ -47,18 +47,6 @@ class NodeError(ValueError):
 
 class NotificationError(ValueError):
     """A notification that a broker logs as an error and skips."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A notified change of a node; ``entity`` is the path below ``/config/<root>/``, sanitised."""
-
-    root: str
-    entity: str
-
-    @property
-    def path(self) -> str:
-        return f"{CONFIG}/{self.root}/{self.entity}"
 
 
 # --------------------------------------------------------------------------------------------------------- names
@@ -189,8 +177,11 @@ def number_of(name: str) -> int | None:
     return int(digits) if digits != name and _NUMBER.fullmatch(digits) else None
 
 
-def read_notification(data: bytes | None) -> Changed | None:
-    """Return the notified change; None if Kafka ignores the data (not JSON). Raises NotificationError."""
+def read_notification(data: bytes | None) -> str | None:
+    """Return the path of the changed node; None if it is none of quotas, or if Kafka ignores the data (not JSON).
+
+    Raises NotificationError.
+    """
     try:
         value: Any = orjson.loads(data or b"")
     except orjson.JSONDecodeError:
@@ -204,17 +195,13 @@ def read_notification(data: bytes | None) -> Changed | None:
         root, entity = value.get("entity_type"), value.get("entity_name")
         if root not in {"topics", "clients"} or not isinstance(entity, str):
             raise NotificationError("version 1 needs an entity_type (topics or clients) and an entity_name")
-        return _changed(root, entity)
-    path = value.get("entity_path")
-    if not isinstance(path, str):
-        raise NotificationError("version 2 needs an entity_path")
-    root, slash, entity = path.partition("/")
-    if root not in _ROOTS or not slash:
-        raise NotificationError(f"bad path {path[:_SHOWN]!r}")
-    return _changed(root, entity)
-
-
-def _changed(root: str, entity: str) -> Changed:
+    else:
+        path = value.get("entity_path")
+        root, slash, entity = path.partition("/") if isinstance(path, str) else ("", "", "")
+        if root not in _ROOTS or not slash:
+            raise NotificationError(f"version 2 needs an entity_path, not {f'{root}{slash}{entity}'[:_SHOWN]!r}")
     if len(entity) > LONGEST_PATH:
         raise NotificationError(f"the path {root}/{entity[:_SHOWN]!r}… has {len(entity)} characters")
-    return Changed(root, entity)
+    if not {".", ".."}.isdisjoint(entity.split("/")):
+        raise NotificationError(f"bad path {entity[:_SHOWN]!r}: ZooKeeper has no nodes of such names")
+    return f"{CONFIG}/{root}/{entity}" if root in _OF_QUOTAS else None

@@ -24,7 +24,7 @@ from quotas.stores.alteration import Limits, Outcome, Refusal
 from quotas.stores.base import ChangedMeanwhileError, UnwritableError, outcome_of
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.client import WAIT_S
-from quotas.stores.zookeeper.reading import Node, Reader
+from quotas.stores.zookeeper.reading import Node, read_nodes
 
 MOST_AT_ONCE: Final = 1000
 """Entities per alteration: ZooKeeper refuses transactions of a mebibyte."""
@@ -35,15 +35,14 @@ _CHANGED: Final = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 class Writer:
     """Writes through a connected client. ``acl`` returns the ACL of a node by its path."""
 
-    def __init__(self, client: KazooClient, reader: Reader, acl: Callable[[str], list[ACL]]) -> None:
+    def __init__(self, client: KazooClient, acl: Callable[[str], list[ACL]]) -> None:
         self._client = client
-        self._reader = reader
         self._acl = acl
 
     def write(
         self, wanted: Mapping[Entity, Limits], paths: Mapping[Entity, Any], *, validate_only: bool
     ) -> dict[Entity, Outcome]:
-        """Make the changes; ``paths`` are the existing nodes of entities. Raises as QuotaStore.alter, and as Reader."""
+        """Make the changes; ``paths`` are existing nodes of entities. Raises as QuotaStore.alter and ``read_nodes``."""
         if len(wanted) > MOST_AT_ONCE:
             raise UnwritableError(f"{len(wanted)} entities at once: ask for {MOST_AT_ONCE} at most")
         outcomes: dict[Entity, Outcome] = {}
@@ -65,7 +64,7 @@ class Writer:
         """Return the outcome of each entity, and by path the current node and its new properties."""
         outcomes: dict[Entity, Outcome] = {}
         changes: dict[str, tuple[Node | None, dict[str, str]]] = {}
-        for (entity, path), node in zip(places.items(), self._reader.nodes([*places.values()]), strict=True):
+        for (entity, path), node in zip(places.items(), read_nodes(self._client, places.values()), strict=True):
             try:
                 properties = tree.properties_of(node and node.data)
                 before = tree.limits_of(entity, properties)
@@ -109,7 +108,7 @@ class Writer:
             parts = path.split("/")
             above |= dict.fromkeys("/".join(parts[:count]) for count in range(2, len(parts)))
         names = sorted(above)
-        return [path for path, node in zip(names, self._reader.nodes(names), strict=True) if node is None]
+        return [path for path, node in zip(names, read_nodes(self._client, names), strict=True) if node is None]
 
     def _tidy(self, paths: list[str]) -> None:
         """Delete nodes that became empty, as a broker does: the list of a user's clients, and the user."""
@@ -118,7 +117,7 @@ class Writer:
             if not found or not path.startswith(tree.USERS):
                 continue
             for empty in (f"{user}/clients", user):
-                (node,) = self._reader.nodes([empty])
+                (node,) = read_nodes(self._client, [empty])
                 if node is None:
                     continue
                 if node.children or tree.properties_of(node.data):

@@ -44,13 +44,14 @@ def test_double_is_parsed_as_in_java(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "changed"),
     [
-        ('{"version":2,"entity_path":"users/a/clients/b"}', tree.Changed("users", "a/clients/b")),
-        ('{"version":1,"entity_type":"topics","entity_name":"t"}', tree.Changed("topics", "t")),
+        ('{"version":2,"entity_path":"users/a/clients/b"}', "/config/users/a/clients/b"),
+        ('{"version":1,"entity_type":"clients","entity_name":"app"}', "/config/clients/app"),
+        ('{"version":1,"entity_type":"topics","entity_name":"t"}', None),
         ("NaN", None),
         ("", None),
     ],
 )
-def test_notification_names_the_changed_entity(text: str, changed: tree.Changed | None) -> None:
+def test_notification_names_the_changed_node(text: str, changed: str | None) -> None:
     assert tree.read_notification(text.encode()) == changed
 
 
@@ -65,6 +66,7 @@ def test_notification_names_the_changed_entity(text: str, changed: tree.Changed 
         '{"version":2,"entity_path":"other/a"}',
         '{"version":2,"entity_path":5}',
         '{"version":1,"entity_type":"clients"}',
+        '{"version":2,"entity_path":"users/../b"}',
     ],
 )
 def test_malformed_notification_is_refused_as_such(text: str) -> None:
