@@ -6,7 +6,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.stores.edit import number
-from quotas.stores.layout import Item, read_layout
+from quotas.stores.layout import Parts, read_layout
 
 _PROPOSED = "proposed"
 _PLAIN = Terms()
@@ -23,25 +23,26 @@ def with_proposals(text: str, policy: Policy, proposed: Mapping[Entity, Mapping[
     # From the end, so that earlier positions stay valid.
     for place, entity in sorted(places.items(), reverse=True):
         all_of_it = {**policy.terms.get(entity, _PLAIN).proposed, **proposed[entity]}
-        text = _proposing(text, layout.items[place], all_of_it, newline=newline, as_json=layout.as_json)
+        if (keys := layout.quotas.all[place].keys) is not None:
+            text = _proposing(text, keys, all_of_it, newline=newline, as_json=layout.as_json)
     return text
 
 
-def _proposing(text: str, item: Item, proposed: Mapping[QuotaKind, float], *, newline: str, as_json: bool) -> str:
+def _proposing(text: str, keys: Parts, proposed: Mapping[QuotaKind, float], *, newline: str, as_json: bool) -> str:
     def key(name: str) -> str:
         return f'"{name}"' if as_json else name
 
     value = "{" + ", ".join(f"{key(kind.value)}: {number(limit)}" for kind, limit in proposed.items()) + "}"
-    there = next((pair for pair in item.pairs if pair.key == _PROPOSED), None)
-    if there is not None and text[there.value.start] == "{":
-        return text[: there.value.start] + value + text[there.value.end :]
+    there = next((part for part in keys.all if part.key == _PROPOSED), None)
+    if there is not None and text[there.value] == "{":
+        return text[: there.value] + value + text[there.end :]
     if there is not None:  # on lines of its own, which begin behind the colon
         colon = text.index(":", there.start)
         return f"{text[: colon + 1]} {value}{text[there.end :]}"
-    last = item.pairs[-1].end
-    if item.in_braces:
+    last = keys.all[-1].end
+    if keys.is_flow:
         return f"{text[:last]}, {key(_PROPOSED)}: {value}{text[last:]}"
     if "\n" not in text[last - 1 :]:
         text += newline
     after = text.index("\n", last - 1) + 1
-    return f"{text[:after]}{' ' * item.column}{_PROPOSED}: {value}{newline}{text[after:]}"
+    return f"{text[:after]}{' ' * keys.column}{_PROPOSED}: {value}{newline}{text[after:]}"

@@ -7,16 +7,16 @@ before it is used.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain, groupby
-from typing import Final, TypeVar
+from itertools import groupby
+from typing import Final
 
 from config.nodes import Plain
-from quotas.entities import Default, Entity
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Limits
-from quotas.stores.layout import Item, KeyValue, Span, end_of_brackets, read_layout
+from quotas.stores.layout import Part, Parts, read_layout
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@/-]*[A-Za-z0-9_])?", re.ASCII)
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
@@ -25,8 +25,6 @@ _LIMITS: Final = frozenset(kind.value for kind in QuotaKind)
 _DIGITS: Final = 19
 _DECIMALS: Final = 9
 """The most digits and decimals of a number in a quota file (``config.units``)."""
-
-_T = TypeVar("_T")
 
 
 def number(limit: float) -> str | None:
@@ -71,14 +69,13 @@ class _Edit:
         self.changes: list[tuple[int, int, str]] = []
 
     def edited(self, newcomers: Sequence[tuple[Entity, Limits]]) -> str:
-        gone = {
-            place for place, limits in self.wanted.items() if not self._left(self.layout.items[place].pairs, limits)
-        }
+        gone: set[Part] = set()
         for place, limits in self.wanted.items():
-            if place not in gone:
-                self._change(self.layout.items[place], limits)
-        added = [(entity, {k: v for k, v in limits.items() if v is not None}) for entity, limits in newcomers]
-        self._change_list(gone, [(entity, limits) for entity, limits in added if limits])
+            quota = self.layout.quotas.all[place]
+            if quota.keys is not None and not self._change(quota.keys, limits):
+                gone.add(quota)
+        added = [[self._entity(entity), *self._limits(limits)] for entity, limits in newcomers]
+        self._change_list(gone, [quota for quota in added if len(quota) > 1])
         return "".join(self._pieces())
 
     def _pieces(self) -> Iterable[str]:
@@ -94,180 +91,128 @@ class _Edit:
     def _replace(self, start: int, end: int, replacement: str) -> None:
         self.changes.append((start, end, replacement))
 
-    # ------------------------------------------------------------------------------------------------- one quota
-
-    @staticmethod
-    def _left(pairs: Sequence[KeyValue], limits: Limits) -> bool:
-        """Whether a quota keeps any limit: its terms are removed with the last one."""
-        kept = {pair.key for pair in pairs} & _LIMITS - {str(kind) for kind in limits}
-        return bool(kept) or any(limit is not None for limit in limits.values())
-
-    def _change(self, item: Item, limits: Limits) -> None:
-        there = {pair.key: pair for pair in item.pairs}
-        added = []
+    def _change(self, keys: Parts, limits: Limits) -> bool:
+        """Change a quota. Returns False if it would keep no limit: then its terms are to go too."""
+        there = {part.key: part for part in keys.all}
+        if not there.keys() & _LIMITS - {*limits} and all(limit is None for limit in limits.values()):
+            return False
         for kind, limit in limits.items():
-            if limit is None:
-                continue
-            pair = there.get(kind.value)
-            if pair is None:
-                added.append((kind, limit))
-            else:
-                of_lines = self.text[pair.value.start] in "|>"  # a block scalar ends with its last line
-                self._replace(pair.value.start, pair.end, _number(limit) + (self.newline if of_lines else ""))
-        gone = {kind.value for kind, limit in limits.items() if limit is None}
-        kept = [pair for pair in item.pairs if pair.key not in gone]
-        for before, run, after in _runs(item.pairs, lambda pair: pair.key in gone):
-            if not item.in_braces:
-                self._cut_lines(run, after, item.column)
-                continue
-            start = before.end if before is not None else run[0].start
-            end = after.start if before is None and after is not None else run[-1].end
-            self._cut(start, end, Span(start, end), item.column + 1)
-        if item.in_braces:
-            pairs = "".join(f", {self._key(kind.value)}: {_number(limit)}" for kind, limit in added)
-            self._replace(kept[-1].end, kept[-1].end, pairs)
-        else:
-            where, indent = self._line_after(kept[-1].end), " " * item.column
-            lines = (f"{indent}{kind}: {_number(limit)}{self.newline}" for kind, limit in added)
-            self._replace(where, where, "".join(lines))
+            if limit is not None and (part := there.get(kind)):
+                of_lines = self.text[part.value] in "|>"  # a block scalar ends with its last line
+                self._replace(part.value, part.end, _number(limit) + (self.newline if of_lines else ""))
+        gone = {there[kind] for kind, limit in limits.items() if limit is None and kind in there}
+        self._remove(keys, gone)
+        self._add(keys, gone, self._limits({kind: limit for kind, limit in limits.items() if kind not in there}))
+        return True
 
-    def _cut_lines(self, run: Sequence[KeyValue], after: KeyValue | None, column: int) -> None:
-        """Remove keys on lines of their own; the first key of a quota follows its dash."""
-        start = self._line_of(run[0].start)
-        if self.text[start : run[0].start].isspace() or start == run[0].start:
-            # Comments between the lines belong to no quota, and stay.
-            for pair in run:
-                self._replace(self._line_of(pair.start), self._line_after(pair.end), "")
-        elif after is not None:
-            between = (
-                f"{comment}{self.newline}{' ' * column}" for comment in self._comments(run[0].start, after.start)
-            )
-            self._replace(run[0].start, after.start, "".join(between))
-
-    def _cut(self, start: int, end: int, of_comments: Span, column: int) -> None:
-        """Remove a part of brackets or braces, keeping comments in ``of_comments`` on lines of their own."""
-        comments = self._comments(of_comments.start, of_comments.end)
-        indent = f"{self.newline}{' ' * column}"
-        self._replace(start, end, " " * bool(comments) + "".join(f"{comment}{indent}" for comment in comments))
-
-    def _comments(self, start: int, end: int) -> list[str]:
-        """Return the comments in a stretch whose only names are those of limits."""
-        return _COMMENT.findall(self.text[start:end])
-
-    # ------------------------------------------------------------------------------------------------- the list
-
-    def _change_list(self, gone: set[int], added: Sequence[tuple[Entity, Limits]]) -> None:
-        layout = self.layout
-        kept = [item for place, item in enumerate(layout.items) if place not in gone]
-        if layout.in_brackets:
-            self._change_brackets(gone, kept, added)
+    def _change_list(self, gone: set[Part], added: Sequence[Sequence[str]]) -> None:
+        """Remove quotas, and add others, each as its keys and values."""
+        quotas = self.layout.quotas
+        if not (gone or added):
             return
-        for place in gone:
-            item = layout.items[place]
-            self._replace(self._dash_line(item), self._line_after(item.span.end), "")
-        if added:
-            last = layout.items[-1]
-            where = self._line_after(last.span.end)
-            self._replace(where, where, self._lines(added, layout.column, in_braces=last.in_braces))
-        elif not kept:
-            colon = self.text.index(":", layout.key.end) + 1
+        is_emptied = gone.issuperset(quotas.all)
+        if is_emptied and quotas.is_flow:
+            if added and not self.layout.root_in_braces and "\n" not in self.text[quotas.start : quotas.end]:
+                self._replace(quotas.start, quotas.end, "")
+                self._add_lines(quotas.end, 2, [self._in_lines(quota, 2) for quota in added])
+            else:
+                self._replace(quotas.start, quotas.end, f"[{', '.join(map(_in_braces, added))}]")
+            return
+        if is_emptied and not added:
+            colon = self.text.index(":", self.layout.key_end) + 1
             self._replace(colon, colon, " []")
-
-    def _change_brackets(self, gone: set[int], kept: Sequence[Item], added: Sequence[tuple[Entity, Limits]]) -> None:
-        layout = self.layout
-        if not gone and not added:
-            return
-        end = end_of_brackets(self.text, layout)
-        if not kept:
-            if added and not layout.root_in_braces and "\n" not in self.text[layout.span.start : end]:
-                self._replace(layout.span.start, end, "")
-                where = self._line_after(end)
-                self._replace(where, where, self._lines(added, 2, in_braces=False))
-            else:
-                self._replace(layout.span.start, end, f"[{', '.join(self._in_braces(added))}]")
-            return
-        stay = {id(item) for item in kept}
-        for before, run, after in _runs(layout.items, lambda item: id(item) not in stay):
-            first, last = run[0].span.start, run[-1].span.end
-            if before is not None:
-                self._cut(before.span.end, last, Span(before.span.end, first), layout.items[0].column)
-            elif after is not None:
-                self._cut(first, after.span.start, Span(last, after.span.start), layout.items[0].column)
-        space = self.text[layout.span.start + 1 : layout.items[0].span.start]
-        comma = f",{space}" if space and space.isspace() else ", "
-        where = kept[-1].span.end
-        self._replace(where, where, "".join(f"{comma}{each}" for each in self._in_braces(added)))
-
-    def _lines(self, added: Iterable[tuple[Entity, Limits]], column: int, *, in_braces: bool) -> str:
-        indent = " " * column
-        if in_braces:
-            lines: Iterable[str] = (f"{indent}- {each}" for each in self._in_braces(added))
+        self._remove(quotas, gone)
+        if quotas.is_flow or self.text[quotas.all[-1].start] == "{":
+            dash = "" if quotas.is_flow else "- "
+            self._add(quotas, gone, [f"{dash}{_in_braces(quota)}" for quota in added])
         else:
-            lines = chain.from_iterable(
-                (
-                    f"{indent}- {self._key('entity')}: {self._entity(entity)}",
-                    *(f"{indent}  {self._key(kind.value)}: {_number(limit)}" for kind, limit in limits.items()),
-                )
-                for entity, limits in added
+            self._add(quotas, gone, [self._in_lines(quota, quotas.column) for quota in added])
+
+    # ------------------------------------------------------------------------------------------------- lists and quotas
+
+    def _remove(self, parts: Parts, gone: Container[Part]) -> None:
+        """Remove parts. Comments around them stay, on lines of their own."""
+        for before, run, after in _runs(parts.all, gone):
+            before_key = self.text[self._line_of(run[0]) : run[0].start].strip() if run[0].key else ""
+            if not (parts.is_flow or before_key):  # the first key of a quota may follow the dash
+                for part in run:
+                    self._replace(self._line_of(part), self._line_after(part.end), "")
+                continue
+            start = run[0].start if before is None else before.end
+            end = after.start if before is None and after is not None else run[-1].end
+            edges = [start, *(edge for part in run for edge in (part.start, part.end)), end]
+            gaps = (self.text[begin:stop] for begin, stop in zip(edges[::2], edges[1::2], strict=True))
+            lines = "".join(
+                f"{each}{self.newline}{' ' * parts.column}" for gap in gaps for each in _COMMENT.findall(gap)
             )
-        return "".join(f"{line}{self.newline}" for line in lines)
+            self._replace(start, end, f" {lines}" if lines and not self.text[start - 1].isspace() else lines)
 
-    def _in_braces(self, added: Iterable[tuple[Entity, Limits]]) -> list[str]:
-        return [
-            f"{{{self._key('entity')}: {self._entity(entity)}, "
-            + ", ".join(f"{self._key(kind.value)}: {_number(limit)}" for kind, limit in limits.items())
-            + "}"
-            for entity, limits in added
-        ]
+    def _add(self, parts: Parts, gone: Container[Part], added: Sequence[str]) -> None:
+        """Add parts after the last one that stays, or, if they are on lines, after the last one."""
+        if not parts.is_flow:
+            self._add_lines(parts.all[-1].end, parts.column, added)
+            return
+        space = self.text[parts.start + 1 : parts.all[0].start]
+        comma = f",{space}" if space.isspace() else ", "
+        where = [part for part in parts.all if part not in gone][-1].end
+        self._replace(where, where, "".join(f"{comma}{each}" for each in added))
 
-    def _entity(self, entity: Entity) -> str:
-        names = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
-        default = f"{{{self._key('default')}: true}}"
-        return (
-            "{"
-            + ", ".join(
-                f"{self._key(dimension)}: {default if isinstance(name, Default) else self._name(str(name))}"
-                for dimension, name in names.items()
-                if name is not None
-            )
-            + "}"
-        )
+    def _add_lines(self, end: int, column: int, added: Sequence[str]) -> None:
+        where = self._line_after(end)
+        self._replace(where, where, "".join(f"{' ' * column}{each}{self.newline}" for each in added))
 
-    def _key(self, key: str) -> str:
-        return f'"{key}"' if self.layout.as_json else key
-
-    def _name(self, name: str) -> str:
-        return written_name(name, in_quotes=self.layout.as_json)
-
-    # ------------------------------------------------------------------------------------------------- lines
-
-    def _line_of(self, position: int) -> int:
-        return self.text.rfind("\n", 0, position) + 1
+    def _line_of(self, part: Part) -> int:
+        """Return the start of the first line of a part; of a quota, the line with its dash."""
+        line = self.text.rfind("\n", 0, part.start) + 1
+        if not part.key:
+            dash = " " * self.layout.quotas.column + "-"
+            while not self.text.startswith(dash, line):
+                if not line:
+                    raise ValueError("a list of quotas whose dashes do not begin lines")
+                line = self.text.rfind("\n", 0, line - 1) + 1
+        return line
 
     def _line_after(self, end: int) -> int:
         """Return the start of the line after one that ends at ``end``."""
         return self.text.index("\n", end - 1) + 1
 
-    def _dash_line(self, item: Item) -> int:
-        """Return the start of the line with an item's dash: usually the item's own line."""
-        column, line = self.layout.column, self._line_of(item.span.start)
-        while self.text[line : line + column + 1] != " " * column + "-":
-            line = self._line_of(line - 1)
-        return line
+    # ------------------------------------------------------------------------------------------------- what is written
+
+    def _in_lines(self, quota: Sequence[str], column: int) -> str:
+        return "- " + f"{self.newline}{' ' * (column + 2)}".join(quota)
+
+    def _limits(self, limits: Limits) -> list[str]:
+        return [f"{self._key(kind)}: {_number(limit)}" for kind, limit in limits.items() if limit is not None]
+
+    def _entity(self, entity: Entity) -> str:
+        default = f"{{{self._key('default')}: true}}"
+        names = (
+            f"{self._key(dimension)}: "
+            + (written_name(name, in_quotes=self.layout.as_json) if isinstance(name, str) else default)
+            for dimension, name in entity.as_data().items()
+        )
+        return f"{self._key('entity')}: {{{', '.join(names)}}}"
+
+    def _key(self, key: str) -> str:
+        return f'"{key}"' if self.layout.as_json else key
 
 
-def _runs(places: Sequence[_T], is_gone: Callable[[_T], bool]) -> Iterator[tuple[_T | None, list[_T], _T | None]]:
+def _runs(parts: Sequence[Part], gone: Container[Part]) -> Iterator[tuple[Part | None, list[Part], Part | None]]:
     """Yield each run of removed neighbours, with the kept one before and the kept one after it."""
-    runs = [(gone, list(run)) for gone, run in groupby(places, is_gone)]
-    for place, (gone, run) in enumerate(runs):
-        if gone:
+    runs = [(is_gone, list(run)) for is_gone, run in groupby(parts, gone.__contains__)]
+    for place, (is_gone, run) in enumerate(runs):
+        if is_gone:
             before = runs[place - 1][1][-1] if place else None
             after = runs[place + 1][1][0] if place + 1 < len(runs) else None
             yield before, run, after
 
 
-def _number(limit: float | None) -> str:
-    written = None if limit is None else number(limit)
+def _in_braces(quota: Iterable[str]) -> str:
+    return f"{{{', '.join(quota)}}}"
+
+
+def _number(limit: float) -> str:
+    written = number(limit)
     if written is None:
         raise ValueError(f"{limit} cannot be written")
     return written

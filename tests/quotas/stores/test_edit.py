@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Change, Outcome
+from quotas.stores.base import UnwritableError
 from quotas.stores.file import parse
 from quotas.stores.file_store import FileStore
 from tests.quotas.stores.alter_contract import change
@@ -175,6 +176,14 @@ def test_explicit_yaml_keys_are_edited_in_place(path: Path) -> None:
     )
     alter(path, change(ALICE, {RATE: None, CONSUMER: 3.0}))
     assert path.read_text() == "quotas:\n- ? entity\n  : {user: alice}\n  ? consumer_byte_rate\n  : 3\n"
+
+
+def test_list_with_its_first_dash_after_a_colon_is_left_to_its_author(path: Path) -> None:
+    text = "? quotas\n: - {entity: {user: alice}, producer_byte_rate: 1}\n"
+    path.write_text(text)
+    with pytest.raises(UnwritableError, match="change it by hand"):
+        alter(path, change(ALICE, {RATE: None}))
+    assert path.read_text() == text
 
 
 # Files in every form that has the same meaning, with comments and odd spacing in all the places that take some.
