@@ -24,7 +24,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from quotas import kinds
-from quotas.kinds import CLIENT_KINDS, Law, QuotaKind, Whose
+from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 
 Present = tuple[QuotaKind, str]
 """A kind and a role."""
@@ -82,13 +82,13 @@ def _line(kind: QuotaKind, role: str) -> str:
     else:
         limit, rule, held = columns.limit, columns.rule, [columns.throttled, columns.throttle_ms, columns.muted_ms]
         names = "concat('ip:', ip), CAST(NULL AS STRING)"
-        if row.whose is Whose.CLIENT:
+        if not row.of_ip:
             of_user, of_client_id = columns.counter_user, columns.counter_client_id
             names = f"IF({rule} IS NULL, user, {of_user}), IF({rule} IS NULL, client_id, {of_client_id})"
             by_caps = row.cap_columns[2:]
             held = [f"greatest({in_all} - {cap}, 0)" for in_all, cap in zip(held, by_caps, strict=True)]
     used = columns.used if role == "quota" else f"IF({limit} IS NULL, 0, {columns.used})"
-    requests = columns.requests if row.whose is Whose.CLIENT else columns.used
+    requests = columns.used if row.of_ip else columns.requests
     return (
         f"'{row.word}', '{role}', {_broker(kind)}, {rule}, {names}, {limit}, {used}, {_per_used(kind)},"
         f" {requests}, {', '.join(held)}, {_window(kind)}"

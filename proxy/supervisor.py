@@ -358,7 +358,7 @@ class Supervisor:
         return [f"{each}: no client is sent there" for each in (await self._worker.report()).wrong_brokers]
 
     def _has_scopes(self) -> bool:
-        return self._quotas.policy.has_scopes
+        return any(terms.of_cluster for terms in self._quotas.policy.terms.values())
 
     async def _snapshot(self) -> Snapshot:
         taken, report = await self._worker.snapshot(), await self._worker.report()

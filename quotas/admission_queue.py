@@ -82,10 +82,6 @@ class AdmissionQueue(FairQueue):
             return None
         return [each for each in takewhile(lambda each: each is not place, self.in_turn()) if isinstance(each, Place)]
 
-    def clients(self) -> set[Path]:
-        """Return who waits, by user and address."""
-        return self.parties(2)
-
     def join(
         self,
         waiter: Waiter,

@@ -77,18 +77,6 @@ class Bound(Debt):
         return self.key.kind
 
     @property
-    def user(self) -> str:
-        return self.key.user
-
-    @property
-    def client_id(self) -> str:
-        return self.key.client_id
-
-    @property
-    def broker(self) -> int:
-        return self.key.broker
-
-    @property
     def is_cap(self) -> bool:
         """Whether its limit applies in addition to the quota that wins."""
         return self.rule is not None and self.rule.cap
@@ -121,7 +109,7 @@ class Bound(Debt):
         """Return what is used of the whole limit, and how many clients wait for more."""
         limit = self.shadow_limit if self.limit is None else self.limit
         self._held_back = {client: until_ms for client, until_ms in self._held_back.items() if until_ms > now_ms}
-        waiting = self._held_back.keys() | (self.queue.clients() if self.queue else set())
+        waiting = self._held_back.keys() | (self.queue.parties(2) if self.queue else set())
         return Demand(self.rate(now_ms) * self.share / limit if limit else 0.0, len(waiting))
 
     # ------------------------------------------------------------------------------------------ whose turn it is

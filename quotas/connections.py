@@ -6,13 +6,12 @@ choose their addresses (an IPv6 host has 2^64), so the number of these counters 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
 from quotas.entities import Default, Entity
-from quotas.folding import FOLDED, fold
 from quotas.kinds import QuotaKind
-from quotas.networks import network_of
+from quotas.names import FOLDED, fold
+from quotas.networks import canonical_ip, network_of
 from quotas.policy import Policy
 from quotas.rate import Rate, Window
 
@@ -56,10 +55,7 @@ class IpRate(NamedTuple):
 
 def counted_as(host: str) -> str:
     """Return the canonical form of a peer's address: no scope, one spelling, IPv4 for IPv4-mapped addresses."""
-    if ":" not in host:
-        return host
-    address = IPv6Address(host.partition("%")[0])
-    return str(address.ipv4_mapped or address)
+    return canonical_ip(host) if ":" in host else host
 
 
 class _Counter:

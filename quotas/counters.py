@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from quotas.bound import Bound, Inert
 from quotas.counted import CAP, CLUSTER, PREFIX, CounterKey, Gone
-from quotas.folding import FOLDED, fold
 from quotas.kinds import Law, QuotaKind
 from quotas.mutations import TokenBound
-from quotas.names import OTHER, NameBudget
+from quotas.names import FOLDED, OTHER, NameBudget, fold
 from quotas.policy import Book, Key, Policy
 from quotas.precedence import Counter, caps_of, counter_of, key_of, level_of
 from quotas.rate import Window
@@ -217,19 +216,18 @@ class Counters:
             self._keep_totals(bound)  # usage without a quota is not counted under one
         bound.rule = None if key is None else self.book.entities[key]
         bound.max_delay_ms = terms.max_delay_ms
-        bound.shadow_limit = None if terms.proposed is None else terms.proposed * bound.share
+        proposed = terms.proposed.get(self._kind)
+        bound.shadow_limit = None if proposed is None else proposed * bound.share
         if limit is not None:
             limit *= bound.share
         if terms.shadow:
             bound.shadow_limit = limit  # not as a tuple assignment: docs/decisions/0020
             limit = None
         before = bound.window
-        if terms.burst_ms is None:
-            bound.set_window(self._window)
-        elif self._kind.row.law is Law.TOKEN_BUCKET:
-            bound.set_window(self._window.of_bucket(terms.burst_ms))
-        else:
-            bound.set_window(self._window.of_burst(terms.burst_ms))
+        window = self._window
+        if terms.burst_ms is not None:
+            window = window.of_burst(terms.burst_ms, of_bucket=self._kind.row.law is Law.TOKEN_BUCKET)
+        bound.set_window(window)
         if limit == bound.limit:
             return bound.window != before
         bound.set_limit(limit)

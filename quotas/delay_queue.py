@@ -3,12 +3,9 @@ clock.
 """
 
 from heapq import heapify, heappop, heappush
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-MANY: Final = 2**31
-"""No bound on the number of items."""
 
 
 class Handle(Generic[T]):
@@ -61,7 +58,7 @@ class DelayQueue(Generic[T]):
             self._heap = [entry for entry in self._heap if entry[2].waiting]
             heapify(self._heap)
 
-    def due(self, now_ms: int, most: int = MANY) -> list[T]:
+    def due(self, now_ms: int, most: int = 2**31) -> list[T]:
         """Remove and return items whose end has come (end <= now), in order of end, at most ``most``."""
         items: list[T] = []
         while self._heap and self._heap[0][0] <= now_ms and len(items) < most:

@@ -6,11 +6,9 @@ from typing import Final
 from quotas.bound import Bound
 from quotas.counted import Counted, CounterKey, CounterState, Gone
 from quotas.counters import Counters
-from quotas.entities import Entity
 from quotas.kinds import CLIENT_KINDS, Law, QuotaKind
 from quotas.names import NameBudget
 from quotas.policy import BOOKS, Policy
-from quotas.precedence import Counter, Level, Walk, caps_of, counter_of, walk, winner_of
 from quotas.rate import Window
 from quotas.shares import Demand
 
@@ -30,7 +28,7 @@ class Engine:
     counters.
     """
 
-    __slots__ = ("_all", "_caps", "_counters", "_named", "_names", "_policy", "_unseen", "generation", "has_caps")
+    __slots__ = ("_all", "_caps", "_counters", "_named", "_names", "_unseen", "generation", "has_caps", "policy")
 
     def __init__(
         self,
@@ -41,7 +39,8 @@ class Engine:
         max_names_bytes: int = MAX_NAMES_BYTES,
     ) -> None:
         self.generation = 0
-        self._policy = Policy()
+        self.policy = Policy()
+        """The policy in force."""
         self._named: set[str] = set()
         self._unseen: set[str] = set()
         names = self._names = NameBudget(max_names_bytes)
@@ -79,65 +78,18 @@ class Engine:
         """Return the counter of a client without any quota: it records nothing."""
         return self._counters[kind].inert
 
-    def limit_of(self, user: str, client_id: str, kind: QuotaKind) -> tuple[float | None, Entity | None]:
-        """Return the limit that applies to a client and the entity it is configured for; (None, None) if none does.
-
-        Creates no counter. Raises KeyError for a kind that is not in CLIENT_KINDS.
-        """
-        book = self._counters[kind].book
-        key = winner_of(book, user, client_id)
-        if key is None or book.terms_of(key).shadow:
-            return None, None
-        return book.limits[key], book.entities[key]
-
-    def counter_of(self, user: str, client_id: str, kind: QuotaKind) -> Counter:
-        """Return the names of a client's counter. Otherwise as ``limit_of``."""
-        return counter_of(self._counters[kind].book, self._counters[kind].in_use, user, client_id)
-
-    def caps_of(self, user: str, client_id: str, kind: QuotaKind) -> list[tuple[float, Entity, Counter]]:
-        """Return the enforced caps that apply to a client, the narrowest first, and the names of their counters.
-        Otherwise as ``limit_of``.
-        """
-        book = self._caps[kind].book
-        caps = caps_of(book, user, client_id)
-        return [(book.limits[key], book.entities[key], of) for key, of in caps if not book.terms_of(key).shadow]
-
-    def is_shared(self, entity: Entity) -> bool:
-        """Whether all clients of a prefix rule share one counter."""
-        terms = self._policy.terms.get(entity)
-        return terms is None or terms.shared
-
-    def shadow_of(self, user: str, client_id: str, kind: QuotaKind) -> float | None:
-        """Return the limit that is measured but not enforced for a client; None if there is none. Otherwise as
-        ``limit_of``.
-        """
-        book = self._counters[kind].book
-        if not book.terms:
-            return None
-        key = winner_of(book, user, client_id)
-        terms = book.terms_of(key)
-        return book.limits[key] if key is not None and terms.shadow else terms.proposed
-
-    def explain(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
-        """Return which limits apply to a client and why: every level looked at, in order, and its caps. Otherwise as
-        ``limit_of``.
-        """
-        counters, caps = self._counters[kind], self._caps[kind].book
-        levels = tuple(Level(key, caps.limits[key]) for key, _ in caps_of(caps, user, client_id))
-        return walk(counters.book, counters.in_use, user, client_id)._replace(caps=levels)
-
     def apply(self, policy: Policy, now_ms: int) -> None:
         """Replace the policy. Existing counters keep their usage and get the new limits at once."""
         self.expire(now_ms)
-        regrouped = self._policy.group_of != policy.group_of
+        regrouped = self.policy.group_of != policy.group_of
         changed = regrouped
         for kind, cap in BOOKS:
-            touched = set().union(*self._policy.book(kind, cap=cap).differences(policy.book(kind, cap=cap)))
+            touched = set().union(*self.policy.book(kind, cap=cap).differences(policy.book(kind, cap=cap)))
             changed = changed or bool(touched)
             counters = self._caps if cap else self._counters
             if (touched or regrouped) and kind in counters:
                 counters[kind].apply(policy, touched, now_ms)
-        self._policy = policy
+        self.policy = policy
         named = {each.user for each in policy.limits if isinstance(each.user, str)} | policy.group_of.keys()
         self._unseen = {user for user in named if user in self._unseen or user not in self._named}
         self._named = named

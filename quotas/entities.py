@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from quotas.kinds import KINDS_OF, QuotaKind, Whose
+from quotas.kinds import OF_CLIENT, OF_IP, QuotaKind
 from quotas.names import configured_as
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -84,7 +84,7 @@ class Entity:
     @property
     def kinds(self) -> Mapping[str, QuotaKind]:
         """The quota kinds that Kafka knows for it, by name."""
-        return KINDS_OF[Whose.CLIENT if self.ip is None else Whose.IP]
+        return OF_CLIENT if self.ip is None else OF_IP
 
     def describe(self, *, shared: bool = True) -> str:
         """Return e.g. ``user=alice, client-id=<default>``, or ``cap user-group=tenant``; names that could be mistaken

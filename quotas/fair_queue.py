@@ -134,8 +134,8 @@ class FairQueue:
             last.entries = [each for each in last.entries if each.parties]
             heapify(last.entries)
 
-    def head(self) -> QueueEntry | None:
-        """Return the entry whose turn it is."""
+    def take(self) -> QueueEntry | None:
+        """Remove and return the entry whose turn it is."""
         party = self._all
         if not party.waiting:
             return None
@@ -143,13 +143,7 @@ class FairQueue:
             party = party.next_member()
         while not party.entries[0].parties:
             heappop(party.entries)
-        return party.entries[0]
-
-    def take(self) -> QueueEntry | None:
-        """Remove and return the entry whose turn it is."""
-        entry = self.head()
-        if entry is None:
-            return None
+        entry = party.entries[0]
         parties = entry.parties
         heappop(parties[-1].entries)
         self._out(entry)

@@ -18,14 +18,6 @@ class Law(Enum):
     TOKEN_BUCKET = auto()
 
 
-class Whose(Enum):
-    """The entities that may have limits of a kind."""
-
-    CLIENT = auto()
-    """Users, client-ids and pairs of them."""
-    IP = auto()
-
-
 class Written(Enum):
     """The type of a limit (QuotaConfig); the value is its maximum."""
 
@@ -56,31 +48,15 @@ class Unit:
 
 
 BYTES: Final = Unit(
-    "bytes_per_second",
-    "bytes",
-    "Bytes charged: of produce requests, of fetch responses.",
-    "bytes",
-    by_direction=True,
+    "bytes_per_second", "bytes", "Bytes charged: of produce requests, of fetch responses.", "bytes", by_direction=True
 )
 PERCENT: Final = Unit(
-    "percent",
-    "percent_seconds",
-    "Thread time charged: a second of one thread is 100.",
-    "thread_us",
-    per_used=1e-4,
+    "percent", "percent_seconds", "Thread time charged: a second of one thread is 100.", "thread_us", per_used=1e-4
 )
 MUTATIONS: Final = Unit(
-    "mutations_per_second",
-    "mutations",
-    "Mutations charged: partitions created or deleted.",
-    "partitions",
+    "mutations_per_second", "mutations", "Mutations charged: partitions created or deleted.", "partitions"
 )
-CONNECTIONS: Final = Unit(
-    "connections_per_second",
-    "connections",
-    "Connections charged.",
-    "attempts",
-)
+CONNECTIONS: Final = Unit("connections_per_second", "connections", "Connections charged.", "attempts")
 
 
 class Columns(NamedTuple):
@@ -108,7 +84,8 @@ class Row:
     unit: Unit
     written: Written
     law: Law = Law.SAMPLED_RATE
-    whose: Whose = Whose.CLIENT
+    of_ip: bool = False
+    """The limits are of addresses; otherwise of users, client-ids and pairs of them."""
     capped: bool = False
     """No throttle is longer than one sample of the window (QuotaUtils)."""
     of_cluster: bool = False
@@ -179,13 +156,13 @@ class QuotaKind(StrEnum):
             doing="connecting",
             unit=CONNECTIONS,
             written=Written.WHOLE,
-            whose=Whose.IP,
+            of_ip=True,
             capped=True,
         ),
     )
 
 
-KINDS_OF: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
-"""By whose limits they are, and by name."""
-CLIENT_KINDS: Final = tuple(KINDS_OF[Whose.CLIENT].values())
+OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if not kind.row.of_ip}
+OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.of_ip}
+CLIENT_KINDS: Final = tuple(OF_CLIENT.values())
 """The kinds for users and client-ids: the engine, metrics, usage records and the analysis cover these."""

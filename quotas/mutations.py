@@ -2,21 +2,12 @@
 
 from collections.abc import Sequence
 from math import ceil, inf
-from typing import Protocol
 
 from quotas.bound import Bound
 from quotas.counted import CounterKey, CounterState
 from quotas.rate import Window
 from quotas.throttle import INT32_MAX, clamp_ms
 from quotas.token_bucket import TokenBucket
-
-
-class Tokens(Protocol):
-    """A token bucket that requests take mutations from."""
-
-    def record(self, value: float, now_ms: int) -> None: ...
-    def tokens(self, now_ms: int) -> float: ...
-    def throttle_ms(self, now_ms: int) -> int: ...
 
 
 class Ruling:
@@ -28,7 +19,7 @@ class Ruling:
 
     __slots__ = ("_buckets", "_strict", "_throttle_ms", "_violated_ms")
 
-    def __init__(self, buckets: Sequence[Tokens], *, strict: bool) -> None:
+    def __init__(self, buckets: "Sequence[TokenBound | TokenBucket]", *, strict: bool) -> None:
         self._buckets = buckets
         self._strict = strict
         self._throttle_ms = 0
@@ -153,27 +144,24 @@ class TokenBound(Bound):
 
     def forgive(self, now_ms: int) -> None:
         """Reduce the debt to a window's worth: mutations beyond that were not refused."""
-        if self._bucket is not None and self._limit is not None:
-            beyond = -self._burst(self._limit) - self._bucket.tokens(now_ms)
+        if self._bucket is not None:
+            beyond = -self._bucket.burst - self._bucket.tokens(now_ms)
             if beyond > 0:
                 self._bucket.record(-beyond, now_ms)
 
     def busy_ms(self, now_ms: int) -> int:
         busy_ms = super().busy_ms(now_ms)
         for bucket, limit in ((self._bucket, self._limit), (self.shadow(), self.shadow_limit)):
-            if bucket is not None and limit and (burst := self._burst(limit)) < inf:
-                missing = burst - bucket.tokens(now_ms)
+            if bucket is not None and limit and bucket.burst < inf:
+                missing = bucket.burst - bucket.tokens(now_ms)
                 busy_ms = max(busy_ms, ceil(min(missing / limit * 1000, INT32_MAX)))
         return busy_ms
-
-    def _burst(self, limit: float) -> float:
-        return self._window.keep_ms / 1000 * limit
 
     def usage(self, now_ms: int) -> CounterState | None:
         state = super().usage(now_ms)
         if state is None:
             return None
         rate = max(state.rate, 0.0)  # refunds may be for usage that has already expired
-        if self._limit is None:
+        if self._bucket is None:
             return state._replace(rate=rate)
-        return state._replace(rate=rate, tokens=self.tokens(now_ms), burst=self._burst(self._limit))
+        return state._replace(rate=rate, tokens=self.tokens(now_ms), burst=self._bucket.burst)

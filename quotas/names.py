@@ -1,9 +1,10 @@
 """Names as clients are counted by them, and as Kafka writes them into ZooKeeper paths and metric tags (Sanitizer)."""
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 from sys import getsizeof
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 MAX_NAME_BYTES: Final = 256
@@ -11,6 +12,8 @@ MAX_NAME_BYTES: Final = 256
 
 OTHER: Final = "sluice:other"
 """The client-id of the counter that clients share once the memory for names is used up."""
+FOLDED: Final = "other"
+"""The one name for all further names, where their number is bounded: clients can make up names."""
 
 _BEGINNING_BYTES: Final = 63
 _CUT: Final = re.compile(r".{0,63}~[0-9a-f]{64}", re.DOTALL)
@@ -19,6 +22,8 @@ _NEVER_CUT_CHARS: Final = 64
 """A name of at most this many characters needs no cut (at four bytes each), and is too short to be a cut name."""
 
 _MALFORMED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+Key = TypeVar("Key")
 
 
 def counted_as(name: str) -> str:
@@ -46,6 +51,11 @@ def configured_as(name: str) -> str:
 
 def _is_cut(name: str, encoded: bytes) -> bool:
     return len(encoded) <= _MAX_CUT_BYTES and _CUT.fullmatch(name) is not None
+
+
+def fold(key: Key, kept: Mapping[Key, object], most: int, rest: Key) -> Key:
+    """Return the key to keep something under: ``key`` while there are fewer than ``most``, else ``rest``."""
+    return key if key in kept or len(kept) < most else rest
 
 
 def shared_name(user: str) -> str | None:

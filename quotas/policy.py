@@ -1,7 +1,7 @@
 """The quota policy: all configured limits, the entities they are for, and their terms."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from quotas.entities import Entity, Group, Name, Prefix
@@ -29,7 +29,8 @@ class Terms:
     ``shadow``: its limits are measured but not enforced. ``proposed``: shadow limits beside the enforced ones, by kind.
     ``burst_ms``: how much of a limit may be used at once, as time. ``max_delay_ms``: the longest throttle. None: the
     default. ``shared``: all client-ids of a prefix share one counter; otherwise each has its own, with the full quota.
-    ``of_cluster``: one counter for all brokers together; otherwise one at each.
+    ``of_cluster``: one counter for all brokers together; otherwise one at each. ``only``: the kinds that these terms
+    are for, if not all.
     """
 
     shadow: bool = False
@@ -41,19 +42,7 @@ class Terms:
     only: tuple[QuotaKind, ...] | None = None
 
 
-class KindTerms(NamedTuple):
-    """The terms of a rule for one kind."""
-
-    shadow: bool = False
-    proposed: float | None = None
-    burst_ms: int | None = None
-    max_delay_ms: int | None = None
-    shared: bool = True
-    of_cluster: bool = False
-
-
-PLAIN: Final = KindTerms()
-_NO_TERMS: Final = Terms()
+PLAIN: Final = Terms()
 
 
 @dataclass(slots=True)
@@ -62,21 +51,24 @@ class Book:
 
     limits: dict[Key, float] = field(default_factory=dict)
     entities: dict[Key, Entity] = field(default_factory=dict)
-    terms: dict[Key, KindTerms] = field(default_factory=dict)
+    terms: dict[Key, Terms] = field(default_factory=dict)
     """The terms of limits that have any."""
     lengths: tuple[int, ...] = ()
     """The lengths of the prefixes that have limits, in characters, the longest first."""
     group_of: Mapping[str, str] = field(default_factory=dict)
     """The group of each user; empty if no limit is for groups."""
 
-    def terms_of(self, key: Key | None) -> KindTerms:
+    def terms_of(self, key: Key | None) -> Terms:
         return PLAIN if key is None else self.terms.get(key, PLAIN)
 
     def differences(self, new: "Book") -> tuple[set[Key], set[Key], set[Key]]:
         """Return the keys (added, changed, removed) of limits, or of their terms."""
-        added, changed, removed = differences(self.limits, new.limits)
-        others = {key for key in self.terms.keys() | new.terms.keys() if self.terms.get(key) != new.terms.get(key)}
-        return added, changed | (others - added - removed), removed
+        touched = {key for key, limit in new.limits.items() if self.limits.get(key) != limit}
+        touched |= {key for key in self.terms.keys() | new.terms.keys() if self.terms.get(key) != new.terms.get(key)}
+        added = touched - self.limits.keys()
+        is_smaller = len(self.limits) + len(added) > len(new.limits)
+        removed = self.limits.keys() - new.limits.keys() if is_smaller else set[Key]()
+        return added, touched - added - removed, removed
 
 
 @dataclass(frozen=True)
@@ -94,8 +86,6 @@ class Policy:
     """The terms of rules that have any."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The users of each group. A user is in at most one."""
-    has_scopes: bool = field(init=False, repr=False, compare=False)
-    """Some limits are of the whole cluster."""
     group_of: dict[str, str] = field(init=False, repr=False, compare=False)
     """The group of each user. Read-only."""
     _books: dict[tuple[QuotaKind, bool], Book] = field(init=False, repr=False, compare=False)
@@ -120,7 +110,6 @@ class Policy:
                     book.group_of = group_of
         self._add_terms(books)
         object.__setattr__(self, "group_of", group_of)
-        object.__setattr__(self, "has_scopes", any(each.of_cluster for each in self.terms.values()))
         object.__setattr__(self, "_books", books)
 
     def book(self, kind: QuotaKind, *, cap: bool = False) -> Book:
@@ -144,16 +133,11 @@ class Policy:
             limits = self.limits.get(entity, {})
             if entity.ip is not None or (terms.shadow and terms.proposed) or terms.proposed.keys() - limits.keys():
                 raise ValueError(f"terms of {entity.describe()} that are about no limit in force of a client")
-            said_of = limits if terms.only is None else [kind for kind in limits if kind in terms.only]
-            for kind in said_of if terms != _NO_TERMS else ():
-                books[kind, entity.cap].terms[entity.user, entity.client_id] = KindTerms(
-                    terms.shadow,
-                    terms.proposed.get(kind),
-                    terms.burst_ms,
-                    terms.max_delay_ms,
-                    terms.shared,
-                    terms.of_cluster,
-                )
+            for kind in limits:
+                if terms != PLAIN and (terms.only is None or kind in terms.only):
+                    proposed = {kind: terms.proposed[kind]} if kind in terms.proposed else {}
+                    of_kind = replace(terms, proposed=proposed, only=None)
+                    books[kind, entity.cap].terms[entity.user, entity.client_id] = of_kind
 
 
 class PolicyChange(NamedTuple):
@@ -168,13 +152,3 @@ def change(old: "Policy", new: "Policy") -> PolicyChange:
     """Return how many limits differ, or have other terms."""
     books = [old.book(kind, cap=cap).differences(new.book(kind, cap=cap)) for kind, cap in BOOKS]
     return PolicyChange(*[sum(map(len, keys)) for keys in zip(*books, strict=True)])
-
-
-def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key], set[Key], set[Key]]:
-    """Return the keys (added, changed, removed)."""
-    if not old:
-        return set(new), set(), set()
-    touched = {key for key, limit in new.items() if old.get(key) != limit}
-    added = touched - old.keys()
-    removed = set() if len(old) + len(added) == len(new) else old.keys() - new.keys()
-    return added, touched - added, removed

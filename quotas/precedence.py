@@ -26,8 +26,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from quotas.counted import CAP, GROUP, PREFIX
-from quotas.entities import Default, Group, Name, Prefix
-from quotas.policy import Book, Key, KindTerms
+from quotas.entities import Default, Entity, Group, Name, Prefix
+from quotas.kinds import QuotaKind
+from quotas.policy import Book, Key, Policy, Terms
 
 DEFAULT: Final = Default.DEFAULT
 
@@ -82,7 +83,7 @@ class Counter(NamedTuple):
     several: int
 
 
-def counter_under(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter:
+def counter_under(key: Key, user: str, client_id: str, terms: Terms) -> Counter:
     """Return the counter of a client under the limit that is configured as ``key``."""
     of_user, of_client_id = key
     user_tag, client_tag, several = "" if of_user is None else user, "" if of_client_id is None else client_id, 0
@@ -178,35 +179,44 @@ def key_of(book: Book, counter: Counter) -> Key | None:
     return None
 
 
-class Level(NamedTuple):
-    """One level that was looked at; the limit is None if nothing is configured for it."""
+class AppliedRule(NamedTuple):
+    """A quota or a cap that applies to a client, and the client's counter under it."""
 
+    kind: QuotaKind
     key: Key
-    limit: float | None
-
-
-class Walk(NamedTuple):
-    """The explanation of a client's limit: every level looked at; the last one won, if any did."""
-
-    levels: tuple[Level, ...]
-    winner: Key | None
+    entity: Entity
+    limit: float
+    terms: Terms
     counter: Counter
-    """The client's counter, limited or not."""
-    why: str
-    caps: tuple[Level, ...] = ()
-    """The caps that apply in addition."""
+
+    @property
+    def enforced(self) -> float | None:
+        """The limit in force; None if the rule is in shadow."""
+        return None if self.terms.shadow else self.limit
+
+    @property
+    def shadow(self) -> float | None:
+        """The limit that is measured but not enforced; None if there is none."""
+        return self.limit if self.terms.shadow else self.terms.proposed.get(self.kind)
 
 
-def walk(book: Book, in_use: int, user: str, client_id: str) -> Walk:
-    """Return the limit that applies to a client, and how it was found; ``in_use`` are the levels in use."""
-    looked_at: list[Level] = []
-    for key in levels(book, user, client_id):
-        looked_at.append(Level(key, book.limits.get(key)))
-        if key in book.limits:
-            break
-    winner = winner_of(book, user, client_id)
-    if winner is not None:
-        why = f"{level_name(winner)} is the first level with a limit"
-    else:
-        why = "no level has a limit" + ("" if client_id else ": an empty client-id has those of users alone")
-    return Walk(tuple(looked_at), winner, counter_of(book, in_use, user, client_id), why)
+def rules_of(
+    policy: Policy, user: str, client_id: str, kind: QuotaKind
+) -> tuple[AppliedRule | None, list[AppliedRule]]:
+    """Return the quota that wins for a client (None: unlimited), and the caps that apply in addition."""
+    book, caps = policy.book(kind), policy.book(kind, cap=True)
+    key = winner_of(book, user, client_id)
+    quota = None if key is None else _applied(kind, book, key, counter_under(key, user, client_id, book.terms_of(key)))
+    others = caps_of(caps, user, client_id) if caps.limits else []
+    return quota, [_applied(kind, caps, key, counter) for key, counter in others]
+
+
+def _applied(kind: QuotaKind, book: Book, key: Key, counter: Counter) -> AppliedRule:
+    return AppliedRule(kind, key, book.entities[key], book.limits[key], book.terms_of(key), counter)
+
+
+def reason(winner: Key | None, client_id: str) -> str:
+    """Return why the quota configured as ``winner`` wins, or why none does."""
+    if winner is None:
+        return "no level has a limit" + ("" if client_id else ": an empty client-id has those of users alone")
+    return f"{level_name(winner)} is the first level with a limit"

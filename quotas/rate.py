@@ -35,15 +35,12 @@ class Window:
         """Return the burst after idleness: N - 1 windows' worth, ten seconds' by default."""
         return limit * (self.samples - 1) * (self.size_ms / 1000)
 
-    def of_burst(self, burst_ms: int) -> "Window":
-        """Return a window whose allowance is ``burst_ms`` worth, in samples of this length or shorter."""
+    def of_burst(self, burst_ms: int, *, of_bucket: bool = False) -> "Window":
+        """Return a window whose allowance is ``burst_ms`` worth, in samples of this length or shorter. A token bucket
+        holds the worth of all its samples.
+        """
         samples = -(-burst_ms // self.size_ms)
-        return Window(samples + 1, burst_ms // samples)
-
-    def of_bucket(self, burst_ms: int) -> "Window":
-        """Return a window of ``burst_ms`` in all, as a token bucket holds the worth of all its samples."""
-        samples = -(-burst_ms // self.size_ms)
-        return Window(samples, burst_ms // samples)
+        return Window(samples if of_bucket else samples + 1, burst_ms // samples)
 
 
 class Sample:

@@ -31,26 +31,18 @@ class Throttle(NamedTuple, Generic[W]):
 class SimulatedCounter(Generic[W]):
     """A simulated counter; ``W`` identifies the client whose demand it is."""
 
-    __slots__ = ("_free", "_most_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")
+    __slots__ = ("_free", "_most_free", "_rate", "_waited", "_waiting", "until_ms", "window")
 
     def __init__(self, window: Window, limit: float, cap_ms: int | None = None) -> None:
-        self._window = window
+        self.window = window
         self._rate = Rate(window, limit, cap_ms)
-        self._until_ms = 0
+        self.until_ms = 0
+        """When the last throttle ends."""
         self._waiting: deque[tuple[float, W, int, int]] = deque()
         self._free: dict[int, int] = {}
         """When each connection would have sent its next request."""
         self._most_free = _MOST_WAITING
         self._waited: list[Throttle[W]] = []
-
-    @property
-    def window(self) -> Window:
-        return self._window
-
-    @property
-    def until_ms(self) -> int:
-        """When the last throttle ends."""
-        return self._until_ms
 
     @property
     def waiting(self) -> int:
@@ -61,7 +53,7 @@ class SimulatedCounter(Generic[W]):
         """Use another limit from now on."""
         if limit != self._rate.limit:
             self._rate.set_limit(limit)
-            self._until_ms = 0
+            self.until_ms = 0
 
     def arrive(self, size: float, whose: W, now_ms: int, connection: int = 0) -> None:
         """Add demand that came on a connection; ``settle`` returns the resulting throttles."""
@@ -75,7 +67,7 @@ class SimulatedCounter(Generic[W]):
         begun: list[Throttle[W]] = []
         while self._waiting:
             size, whose, came_ms, connection = self._waiting[0]
-            at_ms = max(came_ms, self._until_ms)
+            at_ms = max(came_ms, self.until_ms)
             if at_ms > now_ms and at_ms - came_ms <= PATIENCE_MS:
                 break
             self._waiting.popleft()
@@ -89,7 +81,7 @@ class SimulatedCounter(Generic[W]):
             throttle_ms = self._rate.charge(size, at_ms)
             self._free[connection] = at_ms + throttle_ms
             if throttle_ms:
-                self._until_ms = at_ms + throttle_ms
+                self.until_ms = at_ms + throttle_ms
                 begun.append(Throttle(whose, throttle_ms, at_ms))
         if len(self._free) > self._most_free:
             self._free = {each: free_ms for each, free_ms in self._free.items() if free_ms > now_ms}
@@ -106,4 +98,4 @@ class SimulatedCounter(Generic[W]):
     def over(self, now_ms: int) -> bool:
         """Whether the queue is empty and all usage has expired."""
         last_ms = self._rate.last_ms
-        return not self._waiting and (last_ms is None or last_ms + self._window.keep_ms <= now_ms)
+        return not self._waiting and (last_ms is None or last_ms + self.window.keep_ms <= now_ms)

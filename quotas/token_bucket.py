@@ -27,7 +27,7 @@ class TokenBucket:
     def record(self, value: float, now_ms: int) -> None:
         """Take ``value`` tokens; a negative value returns tokens."""
         self._refill(now_ms)
-        self._tokens = min(self._burst, self._tokens - value)
+        self._tokens = min(self.burst, self._tokens - value)
 
     def tokens(self, now_ms: int) -> float:
         """Return the tokens left; below zero the quota is violated."""
@@ -40,10 +40,11 @@ class TokenBucket:
         return math_round(divide(-tokens, self._limit) * 1000) if tokens < 0 else 0
 
     @property
-    def _burst(self) -> float:
+    def burst(self) -> float:
+        """The most tokens that it holds."""
         return self._window_s * self._limit
 
     def _refill(self, now_ms: int) -> None:
         gained = self._limit * ((now_ms - self._last_ms) / 1000)
-        self._tokens = min(self._burst, self._tokens + gained)
+        self._tokens = min(self.burst, self._tokens + gained)
         self._last_ms = now_ms

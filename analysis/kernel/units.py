@@ -115,7 +115,7 @@ def recorded_unit(client: ClientOnBroker, rule: Entity, *, shared: bool = True) 
     return Unit(client.cluster, client.instance, client.broker, user, client_id, several | CAP if rule.cap else several)
 
 
-_EACH: Final = PLAIN._replace(shared=False)
+_EACH: Final = Terms(shared=False)
 
 
 _DIMENSIONS: Final = {

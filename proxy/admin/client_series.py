@@ -9,7 +9,7 @@ from proxy.admin.exposition import Row, counter, gauge, number
 from proxy.admin.series import NamedSeries
 from proxy.runtime.names import label
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Traffic
-from quotas.folding import FOLDED
+from quotas.names import FOLDED
 
 
 @dataclass(slots=True)

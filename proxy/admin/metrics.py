@@ -27,8 +27,8 @@ from proxy.edge.stats import LAG_BUCKETS_S
 from proxy.runtime.names import label
 from proxy.snapshot import Snapshot
 from proxy.usage.latencies import BOUNDS_MS, FOLDED_BROKER, Times
-from quotas.folding import FOLDED
 from quotas.kinds import PERCENT
+from quotas.names import FOLDED
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 

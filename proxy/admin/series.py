@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from proxy.usage.latencies import BOUNDS_MS
-from quotas.folding import FOLDED
+from quotas.names import FOLDED
 
 HIGHEST: Final = 2
 """The highest rank."""

@@ -9,8 +9,9 @@ from config.problems import Problem
 from protocol.client_quotas import Described, Named, Op, QuotaEntry, Result
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
+from quotas.networks import canonical_ip
 from quotas.policy import Policy
-from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, canonical_ip, check
+from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, check
 from quotas.stores.base import UnreadableEntry
 from quotas.stores.unlimited import of_zero
 

@@ -10,14 +10,13 @@ from quotas.connections import KIND as CONNECTIONS
 from quotas.connections import ConnectionRates
 from quotas.connections import counted_as as counted_address
 from quotas.counted import GROUP, PREFIX
-from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import ANONYMOUS, Default, Entity, Group, Name, Prefix
 from quotas.exemptions import Exemptions
-from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
+from quotas.kinds import BYTES, CLIENT_KINDS, MUTATIONS, PERCENT, QuotaKind
 from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
-from quotas.policy import PLAIN, Key, KindTerms, Policy
-from quotas.precedence import Counter, counter_under, levels
+from quotas.policy import PLAIN, Policy, Terms
+from quotas.precedence import AppliedRule, Counter, levels, reason, rules_of
 from quotas.rate import Window
 from quotas.stores.edit import number
 from quotas.texts import rate, shown
@@ -149,7 +148,6 @@ class Explainer:
         self._policy = policy
         self._exempt = exempt or Exempt()
         self._where = where or (lambda _, __: "")
-        self._engine = Engine(policy)
         self._rates = ConnectionRates(Window(), None, {})
         self._rates.apply(policy)
 
@@ -171,28 +169,22 @@ class Explainer:
         return "network" if ip and networks.covers_address(ip) else ""
 
     def _of_client(self, user: str, client_id: str, kind: QuotaKind) -> ExplainedRow:
-        walk, book = self._engine.explain(user, client_id, kind), self._policy.book(kind)
-        rule = RuleRow(scope=_scope(kind))
-        if walk.winner is not None:
-            rule = self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter)
-        looked = []
-        for place, key in enumerate(levels(book, user, client_id)):
-            limit = book.limits.get(key)
+        book, (quota, caps) = self._policy.book(kind), rules_of(self._policy, user, client_id, kind)
+        rule = RuleRow(scope=_scope(kind)) if quota is None else self._rule(kind, quota)
+        winner = None if quota is None else quota.key
+        looked: list[LevelRow] = []
+        for key in levels(book, user, client_id):
             entity = book.entities.get(key, Entity(*key))
-            wins = key == walk.winner
-            looked.append(self._level(kind, entity, limit, wins=wins, is_reached=place < len(walk.levels)))
-        caps = []
-        for key, limit in walk.caps:
-            terms = self._policy.book(kind, cap=True).terms_of(key)
-            caps.append(self._rule(kind, key, limit, counter_under(key, user, client_id, terms), cap=True))
-        return ExplainedRow(kind.value, *rule, walk.why, tuple(looked), tuple(caps))
+            is_reached = not (looked and (looked[-1].wins or not looked[-1].is_reached))
+            looked.append(self._level(kind, entity, book.limits.get(key), wins=key == winner, is_reached=is_reached))
+        why = reason(winner, client_id)
+        return ExplainedRow(kind.value, *rule, why, tuple(looked), tuple(self._rule(kind, cap) for cap in caps))
 
-    def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool = False) -> RuleRow:
-        book = self._policy.book(kind, cap=cap)
-        entity, terms = book.entities[key], book.terms_of(key)
+    def _rule(self, kind: QuotaKind, rule: AppliedRule) -> RuleRow:
+        entity, terms = rule.entity, rule.terms
         mode, where = "shadow" if terms.shadow else "enforce", self._where(entity, kind) or None
-        of_terms = mode, terms.proposed, terms.burst_ms, terms.max_delay_ms
-        return RuleRow(entity.describe(), limit, where, *of_terms, _scope(kind, terms), _counted(counter))
+        of_terms = mode, terms.proposed.get(kind), terms.burst_ms, terms.max_delay_ms
+        return RuleRow(entity.describe(), rule.limit, where, *of_terms, _scope(kind, terms), _counted(rule.counter))
 
     def _level(self, kind: QuotaKind, entity: Entity, limit: float | None, *, wins: bool, is_reached: bool) -> LevelRow:
         where = None if limit is None else self._where(entity, kind) or None
@@ -231,7 +223,7 @@ def amount(kind: QuotaKind, limit: float | None) -> str:
     return f"{said} ({rate(limit)})" if kind.row.unit is BYTES and limit >= 1024 else said
 
 
-def _scope(kind: QuotaKind, terms: KindTerms = PLAIN) -> str:
+def _scope(kind: QuotaKind, terms: Terms = PLAIN) -> str:
     """Return the scope of a limit's counter."""
     return "cluster" if kind.row.of_cluster or terms.of_cluster else "broker"
 

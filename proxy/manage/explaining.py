@@ -14,7 +14,7 @@ from proxy.live.tables import CLIENTS, THROTTLED
 from proxy.manage.target import StoreCommand, load_target, settings_of, target_options, warn
 from proxy.state.answers import as_json
 from quotas.entities import ANONYMOUS
-from quotas.stores.alteration import canonical_ip
+from quotas.networks import canonical_ip
 
 
 def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:

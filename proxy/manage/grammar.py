@@ -20,7 +20,7 @@ from proxy.live.options import Command, with_options
 from proxy.manage.target import StoreCommand
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind, Written
-from quotas.stores.alteration import canonical_ip
+from quotas.networks import canonical_ip
 from quotas.stores.filters import Specified
 
 Named = str | Default | Specified | Group | Prefix

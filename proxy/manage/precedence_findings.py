@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from proxy.checks.explain import Where, written
-from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import CLIENT_KINDS, QuotaKind
 from quotas.policy import Key, Policy
-from quotas.precedence import Walk, counter_under, levels
+from quotas.precedence import AppliedRule, levels, rules_of, winner_of
 
 Said = tuple[str, Entity | None, QuotaKind | None, str, str]
 """Name of the finding, entity, kind, message and fix."""
@@ -41,7 +40,6 @@ class Witnesses:
     def __init__(self, policy: Policy, where: Where) -> None:
         self.policy = policy
         self._where = where
-        self._engine = Engine(policy)
         users = {each.user for each in policy.limits} | set(policy.group_of)
         texts = [each.client_id for each in policy.limits]
         used = {letter for each in texts for letter in (each.text if isinstance(each, Prefix) else str(each))}
@@ -77,12 +75,17 @@ class Witnesses:
             return [self.client_id, ""]
         return [name] if isinstance(name, str) else [self.client_id]
 
-    def walk(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
-        """Return which rule wins for a client, and its caps."""
-        return self._engine.explain(user, client_id, kind)
+    def winner(self, user: str, client_id: str, kind: QuotaKind) -> Key | None:
+        """Return which rule wins for a client."""
+        return winner_of(self.policy.book(kind), user, client_id)
 
-    def is_shadow(self, kind: QuotaKind, key: Key, *, cap: bool = False) -> bool:
-        return self.policy.book(kind, cap=cap).terms_of(key).shadow
+    def applied(self, user: str, client_id: str, kind: QuotaKind) -> tuple[AppliedRule | None, list[AppliedRule]]:
+        """Return the rule that wins for a client, and its caps in force."""
+        quota, caps = rules_of(self.policy, user, client_id, kind)
+        return quota, [cap for cap in caps if cap.enforced is not None]
+
+    def is_shadow(self, kind: QuotaKind, key: Key) -> bool:
+        return self.policy.book(kind).terms_of(key).shadow
 
     def said(self, kind: QuotaKind, key: Key) -> str:
         """Return a rule, and where it is defined."""
@@ -107,7 +110,7 @@ def _never_matching(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule that wins for no client."""
     first: Key | None = None
     for witness in ((name, each) for name in of.users(rule.user) for each in of.client_ids(rule.client_id)):
-        winner = of.walk(*witness, rule.kind).winner
+        winner = of.winner(*witness, rule.kind)
         if winner == rule.key:
             return
         first = first or winner
@@ -122,10 +125,10 @@ def _before_client_ids(of: Witnesses, rule: Rule) -> _Found:
     if rule.user not in {None, DEFAULT} or rule.client_id in {None, DEFAULT}:
         return
     kind, (witness,) = rule.kind, of.client_ids(rule.client_id)
-    if of.walk(of.user, witness, kind).winner != rule.key:
+    if of.winner(of.user, witness, kind) != rule.key:
         return  # reported by ``_never_matching``
     larger = [each for each in of.of_users[kind][:_MOST_USERS] if each.limit > rule.limit]
-    found = [each for each in larger if of.walk(of.users(each.user)[0], witness, kind).winner == each.key]
+    found = [each for each in larger if of.winner(of.users(each.user)[0], witness, kind) == each.key]
     if found:
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         at_least = " at least" if len(larger) == _MOST_USERS else ""
@@ -139,14 +142,14 @@ def _empty_client_ids(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule for the default client-id that a client evades by having no client-id."""
     if rule.client_id is not DEFAULT:
         return
-    walk = of.walk(of.users(rule.user)[0], "", rule.kind)
-    if any((limit or 0) <= rule.limit and not of.is_shadow(rule.kind, key, cap=True) for key, limit in walk.caps):
+    quota, caps = of.applied(of.users(rule.user)[0], "", rule.kind)
+    if any(each.limit <= rule.limit for each in caps):
         return
     gets = "no limit"
-    if walk.winner is not None:
-        if (limit := walk.levels[-1].limit or 0) <= rule.limit:
+    if quota is not None:
+        if quota.limit <= rule.limit:
             return
-        gets = f"{written(limit)} of {of.said(rule.kind, walk.winner)}"
+        gets = f"{written(quota.limit)} of {of.said(rule.kind, quota.key)}"
     who = Entity(DEFAULT if rule.user is None else rule.user).describe()
     what = "cap" if rule.user is None else "quota"
     message = f"it does not apply to a client without a client-id, which has {gets}"
@@ -160,12 +163,10 @@ def _multiplied(of: Witnesses, rule: Rule) -> _Found:
     kind, (name, *_), (one,) = rule.kind, of.users(rule.user), of.client_ids(rule.client_id)
     counters, capped = set(), []
     for client_id in (one, one + of.client_id):
-        walk = of.walk(name, client_id, kind)
-        if walk.winner == rule.key:
-            counters.add(walk.counter)
-        caps = of.policy.book(kind, cap=True)
-        keys = [key for key, _ in walk.caps if not of.is_shadow(kind, key, cap=True)]
-        capped.append({counter_under(key, name, client_id, caps.terms_of(key)) for key in keys})
+        quota, caps = of.applied(name, client_id, kind)
+        if quota is not None and quota.key == rule.key:
+            counters.add(quota.counter)
+        capped.append({cap.counter for cap in caps})
     if len(counters) > 1 and not set.intersection(*capped):
         who = Entity(DEFAULT if rule.user is None else rule.user).describe()
         message = "a client that makes up client-ids gets the full limit for each"
@@ -176,7 +177,7 @@ def _members(of: Witnesses, rule: Rule) -> _Found:
     """Yield a rule of a group some of whose members have a quota of their own instead."""
     if not isinstance(rule.user, Group) or rule.client_id is not None:
         return
-    winners = ((name, of.walk(name, of.client_id, rule.kind).winner) for name in of.users(rule.user))
+    winners = ((name, of.winner(name, of.client_id, rule.kind)) for name in of.users(rule.user))
     own = [winner for name, winner in winners if winner is not None and winner[0] == name]
     if own:
         more = f", and {len(own) - 1} more" if len(own) > 1 else ""
@@ -192,7 +193,7 @@ def _shadows(of: Witnesses, rule: Rule) -> _Found:
     if not of.is_shadow(kind, rule.key):
         return
     user, client_id = of.users(rule.user)[0], of.client_ids(rule.client_id)[0]
-    if of.walk(user, client_id, kind).winner != rule.key:
+    if of.winner(user, client_id, kind) != rule.key:
         return
     book = of.policy.book(kind)
     keys = [key for key in levels(book, user, client_id) if key in book.limits]
@@ -228,15 +229,15 @@ def _idle_caps(of: Witnesses) -> Iterator[Said]:
             terms = caps.terms_of((user, None))
             together: dict[object, float] = {}
             for name in of.users(user):
-                walk = of.walk(name, of.client_id, kind)
+                quota, _ = of.applied(name, of.client_id, kind)
                 group = of.policy.group_of.get(name, "")
-                if walk.winner is None or walk.winner[0] is None or pairs & {name, Group(group), DEFAULT}:
+                if quota is None or quota.key[0] is None or pairs & {name, Group(group), DEFAULT}:
                     break
-                of_winner = book.terms_of(walk.winner)
-                is_like = (of_winner.burst_ms, of_winner.of_cluster) == (terms.burst_ms, terms.of_cluster)
-                if of_winner.shadow or not is_like:
+                of_quota = quota.terms
+                is_like = (of_quota.burst_ms, of_quota.of_cluster) == (terms.burst_ms, terms.of_cluster)
+                if of_quota.shadow or not is_like:
                     break
-                together[walk.counter] = walk.levels[-1].limit or 0
+                together[quota.counter] = quota.limit
             else:
                 total = sum(together.values())
                 if together and total <= limit:

@@ -14,7 +14,7 @@ from proxy.page.actions import Actions, Controls
 from proxy.page.changes import shown
 from proxy.page.open_pages import RecentAnswers, Streams
 from proxy.runtime.clock import wall_s
-from quotas.kinds import QuotaKind, Whose
+from quotas.kinds import CLIENT_KINDS
 
 _MOST_THROTTLED: Final = 50
 _MOST_LATELY: Final = 10
@@ -27,7 +27,7 @@ _MOST_CHANGES: Final = 50
 _MOST_OF_A_NAME: Final = 1024
 _SORTS: Final = ("connections", "bytes_in_per_s", "bytes_out_per_s", "ratio", "throttled_share_1m")
 
-_KINDS: Final = tuple(kind.value for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
+_KINDS: Final = tuple(kind.value for kind in CLIENT_KINDS)
 
 _Data = dict[str, Any]
 State = Callable[[str, Mapping[str, str]], Coroutine[Any, Any, _Data]]

@@ -12,7 +12,7 @@ from typing import Final, Generic, TextIO, TypeVar
 from structlog import DropEvent
 from structlog.typing import EventDict, WrappedLogger
 
-from quotas.folding import fold
+from quotas.names import fold
 
 MAX_WAITING_CHARS: Final = 2**20
 """Limit of buffered characters; further lines are dropped."""

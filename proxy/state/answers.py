@@ -181,7 +181,7 @@ class State:
                     limit,
                     "cluster" if kind.row.of_cluster or terms.of_cluster else "broker",
                     "shadow" if terms.shadow else "enforce",
-                    terms.proposed,
+                    terms.proposed.get(kind),
                     self._quotas.where(entity, kind),
                     loaded_at,
                     None if change is None else _parsed(change["at"]),

@@ -198,7 +198,7 @@ class StateOfWorker:
             held[id(bound), is_shadow_limit] = each
         by_names: dict[tuple[str, str, int], list[_ThrottledCounter]] = {}
         for each in held.values():
-            by_names.setdefault((each.bound.user, each.bound.client_id, each.bound.broker), []).append(each)
+            by_names.setdefault((each.bound.key.user, each.bound.key.client_id, each.bound.key.broker), []).append(each)
         await in_slices(self._add_connection(held, by_names, *each, now) for each in self._sessions())
         rows = await in_slices(chain((each.row(now) for each in held.values()), self._addresses(now)))
         return [each for each in rows if each is not None]

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from proxy.usage.kind_usage import Throttles
 from quotas.entities import Default, Entity
-from quotas.folding import FOLDED
 from quotas.kinds import QuotaKind
+from quotas.names import FOLDED
 
 MOST_COUNTED: Final = 5000
 """Addresses counted separately within an interval, besides those with a limit of their own: a megabyte of memory, and

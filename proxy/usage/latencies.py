@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from operator import add
 from typing import Final, NamedTuple
 
-from quotas.folding import fold
+from quotas.names import fold
 
 BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """Upper bounds of the buckets; behind the last one is one more."""

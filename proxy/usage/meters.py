@@ -6,8 +6,7 @@ from typing import Final
 
 from proxy.runtime.tasks import SLICE
 from proxy.usage.meter import NO_TRAFFIC, ClientNames, ClientState, Meter, MeterKey, Traffic
-from quotas.folding import FOLDED, fold
-from quotas.names import OTHER, NameBudget
+from quotas.names import FOLDED, OTHER, NameBudget, fold
 
 MAX_GONE = 10_000
 """Clients without a meter any more whose last traffic is still to be taken by name; the others are summed up."""

@@ -14,7 +14,8 @@ from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
 from quotas.engine import Engine
 from quotas.entities import Entity
-from quotas.kinds import CLIENT_KINDS, QuotaKind
+from quotas.kinds import CLIENT_KINDS
+from quotas.precedence import AppliedRule, rules_of
 
 MAX_ROWS: Final = 1000
 """Limit of rows in one document."""
@@ -110,8 +111,9 @@ class Recorder:
         names: list[object] = [*meter.key]
         limits = dict.fromkeys(BY_HAND, NO_LIMIT)
         for kind in () if meter.key.exempt else CLIENT_KINDS:
-            limit, caps = self._limit_of(meter, kind), self._caps_of(meter, kind)
-            shadow = self._engine.shadow_of(meter.key.user, meter.key.client_id, kind)
+            quota, others = rules_of(self._engine.policy, meter.key.user, meter.key.client_id, kind)
+            limit, caps = self._limit_of(quota), self._caps_of(others)
+            shadow = None if quota is None else quota.shadow
             names += [*limit, caps, caps]  # one of the caps may be named again
             if kind in limits:
                 limits[kind], limit = limit, NO_LIMIT
@@ -122,29 +124,23 @@ class Recorder:
         meter.limits = (produce, fetch)
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
-    def _limit_of(self, meter: Meter, kind: QuotaKind) -> Limit:
-        """Return a meter's limit in force, its rule, and the names of its counter."""
-        client = meter.key.user, meter.key.client_id, kind
-        limit, entity = self._engine.limit_of(*client) if kind in CLIENT_KINDS else (None, None)
-        if entity is None:
+    def _limit_of(self, rule: AppliedRule | None) -> Limit:
+        """Return a limit in force, its rule, and the names of its counter."""
+        if rule is None or rule.enforced is None:
             return NO_LIMIT
-        counter = self._engine.counter_of(*client)
-        return limit, self._rule(entity), counter.user or None, counter.client_id or None
+        return rule.enforced, self._rule(rule.entity), rule.counter.user or None, rule.counter.client_id or None
 
-    def _caps_of(self, meter: Meter, kind: QuotaKind) -> str | None:
+    def _caps_of(self, rules: Sequence[AppliedRule]) -> str | None:
         """Return the caps in force as JSON."""
-        if not self._engine.has_caps:
-            return None
-        caps = [
-            {"rule": self._rule(entity), "limit": limit, "user": of.user or None, "client_id": of.client_id or None}
-            for limit, entity, of in self._engine.caps_of(meter.key.user, meter.key.client_id, kind)
-        ]
+        limits = (self._limit_of(rule) for rule in rules if rule.enforced is not None)
+        caps = [{"rule": rule, "limit": limit, "user": user, "client_id": name} for limit, rule, user, name in limits]
         return json.dumps(caps, ensure_ascii=False) if caps else None
 
     def _rule(self, entity: Entity) -> str:
         rule = self._rules.get(entity)
         if rule is None:
-            rule = self._rules[entity] = entity.describe(shared=self._engine.is_shared(entity))
+            terms = self._engine.policy.terms.get(entity)
+            rule = self._rules[entity] = entity.describe(shared=terms is None or terms.shared)
         return rule
 
 

@@ -187,9 +187,9 @@ def _fields(bound: Bound) -> dict[str, object]:
     """Return the fields of a log event about a counter."""
     return {
         "kind": bound.kind.value,
-        "user": bound.user,
-        "client_id": bound.client_id,
-        "broker": "all" if bound.broker == CLUSTER else bound.broker,
+        "user": bound.key.user,
+        "client_id": bound.key.client_id,
+        "broker": "all" if bound.key.broker == CLUSTER else bound.key.broker,
         "rule": bound.rule.describe() if bound.rule else None,
         "limit": bound.limit,
     }

@@ -1,6 +1,5 @@
 """Requested changes of quotas, checked as Kafka does (ClientQuotaControlManager)."""
 
-import ipaddress
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Final
 
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Written
+from quotas.networks import canonical_ip
 
 Limits = Mapping[QuotaKind, float | None]
 """The limits to set for an entity; None removes one."""
@@ -110,7 +110,7 @@ def _entity(written: Mapping[str, str | Default]) -> Entity | Refusal:
             fix = f"known here: {', '.join(_DIMENSIONS)}"
             said = f"Unhandled client quota entity type: {dimension}"
             return Refusal(dimension or "entity", "is not a kind of entity", fix, said)
-        if isinstance(name, str) and not _is_text(name):
+        if isinstance(name, str) and any("\ud800" <= each <= "\udfff" for each in name):
             message = "contains an unpaired surrogate, which UTF-8 cannot represent"
             return Refusal(dimension, message, "write the name again")
     ip = written.get("ip")
@@ -140,24 +140,6 @@ def repeated(written: Mapping[str, str | Default]) -> str:
     names = [*(each for each in ordered if each in written), *(each for each in written if each not in ordered)]
     entries = (f"{each}={name if isinstance(name := written[each], str) else 'null'}" for each in names)
     return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{', '.join(entries)}}})"
-
-
-def canonical_ip(text: str) -> str:
-    """Return the canonical spelling of an address; an IPv4-mapped one becomes the IPv4 address, as in a Java broker. A
-    scope (``fe80::1%eth0``) is dropped.
-
-    Raises ValueError for anything else.
-    """
-    address = ipaddress.ip_address(text.partition("%")[0] if ":" in text else text)
-    return str(getattr(address, "ipv4_mapped", None) or address)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _limit(kind: QuotaKind, limit: float) -> float | Refusal:

@@ -18,12 +18,12 @@ from config.document import Document, parse_document, read_text
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, explained, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
-from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Name, Prefix
-from quotas.kinds import KINDS_OF, QuotaKind, Whose, Written
-from quotas.policy import MOST_CAPS, Policy, Terms
+from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Name, Prefix
+from quotas.kinds import OF_CLIENT, OF_IP, QuotaKind, Written
+from quotas.networks import canonical_ip
+from quotas.policy import MOST_CAPS, PLAIN, Policy, Terms
 from quotas.precedence import caps_at_once
 from quotas.stores import likely_mistakes, terms
-from quotas.stores.alteration import canonical_ip
 from quotas.stores.groups import Groups
 
 
@@ -67,12 +67,10 @@ _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
     Written.NUMBER: parse_number,
     Written.WHOLE: parse_whole,
 }
-_OF_IP, _OF_CLIENT = KINDS_OF[Whose.IP], KINDS_OF[Whose.CLIENT]
 _ROOT: Final = ("quotas", "groups", "caps")
 _NO_LIMITS: Final = frozenset(("entity", *terms.KEYS))
 _DIMENSIONS: Final = ("user", "client-id", "ip", "user-group")
 _NAMED: Final = ("user", "client-id")
-_PLAIN: Final = Terms()
 _OF_CONFIGURATION: Final = frozenset(("cluster", "listeners"))
 _ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
 
@@ -116,7 +114,10 @@ class _Reader:
                 self.wrong.add(("quotas",), "must be a list of quotas", "write `quotas: []` for none")
         if "caps" in root:  # after the quotas, because edits refer to those by index
             self._read_caps(root["caps"])
-        self.groups.look_for_unused()
+        used = {entity.user for entity in self.limits if isinstance(entity.user, Group)}
+        for group in self.groups.users:
+            if Group(group) not in used:
+                self.mistakes.add(("groups", group), likely_mistakes.of_unused_group())
 
     def _read_caps(self, entries: Node) -> None:
         if not isinstance(entries, Sequence):
@@ -139,9 +140,11 @@ class _Reader:
         if not isinstance(quota, Mapping):
             self.wrong.add(steps, "must be a quota", "write it like {entity: {user: alice}, producer_byte_rate: 1MiB}")
             return
-        entity = self._read_entity(steps, quota.get("entity"), cap=cap)
-        limits = self._read_limits(steps, quota)
-        found = _PLAIN if quota.keys().isdisjoint(terms.KEYS) else self._read_terms(steps, quota, limits)
+        written = quota.get("entity")
+        entity = self._read_entity(steps, written, cap=cap)
+        of_ip = isinstance(written, Mapping) and "ip" in written
+        limits = self._read_limits(steps, quota, of_ip=of_ip)
+        found = PLAIN if quota.keys().isdisjoint(terms.KEYS) else self._read_terms(steps, quota, limits, of_ip=of_ip)
         for kind, limit in limits.items():
             self.mistakes.add((*steps, kind), likely_mistakes.of_limit(kind, limit, quota[kind], found.burst_ms))
         if entity is None:
@@ -156,7 +159,7 @@ class _Reader:
             self.mistakes.add(
                 (*steps, "entity"), likely_mistakes.of_case(f"{twin.describe()} on line {self.lines[twin]}")
             )
-        if found != _PLAIN:
+        if found != PLAIN:
             self.terms[entity] = found
         self.lines[entity] = quota.mark.line + 1
 
@@ -192,9 +195,7 @@ class _Reader:
             return _prefix(written["prefix"])
         return _name(dimension, written)
 
-    def _read_limits(self, steps: Steps, quota: Mapping) -> dict[QuotaKind, float]:
-        entity = quota.get("entity")
-        of_ip = isinstance(entity, Mapping) and "ip" in entity
+    def _read_limits(self, steps: Steps, quota: Mapping, *, of_ip: bool) -> dict[QuotaKind, float]:
         limits: dict[QuotaKind, float] = {}
         for key, value in quota.items():
             if key in _NO_LIMITS:
@@ -205,19 +206,16 @@ class _Reader:
             except InvalidValue as invalid:
                 self.wrong.found.append(((*steps, key), invalid))
         if not limits and quota.keys() <= _NO_LIMITS:
-            known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
+            known = ", ".join(OF_IP if of_ip else OF_CLIENT)
             self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
         return limits
 
-    def _read_terms(self, steps: Steps, quota: Mapping, limits: dict[QuotaKind, float]) -> Terms:
-        entity = quota.get("entity")
-        if isinstance(entity, Mapping) and "ip" in entity:
-            for key in quota.keys() & set(terms.KEYS):
-                self.wrong.add((*steps, key), "is for quotas of users and client-ids", "leave it out", of_key=True)
-            return _PLAIN
-        client_id = entity.get("client-id") if isinstance(entity, Mapping) else None
-        of_prefix = isinstance(client_id, Mapping) and "prefix" in client_id
-        return terms.read(steps, quota, limits, self.wrong, self._read_proposed, of_prefix=of_prefix)
+    def _read_terms(self, steps: Steps, quota: Mapping, limits: dict[QuotaKind, float], *, of_ip: bool) -> Terms:
+        if not of_ip:
+            return terms.read(steps, quota, limits, self.wrong, self._read_proposed)
+        for key in quota.keys() & set(terms.KEYS):
+            self.wrong.add((*steps, key), "is for quotas of users and client-ids", "leave it out", of_key=True)
+        return PLAIN
 
     def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
         kind = _kind(key, of_ip=False)
@@ -244,7 +242,11 @@ def _name(dimension: str, written: Node) -> str | Default:
             ", or {prefix: team-a-}" if dimension == "client-id" else ""
         )
         raise InvalidValue("must be a name", f"write a name, or {forms}")
-    return _canonical_ip(written)
+    try:
+        return canonical_ip(written)
+    except ValueError:
+        # Kafka resolves a host name once, when the quota is set; a file would need to be loaded again for that.
+        raise InvalidValue(f"{written!r} is not an IP address", "host names are not resolved") from None
 
 
 def _prefix(written: Node) -> Prefix:
@@ -256,16 +258,8 @@ def _prefix(written: Node) -> Prefix:
     return Prefix(prefix)
 
 
-def _canonical_ip(text: str) -> str:
-    try:
-        return canonical_ip(text)
-    except ValueError:
-        # Kafka resolves a host name once, when the quota is set; a file would need to be loaded again for that.
-        raise InvalidValue(f"{text!r} is not an IP address", "host names are not resolved") from None
-
-
 def _kind(key: str, *, of_ip: bool) -> QuotaKind:
-    known, others = (_OF_IP, _OF_CLIENT) if of_ip else (_OF_CLIENT, _OF_IP)
+    known, others = (OF_IP, OF_CLIENT) if of_ip else (OF_CLIENT, OF_IP)
     if key in known:
         return known[key]
     if key in others:

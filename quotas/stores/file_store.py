@@ -24,7 +24,7 @@ from quotas.stores.replacing import Identity, identity, replace_if
 
 _MOST_RENAMED: Final = 8
 """Polls (a second's worth) that wait for a file to stay the same."""
-_NEVER: Final = (-1, -1, -1, -1, -1)
+_NEVER: Final = (-1, -1, -1, -1)
 _ATTRIBUTE: Final = "user.sluice.author"
 """The extended attribute with the author of a file, and of which version: an editor that changes the file in place
 leaves one that does not match, and one that renames leaves none.
@@ -49,7 +49,7 @@ class FileStore(QuotaStore):
     def _load(self) -> Loaded:
         # Taken before reading, so that a write in between is seen as a change.
         self._loaded = identity(self._path)
-        version, loaded = self._parse(self._read())
+        _, version, loaded = self._read()
         who = _author(self._path, version)
         return Loaded(loaded.policy, version, str(self._path), loaded.lines, loaded.warnings, author=who)
 
@@ -69,8 +69,7 @@ class FileStore(QuotaStore):
     def write(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         self._require_own_file()
         found = identity(self._path)
-        text = self._read()
-        version, loaded = self._parse(text)
+        text, version, loaded = self._read()
         if alteration.version not in (None, version):
             raise ChangedMeanwhileError(f"{self._path}: has been changed: load it and try again")
         policy = loaded.policy
@@ -94,39 +93,31 @@ class FileStore(QuotaStore):
         self, text: str, policy: Policy, changes: Mapping[Entity, Limits]
     ) -> tuple[str, tuple[str, LoadedPolicy]]:
         """Return the changed text and its policy, after checking that it parses to exactly the wanted limits."""
-        wanted = dict(policy.limits)
-        for entity, limits in changes.items():
-            wanted[entity] = _merged(policy.limits.get(entity, {}), limits)
-        try:
-            after = edited(text, policy.limits, changes)
-            said = _version(after), parse(str(self._path), after)
-        except (ValueError, ConfigError) as error:
-            raise self._uneditable() from error
-        if _as_floats(said[1].policy.limits) != _as_floats(wanted):
-            raise self._uneditable()
-        if said[1].policy.terms != {entity: terms for entity, terms in policy.terms.items() if wanted[entity]}:
-            raise self._uneditable()
-        return after, said
-
-    def _uneditable(self) -> UnwritableError:
-        return UnwritableError(
+        changed = {entity: _merged(policy.limits.get(entity, {}), limits) for entity, limits in changes.items()}
+        limits = {entity: limits for entity, limits in {**policy.limits, **changed}.items() if limits}
+        terms = {entity: terms for entity, terms in policy.terms.items() if entity in limits}
+        uneditable = UnwritableError(
             f"{self._path}: is written in a form that cannot be edited automatically; change it by hand"
         )
-
-    def _read(self) -> str:
         try:
-            return read_text(self._path)
+            after = edited(text, policy.limits, changes)
+            loaded = parse(str(self._path), after)
+        except (ValueError, ConfigError) as error:
+            raise uneditable from error
+        if _as_floats(loaded.policy.limits) != _as_floats(limits) or loaded.policy.terms != terms:
+            raise uneditable
+        return after, (_version(after), loaded)
+
+    def _read(self) -> tuple[str, str, LoadedPolicy]:
+        """Return the text of the file, its version, and its policy."""
+        try:
+            text = read_text(self._path)
+            version = _version(text)
+            if self._known is None or self._known[0] != version:
+                self._known = version, parse(str(self._path), text)
         except ConfigError as error:
             raise UnreadableError(error.problems) from None
-
-    def _parse(self, text: str) -> tuple[str, LoadedPolicy]:
-        version = _version(text)
-        if self._known is None or self._known[0] != version:
-            try:
-                self._known = version, parse(str(self._path), text)
-            except ConfigError as error:
-                raise UnreadableError(error.problems) from None
-        return self._known
+        return text, *self._known
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -177,7 +168,7 @@ class FileStore(QuotaStore):
             os.close(folder)
 
     def _put_in_place(self, beside: Path, found: Identity | None) -> None:
-        if found is None or identity(self._path) != found or not replace_if(self._path, found, beside):
+        if found is None or not replace_if(self._path, found, beside):
             raise ChangedMeanwhileError(f"{self._path}: has been changed meanwhile: load it and try again")
 
 
@@ -205,8 +196,7 @@ def _merged(before: Mapping[QuotaKind, float], limits: Limits) -> dict[QuotaKind
 
 
 def _as_floats(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> dict[Entity, dict[QuotaKind, float]]:
-    """Return all limits as floats, without entities that have none."""
-    return {entity: {kind: float(limit) for kind, limit in of.items()} for entity, of in limits.items() if of}
+    return {entity: {kind: float(limit) for kind, limit in of.items()} for entity, of in limits.items()}
 
 
 def _proposed_for(policy: Policy, entity: Entity, limits: Limits) -> Refusal | None:

@@ -7,8 +7,8 @@ from enum import Enum
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.names import configured_as
+from quotas.networks import canonical_ip
 from quotas.policy import Policy
-from quotas.stores.alteration import canonical_ip
 
 
 class Specified(Enum):

@@ -19,7 +19,6 @@ class Groups:
         self.users: dict[str, tuple[str, ...]] = {}
         self._places: dict[str, tuple[str, Steps]] = {}
         """The group of each user, and its place."""
-        self._used: set[str] = set()
 
     def read(self, written: Node) -> None:
         """Read the section ``groups``."""
@@ -56,11 +55,4 @@ class Groups:
         if written not in self.users:
             hint = suggestion(written, list(self.users)) if self.users else "define it: groups: {NAME: [alice, bob]}"
             raise InvalidValue(f"no group is called {written!r}", hint)
-        self._used.add(written)
         return Group(str(written))
-
-    def look_for_unused(self) -> None:
-        """Warn about groups without a quota."""
-        for name in self.users:
-            if name not in self._used:
-                self._mistakes.add(("groups", name), likely_mistakes.of_unused_group())

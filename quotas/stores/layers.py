@@ -23,18 +23,13 @@ class Layers(Loaded):
 
     def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:
         """As in Loaded; without a kind, all places that set a limit of the entity."""
-        found = [part.where(entity) for part, kinds in self._parts(entity) if kind is None or kind in kinds]
-        return ", ".join(found)
-
-    def _parts(self, entity: Entity) -> list[tuple[Loaded, set[QuotaKind]]]:
-        """Return the parts that set a limit of an entity, and the kinds for which each wins."""
-        left = set(self.policy.limits[entity])
-        shares = []
+        left, found = set(self.policy.limits[entity]), []
         for part in self.parts:
-            if here := left & part.policy.limits.get(entity, {}).keys():
-                shares.append((part, here))
-                left -= here
-        return shares
+            wins = left & part.policy.limits.get(entity, {}).keys()
+            left -= wins
+            if wins and (kind is None or kind in wins):
+                found.append(part.where(entity))
+        return ", ".join(found)
 
 
 class LayeredStore(QuotaStore):
@@ -51,7 +46,6 @@ class LayeredStore(QuotaStore):
         """The content of each layer at its last successful load."""
         self._due = [True] * len(self._layers)
         """The layers that have changed."""
-        self._now_ms = 0
 
     @property
     def answers_clients(self) -> bool:
@@ -70,10 +64,6 @@ class LayeredStore(QuotaStore):
         for layer in self._layers:
             layer.close()
 
-    def load(self, now_ms: int) -> Loaded:
-        self._now_ms = now_ms
-        return super().load(now_ms)
-
     def _load(self) -> Loaded:
         # A load without a change, such as a manual reload, reads all layers.
         due = [*self._due] if any(self._due) else [True] * len(self._layers)
@@ -83,7 +73,7 @@ class LayeredStore(QuotaStore):
             if due[index] or self._held[index] is None:
                 self._due[index] = False
                 try:
-                    self._held[index] = layer.load(self._now_ms)
+                    self._held[index] = layer.load(0)  # nobody asks a layer for its staleness
                 except UnreadableError as error:
                     problems += error.problems
                     away = away and error.away

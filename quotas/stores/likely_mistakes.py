@@ -32,6 +32,7 @@ _QUOTING: Final = re.compile(r"[<>{}'\" ]")
 _PATTERN: Final = re.compile(r"[*?]|^\^|\.\+|\\[dsw]|\[\w-\w")
 _SEVERAL: Final = re.compile(r"[\w.:@-]+(?:\s*[,;]\s*[\w.:@-]+)+")
 _LEAST: Final = {
+    BYTES.rate: (BATCH_BYTES, f"one batch of {BATCH_BYTES // 1024} KiB (batch.size)", _UNIT, BELOW_ONE_BATCH),
     PERCENT.rate: (REQUEST_PERCENT_S, "a request of 0.1 ms", _OF_THREADS, "below-one-request"),
     MUTATIONS.rate: (1.0, "one partition", "it is in partitions a second", "below-one-partition"),
 }
@@ -89,25 +90,17 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
 def of_limit(kind: QuotaKind, limit: float, written: object, burst_ms: int | None = None) -> InvalidValue | None:
     """Return a warning about a limit that, even with its burst, is below a single batch, request or partition."""
     burst_s = (_ALLOWANCE_MS if burst_ms is None else burst_ms) / 1000
-    if kind.row.unit is not BYTES:
-        return _of_other_limit(kind, limit, written, burst_s)
-    if limit >= BATCH_BYTES or limit * burst_s >= BATCH_BYTES:
-        return None
-    message = (
-        f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {burst_s:g} "
-        f"seconds: a client is held for {_long(BATCH_BYTES / limit)} after each"
-    )
-    fix = f"did you mean {written}KiB or {written}MiB?" if str(written).isdecimal() else _UNIT
-    return InvalidValue(message, fix, name=BELOW_ONE_BATCH)
-
-
-def _of_other_limit(kind: QuotaKind, limit: float, written: object, burst_s: float) -> InvalidValue | None:
     least, what, fix, name = _LEAST.get(kind.row.unit.rate, (0.0, "", "", ""))
-    if not least or limit * burst_s >= least:
+    of_bytes = kind.row.unit is BYTES
+    if limit * burst_s >= least or (of_bytes and limit >= least):
         return None
+    if of_bytes and str(written).isdecimal():
+        fix = f"did you mean {written}KiB or {written}MiB?"
+    rate = f"{written} a second" if of_bytes else written
     held = _long(least / limit)
-    message = f"{written} is less than {what} in {burst_s:g} seconds: a client is held for {held} after each"
-    return InvalidValue(message, fix, name=name)
+    return InvalidValue(
+        f"{rate} is less than {what} in {burst_s:g} seconds: a client is held for {held} after each", fix, name=name
+    )
 
 
 def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple[Entity, int, InvalidValue] | None:

@@ -17,7 +17,7 @@ _CANNOT: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _ATTEMPTS: Final = 100
 """How often the previous file may change again while it is put back."""
 
-Identity = tuple[int, int, int, int, int]
+Identity = tuple[int, int, int, int]
 
 
 def identity(path: Path) -> Identity | None:
@@ -26,25 +26,19 @@ def identity(path: Path) -> Identity | None:
         status = path.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _known(path: Path) -> tuple[int, ...] | None:
-    """Return what an exchange of names leaves of a file's identity."""
-    found = identity(path)
-    return found and found[:4]
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns  # an exchange of names leaves these
 
 
 def replace_if(path: Path, expected: Identity, beside: Path) -> bool:
     """Replace ``path`` with ``beside`` if ``path`` is the ``expected`` file. Returns False if it is not. Raises
     OSError.
     """
-    if _known(path) != expected[:4]:
+    if identity(path) != expected:
         return False
     if not exchange(beside, path):
         beside.replace(path)
         return True
-    if _known(beside) == expected[:4]:
+    if identity(beside) == expected:
         beside.unlink()
         return True
     _put_back(path, beside)
@@ -53,11 +47,11 @@ def replace_if(path: Path, expected: Identity, beside: Path) -> bool:
 
 def _put_back(path: Path, beside: Path) -> None:
     """Exchange the files back; if another file was renamed to ``path`` since, that newer one stays."""
-    put = _known(path)
+    put = identity(path)
     for _ in range(_ATTEMPTS):
-        older = _known(beside)
+        older = identity(beside)
         exchange(beside, path)
-        if _known(beside) == put:
+        if identity(beside) == put:
             return
         put = older
 

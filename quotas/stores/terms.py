@@ -1,6 +1,6 @@
 """The terms of a quota in a quota file: mode, scope, proposed limits, burst and longest delay."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final, TypeVar
 
 from config.nodes import Mapping, Node, Scalar
@@ -21,13 +21,7 @@ ReadLimit = Callable[[Steps, str, Node], tuple[QuotaKind, float]]
 
 
 def read(
-    steps: Steps,
-    quota: Mapping,
-    limits: dict[QuotaKind, float],
-    wrong: InvalidValues,
-    read_limit: ReadLimit,
-    *,
-    of_prefix: bool,
+    steps: Steps, quota: Mapping, limits: Container[QuotaKind], wrong: InvalidValues, read_limit: ReadLimit
 ) -> Terms:
     """Return the terms of a quota; ``read_limit(steps, key, value)`` reads a proposed limit."""
 
@@ -41,7 +35,7 @@ def read(
     of_cluster = given("scope", lambda written: _one_of(written, _SCOPES) == "cluster", otherwise=False)
     burst_ms = given("burst", _burst_ms, None)
     max_delay_ms = given("max_delay", _duration_ms, None)
-    shared = given("shared", lambda written: _shared(written, of_prefix=of_prefix), otherwise=True)
+    shared = given("shared", lambda written: _shared(written, quota.get("entity")), otherwise=True)
     proposed: dict[QuotaKind, float] = {}
     if "proposed" in quota:
         at = (*steps, "proposed")
@@ -58,8 +52,9 @@ def read(
     return Terms(shadow, proposed, burst_ms, max_delay_ms, shared, of_cluster)
 
 
-def _shared(written: Node, *, of_prefix: bool) -> bool:
-    if not of_prefix:
+def _shared(written: Node, entity: Node) -> bool:
+    client_id = entity.get("client-id") if isinstance(entity, Mapping) else None
+    if not (isinstance(client_id, Mapping) and "prefix" in client_id):
         raise InvalidValue("is for a prefix of client-ids", "leave it out: docs/quotas.md says who shares a counter")
     if not isinstance(written, Scalar):
         raise InvalidValue("must be true or false")

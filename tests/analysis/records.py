@@ -9,7 +9,7 @@ from typing import Any, Final
 from analysis.kernel.units import read_rule
 from analysis.schema import COLUMNS, FILE, ROWS
 from quotas.kinds import CLIENT_KINDS
-from quotas.policy import PLAIN
+from quotas.policy import Terms
 from quotas.precedence import counter_under
 
 BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -44,7 +44,7 @@ def with_counters(row: Row) -> dict[str, Any]:
 def counter_names(row: Row, rule: str) -> tuple[str | None, str | None]:
     """The user and client-id of a counter of a row; None: they play no role."""
     entity, shared = read_rule(rule)
-    terms = PLAIN._replace(shared=shared)
+    terms = Terms(shared=shared)
     names = counter_under((entity.user, entity.client_id), row["user"], row["client_id"], terms)
     return names.user or None, names.client_id or None
 

@@ -11,9 +11,10 @@ from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.names import sanitise
+from quotas.networks import canonical_ip
 from quotas.policy import Policy
 from quotas.rate import Rate
-from quotas.stores.alteration import Change, Refusal, canonical_ip, check
+from quotas.stores.alteration import Change, Refusal, check
 from quotas.throttle import clamp_ms, throttle_ms
 from quotas.token_bucket import TokenBucket
 from tests.conformance import broker_kinds
@@ -122,7 +123,9 @@ def precedence(case: Case) -> Answers:
     for query in inputs["queries"]:
         bound = quotas.resolve(query)
         # With no level in use nothing is counted and the engine has no tags; Kafka shows these.
-        user_tag, client_tag = (bound.user, bound.client_id) if inputs["quotas"] else ("", query.get("client") or "")
+        user_tag, client_tag = (
+            (bound.key.user, bound.key.client_id) if inputs["quotas"] else ("", query.get("client") or "")
+        )
         answers.append({"user_tag": sanitise(user_tag), "client_tag": client_tag, "limit": bound.limit})
     yield answers
 

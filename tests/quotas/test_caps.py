@@ -11,7 +11,7 @@ from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Key, Policy, Terms
-from quotas.precedence import caps_at_once
+from quotas.precedence import caps_at_once, rules_of
 from tests.quotas.test_patterns import ANALYTICS, DEFAULT, FIFTEEN, GROUPS, TEAM, TEAM_A
 
 RATE = QuotaKind.PRODUCER_BYTE_RATE
@@ -38,7 +38,7 @@ def test_matching_caps_all_hold_and_quota_precedence_is_unchanged() -> None:
     assert limits_of(engine, "bob", "team-1") == [3, 1]
     assert limits_of(engine, "carol", "other") == []
     assert engine.resolve("alice", "team-a-1", RATE, 1).limit == 100
-    assert engine.limit_of("bob", "team-a-1", RATE) == (None, None)
+    assert rules_of(engine.policy, "bob", "team-a-1", RATE)[0] is None
 
 
 def test_narrowest_of_several_default_and_named_caps_holds() -> None:
@@ -66,7 +66,7 @@ def test_members_of_a_cap_share_a_counter_apart_from_quotas() -> None:
     states = {state.entity.describe(): state.charged_total for state in engine.usage(0)}
     assert states == {"cap user-group=analytics": 3.0, "user-group=analytics": 3.0, "cap user=alice": 3.0}
     shared = Engine(caps((None, TEAM))).resolve_caps("x", "team-1", RATE, 1)[0]
-    assert (shared.client_id, shared.key.several) == ("team-*", PREFIX | CAP)
+    assert (shared.key.client_id, shared.key.several) == ("team-*", PREFIX | CAP)
 
 
 def test_client_without_client_id_is_under_caps_of_its_user() -> None:
@@ -103,10 +103,11 @@ def test_counters_of_caps_are_bounded_by_max_names_bytes() -> None:
     assert {bound.limit for (bound,) in bounds} == {1.0}
 
 
-def test_explain_names_quota_and_caps_of_client() -> None:
-    walk = Engine(caps((ANALYTICS, None), (None, TEAM))).explain("alice", "team-1", RATE)
-    assert walk.winner == ("alice", None)
-    assert [(level.key, level.limit) for level in walk.caps] == [((ANALYTICS, None), 1.0), ((None, TEAM), 2.0)]
+def test_rules_of_a_client_are_its_quota_and_its_caps() -> None:
+    quota, found = rules_of(caps((ANALYTICS, None), (None, TEAM)), "alice", "team-1", RATE)
+    assert quota is not None
+    assert quota.key == ("alice", None)
+    assert [(cap.key, cap.limit) for cap in found] == [((ANALYTICS, None), 1.0), ((None, TEAM), 2.0)]
 
 
 def test_cap_of_an_ip_is_refused() -> None:
@@ -128,7 +129,8 @@ def test_terms_are_those_of_the_cap() -> None:
     (bound,) = engine.resolve_caps("alice", "app", RATE, 1)
     assert (bound.limit, bound.shadow_limit, bound.max_delay_ms) == (None, 10.0, 300)
     assert bound.window.allowance(10.0) == 20.0
-    assert engine.caps_of("alice", "app", RATE) == []
+    (in_shadow,) = rules_of(engine.policy, "alice", "app", RATE)[1]
+    assert (in_shadow.enforced, in_shadow.shadow) == (None, 10.0)
     plain = engine.resolve("alice", "app", RATE, 1)
     assert (plain.limit, plain.shadow_limit) == (100.0, None)
 

@@ -21,7 +21,7 @@ from quotas.connections import (
     counted_as,
 )
 from quotas.entities import Default, Entity
-from quotas.folding import FOLDED
+from quotas.names import FOLDED
 from quotas.policy import Policy
 from quotas.rate import Window
 from tests.reference.connections import ConnectionQuotas, IpThrottled

@@ -29,7 +29,7 @@ def test_clients_with_the_same_tags_share_a_counter_per_broker() -> None:
     assert engine.resolve("bob", "greedy", PRODUCE, 1) is bound
     assert engine.resolve("alice", "greedy", PRODUCE, 2) is not bound
     assert engine.resolve("alice", "other", PRODUCE, 1) is not bound
-    assert (bound.kind, bound.user, bound.client_id, bound.broker) == (PRODUCE, "", "greedy", 1)
+    assert (bound.kind, bound.key.user, bound.key.client_id, bound.key.broker) == (PRODUCE, "", "greedy", 1)
     assert (bound.limit, bound.rule) == (1000, GREEDY)
     assert bound.charge(10_000, 0) == 0
     assert bound.charge(1000, 0) == 1000
@@ -98,7 +98,7 @@ def test_a_new_level_moves_clients_to_another_counter_and_back() -> None:
     engine.apply(produce({GREEDY: 1000, alice: 5}), 0)
     assert engine.generation > generation
     by_user = engine.resolve("alice", "greedy", PRODUCE, 1)
-    assert (by_user.user, by_user.client_id, by_user.limit) == ("alice", "", 5)
+    assert (by_user.key.user, by_user.key.client_id, by_user.limit) == ("alice", "", 5)
     engine.apply(produce({GREEDY: 1000}), 0)
     assert engine.resolve("alice", "greedy", PRODUCE, 1) is by_client
 
@@ -107,7 +107,7 @@ def test_levels_stay_in_use_after_their_last_limit_has_gone() -> None:
     engine = Engine(produce({GREEDY: 1000, Entity(user="alice"): 5}))
     engine.apply(produce({Entity(user="alice"): 5}), 0)
     bound = engine.resolve("mallory", "x", PRODUCE, 1)
-    assert (bound.user, bound.client_id) == ("", "x")
+    assert (bound.key.user, bound.key.client_id) == ("", "x")
 
 
 def test_changes_are_counted_per_limit_of_any_kind() -> None:
@@ -266,7 +266,7 @@ class TestRoom:
     def test_a_client_with_a_quota_of_its_own_has_its_counter(self, default: Entity, entity: Entity) -> None:
         engine = self.crowded({default: 1000, entity: 5})
         bound = engine.resolve("u", "greedy", PRODUCE, 1)
-        assert (bound.client_id, bound.limit) == ("greedy", 5)
+        assert (bound.key.client_id, bound.limit) == ("greedy", 5)
 
     def test_idle_connected_clients_shut_nobody_out_of_a_counter(self) -> None:
         engine = Engine(produce({EVERYBODY: 1000}), max_names_bytes=10_000)
@@ -274,17 +274,17 @@ class TestRoom:
         for bound in idle:
             bound.hold()
             bound.charge(10, 0)
-        assert engine.resolve("u", "late", PRODUCE, 1).client_id == OTHER
+        assert engine.resolve("u", "late", PRODUCE, 1).key.client_id == OTHER
         generation = engine.generation
         for now_ms in range(0, 3 * KEEP_MS, 1000):
             engine.expire(now_ms)
         assert engine.generation > generation, "who shares a counter asks again"
-        assert engine.resolve("u", "late", PRODUCE, 1).client_id == "late"
+        assert engine.resolve("u", "late", PRODUCE, 1).key.client_id == "late"
         for bound in idle:  # all are in use again: their names count
             bound.charge(10, 3 * KEEP_MS)
         for now_ms in range(3 * KEEP_MS, 4 * KEEP_MS - 1000, 1000):
             engine.expire(now_ms)
-        assert engine.resolve("u", "latest", PRODUCE, 1).client_id == OTHER
+        assert engine.resolve("u", "latest", PRODUCE, 1).key.client_id == OTHER
         for bound in set(idle):
             bound.holders = 0
         for now_ms in range(4 * KEEP_MS, 7 * KEEP_MS, 1000):
@@ -300,7 +300,7 @@ class TestRoom:
         shared.charge(1, 2000)
         engine.expire(1000 + 2 * KEEP_MS)
         assert engine.generation > generation
-        assert engine.resolve("u", "late", PRODUCE, 1).client_id == "late"
+        assert engine.resolve("u", "late", PRODUCE, 1).key.client_id == "late"
 
 
 names = st.sampled_from(["a", "b", "<default>"])
@@ -320,10 +320,11 @@ def test_every_counter_follows_the_policy_applied_last(history: list[tuple[dict[
             held += [engine.resolve(user, client_id, PRODUCE, broker) for broker in (1, 2)]
         for bound in held:
             # Levels 1, 2, 4, 5 for a pair, 3 and 6 for a user, 7 and 8 for a client-id.
+            _, user_tag, client_tag, *_ = bound.key
             candidates = [
                 (user_name, client_name)
-                for user_name in ((bound.user, DEFAULT) if bound.user else (None,))
-                for client_name in ((bound.client_id, DEFAULT) if bound.client_id else (None,))
+                for user_name in ((user_tag, DEFAULT) if user_tag else (None,))
+                for client_name in ((client_tag, DEFAULT) if client_tag else (None,))
                 if (user_name, client_name) != (None, None)
             ]
             rule = next((Entity(*key) for key in candidates if Entity(*key) in limits), None)

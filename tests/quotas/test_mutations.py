@@ -12,6 +12,7 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.mutations import Ruling, TokenBound
 from quotas.policy import Policy, Terms
+from quotas.precedence import rules_of
 from quotas.throttle import INT32_MAX
 from quotas.token_bucket import TokenBucket
 
@@ -37,15 +38,18 @@ def test_mutation_counter_is_cluster_wide_with_its_own_window() -> None:
     engine = engine_with(2, controller_window=Window(5, 2000))
     bound = bound_of(engine)
     assert bound_of(engine, broker=2) is bound
-    assert bound.broker == CLUSTER
+    assert bound.key.broker == CLUSTER
     assert bound.tokens(0) == 20
 
 
 def test_every_level_of_precedence_holds_as_for_other_kinds() -> None:
     default = Default.DEFAULT
     engine = Engine(policy({Entity(user="u"): 1, Entity(user=default, client_id=default): 2, Entity(client_id="x"): 3}))
-    assert engine.limit_of("u", "app", MUTATION) == (1, Entity(user="u"))
-    assert engine.limit_of("other", "app", MUTATION)[0] == 2
+    (own, _), (other, _) = (rules_of(engine.policy, user, "app", MUTATION) for user in ("u", "other"))
+    assert own is not None
+    assert (own.limit, own.entity) == (1, Entity(user="u"))
+    assert other is not None
+    assert other.limit == 2
     assert bound_of(engine, client_id="a") is bound_of(engine, client_id="b")
     assert bound_of(engine, "other", "a") is not bound_of(engine, "other", "b")
 

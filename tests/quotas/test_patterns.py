@@ -11,7 +11,7 @@ from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Book, Key, Policy, Terms
-from quotas.precedence import counter_of, winner_of
+from quotas.precedence import counter_of, levels, reason, rules_of, winner_of
 from tests.quotas.test_precedence import levels_in
 
 RATE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
@@ -53,9 +53,10 @@ def policy(keys: list[Key] | set[Key], kinds: tuple[QuotaKind, ...] = (RATE,), s
 def test_each_precedence_level_wins_over_all_lower_ones(kind: QuotaKind, shared: bool) -> None:
     for place, key in enumerate(FIFTEEN):
         engine = Engine(policy(FIFTEEN[place:], (kind,), shared=shared))
-        assert engine.limit_of("alice", "team-a-1", kind) == (place + 1, Entity(*key))
         assert engine.resolve("alice", "team-a-1", kind, 1).limit == place + 1
-        walk = engine.explain("alice", "team-a-1", kind)
+        quota, _ = rules_of(engine.policy, "alice", "team-a-1", kind)
+        assert quota is not None
+        assert (quota.key, quota.limit, quota.entity) == (key, place + 1, Entity(*key))
         there = {type(name) if isinstance(name, Group) else name for each in FIFTEEN[place:] for name in each}
         looked_at = [  # of groups and prefixes, those that any limit of the kind is for
             each
@@ -63,17 +64,17 @@ def test_each_precedence_level_wins_over_all_lower_ones(kind: QuotaKind, shared:
             if (not isinstance(each[0], Group) or Group in there)
             and (not isinstance(each[1], Prefix) or each[1] in there)
         ]
-        assert (walk.winner, [level.key for level in walk.levels]) == (key, looked_at)
-        assert [level.limit for level in walk.levels] == [None] * (len(looked_at) - 1) + [place + 1]
+        assert [*levels(engine.policy.book(kind), "alice", "team-a-1")][: len(looked_at)] == looked_at
 
 
 @given(st.sets(st.sampled_from(FIFTEEN)), st.booleans())
 def test_the_first_level_present_wins(keys: set[Key], shared: bool) -> None:
     engine = Engine(policy(keys, shared=shared))
     winner = next((key for key in FIFTEEN if key in keys), None)
-    assert engine.explain("alice", "team-a-1", RATE).winner == winner
+    quota, _ = rules_of(engine.policy, "alice", "team-a-1", RATE)
+    assert (quota and quota.key) == winner
     limit = None if winner is None else FIFTEEN.index(winner) + 1
-    assert engine.limit_of("alice", "team-a-1", RATE)[0] == limit
+    assert (quota and quota.limit) == limit
     assert engine.resolve("alice", "team-a-1", RATE, 1).limit == limit
 
 
@@ -95,11 +96,12 @@ def test_client_without_matching_pattern_gets_kafkas_precedence(
     *tags, several = counter_of(Book(limits), levels_in({**limits, **of_others}), user, client_id)
     winner = winner_of(Book(limits), user, client_id)
     assert several == 0
-    assert engine.explain(user, client_id, RATE).winner == winner
+    quota, _ = rules_of(engine.policy, user, client_id, RATE)
+    assert (quota and quota.key) == winner
     bound = engine.resolve(user, client_id, RATE, 1)
     assert bound.limit == (None if winner is None else limits[winner])
     if winner is not None:
-        assert (bound.user, bound.client_id, bound.key.several) == (*tags, 0)
+        assert (bound.key.user, bound.key.client_id, bound.key.several) == (*tags, 0)
 
 
 def test_a_prefix_has_one_counter_for_all_or_one_each() -> None:
@@ -107,7 +109,7 @@ def test_a_prefix_has_one_counter_for_all_or_one_each() -> None:
         engine = Engine(policy([(None, TEAM_A)], shared=shared))
         one, two = (engine.resolve("u", f"team-a-{number}", RATE, 1) for number in (1, 2))
         assert (one is two) is shared
-        assert (one.client_id, one.key.several) == (("team-a-*", PREFIX) if shared else ("team-a-1", 0))
+        assert (one.key.client_id, one.key.several) == (("team-a-*", PREFIX) if shared else ("team-a-1", 0))
         assert engine.resolve("u", "team-b-1", RATE, 1).limit is None
 
 
@@ -115,7 +117,7 @@ def test_a_group_has_one_counter_whoever_of_it_comes() -> None:
     engine = Engine(policy([(ANALYTICS, None)]))
     alice, bob, carol = (engine.resolve(user, user, RATE, 1) for user in ("alice", "bob", "carol"))
     assert alice is bob
-    assert (alice.user, alice.client_id, alice.key.several) == ("group:analytics", "", GROUP)
+    assert (alice.key.user, alice.key.client_id, alice.key.several) == ("group:analytics", "", GROUP)
     assert carol.limit is None
     pairs = Engine(policy([(ANALYTICS, DEFAULT)]))
     assert pairs.resolve("alice", "a", RATE, 1) is pairs.resolve("bob", "a", RATE, 1)
@@ -138,10 +140,10 @@ def test_user_named_as_a_group_gets_another_counter() -> None:
 
 
 def test_an_empty_client_id_has_no_prefix() -> None:
-    engine = Engine(policy([("alice", TEAM), ("alice", None), (None, DEFAULT)]))
-    assert engine.explain("alice", "", RATE).winner == ("alice", None)
-    walk = engine.explain("dave", "", RATE)
-    assert (walk.winner, walk.why) == (None, "no level has a limit: an empty client-id has those of users alone")
+    book = policy([("alice", TEAM), ("alice", None), (None, DEFAULT)]).book(RATE)
+    assert winner_of(book, "alice", "") == ("alice", None)
+    assert winner_of(book, "dave", "") is None
+    assert reason(None, "") == "no level has a limit: an empty client-id has those of users alone"
 
 
 def test_user_added_to_a_group_shares_its_counter_at_once() -> None:
@@ -182,14 +184,14 @@ def test_a_flood_of_names_folds_no_shared_prefix() -> None:
     engine = Engine(policy([(None, TEAM_A), (None, DEFAULT)]), max_names_bytes=200)
     for number in range(10):
         engine.resolve("u", f"x{number}", RATE, 1)
-    assert engine.resolve("u", "team-a-5", RATE, 1).client_id == "team-a-*"
+    assert engine.resolve("u", "team-a-5", RATE, 1).key.client_id == "team-a-*"
 
 
 def test_policy_with_groups_and_prefixes_is_pickled_for_workers() -> None:
     sent = policy(FIFTEEN, shared=False)
     arrived = pickle.loads(pickle.dumps(sent))  # noqa: S301  our own
     assert arrived == sent
-    assert Engine(arrived).explain("alice", "team-a-1", RATE) == Engine(sent).explain("alice", "team-a-1", RATE)
+    assert rules_of(arrived, "alice", "team-a-1", RATE) == rules_of(sent, "alice", "team-a-1", RATE)
 
 
 def test_invalid_groups_and_prefixes_are_refused_by_policy() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Key, Policy, differences
+from quotas.policy import Book, Key, Policy
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
 CONNECTIONS = QuotaKind.CONNECTION_CREATION_RATE
@@ -37,5 +37,5 @@ def test_a_kind_that_the_entity_cannot_have_is_refused(entity: Entity, kind: Quo
 def test_policy_differences_list_added_changed_and_removed_limits() -> None:
     old: dict[Key, float] = {("a", None): 1.0, ("b", None): 2.0, ("c", None): 3.0}
     new: dict[Key, float] = {("b", None): 2.0, ("c", None): 4.0, ("d", None): 5.0}
-    assert differences(old, new) == ({("d", None)}, {("c", None)}, {("a", None)})
-    assert differences(new, dict(new)) == (set(), set(), set())
+    assert Book(old).differences(Book(new)) == ({("d", None)}, {("c", None)}, {("a", None)})
+    assert Book(new).differences(Book(dict(new))) == (set(), set(), set())

@@ -75,7 +75,7 @@ class TestCountersOfTheCluster:
         of = engine()
         first, second = (of.resolve("u", "batch", PRODUCE, node_id) for node_id in (1, 2))
         assert first is second
-        assert first.broker == CLUSTER
+        assert first.key.broker == CLUSTER
         assert of.resolve("u", "other", PRODUCE, 1) is not of.resolve("u", "other", PRODUCE, 2)
 
     @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ class TestCountersOfTheCluster:
         before, generation = of.resolve("u", "batch", PRODUCE, 1), of.generation
         of.apply(Policy({BATCH: {PRODUCE: LIMIT}}), 0)
         assert of.generation > generation
-        assert of.resolve("u", "batch", PRODUCE, 1).broker == 1
+        assert of.resolve("u", "batch", PRODUCE, 1).key.broker == 1
         of.apply(Policy({BATCH: {PRODUCE: LIMIT}}, {BATCH: Terms(of_cluster=True)}), 0)
         assert of.resolve("u", "batch", PRODUCE, 1) is before
 
@@ -177,7 +177,7 @@ class TestCountersOfTheCluster:
     def test_mutation_quota_with_cluster_scope_has_no_shares(self) -> None:
         of = Engine(Policy({BATCH: {MUTATIONS: 5.0}}, {BATCH: Terms(of_cluster=True)}))
         bound = of.resolve("u", "batch", MUTATIONS, 1)
-        assert bound.broker == CLUSTER
+        assert bound.key.broker == CLUSTER
         assert list(of.share({bound.key: 0.5}, 0.5, 0)) == []
 
 

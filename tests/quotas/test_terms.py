@@ -8,6 +8,7 @@ from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
+from quotas.precedence import rules_of
 from quotas.rate import Rate
 
 PRODUCE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
@@ -44,9 +45,12 @@ def test_a_rule_in_shadow_limits_nobody_and_hides_those_below_it() -> None:
     assert (bound.limit, bound.shadow_limit, bound.rule) == (None, 100.0, ALICE)
     assert bound.charge(10**9, 0) == 0
     assert bound.may_go(0) == 0
-    assert engine.limit_of("alice", "", PRODUCE) == (None, None)
-    assert engine.shadow_of("alice", "", PRODUCE) == 100.0
-    assert engine.shadow_of("bob", "", PRODUCE) is None
+    quota, _ = rules_of(engine.policy, "alice", "", PRODUCE)
+    assert quota is not None
+    assert (quota.enforced, quota.shadow) == (None, 100.0)
+    other, _ = rules_of(engine.policy, "bob", "", PRODUCE)
+    assert other is not None
+    assert other.shadow is None
     (usage,) = engine.usage(0)
     assert (usage.limit, usage.shadow_limit, usage.rate) == (None, 100.0, 1e8)
 
@@ -69,7 +73,9 @@ def test_proposed_limit_is_kept_beside_the_one_in_force() -> None:
     bound = engine.resolve("alice", "", PRODUCE, 1)
     assert (bound.limit, bound.shadow_limit) == (100.0, 50.0)
     assert engine.resolve("alice", "", FETCH, 1).shadow_limit is None
-    assert (engine.limit_of("alice", "", PRODUCE)[0], engine.shadow_of("alice", "", PRODUCE)) == (100.0, 50.0)
+    quota, _ = rules_of(engine.policy, "alice", "", PRODUCE)
+    assert quota is not None
+    assert (quota.enforced, quota.shadow) == (100.0, 50.0)
     engine.apply(policy(Terms()), 0)
     assert (bound.limit, bound.shadow_limit) == (100.0, None)
 

@@ -89,7 +89,7 @@ def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows:
         assert assigned.rules[number] == bound.rule
         assert assigned.limits[number] == (np.inf if bound.limit is None else bound.limit)
         if limits:  # without any, the engine keeps no counters
-            assert assigned.units[number][2:5] == (bound.broker, bound.user, bound.client_id)
+            assert assigned.units[number][2:5] == (bound.key.broker, bound.key.user, bound.key.client_id)
         if bound.rule is not None:
             assert recorded_unit(row, bound.rule) == assigned.units[number]
 

@@ -14,10 +14,10 @@ from analysis.kernel.target import parse_target
 from analysis.kernel.units import ClientOnBroker
 from analysis.recommend.choices import Choices
 from analysis.recommend.quota_counters import QuotaCounters, by_name, by_rules
-from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
+from quotas.precedence import rules_of
 from quotas.rate import Window
 
 PRODUCE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
@@ -126,6 +126,6 @@ def test_client_is_sized_by_the_rule_the_engine_chooses(rules: set[Entity], shad
     policy = Policy({rule: {PRODUCE: 1000} for rule in rules}, groups=groups)
     in_shadow = Policy(policy.limits, {rule: Terms(shadow=True) for rule in rules & shadows}, groups)
     clients = [client(user, client_id) for user in USERS for client_id in IDS]
-    engine = Engine(policy)
-    expected = [engine.limit_of(each.user, each.client_id, PRODUCE)[1] for each in clients]
+    winners = [rules_of(policy, each.user, each.client_id, PRODUCE)[0] for each in clients]
+    expected = [None if winner is None else winner.entity for winner in winners]
     assert holders(by_rules(recording(clients), in_shadow, CHOICES)) == expected

@@ -77,8 +77,8 @@ def as_told(rule: RuleRow | ExplainedRow) -> tuple[str | None, float | None, flo
 
 
 def as_enforced(bound: Bound) -> tuple[str | None, float | None, float | None, str]:
-    user: Name = Group(bound.user.removeprefix("group:")) if bound.key.several & GROUP else bound.user or None
-    client_id: Name = Prefix(bound.client_id[:-1]) if bound.key.several & PREFIX else bound.client_id or None
+    user: Name = Group(bound.key.user.removeprefix("group:")) if bound.key.several & GROUP else bound.key.user or None
+    client_id: Name = Prefix(bound.key.client_id[:-1]) if bound.key.several & PREFIX else bound.key.client_id or None
     rule = None if bound.rule is None else bound.rule.describe()
     return rule, bound.limit, bound.shadow_limit, Entity(user, client_id).describe()
 

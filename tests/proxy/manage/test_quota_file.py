@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proxy.manage.importing import plan
 from proxy.manage.quota_file import write
 from quotas.entities import Default, Entity, Group, Name, Prefix
-from quotas.kinds import QuotaKind, Whose
+from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.stores.file import parse
 
@@ -69,7 +69,7 @@ def policies(draw: st.DrawFn, *, ours: bool) -> Policy:
             entity = Entity(ip=draw(name_or_default(st.sampled_from(["10.0.0.1", "::1"]))))
         else:
             entity = Entity(user, client_id, cap=ours and draw(st.booleans()))
-        kinds = [kind for kind in QuotaKind if (kind.row.whose is Whose.IP) == (entity.ip is not None)]
+        kinds = [kind for kind in QuotaKind if kind.row.of_ip == (entity.ip is not None)]
         chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, unique=True))
         limits[entity] = {kind: draw(LIMITS[kind]) for kind in chosen}
         terms.pop(entity, None)  # those of an entity drawn before

@@ -172,7 +172,7 @@ class TestProduceThrottle:
         play = Play()
         play.from_client(produce(1, 100 * KIB))
         assert not play.client.paused
-        play.engine.apply(produce_quota().engine._policy, play.loop.now_ms)
+        play.engine.apply(produce_quota().engine.policy, play.loop.now_ms)
         play.from_client(produce(2, 12 * KIB))
         assert play.client.paused
 

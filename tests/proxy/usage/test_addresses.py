@@ -9,7 +9,7 @@ from proxy.usage.meters import Meters
 from proxy.usage.records import MAX_ROWS, Recorder
 from quotas.engine import Engine
 from quotas.entities import Default, Entity
-from quotas.folding import FOLDED
+from quotas.names import FOLDED
 from quotas.policy import Policy
 
 BY_DEFAULT = Entity(ip=Default.DEFAULT)

@@ -6,7 +6,7 @@ import pytest
 
 from quotas.entities import Entity, Group
 from quotas.kinds import QuotaKind
-from quotas.policy import KindTerms
+from quotas.policy import Terms
 from quotas.stores.alteration import Alteration, Altered, Change, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, UnreadableError
 from quotas.stores.file_store import FileStore
@@ -99,7 +99,7 @@ def test_first_layer_with_an_entity_wins_for_each_kind(tmp_path: Path) -> None:
 def test_terms_of_a_rule_hold_for_its_own_layer_alone(tmp_path: Path) -> None:
     """A quota of Kafka's is not in shadow because Sluice's file has something in shadow for the same user."""
     policy = Two(tmp_path).load().policy
-    assert policy.book(RATE).terms == {("alice", None): KindTerms(shadow=True, burst_ms=2000)}
+    assert policy.book(RATE).terms == {("alice", None): Terms(shadow=True, burst_ms=2000)}
     assert policy.book(CONSUMER).terms == {}
     below = Two(tmp_path, base="quotas:\n  - {entity: {user: alice}, producer_byte_rate: 2, mode: shadow}\n")
     below.write(below.top, "quotas:\n  - {entity: {user: alice}, producer_byte_rate: 1}\n")
