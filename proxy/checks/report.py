@@ -32,7 +32,7 @@ class Report:
     """All problems and warnings, in the order of each file, and counts."""
 
     settings: Settings | None = field(default=None, compare=False)
-    """None without a configuration, or if it is invalid."""
+    """The configuration, if there is a valid one."""
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     listeners: int = 0
