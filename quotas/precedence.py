@@ -36,6 +36,7 @@ DEFAULT: Final = Default.DEFAULT
 CLIENT_ID_LEVEL: Final = 1
 USER_LEVEL: Final = 2
 USER_CLIENT_ID_LEVEL: Final = 4
+_ONE_LEVEL: Final = (CLIENT_ID_LEVEL, USER_LEVEL, USER_CLIENT_ID_LEVEL)
 
 
 def level_of(key: Key) -> int:
@@ -115,8 +116,13 @@ def winner_of(book: Book, user: str, client_id: str) -> Key | None:
 
 
 def counter_of(book: Book, in_use: int, user: str, client_id: str) -> Counter:
-    """Return the counter of a client under the quota that wins, or would; ``in_use``: the bits of levels."""
-    key = winner_of(book, user, client_id)
+    """Return the counter of a client under the quota that wins, or would; ``in_use``: the bits of levels.
+
+    The tags of the one level in use are looked up nowhere: they do not depend on whether there is a limit (Kafka does
+    the same for each request).
+    """
+    is_one = in_use in _ONE_LEVEL and not book.lengths and not book.group_of
+    key = None if is_one else winner_of(book, user, client_id)
     if key is None:
         return Counter(*tags_without_limit(book, in_use, user, client_id), 0)
     return counter_under(key, user, client_id, book.terms_of(key))

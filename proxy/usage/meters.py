@@ -30,9 +30,11 @@ class Meters:
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client, created on first use."""
-        most = 0 if self._names.full else self._most
-        key = fold(key, self._meters, most, key._replace(client_id=OTHER))
         meter = self._meters.get(key)
+        if meter is None:
+            most = 0 if self._names.full else self._most
+            key = fold(key, self._meters, most, key._replace(client_id=OTHER))
+            meter = self._meters.get(key)
         if meter is None:
             meter = self._meters[key] = Meter(key)
             self._names.take(key.user, key.client_id)
