@@ -161,16 +161,18 @@ class ClientChecks:
 
     async def _whoami(self, connection: BrokerConnection) -> None:
         peer = str(Address(*connection.own_address))
-        items, why = [], f"no connection from {peer}"
+        user, why = "", f"no connection from {peer}"
         try:
-            items = (await state_of(self.admin, f"connections?peer={quote(peer)}", self.login)).get("items", [])
+            for each in (await state_of(self.admin, f"connections?peer={quote(peer)}", self.login))["items"]:
+                user, listener = str(each["user"]), str(each["listener"])
         except OSError as error:
             why = describe(error)
-        if not items:
+        except (KeyError, TypeError):
+            why = "answers with something else than an admin port of this version"
+        if not user:
             fix = "find out where the admin port of that proxy can be reached"
             self.found.warn("whoami", f"the proxy does not report this client's user: {self.admin}: {why}", fix)
             return
-        user, listener = items[0]["user"], items[0]["listener"]
         credentials = self.client.credentials
         expected = user if credentials is None or credentials.username is None else credentials.username
         if credentials is not None and user == ANONYMOUS:
