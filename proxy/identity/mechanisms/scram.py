@@ -31,7 +31,7 @@ def claim_in(token: bytes) -> Claim | None:
     username = name.replace(b"=2C", b",").replace(b"=3D", b"=")
     if authzid not in (b"", username):  # Kafka too compares the one as sent with the other unescaped
         return None
-    # As in ScramExtensions, the last one counts.
+    # As in `ScramExtensions`, the last one counts.
     extensions = dict(pair.split(b"=", 1) for pair in match["extensions"].split(b",") if pair)
     return Claim(username.decode("ascii"), is_token=extensions.get(b"tokenauth", b"").lower() == b"true")
 
