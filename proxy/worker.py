@@ -20,7 +20,7 @@ from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.contract import InForce, Report, at_start
-from proxy.edge.arriving import Admission
+from proxy.edge.arriving import LATE_AT_ONCE, Admission
 from proxy.edge.connection_slots import capacity, raise_limit, slots_of
 from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections, rates_of
 from proxy.edge.listeners import Listener
@@ -41,7 +41,7 @@ from proxy.runtime.loop import watch_lag
 from proxy.runtime.tasks import AFTER_FAULT_S, CallQueue, attempt, every, in_slices, later, spawn
 from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
-from proxy.session.throttling import Throttling
+from proxy.session.throttling import Alarms, Throttling
 from proxy.session.worker_state import WorkerState
 from proxy.snapshot import DrainResult, WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
@@ -111,7 +111,8 @@ class Worker:
         self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
         is_alone = settings.owners is None and number is None
         self._owners: OwnersInForce | None = None if is_alone else owners_of(settings.owners)
-        self._turned_away = HeldConnections(_wake, MOST_OF_ADDRESS)
+        self._alarms = Alarms(_release_later, now_ms, LATE_AT_ONCE)
+        self._turned_away = HeldConnections(self._alarms.add, MOST_OF_ADDRESS)
         self._connections_limit = 0
         self._is_closed = False
         self._listeners: list[Listener] = []
@@ -317,6 +318,7 @@ class Worker:
             self._stats,
             self._rejections,
             self._bind,
+            self._alarms,
             self._turned_away,
             self._owners,
             protected_topics(settings.usage),
@@ -386,11 +388,6 @@ class Worker:
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()
-
-
-def _wake(call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> asyncio.TimerHandle:
-    """Call at that moment, in any mode: what it is for is no throttle, which would end early with mode ``enforce``."""
-    return later((moment_ms - now_ms()) / 1000, "wake", call, moment_ms, otherwise=abort)
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:

@@ -1,56 +1,16 @@
-"""A connection from its accept to its session: what is known of it, and how it is refused."""
+"""A connection from its accept to its session: what is known of it."""
 
 import asyncio
-from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from socket import socket
 from typing import Final
 
 from config.units import Address
-from protocol.errors import ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
+from proxy.edge.refused import Close
 from proxy.edge.wires import ClientWire
 from proxy.session.session import Session
-
-ADDRESS: Final = 1
-"""Its address is known."""
-BROKER: Final = 2
-"""It is known which broker it wants, or that any will do."""
-REQUEST: Final = 4
-"""Its first request is there."""
-
-Close = Callable[[], None]
-
-
-class Refused(Exception):  # noqa: N818  no error of ours
-    """A connection goes no further.
-
-    It is counted for the cause of ``error``, or under the label ``outcome``; ``by_limit``: also in usage records of its
-    listener. ``hold`` takes the function that closes it, and calls that in a moment; without it, it is closed at once.
-    """
-
-    def __init__(
-        self,
-        error: ProtocolError | None = None,
-        outcome: str | None = None,
-        *,
-        by_limit: bool = False,
-        hold: Callable[[Close], None] | None = None,
-    ) -> None:
-        super().__init__(outcome, error)
-        self.error = error
-        self.outcome = outcome
-        self.by_limit = by_limit
-        self.hold = hold
-
-
-class LeftEarly(Refused):
-    """The client closed the connection before its first request was complete, as health checks do all day."""
-
-    def __init__(self) -> None:
-        super().__init__(outcome="left_early")
-
 
 @dataclass(slots=True, eq=False)
 class Handshake:
@@ -76,19 +36,17 @@ class Arrival(Handshake):
     """The broker whose port, or host name, was connected to; None: any."""
     counted_at: int | None
     """The broker for which the connection counts towards limits of addresses; None while it is not known."""
-    came_s: float
-    """When it came here, on the loop's clock."""
-    deadline_s: float
-    """Deadline for the first request and for authentication, likewise."""
+    deadline_ms: int
+    """Deadline for the first request and for authentication, by the clock of all processes of this machine."""
     names_source: bool = False
     """A load balancer's, whose PROXY header names the client and has not come yet."""
     passed_host: str | None = None
     """The host in its ClientHello, if another worker has accepted it."""
-    known: int = 0
-    """ADDRESS, BROKER and REQUEST, as far as they are there."""
     awaited: str = "PROXY protocol header"
-    admitted_ms: int = 0
-    """When it was counted for its address."""
+    admitted_ms: int | None = None
+    """When it was counted for its address; None: not yet."""
+    is_exempt: bool = False
+    """No quota is for its address."""
     slot: ConnectionSlot | None = None
     wire: ClientWire | None = None
     """Its transport, once there is one."""
@@ -116,10 +74,6 @@ class Arrival(Handshake):
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.descriptor_closed()
-
-    def descriptor_closed(self) -> None:
-        """Note that its transport has closed the socket."""
-        self.free_slot()
 
     def release(self) -> None:
         """Close it, unless it has a session or is given away, and let go of what refers to it in turn: it is freed

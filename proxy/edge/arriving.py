@@ -17,23 +17,25 @@ from config.settings import Limits
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.edge.arrival import ADDRESS, BROKER, HANDSHAKE, REQUEST, Arrival, LeftEarly, Refused
+from proxy.edge.arrival import HANDSHAKE, Arrival
 from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import AtBroker, ConnectionGate, Door, HeldConnections, OwnerOfBroker, Places, RateOfAddress
+from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
+from proxy.edge.doors import ConnectionGate, HeldConnections, OwnerOfBroker, Places
 from proxy.edge.kernel import peek
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
+from proxy.edge.refused import LeftEarly, Refused
 from proxy.edge.sorter import Passed, SharedPorts, Sorter
 from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import now_ms
-from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+from proxy.runtime.tasks import later, spawn
 from proxy.session.flow import CLIENT
 from proxy.session.policies.login import GSSAPI_TOKEN
 from proxy.session.serving import API_VERSIONS_KEY
 from proxy.session.session import Session
+from proxy.session.throttling import Alarm, Alarms
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
 
@@ -43,10 +45,10 @@ if TYPE_CHECKING:
 _PEEKED_BYTES: Final = 16
 _IN_A_TURN: Final = 8
 """TLS handshakes and sessions begun per turn of the loop, as many as connections are accepted."""
+LATE_AT_ONCE: Final = 20
+"""Connections closed at their deadline per turn of the loop: each takes some 50 µs."""
 _LONGER_THAN_OURS_S: Final = 3600.0
 """The event loop's own handshake timeout, so long that it never fires before the listener's deadline."""
-_LATE_AT_ONCE: Final = 20
-"""Connections closed at their deadline per turn of the loop: each takes some 50 µs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Admission:
     stats: Stats
     rejections: Rejections
     bind: Bind
+    alarms: Alarms
+    """The deadlines of connections that are not authenticated."""
     turned_away: HeldConnections
     owners: "OwnersInForce | None" = None
     """With several instances: those that own the brokers."""
@@ -91,6 +95,7 @@ class Arriving:
         self._limits = admission.limits
         self._stats = admission.stats
         self._rejections = admission.rejections
+        self._alarms = admission.alarms
         self._load_balancers = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
         self._names_broker = settings.broker_host is not None
         """Clients name their broker in TLS (SNI), not by the port."""
@@ -100,76 +105,77 @@ class Arriving:
         self._connector = connector
         self._is_request = is_request
         self._begin = begin
-        self._places = Places(name, slots, self._crowd_out, self._stats)
-        gate = admission.gate
-        of_owners = () if owners is None else (OwnerOfBroker(owners, admission.turned_away, gate.clock),)
-        self._doors: tuple[Door, ...] = (
-            RateOfAddress(name, gate, accounts),
-            *of_owners,
-            self._places,
-            AtBroker(name, gate, accounts, slots, connector),
-        )
-        """In the order in which they are asked."""
+        self._gate = admission.gate
+        self._owner = OwnerOfBroker(owners, admission.turned_away, admission.gate.clock)
+        self._slots = slots
+        self._places = Places(name, slots, self.dismiss, self._stats)
         self._sorter: Sorter | None = None
         if self._names_broker and shared is not None:
-            self._sorter = Sorter(
-                shared.passing, Places(name, shared.slots, self._crowd_out), hosts, owners, self._stats
-            )
+            self._sorter = Sorter(shared.passing, Places(name, shared.slots, self.dismiss), hosts, owners, self._stats)
         self._pacer = Pacer(_IN_A_TURN)
-        self.arriving: dict[Arrival, None] = {}
-        """In the order of arrival, and so of deadlines. One that another worker has passed on may have an earlier
-        deadline; it is closed with those before it."""
-        self._next_deadline: asyncio.TimerHandle | None = None
+        self.arriving: dict[Arrival, Alarm] = {}
+        """Each with the alarm of its deadline."""
 
     # ------------------------------------------------------------------------------------------- they come, and go
 
     def take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         """Serve a connection that was accepted at a broker's port, or with None at the bootstrap port."""
         counted_at = self._connector.next() if node_id is None and not self._names_broker else node_id
-        now_s = asyncio.get_running_loop().time()
-        deadline_s = now_s + self._limits.authentication_timeout_s
+        deadline_ms = now_ms() + round(self._limits.authentication_timeout_s * 1000)
         names_source = bool(self._load_balancers) and self._is_load_balancer(peer)
-        self._start(Arrival(client, peer, node_id, counted_at, now_s, deadline_s, names_source))
+        self._start(Arrival(client, peer, node_id, counted_at, deadline_ms, names_source))
 
     def take_passed(self, client: socket.socket, message: Passed) -> None:
         """Serve a connection that another worker has accepted, and passed on."""
-        now_s = asyncio.get_running_loop().time()
-        passed = Arrival(client, message.peer, None, None, now_s, message.deadline_s, passed_host=message.host)
-        self._start(passed)
+        self._start(Arrival(client, message.peer, None, None, message.deadline_ms, passed_host=message.host))
 
-    def dismiss(self, arrival: Arrival, why: ProtocolError | None = None) -> None:
+    def dismiss(self, arrival: Arrival, why: Refused | None = None) -> None:
         """Close a connection without a session, if it is one still, because of ``why`` or because the proxy stops."""
         if arrival in self.arriving:
-            del self.arriving[arrival]
+            self._forget(arrival)
             if why is not None:
-                self._reject(arrival, why)
+                self._refuse(arrival, why)
             arrival.task.cancel()
 
     def stop(self) -> None:
         """Dismiss all."""
-        if self._next_deadline is not None:
-            self._next_deadline.cancel()
         for arrival in list(self.arriving):
             self.dismiss(arrival)
 
     def _start(self, arrival: Arrival) -> None:
+        """Ask at once what can be asked: who is refused costs no task, and keeps no descriptor until the next turn.
+
+        One whose address or worker is not known yet has a place meanwhile.
+        """
         try:
-            self._admit(arrival)
+            if self._sorter is not None and arrival.passed_host not in self._hosts:
+                self._sorter.places.take(arrival)
+            elif arrival.names_source:
+                self._places.take(arrival)
+            else:
+                self._address_known(arrival)
         except Refused as why:
             self._refuse(arrival, why)
             arrival.release()
             return
         self._stats.sessions[self._name] += 1
-        self.arriving[arrival] = None
         arrival.task = spawn(self._arrive(arrival), "receive a client")
         arrival.task.add_done_callback(partial(self._over, arrival))
-        if self._next_deadline is None:
-            self._set_deadline(arrival.deadline_s - arrival.came_s)
+        dismiss = partial(self.dismiss, arrival)
+        self.arriving[arrival] = self._alarms.add(partial(self._overdue, arrival), dismiss, arrival.deadline_ms)
+
+    def _overdue(self, arrival: Arrival, now_ms: int) -> None:  # noqa: ARG002  as alarms call
+        said = f"no {arrival.awaited} within {self._limits.authentication_timeout_s:g} s"
+        self.dismiss(arrival, Refused(ProtocolError(Cause.AUTHENTICATION_TIMEOUT, said)))
+
+    def _forget(self, arrival: Arrival) -> None:
+        if (deadline := self.arriving.pop(arrival, None)) is not None:
+            deadline.cancel()
 
     def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
         """Release a connection whose task has ended, even one cancelled before it began."""
         if arrival.session is None:
-            self.arriving.pop(arrival, None)
+            self._forget(arrival)
             self._stats.sessions[self._name] -= 1
         elif task.cancelled() or task.exception() is not None:
             arrival.session.abort()
@@ -179,13 +185,12 @@ class Arriving:
 
     async def _arrive(self, arrival: Arrival) -> None:
         try:
-            if self._sorter is not None:
-                if await self._sorter.passes_on(arrival):
+            if arrival.admitted_ms is None:
+                if self._sorter is None:
+                    await read_source(arrival)
+                elif await self._sorter.passes_on(arrival):
                     return
-            elif arrival.names_source:
-                await read_source(arrival)
-            if not arrival.known:
-                self._learn_address(arrival)
+                self._address_known(arrival)
             wire = await self._connect(arrival)
             arrival.awaited = "request"
             await wire.first_request()
@@ -194,42 +199,45 @@ class Arriving:
                 raise LeftEarly
             if arrival.server_name is not None:
                 arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
-            self._learn(arrival, BROKER | REQUEST)
+            self._request_known(arrival, wire.slot)
             session = self._begin(arrival, wire)
         except (Refused, ProtocolError, OSError) as why:
             self._refuse(arrival, why)
         else:
-            self.arriving.pop(arrival, None)
+            self._forget(arrival)
             wire.begin(session)
             if not session.closed:
-                await self._connect_to_broker(arrival, session)
+                await self._connect_to_broker(arrival, wire.slot, session)
 
-    def _admit(self, arrival: Arrival) -> None:
-        """Ask at once what can be asked: who is refused costs no task, and keeps no descriptor until the next turn.
+    def _address_known(self, arrival: Arrival) -> None:
+        """Ask what depends on the client's address, and on its broker if the port says which. Raises Refused."""
+        arrival.is_exempt = self._accounts.exemptions.covers_address(arrival.host)
+        arrival.admitted_ms = self._gate.admit(
+            self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt
+        )
+        if not self._names_broker:
+            self._owner.check(arrival)
+        self._places.take(arrival)
 
-        One whose address or worker is not known yet has a place meanwhile. Raises Refused.
-        """
-        if self._sorter is not None:
-            self._sorter.admit(arrival)
-        elif not arrival.names_source:
-            self._learn_address(arrival)
-        elif refused := self._places.check(arrival):
-            raise refused
-
-    def _learn_address(self, arrival: Arrival) -> None:
-        self._learn(arrival, ADDRESS if self._names_broker else ADDRESS | BROKER)
-
-    def _learn(self, arrival: Arrival, facts: int) -> None:
-        """Ask the doors that can judge now and could not before. Raises Refused."""
-        before, arrival.known = arrival.known, arrival.known | facts
-        for door in self._doors:
-            if door.needs & ~before and not door.needs & ~arrival.known and (refused := door.check(arrival)):
-                raise refused
+    def _request_known(self, arrival: Arrival, slot: ConnectionSlot) -> None:
+        """Ask what depends on the broker that was not known before. Raises Refused."""
+        if self._names_broker:
+            self._owner.check(arrival)
+        if arrival.counted_at is None:
+            broker = self._connector.next() if arrival.node_id is None else arrival.node_id
+            if broker is not None:
+                self._gate.admit(
+                    self._name, arrival.host, broker, exempt=arrival.is_exempt, before_ms=arrival.admitted_ms
+                )
+                self._slots.assign(slot, broker)
+                arrival.counted_at = broker
+        self._slots.settle(slot)
 
     async def _connect(self, arrival: Arrival) -> ClientWire:
         """Give the socket to a transport, with TLS if the listener has it."""
         options = {} if self._tls is None else await self._await_handshake(arrival, self._tls)
-        wire = ClientWire(self._is_request, arrival, self._limits.socket_receive_buffer_bytes)
+        assert arrival.slot is not None  # noqa: S101  for mypy: it has its place
+        wire = ClientWire(self._is_request, arrival.slot, self._limits.socket_receive_buffer_bytes)
         arrival.wire = wire
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -257,11 +265,10 @@ class Arriving:
         HANDSHAKE.set(arrival)
         return {"ssl": tls.context, "ssl_handshake_timeout": _LONGER_THAN_OURS_S}
 
-    async def _connect_to_broker(self, arrival: Arrival, session: Session) -> None:
-        assert arrival.slot is not None  # noqa: S101  for mypy: it has passed the doors
+    async def _connect_to_broker(self, arrival: Arrival, slot: ConnectionSlot, session: Session) -> None:
         is_named = arrival.server_name is not None or not self._names_broker
         if not await self._connector.connect(
-            session, arrival.slot, arrival.node_id, arrival.counted_at, is_named=is_named
+            session, slot, arrival.node_id, arrival.counted_at, is_named=is_named
         ):
             self._stats.connections[self._name, "broker_unreachable"] += 1
             session.close()
@@ -274,50 +281,21 @@ class Arriving:
             why = Refused(why)
         elif not isinstance(why, Refused):
             why = LeftEarly()
-        self.arriving.pop(arrival, None)
+        self._forget(arrival)
         if why.outcome is not None:
             self._stats.connections[self._name, why.outcome] += 1
         if why.error is not None:
-            self._reject(arrival, why.error)
+            about = arrival.server_name if why.error.cause is Cause.UNKNOWN_SNI else None
+            self._rejections.count(CLIENT, why.error, str(arrival.peer), now_ms(), about=about)
         if why.by_limit:
             self._accounts.refused += 1
         if why.hold is not None:
             why.hold(arrival.give_away())
 
-    def _reject(self, arrival: Arrival, error: ProtocolError) -> None:
-        about = arrival.server_name if error.cause is Cause.UNKNOWN_SNI else None
-        self._rejections.count(CLIENT, error, str(arrival.peer), now_ms(), about=about)
-
-    def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
-        if arrival in self.arriving:
-            self._accounts.refused += 1
-            self.dismiss(arrival, error)
-
     def _is_load_balancer(self, peer: Address) -> bool:
         """Whether ``peer`` is in a network that has to send a PROXY header."""
         ip = ipaddress.ip_address(peer.host)
         return any(ip in network for network in self._load_balancers)
-
-    # ------------------------------------------------------------------------------------------- deadlines
-
-    def _set_deadline(self, left_s: float) -> None:
-        """Set the one timer, since few connections ever reach theirs; after a failure again: no other would."""
-        again = partial(self._set_deadline, AFTER_FAULT_S)
-        self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=again)
-
-    def _end_overdue(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        self._next_deadline = None
-        for _ in range(_LATE_AT_ONCE):
-            arrival = next(iter(self.arriving), None)
-            if arrival is None:
-                return
-            if arrival.deadline_s > now_s:
-                self._set_deadline(arrival.deadline_s - now_s)
-                return
-            within = f"within {self._limits.authentication_timeout_s:g} s"
-            self.dismiss(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
-        self._set_deadline(0.0)
 
 
 def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> bool:
@@ -327,10 +305,6 @@ def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> boo
     may come first (GSSAPI of Kafka 0.9).
     """
     limit = worker.request_limit if authenticated else worker.unauthenticated_request_limit
-    if len(begun) >= REQUEST_HEAD.size:  # the splitter below decides the same, and reports what is wrong
-        size, key_version, _, _ = REQUEST_HEAD.unpack_from(begun)
-        if key_version in worker.served and REQUEST_HEAD.size - 4 <= size <= limit:
-            return True
     _, _, heads = FrameSplitter(REQUEST_HEAD, limit).split(begun, 1)
     if not heads:
         return False

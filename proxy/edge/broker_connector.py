@@ -35,20 +35,12 @@ class BrokerConnector:
         self._protected_topics = protected_topics
         self.unnamed: dict[Session, tuple[Broker, BrokerWire]] = {}
         """Sessions whose broker's node id is unknown."""
-        self.node_ids: dict[Session, int] = {}
-        """With ``owners``: the brokers of sessions, by node id."""
 
     def names_one_controller(self) -> bool:
         """Whether clients are told of one controller, whose owner alone counts what they ask of it: where each broker
         has an owner, and brokers take requests for the controller (with ZooKeeper, only the controller itself does).
         """
         return self._owners is not None and self._cluster.is_kraft
-
-    def forget(self, session: Session) -> None:
-        """Forget a session that is closed."""
-        self.unnamed.pop(session, None)
-        if self._owners is not None:
-            self.node_ids.pop(session, None)
 
     def next(self) -> int | None:
         """Return the broker for the next connection from the bootstrap address; None if no broker is known."""
@@ -88,8 +80,6 @@ class BrokerConnector:
                 return True
             if broker.node_id == UNKNOWN:
                 self.unnamed[session] = (broker, connection)  # before ``connected``, which may close the session
-            if self._owners is not None:
-                self.node_ids[session] = broker.node_id  # before ``connected``, likewise
             write = self._guarded(connection, session, broker.node_id, node_id, is_named=is_named)
             vouch = partial(self._vouch, broker) if isinstance(verdict, Unproven) else None
             session.connected(connection, broker.node_id, write, vouch)
@@ -153,6 +143,4 @@ class BrokerConnector:
         if node_id == UNKNOWN:
             session.drain()
         else:
-            if self._owners is not None:
-                self.node_ids[session] = node_id
             session.broker_known(node_id)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
+from proxy.edge.refused import Refused
 from quotas.networks import network_of
 
 GRACE_S: Final = 5.0
@@ -42,14 +43,6 @@ _UNSORTED_SHARE: Final = 8
 _K = TypeVar("_K")
 
 
-class FullError(Exception):
-    """All slots are taken and none can be evicted. ``outcome`` is the label under which the connection is counted."""
-
-    def __init__(self, outcome: str) -> None:
-        super().__init__(outcome)
-        self.outcome = outcome
-
-
 @dataclass(slots=True, eq=False)
 class ConnectionSlot:
     """The slot of one connection, taken until its descriptors are closed."""
@@ -60,7 +53,7 @@ class ConnectionSlot:
     broker: int | None
     """The node id of the broker that it counts for; None while it is not known."""
     entered_s: float
-    evict: Callable[[ProtocolError], None] | None
+    evict: Callable[[Refused], None] | None
     """Closes the connection, whose slot is given to another; unset once it has sent a request."""
     listener: str
     network: str = field(init=False)
@@ -191,11 +184,11 @@ class ConnectionSlots:
         host: str,
         broker: int | None,
         now_s: float,
-        evict: Callable[[ProtocolError], None],
+        evict: Callable[[Refused], None],
         listener: str = "",
     ) -> ConnectionSlot:
-        """Take a slot at a broker, None while it is not known which. Raises ProtocolError if ``host`` has too many,
-        FullError if none can be evicted.
+        """Take a slot at a broker, None while it is not known which. Raises Refused if ``host`` has too many, or all
+        are taken and none can be evicted.
         """
         self._make_room(host, broker, listener, now_s)
         self._evict_beyond(self._most_before_request - 1, _MOST_EVICTED, now_s)
@@ -204,7 +197,7 @@ class ConnectionSlots:
         return slot
 
     def name(self, slot: ConnectionSlot, host: str) -> None:
-        """Count a slot for ``host``, as a PROXY header names its client. Raises ProtocolError as ``enter``."""
+        """Count a slot for ``host``, as a PROXY header names its client. Raises Refused as ``enter``."""
         if slot.open_descriptors:
             self.remove(slot)
             try:
@@ -218,7 +211,7 @@ class ConnectionSlots:
         self._evict_beyond(self._most_before_request, _MOST_TIDIED, now_s)
 
     def assign(self, slot: ConnectionSlot, broker: int) -> None:
-        """Count a slot at its broker, which was not known before. Raises ProtocolError if ``host`` has too many."""
+        """Count a slot at its broker, which was not known before. Raises Refused if ``host`` has too many."""
         if slot.open_descriptors:
             self._require_number(slot.host, broker)
             _count(self._numbers, (slot.host, slot.broker), -1)
@@ -252,7 +245,7 @@ class ConnectionSlots:
             table.crowds.add(slot)
 
     def _make_room(self, host: str, broker: int | None, listener: str, now_s: float) -> None:
-        """See to a place for one more connection. Raises ProtocolError or FullError if it may have none."""
+        """See to a place for one more connection. Raises Refused if it may have none."""
         self._require_number(host, broker)
         network, most = network_of(host), self._most(host)
         for table in self._tables_of(listener):
@@ -264,7 +257,8 @@ class ConnectionSlots:
             if (left <= 0 or is_one_of_the_last) and not self._evict_of_largest(table.crowds, has, now_s):
                 if left > 0:
                     raise _too_many(has, f"to all brokers together, and {left} are left for all others")
-                raise FullError("refused_limit" if table is self._all else "refused_listener_limit")
+                outcome = "refused_limit" if table is self._all else "refused_listener_limit"
+                raise Refused(outcome=outcome, by_limit=True)
 
     def _require_number(self, host: str, broker: int | None) -> None:
         most = self._most(host)
@@ -301,19 +295,13 @@ class ConnectionSlots:
         slot.open_descriptors = 0
         self.remove(slot)
         if evict is not None:
-            evict(
-                ProtocolError(
-                    Cause.CONNECTIONS_BEFORE_REQUEST,
-                    "sent no request yet, and its slot is needed: see limits.connections_before_request",
-                )
-            )
+            said = "sent no request yet, and its slot is needed: see limits.connections_before_request"
+            evict(Refused(ProtocolError(Cause.CONNECTIONS_BEFORE_REQUEST, said), by_limit=True))
 
 
-def _too_many(most: int, where: str) -> ProtocolError:
-    return ProtocolError(
-        Cause.CONNECTIONS_PER_IP,
-        f"this address has {most} connections {where} already: see limits.connections_per_ip",
-    )
+def _too_many(most: int, where: str) -> Refused:
+    said = f"this address has {most} connections {where} already: see limits.connections_per_ip"
+    return Refused(ProtocolError(Cause.CONNECTIONS_PER_IP, said), by_limit=True)
 
 
 def _count(numbers: dict[_K, int], key: _K, change: int) -> None:

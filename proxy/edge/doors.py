@@ -1,5 +1,5 @@
-"""The rules that a connection has to pass before it has a session, each asked once, when the facts are known that it
-needs: the rate of its address, the owner of its broker, its place, and rate and number of its address at the broker.
+"""The rules that a connection has to pass before it has a session: the rate of its address, the owner of its broker, its
+place. Each raises Refused. ``Arriving`` asks them, each once, when what it needs is known.
 
 ``quotas.connections`` has the arithmetic of rates. The rates of a listener and of the proxy refuse nobody: the acceptor
 waits.
@@ -9,18 +9,18 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.arrival import ADDRESS, BROKER, REQUEST, Arrival, Close, Refused
-from proxy.edge.broker_connector import BrokerConnector
-from proxy.edge.connection_slots import MOST_HELD, ConnectionSlots, FullError
+from proxy.edge.arrival import Arrival
+from proxy.edge.connection_slots import MOST_HELD, ConnectionSlots
+from proxy.edge.refused import Close, Refused
 from proxy.edge.stats import Stats, ThrottleTotals
+from proxy.runtime.clock import monotonic_s
 from proxy.session.throttling import Throttling, Timer
-from proxy.usage.accounts import Accounts
 from proxy.usage.addresses import Addresses
 from quotas.connections import KIND, AcceptRate, ConnectionRates, IpRate, SimulatedAcceptor
 from quotas.policy import Policy
@@ -39,45 +39,33 @@ LET_IN = 0.25
 """By chance, and not one after three others: a client's connections may come in a pattern."""
 
 
-class Door(Protocol):
-    """One rule. ``needs``: the facts that have to be known."""
-
-    @property
-    def needs(self) -> int: ...
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        """Count the connection; return how it is refused, None if it may go on."""
-        ...
-
-
 class HeldConnections:
     """Connections that are held unread for a moment and then closed, in the order of arrival.
 
     Beyond ``most`` the oldest is closed early, and beyond ``most_of_address`` the oldest of that address.
 
-    ``wake``: that of ``Throttling``, or its ``mute`` for a quota kind.
+    ``wake``: ``Alarms.add``, or ``Throttling.mute`` for a quota kind.
     """
 
     def __init__(
         self,
         wake: Callable[[Callable[[int], object], Callable[[], object], int], Timer],
-        most_of_address: int = MOST_HELD,
+        most_of_address: int | None = None,
     ) -> None:
         self._wake = wake
         self.most = MOST_HELD
         self._most_of_address = most_of_address
         self._held: dict[Close, tuple[str, int | None, int, Timer]] = {}
-        self._by_address: dict[str, dict[Close, None]] = {}
 
     def hold(self, host: str, broker: int | None, end_ms: int, close: Close) -> None:
         """Call ``close`` of a connection from ``host`` at ``end_ms``, or earlier if there are too many."""
         timer = self._wake(lambda _: self._close(close), close, end_ms)
         self._held[close] = host, broker, end_ms, timer
-        of_address = self._by_address.setdefault(host, {})
-        of_address[close] = None
-        if len(of_address) > self._most_of_address:
-            self._close(next(iter(of_address)))
-        elif len(self._held) > self.most:
+        if self._most_of_address is not None:
+            of_address = [each for each, held in self._held.items() if held[0] == host]
+            if len(of_address) > self._most_of_address:
+                self._close(of_address[0])
+        if len(self._held) > self.most:
             self._close(next(iter(self._held)))
 
     def close(self) -> None:
@@ -91,12 +79,8 @@ class HeldConnections:
             yield host, broker, end_ms
 
     def _close(self, close: Close) -> None:
-        host, _, _, timer = self._held.pop(close)
+        *_, timer = self._held.pop(close)
         timer.cancel()
-        of_address = self._by_address[host]
-        del of_address[close]
-        if not of_address:
-            del self._by_address[host]
         close()
 
 
@@ -162,38 +146,34 @@ class ConnectionGate:
         self._count_waits(listener, simulated.arrive(now_ms))
         return 0
 
-    def admit(self, listener: str, ip: str, broker: int | None, *, exempt: bool = False) -> Refused | None:
-        """Count a connection of ``ip`` to a broker, None while it is not known which; return how it is refused if
-        ``ip`` is over its rate there. ``exempt``: no rate applies.
+    def admit(
+        self, listener: str, ip: str, broker: int | None, *, exempt: bool = False, before_ms: int | None = None
+    ) -> int:
+        """Count a connection of ``ip`` to a broker, None while it is not known which, and return when. Raises Refused
+        if ``ip`` is over its rate there.
+
+        ``exempt``: no rate applies. ``before_ms``: when it was counted without a broker, if it was.
         """
-        now_ms = self.clock()
-        throttle_ms = self._rates.admit(listener, ip, broker, now_ms) if self._mode != "off" and not exempt else 0
-        if self._addresses is not None:
-            limit, entity = (None, None) if exempt else self._rates.limit_of(ip)
-            self._addresses.count(listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt)
-        return self._refused(listener, ip, broker, now_ms, throttle_ms)
-
-    def assign(self, listener: str, ip: str, broker: int, admitted_ms: int, *, exempt: bool = False) -> Refused | None:
-        """Count a connection at its broker, which was not known when it was admitted. Returns as ``admit``."""
-        if self._mode == "off" or exempt:
-            return None
-        now_ms = self.clock()
-        throttle_ms = self._rates.assign(ip, broker, admitted_ms, now_ms)
-        if throttle_ms > 0 and self._addresses is not None:
-            limit, entity = self._rates.limit_of(ip)
-            self._addresses.count(listener, ip, broker, now_ms, limit, entity, throttle_ms=throttle_ms, attempts=0)
-        return self._refused(listener, ip, broker, now_ms, throttle_ms)
-
-    def _refused(self, listener: str, ip: str, broker: int | None, now_ms: int, throttle_ms: int) -> Refused | None:
-        """Return how a connection over its rate by so much is refused; None if it is not over, or not enforced."""
+        now_ms, throttle_ms = self.clock(), 0
+        if self._mode != "off" and not exempt:
+            if before_ms is None:
+                throttle_ms = self._rates.admit(listener, ip, broker, now_ms)
+            elif broker is not None:
+                throttle_ms = self._rates.assign(ip, broker, before_ms, now_ms)
+        limit, entity = self._rates.limit_of(ip)
+        if self._addresses is not None and (before_ms is None or throttle_ms > 0):
+            rule = (None, None) if exempt else (limit, entity)
+            attempts = 1 if before_ms is None else 0
+            self._addresses.count(
+                listener, ip, broker, now_ms, *rule, throttle_ms=throttle_ms, exempt=exempt, attempts=attempts
+            )
         if throttle_ms > 0:
             self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).add(throttle_ms)
             if self._mode == "enforce":
-                limit, entity = self._rates.limit_of(ip)
                 said = f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
                 hold = partial(self.held.hold, ip, broker, now_ms + throttle_ms)
-                return Refused(ProtocolError(Cause.CONNECTION_RATE_PER_IP, said), by_limit=True, hold=hold)
-        return None
+                raise Refused(ProtocolError(Cause.CONNECTION_RATE_PER_IP, said), by_limit=True, hold=hold)
+        return now_ms
 
     def tidy(self, now_ms: int) -> None:
         """Drop idle rates and, in shadow, count the waits until now."""
@@ -221,49 +201,6 @@ class ConnectionGate:
                 self._addresses.count_wait(listener, wait_ms)
 
 
-@dataclass(frozen=True)
-class RateOfAddress:
-    """``connection_creation_rate``, at the broker as far as that is known."""
-
-    listener: str
-    gate: ConnectionGate
-    accounts: Accounts
-    needs: int = ADDRESS
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        arrival.admitted_ms = self.gate.clock()
-        exempt = self.accounts.exemptions.covers_address(arrival.host)
-        return self.gate.admit(self.listener, arrival.host, arrival.counted_at, exempt=exempt)
-
-
-@dataclass(frozen=True)
-class AtBroker:
-    """Rate and number of an address at its broker, where that was not known when they were asked for first."""
-
-    listener: str
-    gate: ConnectionGate
-    accounts: Accounts
-    slots: ConnectionSlots
-    connector: BrokerConnector
-    needs: int = BROKER | REQUEST
-
-    def check(self, arrival: Arrival) -> Refused | None:
-        if arrival.counted_at is not None or arrival.slot is None:
-            return None
-        broker, host = self.connector.next() if arrival.node_id is None else arrival.node_id, arrival.host
-        if broker is None:
-            return None
-        exempt = self.accounts.exemptions.covers_address(host)
-        if refused := self.gate.assign(self.listener, host, broker, arrival.admitted_ms, exempt=exempt):
-            return refused
-        try:
-            self.slots.assign(arrival.slot, broker)
-        except ProtocolError as error:
-            return Refused(error, by_limit=True)
-        arrival.counted_at = broker
-        return None
-
-
 # --------------------------------------------------------------------------------------------------- places and owners
 
 
@@ -275,26 +212,20 @@ class Places:
 
     listener: str
     slots: ConnectionSlots
-    evict: Callable[[Arrival, ProtocolError], None]
+    dismiss: Callable[[Arrival, Refused], None]
     """Closes one whose place is needed for another."""
     stats: Stats | None = None
     """Where to count those that have a place as accepted."""
-    needs: int = ADDRESS
 
-    def check(self, arrival: Arrival) -> Refused | None:
-        try:
-            if arrival.slot is not None:
-                self.slots.name(arrival.slot, arrival.host)
-                return None
-            evict = partial(self.evict, arrival)
-            arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self.listener)
-            if self.stats is not None:
-                self.stats.connections[self.listener, "accepted"] += 1
-        except ProtocolError as error:
-            return Refused(error, by_limit=True)
-        except FullError as full:
-            return Refused(outcome=full.outcome, by_limit=True)
-        return None
+    def take(self, arrival: Arrival) -> None:
+        """Give a connection a place, or count that for its address, which is known by now. Raises Refused."""
+        if arrival.slot is not None:
+            self.slots.name(arrival.slot, arrival.host)
+            return
+        evict = partial(self.dismiss, arrival)
+        arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, monotonic_s(), evict, self.listener)
+        if self.stats is not None:
+            self.stats.connections[self.listener, "accepted"] += 1
 
 
 class OwnerOfBroker:
@@ -308,17 +239,19 @@ class OwnerOfBroker:
     therefore let in, unless the owners are unknown: it may ask, and is closed by any other request.
     """
 
-    needs = BROKER
-
-    def __init__(self, owners: "OwnersInForce", turned_away: HeldConnections, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, owners: "OwnersInForce | None", turned_away: HeldConnections, clock: Callable[[], int]
+    ) -> None:
         self._owners = owners
         self._turned_away = turned_away
         self._clock = clock
 
-    def check(self, arrival: Arrival) -> Refused | None:
+    def check(self, arrival: Arrival) -> None:
+        """Raise Refused if the connection is to be held."""
         owners, node_id = self._owners, arrival.node_id
+        if owners is None:
+            return
         is_ours = owners.are_known if node_id is None else owners.owns(node_id)
-        if is_ours or (owners.are_known and random.random() < LET_IN):
-            return None
-        end_ms = self._clock() + random.randint(*_HOLD_MS)
-        return Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.host, node_id, end_ms))
+        if not is_ours and not (owners.are_known and random.random() < LET_IN):
+            end_ms = self._clock() + random.randint(*_HOLD_MS)
+            raise Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.host, node_id, end_ms))

@@ -1,6 +1,5 @@
 """Listeners: a bootstrap address, and for each broker a port or a host name that clients are told."""
 
-import asyncio
 import socket
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
@@ -20,8 +19,9 @@ from proxy.edge.sorter import Passed
 from proxy.edge.tls import ListenerTls
 from proxy.edge.wires import ClientWire
 from proxy.identity.sasl import SaslRules
-from proxy.runtime.tasks import later, spawn
+from proxy.runtime.tasks import spawn
 from proxy.session.session import Session
+from proxy.session.throttling import Alarm
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Accounts
 from quotas.entities import ANONYMOUS
@@ -76,7 +76,8 @@ class Listener:
         )
         if settings.broker_host is not None and admission.shared_ports is not None:
             admission.shared_ports.passing.receive(self.name, self.take_passed)
-        self._deadlines: dict[Session, asyncio.TimerHandle] = {}
+        self._deadlines: dict[Session, Alarm] = {}
+        """Of sessions that have to log in."""
         self.sessions: set[Session] = set()
         self._of_broker: dict[Session, int] = {}
         """Sessions that connected to a broker's own address → its node id."""
@@ -104,8 +105,7 @@ class Listener:
 
     def sessions_at(self, node_ids: Container[int]) -> list[Session]:
         """Return the sessions connected to brokers with ``node_ids``."""
-        at = self._broker_connector.node_ids
-        return [session for session in self.sessions if at.get(session) in node_ids]
+        return [session for session in self.sessions if session.identity.broker in node_ids]
 
     def close(self) -> None:
         """Stop accepting, and cut off connections without a session; sessions go on."""
@@ -164,31 +164,25 @@ class Listener:
             peer=str(arrival.peer),
             user=user,
             authenticated=not by_sasl,
-            exempt=self._accounts.exemptions.covers_address(arrival.peer.host),
+            exempt=arrival.is_exempt,
             names_one_controller=self._broker_connector.names_one_controller,
         )
         if by_sasl:
-            left_s = arrival.deadline_s - asyncio.get_running_loop().time()
-            self._deadlines[session] = later(
-                left_s, "authentication is overdue", self._overdue, session, otherwise=session.abort
-            )
-        if arrival.slot is not None:
-            wire.owner = arrival.slot
-            self._admission.slots.settle(arrival.slot)
+            overdue = partial(self._overdue, session)
+            self._deadlines[session] = self._admission.alarms.add(overdue, session.abort, arrival.deadline_ms)
         self.sessions.add(session)
         if arrival.node_id is not None:
             self._of_broker[session] = arrival.node_id
         return session
 
-    def _overdue(self, session: Session) -> None:
-        self._deadlines.pop(session, None)
-        session.overdue()
+    def _overdue(self, session: Session, now_ms: int) -> None:
+        del self._deadlines[session]
+        session.overdue(now_ms)
 
     def _closed(self, session: Session) -> None:
-        if session in self.sessions:
-            self.sessions.discard(session)
-            self._of_broker.pop(session, None)
-            self._stats.sessions[self.name] -= 1
-            self._broker_connector.forget(session)
-            if (deadline := self._deadlines.pop(session, None)) is not None:
-                deadline.cancel()
+        self.sessions.remove(session)
+        self._of_broker.pop(session, None)
+        self._stats.sessions[self.name] -= 1
+        self._broker_connector.unnamed.pop(session, None)
+        if (deadline := self._deadlines.pop(session, None)) is not None:
+            deadline.cancel()

@@ -18,11 +18,12 @@ import structlog
 from config.units import Address
 from protocol.errors import ProtocolError
 from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, NotAHelloError
-from proxy.edge.arrival import Arrival, Refused
+from proxy.edge.arrival import Arrival
 from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.doors import Places
 from proxy.edge.kernel import peek
 from proxy.edge.proxy_protocol import read_source
+from proxy.edge.refused import Refused
 from proxy.edge.stats import Stats
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import on_readable
@@ -51,8 +52,8 @@ class Passed:
     """The host in its ClientHello, in lower case."""
     peer: Address
     """The client's address; that in the PROXY header, if there was one."""
-    deadline_s: float
-    """As in ``Arrival``: the clocks of both loops are the same (CLOCK_MONOTONIC)."""
+    deadline_ms: int
+    """As in ``Arrival``."""
 
 
 class Passing:
@@ -127,22 +128,14 @@ class Sorter:
     owners: "OwnersInForce | None"
     stats: Stats
 
-    def admit(self, arrival: Arrival) -> None:
-        """Give a place to a connection, unless another worker has sorted it. Raises Refused."""
-        if arrival.passed_host not in self.hosts and (refused := self.places.check(arrival)):
-            raise refused
-
     async def passes_on(self, arrival: Arrival) -> bool:
         """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
         also one whose handshake is going to fail. Raises Refused or ProtocolError.
         """
-        if arrival.slot is None:
-            return False
         try:
             if arrival.names_source:
                 await read_source(arrival)
-                if refused := self.places.check(arrival):
-                    raise refused
+                self.places.take(arrival)
             host = await self._find_host(arrival)
             is_gone = arrival.passed_host is None and await self._pass_on(arrival, host)
         except (Refused, ProtocolError, asyncio.CancelledError):
@@ -167,7 +160,7 @@ class Sorter:
         worker = None if node_id is None or self.owners is None else self.owners.other_worker(node_id)
         if worker is None:
             return False
-        message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_s)
+        message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_ms)
         if not await self.passing.send(worker, arrival.client, message):
             self.stats.connections[self.places.listener, "broker_unreachable"] += 1
         return True

@@ -9,11 +9,13 @@ from functools import wraps
 from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
+from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.kernel import LOST, SocketOptions, TcpState, bound_receive_buffer, keep_alive, look_at
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained, report
 from proxy.runtime.tasks import later
 from proxy.session.flow import BROKER, CLIENT
+from proxy.session.session import Session
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -42,7 +44,7 @@ def contain_fault(callback: Callable[[WireT, *Ts], T]) -> Callable[[WireT, *Ts],
         try:
             return callback(self, *args)
         except Exception as error:  # noqa: BLE001  all errors are contained here
-            self.failed(callback.__qualname__, error)
+            self.failed(callback.__name__, error)
             return None
 
     return guarded
@@ -52,40 +54,6 @@ class _TlsTransport(Protocol):
     def set_read_buffer_limits(self, high: int, low: int) -> None: ...
 
 
-class DescriptorOwner(Protocol):
-    """The owner of a connection's descriptor."""
-
-    def descriptor_closed(self) -> None:
-        """Note that the descriptor is closed, for whatever reason."""
-        ...
-
-
-class ChunkConsumer(Protocol):
-    """A consumer of received chunks: one direction of a session."""
-
-    def feed(self, data: bytes, now_ms: int) -> None: ...
-
-
-class SessionHandle(Protocol):
-    """The part of a session that its connections call."""
-
-    @property
-    def closed(self) -> bool: ...
-    @property
-    def requests(self) -> ChunkConsumer: ...
-    @property
-    def answers(self) -> ChunkConsumer: ...
-
-    def client_blocked(self, blocked: bool) -> None: ...
-    def client_finished(self) -> None: ...
-    def broker_blocked(self, blocked: bool) -> None: ...
-    def broker_lost(self) -> None: ...
-    def reject(self, side: str, error: ProtocolError) -> None: ...
-    def close(self) -> None: ...
-    def end_lost(self) -> None: ...
-    def abort(self) -> None: ...
-
-
 class AsyncioWire:
     """A ``Wire`` over an asyncio transport, safe to call in any state of the transport.
 
@@ -93,10 +61,10 @@ class AsyncioWire:
     """
 
     __deletable__ = ("_feed",)  # for mypyc
-    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "owner", "tls", "write")
+    __slots__ = ("_cut_off", "_feed", "_lost", "_refused", "_session", "_side", "_transport", "slot", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
-    _session: SessionHandle | None
+    _session: Session | None
     """Unset before the session exists, and again after this connection is lost."""
     _transport: asyncio.Transport
     _cut_off: asyncio.TimerHandle | None
@@ -104,8 +72,11 @@ class AsyncioWire:
     tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
-    def __init__(self, owner: DescriptorOwner) -> None:
-        self.owner = owner
+    def __init__(self, side: str, slot: ConnectionSlot) -> None:
+        self._side = side
+        self.slot = slot
+        self._refused: ProtocolError | None = None
+        """Why it was closed without a session."""
         self._lost = True  # it is not connected yet
         self._cut_off = None
 
@@ -160,9 +131,9 @@ class AsyncioWire:
         self._lost = True
         if self._cut_off is not None:
             self._cut_off.cancel()
-        self.owner.descriptor_closed()
+        self.slot.descriptor_closed()
 
-    def _part(self, session: SessionHandle) -> None:
+    def _part(self, session: Session) -> None:
         """Drop the session, so that it is freed without the garbage collector."""
         del self._feed
         self._session = None
@@ -187,10 +158,33 @@ class AsyncioWire:
 
     def failed(self, where: str, error: Exception) -> None:
         """Record an internal error: it ends this session and no other."""
+        where = f"{type(self).__name__}.{where}"
         report(where, error)
         if self._session is not None:
             contained(where, self._session.abort)
         self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._feed(data, now_ms())
+        except ProtocolError as error:
+            if self._session is not None:
+                contained("reject", self._session.reject, self._side, error, otherwise=self.abort)
+            else:
+                self._refused = error
+                self.abort()
+        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
+            self.failed("data_received", fault)
+
+    @contain_fault
+    def pause_writing(self) -> None:
+        if self._session is not None:
+            self._session.blocked(self._side, True)
+
+    @contain_fault
+    def resume_writing(self) -> None:
+        if self._session is not None:
+            self._session.blocked(self._side, False)
 
 
 class ClientWire(AsyncioWire):
@@ -200,18 +194,17 @@ class ClientWire(AsyncioWire):
     """
 
     __deletable__ = ("_begun", "_first_request", "_is_request")  # for mypyc
-    __slots__ = ("_begun", "_first_request", "_is_request", "_receive_buffer_bytes", "_refused")
+    __slots__ = ("_begun", "_first_request", "_is_request", "_receive_buffer_bytes")
 
     def __init__(
-        self, is_request: Callable[[bytes], bool], owner: DescriptorOwner, receive_buffer_bytes: int = -1
+        self, is_request: Callable[[bytes], bool], slot: ConnectionSlot, receive_buffer_bytes: int = -1
     ) -> None:
-        super().__init__(owner)
+        super().__init__(CLIENT, slot)
         self._is_request = is_request
         self._begun = b""
         self._first_request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session = None
         self._receive_buffer_bytes = receive_buffer_bytes
-        self._refused: ProtocolError | None = None
 
     @contain_fault
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -220,25 +213,13 @@ class ClientWire(AsyncioWire):
         if self.tls is not None:
             self.write = self._write_encrypted
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._feed(data, now_ms())
-        except ProtocolError as error:
-            if self._session is not None:
-                contained("reject", self._session.reject, CLIENT, error, otherwise=self.abort)
-            else:
-                self._refused = error
-                self.abort()
-        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
-            self.failed("ClientWire.data_received", fault)
-
     async def first_request(self) -> None:
         """Wait until it is there, or the client has left. Raises ProtocolError for anything else."""
         await self._first_request
         if self._refused is not None:
             raise self._refused
 
-    def begin(self, session: SessionHandle) -> None:
+    def begin(self, session: Session) -> None:
         """Feed ``session`` with the first request and all that follows."""
         begun, self._session, self._feed = self._begun, session, session.requests.feed
         del self._is_request, self._begun, self._first_request
@@ -277,22 +258,12 @@ class ClientWire(AsyncioWire):
         return self.tls is None and self._session is not None and not self._session.closed
 
     @contain_fault
-    def pause_writing(self) -> None:
-        if self._session is not None:
-            self._session.client_blocked(True)
-
-    @contain_fault
-    def resume_writing(self) -> None:
-        if self._session is not None:
-            self._session.client_blocked(False)
-
-    @contain_fault
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
         self._wake()
         if self.tls is not None and exc is None:
             if self._session is not None and not self._session.closed:
-                self._session.client_blocked(False)  # output from now on goes nowhere
+                self._session.blocked(CLIENT, False)  # output from now on goes nowhere
             self._finished()
         elif self._session is not None:
             self._session.close()
@@ -321,8 +292,8 @@ class BrokerWire(AsyncioWire):
 
     __slots__ = ("_is_kept_alive",)
 
-    def __init__(self, session: SessionHandle, owner: DescriptorOwner) -> None:
-        super().__init__(owner)
+    def __init__(self, session: Session, slot: ConnectionSlot) -> None:
+        super().__init__(BROKER, slot)
         self._session = session
         self._feed = session.answers.feed
         self._is_kept_alive = False
@@ -343,27 +314,8 @@ class BrokerWire(AsyncioWire):
         name = self._transport.get_extra_info("peername")
         return name[0], name[1]
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._feed(data, now_ms())
-        except ProtocolError as error:
-            if self._session is not None:
-                contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
-        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
-            self.failed("BrokerWire.data_received", fault)
-
     def eof_received(self) -> bool:
         return False  # a half-close of the broker is a close: connection_lost follows
-
-    @contain_fault
-    def pause_writing(self) -> None:
-        if self._session is not None:
-            self._session.broker_blocked(True)
-
-    @contain_fault
-    def resume_writing(self) -> None:
-        if self._session is not None:
-            self._session.broker_blocked(False)
 
     @contain_fault
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset counts as a close

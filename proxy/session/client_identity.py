@@ -21,13 +21,13 @@ class ClientIdentity:
 
     __slots__ = (
         "_accounts",
-        "_broker",
         "_counted",
         "_exempt",
         "_former",
         "_in_flight",
         "_peer",
         "account",
+        "broker",
         "client_id_bytes",
         "coordinates",
         "produce_prefix",
@@ -42,7 +42,8 @@ class ClientIdentity:
         """The user that requests are charged to from now on; never empty: no user quota holds for an empty name."""
         self._exempt = exempt
         """The connection is, whoever its client is."""
-        self._broker = -1
+        self.broker = -1
+        """The node id of the broker, -1 while it is not known."""
         self._counted = False
         """The connection has been counted, for whom it was when it was known first."""
         self._former: tuple[Account, ...] = ()  # a list takes memory while it is empty
@@ -79,7 +80,7 @@ class ClientIdentity:
             return False
         request.body = body
         name = client_id(spec, chunk, position)
-        self._switch(self._accounts.hold(self._broker, self.user, name, exempt=self._exempt))
+        self._switch(self._accounts.hold(self.broker, self.user, name, exempt=self._exempt))
         if not self._counted:
             self._counted = True
             self.account.meter.connections_opened += 1
@@ -89,8 +90,8 @@ class ClientIdentity:
         return True
 
     def set_broker(self, broker_id: int) -> None:
-        """Take that node id for the broker's (-1 while it is not known): quotas are per broker."""
-        self._broker = broker_id
+        """Take that node id for the broker's: quotas are per broker."""
+        self.broker = broker_id
         self._read_anew()
 
     def identify(self, user: str) -> None:

@@ -143,24 +143,19 @@ class Session:
         self.identity.set_broker(broker_id)
         self.answers.latencies = self.worker.latencies.of(broker_id)
 
-    def client_blocked(self, blocked: bool) -> None:
-        """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
-        if self.closed or blocked is self.unread:
+    def blocked(self, side: str, is_blocked: bool) -> None:
+        """Take the back-pressure of one side: who reads no answers gets none made, and is not read either; while the
+        broker reads no requests, none are read from the client.
+        """
+        reason = UNTAKEN if side == CLIENT else BACKPRESSURE
+        if self.closed or is_blocked is bool(self.requests.reasons & reason):
             return
-        if blocked:
+        if not is_blocked:
+            self.go_on(reason, self.worker.clock())
+            return
+        if side == CLIENT:
             self.answers.stop(UNTAKEN)
-            self.requests.stop(UNTAKEN)
-        else:
-            self.go_on(UNTAKEN, self.worker.clock())
-
-    def broker_blocked(self, blocked: bool) -> None:
-        """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
-        if self.closed or blocked is bool(self.requests.reasons & BACKPRESSURE):
-            return
-        if blocked:
-            self.requests.stop(BACKPRESSURE)
-        else:
-            self.go_on(BACKPRESSURE, self.worker.clock())
+        self.requests.stop(reason)
 
     def client_finished(self) -> None:
         """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
@@ -381,7 +376,7 @@ class Session:
     def authenticated(self) -> bool:
         return not self.policies.restricted
 
-    def overdue(self) -> None:
+    def overdue(self, now_ms: int) -> None:
         """Close the connection of a client that has not authenticated itself in time.
 
         Where the broker may have accepted it, that is asked: it then closes the connection, or serves it.
@@ -389,6 +384,6 @@ class Session:
         if self.authenticated:
             return
         if self.sasl.may_be_over and self.idle and not self.requests.splitter.remaining:
-            self.policies.login.ask(self.worker.clock())
+            self.policies.login.ask(now_ms)
         else:
             self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))

@@ -17,22 +17,67 @@ AT_ONCE: Final = 50
 """Clients that go on in one turn of the loop: each reads, or forwards, what has waited with it."""
 
 
-Alarms = DelayQueue[tuple[Callable[[int], object], Callable[[], object]]]
-"""Calls to be made, each at its moment and with the time, and the one that is made if it fails."""
-Alarm = Handle[tuple[Callable[[int], object], Callable[[], object]]]
-
-
 class Timer(Protocol):
     """A call that may be cancelled (asyncio.TimerHandle)."""
 
     def cancel(self) -> None: ...
 
 
-class Throttling:
-    """Applies what the engine computed: ``enforce`` mutes and holds, ``shadow`` only counts, ``off`` never asks.
+CallLater = Callable[[float, Callable[[], None]], Timer]
+"""(delay in s, callback) → its timer: the loop's. Nothing else here knows that there is one."""
+Alarm = Handle[tuple[Callable[[int], object], Callable[[], object]]]
 
-    ``call_later(delay_s, callback)`` and ``clock`` are the loop's; nothing else here knows that there is one.
+
+class Alarms:
+    """Calls to be made, each at its moment and with the time: at most ``at_once`` in one turn of the loop, and with one
+    timer for all.
     """
+
+    __slots__ = ("_at_once", "_call_later", "_clock", "_queue", "_timer")
+
+    def __init__(self, call_later: CallLater, clock: Callable[[], int], at_once: int = AT_ONCE) -> None:
+        self._call_later = call_later
+        self._clock = clock
+        self._at_once = at_once
+        self._queue: DelayQueue[tuple[Callable[[int], object], Callable[[], object]]] = DelayQueue()
+        self._timer: tuple[int, Timer] | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of calls that are still to come."""
+        return len(self._queue)
+
+    def add(self, call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> Alarm:
+        """Call ``call`` at that moment, and ``abort`` if it fails, unless the alarm is cancelled before."""
+        alarm = self._queue.add(moment_ms, (call, abort))
+        self._arm()
+        return alarm
+
+    def hasten(self, now_ms: int) -> None:
+        """Let the moment of all have come: the next ``ring`` makes the first calls."""
+        self._queue.hasten(now_ms)
+
+    def ring(self) -> None:
+        """Make the calls that are due; beyond ``at_once`` at the next turn of the loop."""
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
+        now_ms = self._clock()
+        for call, abort in self._queue.due(now_ms, self._at_once):
+            contained("alarm", call, now_ms, otherwise=abort)
+        self._arm()
+
+    def _arm(self) -> None:
+        end_ms, armed = self._queue.next_end(), self._timer
+        if end_ms is None or (armed is not None and armed[0] <= end_ms):
+            return
+        if armed is not None:
+            armed[1].cancel()
+        self._timer = end_ms, self._call_later(max(0, end_ms - self._clock()) / 1000, self.ring)
+
+
+class Throttling:
+    """Applies what the engine computed: ``enforce`` mutes and holds, ``shadow`` only counts, ``off`` never asks."""
 
     def __init__(
         self,
@@ -41,7 +86,7 @@ class Throttling:
         window_ms: int,
         max_delay_ms: int | None,
         max_hold_ms: int,
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         clock: Callable[[], int],
         events: ThrottleEvents | None = None,
     ) -> None:
@@ -56,12 +101,10 @@ class Throttling:
         """The most that any one throttle may delay."""
         self.max_hold_ms = max_hold_ms
         """The most that a Fetch may wait before it is answered with nothing."""
-        self._call_later = call_later
-        self._clock = clock
-        self._queues: dict[QuotaKind, Alarms] = {kind: DelayQueue() for kind in QuotaKind}
-        self._alarms: Alarms = DelayQueue()
+        self._mutes = {kind: Alarms(call_later, clock) for kind in QuotaKind}
+        """The ends of mutes."""
+        self._alarms = Alarms(call_later, clock)
         """The moments at which counters' queues are looked at again, and at which waits in them end early."""
-        self._timers: dict[int, tuple[int, Timer]] = {}
         self._admission: dict[AdmissionQueue, Alarm] = {}
         """The counters' queues in which somebody waits."""
         self.answered_empty = 0
@@ -87,30 +130,23 @@ class Throttling:
         if not self.enforces:
             self._alarms.hasten(now_ms)
             self.reconsider()
-            for queue in self._queues.values():
-                queue.hasten(now_ms)
-                self._release(queue)
+            for mutes in self._mutes.values():
+                mutes.hasten(now_ms)
+                mutes.ring()
 
     # ------------------------------------------------------------------------------------------------- mutes
 
     def mute(self, kind: QuotaKind, over: Callable[[int], object], abort: Callable[[], object], end_ms: int) -> Alarm:
-        """Call ``over`` at ``end_ms`` unless the alarm is cancelled before, and ``abort`` if it fails. Until then a
-        connection counts as muted for ``kind``.
-        """
-        return self._wake(self._queues[kind], over, abort, end_ms)
+        """Call ``over`` at ``end_ms`` as ``Alarms.add``. Until then a connection counts as muted for ``kind``."""
+        return self._mutes[kind].add(over, abort, end_ms)
 
     def wake(self, call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> Alarm:
         """Call ``call`` at that moment, likewise."""
-        return self._wake(self._alarms, call, abort, moment_ms)
-
-    def _wake(self, queue: Alarms, call: Callable[[int], object], abort: Callable[[], object], moment_ms: int) -> Alarm:
-        alarm = queue.add(moment_ms, (call, abort))
-        self._arm(queue)
-        return alarm
+        return self._alarms.add(call, abort, moment_ms)
 
     def queue_sizes(self) -> dict[QuotaKind, int]:
         """Return how many connections are muted or wait in a counter's queue now, by the quota kind that keeps them."""
-        return {kind: len(queue) + self.counts.waiting[kind] for kind, queue in self._queues.items()}
+        return {kind: mutes.number + self.counts.waiting[kind] for kind, mutes in self._mutes.items()}
 
     # --------------------------------------------------------------------------------------------- admission
 
@@ -127,7 +163,7 @@ class Throttling:
         """Let everybody who waits ask again, some at a time: other limits are in force."""
         for queue in list(self._admission):
             contained("line", self._dissolve, queue)
-        self._release(self._alarms)
+        self._alarms.ring()
 
     def _dissolve(self, queue: AdmissionQueue) -> None:
         for place in queue.dissolve():
@@ -140,23 +176,3 @@ class Throttling:
         self._admission = {queue: alarm for queue, alarm in self._admission.items() if queue or alarm.waiting}
         self.counts.settle(now_ms)
         self.counts.look(now_ms)
-
-    # ------------------------------------------------------------------------------------------------ timers
-
-    def _arm(self, queue: Alarms) -> None:
-        end_ms = queue.next_end()
-        armed = self._timers.get(id(queue))
-        if end_ms is None or (armed is not None and armed[0] <= end_ms):
-            return
-        if armed is not None:
-            armed[1].cancel()
-        delay_s = max(0, end_ms - self._clock()) / 1000
-        self._timers[id(queue)] = (end_ms, self._call_later(delay_s, lambda: self._release(queue)))
-
-    def _release(self, queue: Alarms) -> None:
-        if armed := self._timers.pop(id(queue), None):
-            armed[1].cancel()
-        now_ms = self._clock()
-        for call, abort in queue.due(now_ms, AT_ONCE):  # the others at the next turn of the loop: their end has come
-            contained("throttle over", call, now_ms, otherwise=abort)
-        self._arm(queue)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from config.brokers import parse_broker_ports
@@ -12,7 +12,7 @@ from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
-from proxy.edge.arriving import Admission
+from proxy.edge.arriving import LATE_AT_ONCE, Admission
 from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections
 from proxy.edge.listeners import Listener
@@ -23,8 +23,9 @@ from proxy.edge.stats import Rejections, Stats
 from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
-from proxy.runtime.tasks import later
+from proxy.session.throttling import Alarms
 from proxy.usage.accounts import Accounts
+from proxy.worker import _release_later
 from quotas.connections import ConnectionRates
 from quotas.engine import Window
 from quotas.kinds import QuotaKind
@@ -96,7 +97,9 @@ class Front:
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
         self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
         self.gate.apply(policy)
-        self.turned_away = HeldConnections(self._wake, MOST_OF_ADDRESS)
+        # in real time: that of the session's clock stands still
+        self.alarms = Alarms(_release_later, now_ms, LATE_AT_ONCE)
+        self.turned_away = HeldConnections(self.alarms.add, MOST_OF_ADDRESS)
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.unsorted = ConnectionSlots(
             most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}
@@ -108,6 +111,7 @@ class Front:
             self.stats,
             rejections,
             bind,
+            self.alarms,
             self.turned_away,
             owners,
             shared_ports=None if passing is None else SharedPorts(passing, self.unsorted),
@@ -121,10 +125,6 @@ class Front:
             admission,
         )
         self.reaper = SessionReaper([self.listener], self.limits, self.stats, self.play.loop.clock)
-
-    def _wake(self, over: Callable[[int], object], abort: Callable[[], object], end_ms: int) -> asyncio.TimerHandle:
-        """Call in real time: that of the session's clock stands still."""
-        return later((end_ms - self.play.loop.clock()) / 1000, "throttle over", over, end_ms, otherwise=abort)
 
     def _on_broker(self, node_id: int) -> None:
         self.listener.open_broker(node_id)

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.asyncio
 ELSEWHERE = {
     "watch the quotas of the cluster": "control/test_cluster_store.py::test_failing_look_for_quota_changes_is_repeated",
     "look for a passing change": "control/test_cluster_store.py::test_failing_look_for_quota_changes_is_repeated",
-    "throttle over": "session/test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
+    "alarm": "session/test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
     "delay queue": "test_containment.py::test_a_delay_queue_that_fails_is_looked_at_again",
     "event loop": "runtime/test_tasks.py::test_loop_error_is_counted_unless_connection_ended",
     "tell the owner of a token": (

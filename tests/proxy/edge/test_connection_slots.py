@@ -2,8 +2,9 @@
 
 import pytest
 
-from protocol.errors import Cause, ProtocolError
-from proxy.edge.connection_slots import GRACE_S, ConnectionSlots, FullError
+from protocol.errors import Cause
+from proxy.edge.connection_slots import GRACE_S, ConnectionSlots
+from proxy.edge.refused import Refused
 from tests.harness.work import lines_run
 
 
@@ -14,8 +15,10 @@ class Guest:
         self.why: Cause | None = None
         self.slot = taken.enter(host, broker, now_s, self.make_room, listener)
 
-    def make_room(self, error: ProtocolError) -> None:
-        self.why = error.cause
+    def make_room(self, why: Refused) -> None:
+        assert why.by_limit
+        assert why.error is not None
+        self.why = why.error.cause
 
 
 def slots(
@@ -38,11 +41,12 @@ def enter(taken: ConnectionSlots, *hosts: str, settled: bool = False, now_s: flo
 def test_address_has_half_of_all_slots_by_default() -> None:
     taken = slots(most=10, most_of_ip=None)
     enter(taken, *["10.0.0.1"] * 5, settled=True)
-    with pytest.raises(ProtocolError, match="connections_per_ip") as refused:
+    with pytest.raises(Refused, match="connections_per_ip") as refused:
         Guest(taken, "10.0.0.1")
-    assert refused.value.cause is Cause.CONNECTIONS_PER_IP
+    assert refused.value.error is not None
+    assert (refused.value.error.cause, refused.value.by_limit) == (Cause.CONNECTIONS_PER_IP, True)
     enter(taken, *["10.0.0.2"] * 4, settled=True)
-    with pytest.raises(ProtocolError, match="has 4 connections to all brokers together, and 1 are left"):
+    with pytest.raises(Refused, match="has 4 connections to all brokers together, and 1 are left"):
         Guest(taken, "10.0.0.2")
     enter(taken, "10.0.0.3", settled=True)
     assert taken.taken == 10
@@ -52,7 +56,7 @@ def test_an_address_may_have_a_number_of_its_own() -> None:
     taken = slots(most_of_ip=1, overrides={"10.0.0.1": 3, "10.0.0.9": 0})
     enter(taken, *["10.0.0.1"] * 3)
     for host in ("10.0.0.1", "10.0.0.9"):
-        with pytest.raises(ProtocolError):
+        with pytest.raises(Refused):
             Guest(taken, host)
 
 
@@ -63,7 +67,7 @@ def test_a_place_is_given_back_once() -> None:
     first.slot.descriptor_closed()
     assert taken.taken == taken.before_request == 1
     enter(taken, "10.0.0.1")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(Refused):
         Guest(taken, "10.0.0.1")
 
 
@@ -93,7 +97,7 @@ def test_connections_in_grace_stay_and_excess_is_closed_later() -> None:
 def test_connections_with_a_request_keep_slots_when_full() -> None:
     taken = slots(most=3, before_request=2)
     served = enter(taken, *["10.0.0.1"] * 3, settled=True)
-    with pytest.raises(FullError):
+    with pytest.raises(Refused, match="refused_limit"):
         Guest(taken, "10.0.0.2")
     assert [guest.why for guest in served] == [None] * 3
 
@@ -104,12 +108,12 @@ def test_silent_connections_take_no_place_from_others_when_all_are_taken() -> No
     silent = enter(taken, *["10.0.0.2"] * 3)
     enter(taken, "10.0.0.3")  # they have just come, and are more than one
     assert [guest.why is None for guest in silent] == [False, True, True]
-    with pytest.raises(FullError):  # an address does not push out its own
+    with pytest.raises(Refused, match="refused_limit"):  # an address does not push out its own
         Guest(taken, "10.0.0.2", GRACE_S)
-    with pytest.raises(FullError):  # nor one that would then have fewer, while that has just come
+    with pytest.raises(Refused, match="refused_limit"):  # nor one that would then have fewer, while that has just come
         Guest(taken, "10.0.0.3", GRACE_S - 0.1)
     enter(taken, "10.0.0.3", now_s=GRACE_S)
-    with pytest.raises(FullError):
+    with pytest.raises(Refused, match="refused_limit"):
         Guest(taken, "10.0.0.3", GRACE_S)
     assert taken.taken == 4
 
@@ -118,7 +122,7 @@ def test_behind_a_load_balancer_the_named_address_counts() -> None:
     taken = slots(most_of_ip=1)
     first, second, third = enter(taken, "", "", "")
     taken.name(first.slot, "10.0.0.1")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(Refused):
         taken.name(second.slot, "10.0.0.1")
     second.slot.descriptor_closed()
     third.slot.descriptor_closed()
@@ -132,11 +136,11 @@ def test_a_listener_has_its_own_number_beside_that_of_all() -> None:
     taken = ConnectionSlots(most=4, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
     for guest in [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(2)]:
         taken.settle(guest.slot)
-    with pytest.raises(FullError) as refused:
+    with pytest.raises(Refused) as refused:
         Guest(taken, "10.0.0.2", GRACE_S, "SMALL")
     assert refused.value.outcome == "refused_listener_limit"
     first, _ = [Guest(taken, "10.0.0.3", listener="LARGE") for _ in range(2)]
-    with pytest.raises(FullError) as refused:
+    with pytest.raises(Refused) as refused:
         Guest(taken, "10.0.0.3", listener="LARGE")
     assert refused.value.outcome == "refused_limit"
     first.slot.descriptor_closed()
@@ -172,7 +176,7 @@ def test_address_has_half_of_listener_slots_by_default() -> None:
     )
     for _ in range(2):
         Guest(taken, "10.0.0.1", listener="SMALL")
-    with pytest.raises(ProtocolError, match="2 connections to all"):
+    with pytest.raises(Refused, match="2 connections to all"):
         Guest(taken, "10.0.0.1", listener="SMALL")
     Guest(taken, "10.0.0.1", listener="LARGE")
     for _ in range(2):
@@ -184,7 +188,7 @@ def test_a_place_whose_address_is_named_later_counts_at_its_listener_once() -> N
     taken = ConnectionSlots(most=100, most_of_ip=1, overrides={}, most_before_request=100, most_of={"SMALL": 2})
     guests = [Guest(taken, "", listener="SMALL") for _ in range(2)]
     taken.name(guests[0].slot, "10.0.0.1")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(Refused):
         taken.name(guests[1].slot, "10.0.0.1")
     for guest in guests:
         guest.slot.descriptor_closed()
@@ -228,7 +232,7 @@ def test_the_addresses_of_one_ipv6_network_are_one_crowd() -> None:
 def test_the_addresses_of_one_ipv6_network_have_half_of_all_places_together() -> None:
     taken = slots(most=8, most_of_ip=None)
     enter(taken, *[f"2001:db8::{number}" for number in range(4)], settled=True)
-    with pytest.raises(ProtocolError, match="has 4 connections"):
+    with pytest.raises(Refused, match="has 4 connections"):
         Guest(taken, "2001:db8::4")
     Guest(taken, "2001:db8:0:1::4")
 
@@ -236,7 +240,7 @@ def test_the_addresses_of_one_ipv6_network_have_half_of_all_places_together() ->
 def test_a_number_for_one_address_is_for_that_address_alone() -> None:
     taken = slots(most_of_ip=1)
     enter(taken, "2001:db8::1", "2001:db8::2")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(Refused):
         Guest(taken, "2001:db8::1")
 
 
@@ -245,9 +249,9 @@ def test_an_address_has_its_number_at_each_broker_and_half_of_all_at_most() -> N
     for broker in (1, 2, None):
         Guest(taken, "10.0.0.1", broker=broker)
         Guest(taken, "10.0.0.1", broker=broker)
-        with pytest.raises(ProtocolError, match="2 connections to this broker"):
+        with pytest.raises(Refused, match="2 connections to this broker"):
             Guest(taken, "10.0.0.1", broker=broker)
-    with pytest.raises(ProtocolError, match="6 connections to all brokers together"):
+    with pytest.raises(Refused, match="6 connections to all brokers together"):
         Guest(taken, "10.0.0.1", broker=3)
     Guest(taken, "10.0.0.2", broker=3)
 
@@ -257,7 +261,7 @@ def test_a_place_counts_at_its_broker_once_that_is_known() -> None:
     first = Guest(taken, "10.0.0.1", broker=None)
     taken.assign(first.slot, 1)
     second = Guest(taken, "10.0.0.1", broker=None)
-    with pytest.raises(ProtocolError, match="to this broker"):
+    with pytest.raises(Refused, match="to this broker"):
         taken.assign(second.slot, 1)
     taken.assign(second.slot, 2)
     first.slot.descriptor_closed()

@@ -149,7 +149,7 @@ async def test_held_connection_is_closed_despite_fault_in_close(monkeypatch: pyt
     play.loop.advance(50)
     assert ours.fileno() < 0
     theirs.close()
-    assert counts.pop("throttle over") == 1
+    assert counts.pop("alarm") == 1
 
 
 async def test_a_greedy_address_shortens_its_own_hold_alone() -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from protocol.errors import Cause, ProtocolError
-from proxy.edge.connection_slots import GRACE_S, ConnectionSlot, ConnectionSlots, FullError
+from protocol.errors import Cause
+from proxy.edge.connection_slots import GRACE_S, ConnectionSlot, ConnectionSlots
+from proxy.edge.refused import Refused
 
 RATE_PER_S = 82
 ASKS_AFTER_S, STAYS_S = 0.2, 8.0
@@ -36,12 +37,12 @@ class Simulation:
         """Take a place; behind a balancer the address is known only then."""
         try:
             slot = self.slots.enter("" if self.behind_balancer else host, 1, self.now_s, lambda _: evicted())
-        except (FullError, ProtocolError):
+        except Refused:
             return None
         if self.behind_balancer:
             try:
                 self.slots.name(slot, host)
-            except ProtocolError:
+            except Refused:
                 slot.descriptor_closed()
                 return None
         return slot
@@ -101,9 +102,9 @@ def test_newcomer_always_gets_a_place(
 def test_newcomers_that_are_silent_for_a_moment_are_not_made_room_of_by_a_storm_of_their_like() -> None:
     """After a restart all clients come at once, some from the same network: each has its grace."""
     there = places(1000, before_request=100)
-    closed: list[Cause] = []
+    closed: list[Refused] = []
     for number in range(900):
-        there.enter(f"10.0.{number // 3}.1", 1, 1.0, lambda error: closed.append(error.cause))
+        there.enter(f"10.0.{number // 3}.1", 1, 1.0, closed.append)
         there.tidy(1.0)
     assert closed == []
     assert there.before_request == 900
@@ -129,7 +130,7 @@ def test_a_network_that_has_no_more_than_its_part_keeps_its_grace() -> None:
         there.enter(host, 1, 1.0, lambda _, host=host: closed.append(host))  # type: ignore[misc]  # a default
     there.enter("10.0.0.4", 1, 1.0, lambda _: None)
     assert closed == ["10.0.0.1"], "which had two"
-    with pytest.raises(FullError):
+    with pytest.raises(Refused):
         there.enter("10.0.0.5", 1, 1.0, lambda _: None)
     there.enter("10.0.0.5", 1, 1.0 + GRACE_S, lambda _: None)
     assert closed == ["10.0.0.1", "10.0.0.2"]

@@ -7,9 +7,12 @@ from typing import cast
 import pytest
 
 from protocol.errors import Cause, ProtocolError
+from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
 from proxy.edge.kernel import LOST
-from proxy.edge.wires import TLS_WRITE_BYTES, ClientWire, SessionHandle
+from proxy.edge.wires import TLS_WRITE_BYTES, ClientWire
+from proxy.session.session import Session
 from tests.harness.polling import until
+from tests.proxy.playbook import Play, list_offsets
 
 pytestmark = pytest.mark.asyncio
 
@@ -64,51 +67,24 @@ class Transport:
         self.told.append("resume")
 
 
-class Feeding:
-    def __init__(self) -> None:
-        self.fed = b""
-
-    def feed(self, data: bytes, now_ms: int) -> None:
-        self.fed += data
+def slots() -> ConnectionSlots:
+    return ConnectionSlots(most=1, most_of_ip=None, overrides={}, most_before_request=1)
 
 
-class Holding:
-    lost = 0
-
-    def descriptor_closed(self) -> None:
-        self.lost += 1
+def slot_of(taken: ConnectionSlots) -> ConnectionSlot:
+    return taken.enter("10.0.0.1", 1, 0.0, lambda _: None)
 
 
-class FakeSession:
-    closed = False
-
-    def __init__(self) -> None:
-        self.requests = Feeding()
-        self.finished = 0
-        self.blocked: bool | None = None
-
-    def client_blocked(self, blocked: bool) -> None:
-        self.blocked = blocked
-
-    def client_finished(self) -> None:
-        self.finished += 1
-
-    def close(self) -> None:
-        self.closed = True
-
-    def end_lost(self) -> None:
-        pass
-
-
-def connected(transport: Transport) -> tuple[ClientWire, FakeSession]:
-    session = FakeSession()
-    end = ClientWire(lambda _begun: True, Holding())
+def connected(transport: Transport) -> tuple[ClientWire, Session]:
+    """Return the end of a client whose first request is with the broker, and its session."""
+    play = Play()
+    end = ClientWire(lambda _begun: True, slot_of(slots()))
     end.connection_made(cast("asyncio.BaseTransport", transport))
-    end.data_received(b"request")
-    end.begin(cast("SessionHandle", session))
-    assert session.requests.fed == b"request"
+    end.data_received(list_offsets(1))
+    end.begin(play.session)
+    assert play.broker.take() == list_offsets(1)
     transport.told.clear()
-    return end, session
+    return end, play.session
 
 
 async def test_when_tls_is_over_nothing_more_is_written_or_closed_or_paused() -> None:
@@ -122,7 +98,7 @@ async def test_when_tls_is_over_nothing_more_is_written_or_closed_or_paused() ->
     end.resume_reading()
     end.close()
     end.close()
-    assert (transport.told, session.finished) == (["write 6"], 1)
+    assert (transport.told, session.finished) == (["write 6"], True)
     end.connection_lost(None)
 
 
@@ -147,16 +123,17 @@ async def test_without_tls_a_half_closed_connection_takes_answers() -> None:
     end, session = connected(transport)
     assert end.eof_received() is True
     end.write(b"answer")
-    assert (transport.told, session.finished) == (["write 6"], 1)
-    session.closed = True
+    assert (transport.told, session.finished) == (["write 6"], True)
+    session.close()
     assert end.eof_received() is False
 
 
-@pytest.mark.parametrize(("tls", "finished"), [(True, 1), (False, 0)])
-async def test_an_end_without_an_error_is_how_tls_says_that_the_client_has_finished(tls: bool, finished: int) -> None:
-    end, session = connected(Transport(tls=tls))
-    end.connection_lost(None)
-    assert (session.finished, session.closed) == (finished, not tls)
+async def test_an_end_without_an_error_is_how_tls_says_that_the_client_has_finished() -> None:
+    for tls in (True, False):
+        end, session = connected(Transport(tls=tls))
+        end.connection_lost(None)
+        assert session.closed is not tls
+        assert session.closed or session.finished
 
 
 async def test_connection_reset_closes_the_session() -> None:
@@ -203,14 +180,14 @@ async def test_a_closed_end_that_still_takes_what_was_written_is_not_cut_off(mon
 async def test_when_tls_is_lost_while_answers_wait_they_wait_no_longer() -> None:
     end, session = connected(Transport(tls=True))
     end.pause_writing()
-    assert session.blocked
+    assert session.unread
     end.connection_lost(None)
-    assert session.blocked is False
+    assert not session.unread
 
 
 async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_refused_by_it() -> None:
     said: list[bytes] = []
-    holding = Holding()
+    taken = slots()
 
     def is_request(begun: bytes) -> bool:
         said.append(begun)
@@ -219,7 +196,7 @@ async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_
         return False
 
     transport = Transport(tls=True)
-    end = ClientWire(is_request, holding)
+    end = ClientWire(is_request, slot_of(taken))
     end.abort()  # before it is connected
     end.connection_made(cast("asyncio.BaseTransport", transport))
     for byte in (b"a", b"b", b"c", b"d"):
@@ -230,6 +207,6 @@ async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_
     end.pause_writing()
     end.resume_writing()
     end.connection_lost(None)
-    assert (holding.lost, end.is_open, end.look()) == (1, False, LOST)
+    assert (taken.taken, end.is_open, end.look()) == (0, False, LOST)
     with pytest.raises(ProtocolError):
         await end.first_request()

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from proxy.runtime.clock import now_ms
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
 from tests.proxy.front import front
@@ -32,9 +33,8 @@ async def test_simultaneous_deadlines_close_few_connections_per_loop_turn() -> N
             for _ in range(200):
                 stack.enter_context(socket.create_connection(("127.0.0.1", proxy.bootstrap_port)))
             await until(lambda: len(arriving), equals=200)
-            for arrival in arriving:
-                arrival.deadline_s = 0.0
-            proxy.listener._arriving._end_overdue()
+            proxy.alarms.hasten(now_ms())
+            proxy.alarms.ring()
             assert 0 < await most_in_a_turn(lambda: len(arriving), 0) <= 20
         await until(proxy.rejected, equals={"authentication_timeout": 200})
 

@@ -264,9 +264,9 @@ def test_back_pressure_of_the_client_does_not_end_the_reading_of_tokens() -> Non
     play = Play(authenticated=False)
     play.from_client(handshake(1, "PLAIN", version=0))
     play.from_broker(handshake_answer(1))
-    play.session.client_blocked(blocked=True)
+    play.session.blocked("client", True)
     assert play.broker.paused
-    play.session.client_blocked(blocked=False)
+    play.session.blocked("client", False)
     assert not play.broker.paused
     play.from_client(frame(ALICE))
     play.from_broker(frame(b""))

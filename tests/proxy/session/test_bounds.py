@@ -63,7 +63,7 @@ class LazyClient(FakeWire):
     def write(self, data: bytes) -> None:
         super().write(data)
         if self.untaken > HIGH_WATER_BYTES:
-            self._play.session.client_blocked(True)
+            self._play.session.blocked("client", True)
 
     @property
     def untaken(self) -> int:
@@ -154,7 +154,7 @@ class TestLocalAnswers:
         taken: list[int] = []
         while play.lazy.sent:
             taken += correlation_ids(play.lazy.take())
-            play.session.client_blocked(False)
+            play.session.blocked("client", False)
             play.loop.advance(0)
             assert play.lazy.untaken < HIGH_WATER_BYTES + 100
         assert taken == list(range(count))
@@ -166,7 +166,7 @@ class TestLocalAnswers:
         play.from_broker(list_offsets_answer(1, HIGH_WATER_BYTES))
         assert play.lazy.paused
         assert correlation_ids(play.lazy.take()) == [1]
-        play.session.client_blocked(False)
+        play.session.blocked("client", False)
         assert correlation_ids(play.lazy.take()) == [2, 3]
 
     def test_local_answers_of_one_chunk_are_made_in_bounded_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:

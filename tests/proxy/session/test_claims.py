@@ -52,7 +52,7 @@ def test_a_claim_that_comes_in_time_is_charged_once() -> None:
     client.send(claim[200:])
     play.loop.advance(1_000)
     assert charged(play) == len(claim) - 4
-    assert not play.throttling._alarms
+    assert not play.throttling._alarms.number
 
 
 def test_a_claim_whose_connection_ends_is_given_back_at_once_and_not_again() -> None:

@@ -55,8 +55,8 @@ FIRST = {"large produce": 20_000, "claim": 40}
 """How much of it is sent at once, if not all."""
 ANSWERS = {"answer": 2000, "large answer": LARGEST}
 DONE: dict[str, Callable[[Session], None]] = {
-    "read nothing": lambda session: session.client_blocked(True),
-    "read again": lambda session: session.client_blocked(False),
+    "read nothing": lambda session: session.blocked("client", True),
+    "read again": lambda session: session.blocked("client", False),
     "half-close": Session.client_finished,
     "reset": Session.close,
     "broker gone": Session.broker_lost,

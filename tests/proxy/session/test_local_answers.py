@@ -153,10 +153,10 @@ class TestSlowAnswer:
     def test_blocked_client_delays_requests_behind_slow_answer(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1) + list_offsets(2))
-        play.session.client_blocked(True)
+        play.session.blocked("client", True)
         finish(answerer)
         assert play.broker.take() == b""
-        play.session.client_blocked(False)
+        play.session.blocked("client", False)
         assert play.broker.take() == list_offsets(2)
 
     def test_session_waiting_for_slow_answer_is_not_idle(self) -> None:

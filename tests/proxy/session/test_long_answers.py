@@ -127,10 +127,10 @@ class TestSlices:
         play = Play()
         play.from_client(ask(FIND_COORDINATOR_V4) + list_offsets(2))
         play.from_broker(self.FRAME)
-        play.session.client_blocked(True)
+        play.session.blocked("client", True)
         play.loop.advance(0)
         assert play.broker.paused
-        play.session.client_blocked(False)
+        play.session.blocked("client", False)
         assert not play.broker.paused
         assert play.client.take() == self.EXPECTED
 

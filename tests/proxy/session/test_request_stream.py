@@ -73,9 +73,9 @@ class TestProduceThrottle:
         play = produce_quota()
         whole = produce(1, 12 * KIB)
         play.from_client(whole[:50])
-        play.session.broker_blocked(True)
+        play.session.blocked("broker", True)
         assert play.client.paused
-        play.session.broker_blocked(False)
+        play.session.blocked("broker", False)
         assert not play.client.paused
         play.from_client(whole[50:])
         assert play.client.paused

@@ -77,14 +77,14 @@ class TestForwarding:
 
     def test_back_pressure_passes_across_in_both_directions(self) -> None:
         play = Play()
-        play.session.broker_blocked(True)
+        play.session.blocked("broker", True)
         assert play.client.paused
-        play.session.broker_blocked(False)
+        play.session.blocked("broker", False)
         assert not play.client.paused
-        play.session.client_blocked(True)
+        play.session.blocked("client", True)
         assert play.broker.paused
         assert play.client.paused  # nor would a broker read it, before its answers are out
-        play.session.client_blocked(False)
+        play.session.blocked("client", False)
         assert not play.broker.paused
         assert not play.client.paused
 
@@ -92,11 +92,11 @@ class TestForwarding:
         play = Play()
         whole = list_offsets(1, 500)
         play.from_client(whole[:100])
-        play.session.client_blocked(True)
+        play.session.blocked("client", True)
         assert not play.client.paused
         assert play.from_client(whole[100:] + list_offsets(2)) == whole[100:]
         assert play.client.paused
-        play.session.client_blocked(False)
+        play.session.blocked("client", False)
         assert play.broker.take() == list_offsets(2)
         assert not play.client.paused
 

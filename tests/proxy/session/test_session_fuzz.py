@@ -144,7 +144,7 @@ def test_greedy_client_that_reads_nothing_stays_within_bounds(seed: int, authent
             play.loop.advance(0)
             if not blocked and sum(map(len, play.client.sent)) > CHUNK_BYTES // 10:
                 blocked = True
-                play.session.client_blocked(True)
+                play.session.blocked("client", True)
             require_bounds(play)
             if play.client.paused:
                 break

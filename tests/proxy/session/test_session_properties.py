@@ -103,12 +103,12 @@ class World:
         if not play.client.paused:
             session.requests.feed(take(self.to_send, from_client), play.loop.now_ms)
         if block == "squeeze broker":
-            session.broker_blocked(True)
-            session.broker_blocked(False)
+            session.blocked("broker", True)
+            session.blocked("broker", False)
         elif block.endswith("block client"):
-            session.client_blocked(block == "block client")
+            session.blocked("client", block == "block client")
         elif block.endswith("block broker"):
-            session.broker_blocked(block == "block broker")
+            session.blocked("broker", block == "block broker")
         self._answer()
         if not play.broker.paused:
             session.answers.feed(take(self.answers, from_broker), play.loop.now_ms)

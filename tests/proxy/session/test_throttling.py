@@ -128,10 +128,10 @@ def test_a_session_that_fails_leaves_the_others_that_are_due_alone() -> None:
     mutes, failing, others = throttling(loop), Failing(), [Recorder(), Recorder()]
     for session in (others[0], failing, others[1]):
         mutes.mute(PRODUCER, session.throttle_over, session.abort, loop.now_ms + 10)
-    before = faults.counts["throttle over"]
+    before = faults.counts["alarm"]
     loop.advance(10)
     assert [session.over_at_ms for session in others] == [[loop.now_ms]] * 2
-    assert (failing.ended, faults.counts["throttle over"] - before) == (True, 1)
+    assert (failing.ended, faults.counts["alarm"] - before) == (True, 1)
     mutes.mute(PRODUCER, others[0].throttle_over, others[0].abort, loop.now_ms + 5)
     loop.advance(5)
     assert len(others[0].over_at_ms) == 2
