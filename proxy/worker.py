@@ -29,7 +29,7 @@ from proxy.edge.logins import Logins
 from proxy.edge.open_sessions import SessionReaper, drain, find
 from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.routes import Routes
-from proxy.edge.sorter import SharedPorts
+from proxy.edge.sorter import Passing
 from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.owners.map import OwnersInForce, Placement, owners_of
@@ -78,13 +78,13 @@ class Worker:
         bind: Bind,
         ask: Ask | None = None,
         number: int | None = None,
-        shared_ports: SharedPorts | None = None,
+        passing: Passing | None = None,
     ) -> None:
         self._settings = settings
         self.in_force = at_start(settings, answers_clients=ask is not None)
         self._bind = bind
         self._number = number
-        self._shared_ports = shared_ports
+        self._passing = passing
         self._taking = asyncio.Lock()
         """Lock of usage records, so that the last ones come after those that are being taken."""
         self._stats = Stats()
@@ -108,7 +108,7 @@ class Worker:
         exemptions = Exemptions(quotas.exempt.users, quotas.exempt.client_ids, quotas.exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
         rates, addresses = rates_of(settings), self._metering.addresses
-        self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, mode=quotas.mode, addresses=addresses)
+        self._gate = ConnectionGate(rates, self._throttling, self._stats, now_ms, addresses)
         is_alone = settings.owners is None and number is None
         self._owners: OwnersInForce | None = None if is_alone else owners_of(settings.owners)
         self._alarms = Alarms(_release_later, now_ms, LATE_AT_ONCE)
@@ -149,7 +149,6 @@ class Worker:
             self._throttling.reconsider()
         if before.mode != in_force.mode:
             self._engine.rejudge(now_ms())  # before any release: the hot path checks its generation
-            self._gate.set_mode(in_force.mode)
             self._throttling.set_mode(in_force.mode, now_ms())
         owners_before, owners_now = ((each.owners, each.fenced, each.placed) for each in (before, in_force))
         if starts or owners_before != owners_now:
@@ -322,7 +321,7 @@ class Worker:
             self._turned_away,
             self._owners,
             protected_topics(settings.usage),
-            self._shared_ports,
+            self._passing,
         )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()

@@ -21,16 +21,16 @@ from proxy.edge.arrival import HANDSHAKE, Arrival
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
 from proxy.edge.doors import ConnectionGate, HeldConnections, OwnerOfBroker, Places
-from proxy.edge.kernel import peek
+from proxy.edge.kernel import peek, wake
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
 from proxy.edge.refused import LeftEarly, Refused
-from proxy.edge.sorter import Passed, SharedPorts, Sorter
+from proxy.edge.sorter import Passed, Passing, Sorter
 from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import now_ms
-from proxy.runtime.tasks import later, spawn
+from proxy.runtime.tasks import spawn
 from proxy.session.flow import CLIENT
 from proxy.session.policies.login import GSSAPI_TOKEN
 from proxy.session.serving import API_VERSIONS_KEY
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce
 
 _PEEKED_BYTES: Final = 16
-_IN_A_TURN: Final = 8
-"""TLS handshakes and sessions begun per turn of the loop, as many as connections are accepted."""
 LATE_AT_ONCE: Final = 20
 """Connections closed at their deadline per turn of the loop: each takes some 50 µs."""
 _LONGER_THAN_OURS_S: Final = 3600.0
@@ -68,7 +66,7 @@ class Admission:
     """With several instances: those that own the brokers."""
     protected_topics: frozenset[bytes] = frozenset()
     """Topics that no client may produce to through the proxy."""
-    shared_ports: SharedPorts | None = None
+    passing: Passing | None = None
     """With several workers: where connections to host names of brokers are passed on."""
 
 
@@ -76,7 +74,7 @@ class Arriving:
     """The connections of one listener that have no session yet.
 
     ``hosts``: host names (SNI) → node ids. ``is_request`` judges first bytes, as in ``ClientWire``, and ``begin``
-    creates the session.
+    creates the session. ``later``: as in ``WorkerState``.
     """
 
     def __init__(
@@ -89,8 +87,9 @@ class Arriving:
         connector: BrokerConnector,
         is_request: Callable[[bytes], bool],
         begin: Callable[[Arrival, ClientWire], Session],
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
-        name, slots, owners, shared = settings.name, admission.slots, admission.owners, admission.shared_ports
+        name, owners, passing = settings.name, admission.owners, admission.passing
         self._name = name
         self._limits = admission.limits
         self._stats = admission.stats
@@ -105,14 +104,14 @@ class Arriving:
         self._connector = connector
         self._is_request = is_request
         self._begin = begin
+        self._later = later
         self._gate = admission.gate
         self._owner = OwnerOfBroker(owners, admission.turned_away, admission.gate.clock)
-        self._slots = slots
-        self._places = Places(name, slots, self.dismiss, self._stats)
+        self._slots = admission.slots
+        self._places = Places(name, self._slots, self.dismiss, self._stats)
         self._sorter: Sorter | None = None
-        if self._names_broker and shared is not None:
-            self._sorter = Sorter(shared.passing, Places(name, shared.slots, self.dismiss), hosts, owners, self._stats)
-        self._pacer = Pacer(_IN_A_TURN)
+        if self._names_broker and passing is not None:
+            self._sorter = Sorter(passing, Places(name, passing.unsorted, self.dismiss), hosts, owners, self._stats)
         self.arriving: dict[Arrival, Alarm] = {}
         """Each with the alarm of its deadline."""
 
@@ -194,7 +193,7 @@ class Arriving:
             wire = await self._connect(arrival)
             arrival.awaited = "request"
             await wire.first_request()
-            await self._pacer.turn()
+            await self._turn()
             if not wire.is_open:
                 raise LeftEarly
             if arrival.server_name is not None:
@@ -249,6 +248,14 @@ class Arriving:
             raise why_failed(error, arrival) from error
         return wire
 
+    async def _turn(self) -> None:
+        """Wait until others have had their turn: a handshake takes the loop a millisecond, a session a tenth of that, and
+        after a restart all clients reconnect at once.
+        """
+        turn = asyncio.get_running_loop().create_future()
+        self._later(partial(wake, turn))
+        await turn
+
     async def _await_handshake(self, arrival: Arrival, tls: ListenerTls) -> dict[str, Any]:
         """Wait for the first bytes of a TLS handshake, and for its turn; return what the transport is made with."""
         arrival.awaited = "TLS handshake"
@@ -261,7 +268,7 @@ class Arriving:
             )
         if not first.startswith(HANDSHAKE_RECORD[: len(first)]):
             raise ProtocolError(Cause.NOT_TLS, "plaintext on a TLS listener: is the client's security.protocol right?")
-        await self._pacer.turn()
+        await self._turn()
         HANDSHAKE.set(arrival)
         return {"ssl": tls.context, "ssl_handshake_timeout": _LONGER_THAN_OURS_S}
 
@@ -314,28 +321,3 @@ def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> boo
     if key_version not in worker.served and api_key != API_VERSIONS_KEY and not begins_gssapi:
         worker.answerer(key_version)
     return True
-
-
-class Pacer:
-    """Lets so many callers pass in each turn of the loop, first come, first served.
-
-    A handshake takes the loop a millisecond, a session a tenth of that. After a restart all clients reconnect at once;
-    connected clients must not wait until the last is served.
-    """
-
-    def __init__(self, in_a_turn: int) -> None:
-        self._free = asyncio.Semaphore(in_a_turn)
-        self._passed = 0
-        """Callers that have passed in this turn."""
-
-    async def turn(self) -> None:
-        """Wait for this caller's turn."""
-        await self._free.acquire()
-        if not self._passed:
-            later(0.0, "let the next pass", self._let_next_pass, otherwise=self._let_next_pass)
-        self._passed += 1
-
-    def _let_next_pass(self) -> None:
-        passed, self._passed = self._passed, 0
-        for _ in range(passed):
-            self._free.release()

@@ -71,56 +71,59 @@ class ConnectionSlot:
                 self._free(self)
 
 
-class Crowds:
-    """The connections of each network, oldest first, and the networks by number of connections.
+class _Table:
+    """The slots under one limit, of a listener or of the process: those of each network, and the crowd of those without
+    a request.
 
-    Adding, removing and finding the largest take constant time: this runs for each accepted connection, and strangers
-    decide from how many addresses they connect. So the first of an OrderedDict is asked for: that of a dict, from which
-    the first is removed again and again, is found behind all those removed.
+    Adding, removing and finding the largest crowd take constant time: this runs for each accepted connection, and
+    strangers decide from how many addresses they connect. So the first of an OrderedDict is asked for: that of a dict,
+    from which the first is removed again and again, is found behind all those removed.
     """
 
-    __slots__ = ("_by_age", "_by_network", "_by_size", "_largest")
+    __slots__ = ("_by_size", "_crowds", "_largest", "most", "of_network", "silent", "taken")
 
-    def __init__(self) -> None:
-        self._by_network: dict[str, OrderedDict[ConnectionSlot, None]] = {}
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+        self.of_network: dict[str, int] = {}
+        self.silent: OrderedDict[ConnectionSlot, None] = OrderedDict()
+        """Those without a request, oldest first."""
+        self._crowds: dict[str, OrderedDict[ConnectionSlot, None]] = {}
+        """The same by network."""
         self._by_size: dict[int, OrderedDict[str, None]] = {}
-        """Number of connections → its networks, in the order in which they reached that number."""
+        """Size of a crowd → its networks, in the order in which they reached it."""
         self._largest = 0
-        self._by_age: OrderedDict[ConnectionSlot, None] = OrderedDict()
-
-    @property
-    def number(self) -> int:
-        """The number of connections."""
-        return len(self._by_age)
-
-    @property
-    def oldest(self) -> ConnectionSlot:
-        """The connection that has been here longest. There has to be one."""
-        return next(iter(self._by_age))
 
     def add(self, slot: ConnectionSlot) -> None:
-        """Add a connection."""
-        crowd = self._by_network.setdefault(slot.network, OrderedDict())
-        crowd[slot] = self._by_age[slot] = None
+        """Add a slot, without a request."""
+        self.taken += 1
+        _count(self.of_network, slot.network, 1)
+        crowd = self._crowds.setdefault(slot.network, OrderedDict())
+        crowd[slot] = self.silent[slot] = None
         self._moved(slot.network, len(crowd) - 1, len(crowd))
 
     def remove(self, slot: ConnectionSlot) -> None:
-        """Remove a connection, if it is there."""
-        crowd = self._by_network.get(slot.network)
-        if crowd is None or slot not in crowd:
+        self.settle(slot)
+        self.taken -= 1
+        _count(self.of_network, slot.network, -1)
+
+    def settle(self, slot: ConnectionSlot) -> None:
+        """Note that a slot has a request, if that is new."""
+        if slot not in self.silent:
             return
-        del crowd[slot], self._by_age[slot]
+        crowd = self._crowds[slot.network]
+        del crowd[slot], self.silent[slot]
         self._moved(slot.network, len(crowd) + 1, len(crowd))
         if not crowd:
-            del self._by_network[slot.network]
+            del self._crowds[slot.network]
 
     def largest(self) -> OrderedDict[ConnectionSlot, None]:
-        """Return the connections of the network with most of them; empty if there are none."""
+        """Return the crowd of the network with most connections without a request; empty if there are none."""
         networks = self._by_size.get(self._largest)
-        return self._by_network[next(iter(networks))] if networks else OrderedDict()
+        return self._crowds[next(iter(networks))] if networks else OrderedDict()
 
     def _moved(self, network: str, before: int, now: int) -> None:
-        """Move ``network`` from size ``before`` to ``now``, which differs by one."""
+        """Move the crowd of ``network`` from size ``before`` to ``now``, which differs by one."""
         if now:
             self._by_size.setdefault(now, OrderedDict())[network] = None
         if before:
@@ -130,18 +133,6 @@ class Crowds:
                 del self._by_size[before]
         if now > self._largest or self._largest not in self._by_size:
             self._largest = now
-
-
-class _SlotTable:
-    """Slots in use under one limit: of one listener, or of the process."""
-
-    __slots__ = ("crowds", "most", "numbers_of_networks", "taken")
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.taken = 0
-        self.numbers_of_networks: dict[str, int] = {}
-        self.crowds = Crowds()
 
 
 class ConnectionSlots:
@@ -163,10 +154,10 @@ class ConnectionSlots:
         self._most_of_ip = most_of_ip
         self._overrides = overrides
         self._most_before_request = most_before_request
-        self._all = _SlotTable(most)
+        self._all = _Table(most)
         self._numbers: dict[tuple[str, int | None], int] = {}
         """Connections by host and broker."""
-        self._tables = {listener: _SlotTable(number) for listener, number in (most_of or {}).items()}
+        self._tables = {listener: _Table(number) for listener, number in (most_of or {}).items()}
         self.grace_s = GRACE_S
 
     @property
@@ -177,7 +168,7 @@ class ConnectionSlots:
     @property
     def before_request(self) -> int:
         """The number of slots of connections without a request."""
-        return self._all.crowds.number
+        return len(self._all.silent)
 
     def enter(
         self,
@@ -222,17 +213,15 @@ class ConnectionSlots:
         """Note a connection's first request: it is not evicted any more."""
         slot.evict = None
         for table in self._tables_of(slot.listener):
-            table.crowds.remove(slot)
+            table.settle(slot)
 
     def remove(self, slot: ConnectionSlot) -> None:
         """Free a slot; called once."""
         _count(self._numbers, (slot.host, slot.broker), -1)
         for table in self._tables_of(slot.listener):
-            table.crowds.remove(slot)
-            table.taken -= 1
-            _count(table.numbers_of_networks, slot.network, -1)
+            table.remove(slot)
 
-    def _tables_of(self, listener: str) -> tuple[_SlotTable, ...]:
+    def _tables_of(self, listener: str) -> tuple[_Table, ...]:
         """Return the listener's table before the process's: an eviction there frees a slot in both."""
         table = self._tables.get(listener)
         return (self._all,) if table is None else (table, self._all)
@@ -240,21 +229,19 @@ class ConnectionSlots:
     def _add(self, slot: ConnectionSlot) -> None:
         _count(self._numbers, (slot.host, slot.broker), 1)
         for table in self._tables_of(slot.listener):
-            table.taken += 1
-            _count(table.numbers_of_networks, slot.network, 1)
-            table.crowds.add(slot)
+            table.add(slot)
 
     def _make_room(self, host: str, broker: int | None, listener: str, now_s: float) -> None:
         """See to a place for one more connection. Raises Refused if it may have none."""
         self._require_number(host, broker)
         network, most = network_of(host), self._most(host)
         for table in self._tables_of(listener):
-            has, left, half = table.numbers_of_networks.get(network, 0), table.most - table.taken, table.most // 2
+            has, left, half = table.of_network.get(network, 0), table.most - table.taken, table.most // 2
             if host and has >= max(half, most or 1):
                 raise _too_many(max(half, most or 1), "to all brokers together")
             is_trusted = not host or (most or 0) > half
             is_one_of_the_last = not is_trusted and has >= left and left <= table.most // _LAST
-            if (left <= 0 or is_one_of_the_last) and not self._evict_of_largest(table.crowds, has, now_s):
+            if (left <= 0 or is_one_of_the_last) and not self._evict_of_largest(table, has, now_s):
                 if left > 0:
                     raise _too_many(has, f"to all brokers together, and {left} are left for all others")
                 outcome = "refused_limit" if table is self._all else "refused_listener_limit"
@@ -268,12 +255,12 @@ class ConnectionSlots:
     def _most(self, host: str) -> int | None:
         return self._overrides.get(host, self._most_of_ip)
 
-    def _evict_of_largest(self, crowds: Crowds, has: int, now_s: float) -> bool:
+    def _evict_of_largest(self, table: _Table, has: int, now_s: float) -> bool:
         """Evict for a newcomer whose network ``has`` so many connections; return whether any was.
 
         Grace ends for a network that would still have as many as the newcomer's.
         """
-        crowd = crowds.largest()
+        crowd = table.largest()
         if len(crowd) <= has or (len(crowd) == has + 1 and self._is_in_grace(next(iter(crowd)), now_s)):
             return False
         self._evict(next(iter(crowd)))
@@ -281,11 +268,11 @@ class ConnectionSlots:
 
     def _evict_beyond(self, number: int, at_once: int, now_s: float) -> None:
         """Evict those without a request beyond a number, if any is past its grace, but few at once."""
-        crowds = self._all.crowds
+        silent = self._all.silent
         for _ in range(at_once):
-            if crowds.number <= number or self._is_in_grace(crowds.oldest, now_s):
+            if len(silent) <= number or self._is_in_grace(next(iter(silent)), now_s):
                 return
-            self._evict(next(iter(crowds.largest())))
+            self._evict(next(iter(self._all.largest())))
 
     def _is_in_grace(self, slot: ConnectionSlot, now_s: float) -> bool:
         return now_s - slot.entered_s < self.grace_s

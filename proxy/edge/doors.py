@@ -99,7 +99,7 @@ def rates_of(settings: Settings) -> ConnectionRates:
 
 
 class ConnectionGate:
-    """Applies connection rates to new connections: ``shadow`` counts without enforcing, ``off`` does not count."""
+    """Applies connection rates to new connections: mode ``shadow`` counts only, ``off`` does not count."""
 
     def __init__(
         self,
@@ -107,24 +107,17 @@ class ConnectionGate:
         throttling: Throttling,
         stats: Stats,
         clock: Callable[[], int],
-        *,
-        mode: str,
         addresses: Addresses | None = None,
     ) -> None:
-        """``addresses``: counters of connections per address, for usage records."""
+        """``throttling`` has the mode; ``addresses`` are counters of connections per address, for usage records."""
         self._rates = rates
         self._addresses = addresses
         self._stats = stats
         self.clock = clock
-        self._mode = mode
+        self._throttling = throttling
         self.held = HeldConnections(partial(throttling.mute, KIND))
         """Connections of addresses over their rate."""
         self._simulated: dict[str, SimulatedAcceptor] = {}
-
-    def set_mode(self, mode: str) -> None:
-        """Switch the mode. Connections that are held already are closed when their time is over."""
-        self._mode = mode
-        self._simulated.clear()
 
     def apply(self, policy: Policy) -> None:
         """Put the rates of addresses in force."""
@@ -132,10 +125,10 @@ class ConnectionGate:
 
     def delay_ms(self, listener: str) -> int:
         """Count a connection accepted by ``listener``; return how long it, and those behind it, have to wait."""
-        if self._mode == "off":
+        if self._throttling.mode == "off":
             return 0
         now_ms = self.clock()
-        if self._mode == "enforce":
+        if self._throttling.enforces:
             wait_ms = self._rates.arrive(listener, now_ms)
             if wait_ms > 0:
                 self._count_waits(listener, [wait_ms])
@@ -155,7 +148,7 @@ class ConnectionGate:
         ``exempt``: no rate applies. ``before_ms``: when it was counted without a broker, if it was.
         """
         now_ms, throttle_ms = self.clock(), 0
-        if self._mode != "off" and not exempt:
+        if self._throttling.mode != "off" and not exempt:
             if before_ms is None:
                 throttle_ms = self._rates.admit(listener, ip, broker, now_ms)
             elif broker is not None:
@@ -169,7 +162,7 @@ class ConnectionGate:
             )
         if throttle_ms > 0:
             self._stats.ip_throttles.setdefault(listener, ThrottleTotals()).add(throttle_ms)
-            if self._mode == "enforce":
+            if self._throttling.enforces:
                 said = f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
                 hold = partial(self.held.hold, ip, broker, now_ms + throttle_ms)
                 raise Refused(ProtocolError(Cause.CONNECTION_RATE_PER_IP, said), by_limit=True, hold=hold)
@@ -178,12 +171,14 @@ class ConnectionGate:
     def tidy(self, now_ms: int) -> None:
         """Drop idle rates and, in shadow, count the waits until now."""
         self._rates.expire(now_ms)
+        if self._throttling.mode != "shadow":
+            self._simulated.clear()
         for listener, simulated in self._simulated.items():
             self._count_waits(listener, simulated.settle(now_ms))
 
     def usage(self) -> list[AcceptRate]:
         """Return the current rates of the proxy and its listeners; none while rates are not counted."""
-        return self._rates.usage(self.clock()) if self._mode != "off" else []
+        return self._rates.usage(self.clock()) if self._throttling.mode != "off" else []
 
     def usage_of_addresses(self) -> Iterator[IpRate]:
         """Yield the current rates of addresses with a limit."""
@@ -195,7 +190,7 @@ class ConnectionGate:
             throttles = self._stats.accept_throttles.setdefault(listener, ThrottleTotals())
             if not throttles.number:
                 event = "first wait of accepting: connection_rate"
-                log.info(event, listener=listener, wait_ms=wait_ms, mode=self._mode)
+                log.info(event, listener=listener, wait_ms=wait_ms, mode=self._throttling.mode)
             throttles.add(wait_ms)
             if self._addresses is not None:
                 self._addresses.count_wait(listener, wait_ms)

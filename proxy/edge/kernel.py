@@ -85,7 +85,7 @@ async def peek(connection: socket.socket, most_bytes: int) -> bytes:
     loop = asyncio.get_running_loop()
     while True:
         readable = loop.create_future()
-        on_readable(connection, "wake a waiter for first bytes", _wake, readable)
+        on_readable(connection, "wake a waiter for first bytes", wake, readable)
         try:
             await readable
         finally:
@@ -98,6 +98,6 @@ async def peek(connection: socket.socket, most_bytes: int) -> bytes:
             return b""
 
 
-def _wake(readable: asyncio.Future[None]) -> None:
-    if not readable.done():
-        readable.set_result(None)
+def wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -73,9 +73,10 @@ class Listener:
             self._broker_connector,
             partial(is_request, worker=worker, authenticated=settings.authentication != "sasl"),
             self._begin,
+            worker.later,
         )
-        if settings.broker_host is not None and admission.shared_ports is not None:
-            admission.shared_ports.passing.receive(self.name, self.take_passed)
+        if settings.broker_host is not None and admission.passing is not None:
+            admission.passing.receive(self.name, self.take_passed)
         self._deadlines: dict[Session, Alarm] = {}
         """Of sessions that have to log in."""
         self.sessions: set[Session] = set()

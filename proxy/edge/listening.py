@@ -58,7 +58,8 @@ class Acceptor:
         self._left: set[socket.socket] = set()
         """Listening sockets at which another process accepts."""
         self._delayed: tuple[socket.socket, Address, int | None] | None = None
-        """While a connection is delayed, no socket is watched."""
+        self._is_paused = False
+        """No socket is watched."""
         self._failing = False
         self.open = True
 
@@ -89,60 +90,55 @@ class Acceptor:
         self.stop_listening([*self._sockets, *self._left])
         if self._delayed is not None:
             self._delayed[0].close()
+            self._delayed = None
 
     def _watch(self, listening: socket.socket) -> None:
-        if listening in self._sockets and self._delayed is None:
+        if not self._is_paused:
             on_readable(listening, "accept", self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
         node_id = self._sockets[listening]
         for _ in range(_BATCH):
-            if self._delayed is not None:
-                asyncio.get_running_loop().remove_reader(listening)
-                return
             try:
                 client, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:
-                self._pause(listening, error)
+            except OSError as error:  # descriptors have run out, for all sockets
+                self._on_failure()
+                if not self._failing:
+                    log.error("cannot accept connections, trying again", listener=self._name, error=str(error))
+                self._failing = True
+                self._pause(_PAUSE_S)
                 return
             client.setblocking(False)
             self._failing = False
             contained("take a connection", self._accepted, client, peer, node_id, otherwise=client.close)
+            if self._is_paused:
+                return
 
     def _accepted(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
         address, delay_ms = Address(counted_as(peer[0]), peer[1]), self._delay_ms()
         if delay_ms > 0:
             self._delayed = client, address, node_id
-            self._go_on_later(delay_ms / 1000)
+            self._pause(delay_ms / 1000)
         else:
             self._take(client, address, node_id)
 
-    def _go_on_later(self, delay_s: float) -> None:
-        again = partial(self._go_on_later, _PAUSE_S)
-        later(delay_s, "take a delayed connection", self._go_on, otherwise=again)
+    def _pause(self, for_s: float) -> None:
+        """Accept nothing for so long: connections wait in the backlog."""
+        self._is_paused = True
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+        later(for_s, "accept again", self._go_on, otherwise=partial(self._pause, _PAUSE_S))
 
     def _go_on(self) -> None:
-        """Hand on the delayed connection, and accept again."""
-        if self.open and self._delayed is not None:
-            delayed, self._delayed = self._delayed, None
+        """Hand on the connection that is delayed, if one is, and accept again."""
+        self._is_paused = False
+        delayed, self._delayed = self._delayed, None
+        if delayed is not None:
             contained("take a connection", self._take, *delayed, otherwise=delayed[0].close)
-            for listening in self._sockets:
-                self._watch(listening)
-
-    def _pause(self, listening: socket.socket, error: OSError) -> None:
-        """Stop accepting for a second; connections wait in the backlog."""
-        self._on_failure()
-        if not self._failing:
-            log.error("cannot accept connections, trying again", listener=self._name, error=str(error))
-        self._failing = True
-        asyncio.get_running_loop().remove_reader(listening)
-        self._watch_later(listening)
-
-    def _watch_later(self, listening: socket.socket) -> None:
-        again = partial(self._watch_later, listening)
-        later(_PAUSE_S, "accept again", self._watch, listening, otherwise=again)
+        for listening in self._sockets:
+            self._watch(listening)
 
 
 def bind(host: str, port: int, send_buffer_bytes: int = -1, given: Sequence[socket.socket] = ()) -> list[socket.socket]:

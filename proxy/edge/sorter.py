@@ -11,7 +11,7 @@ import pickle
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -58,10 +58,11 @@ class Passed:
 
 class Passing:
     """Passes connections from and to worker ``own``. ``channels`` has both ends of each worker's socket: the one at
-    which it receives, and the one to send to.
+    which it receives, and the one to send to. ``unsorted``: slots of connections whose worker is not known yet.
     """
 
-    def __init__(self, own: int, channels: Sequence[Sequence[socket.socket]]) -> None:
+    def __init__(self, own: int, channels: Sequence[Sequence[socket.socket]], unsorted: ConnectionSlots) -> None:
+        self.unsorted = unsorted
         self._receiver = channels[own][0]
         self._senders = [sender for _, sender in channels]
         self._takes: dict[str, Callable[[socket.socket, Passed], None]] = {}
@@ -104,14 +105,6 @@ class Passing:
             client = socket.socket(fileno=descriptors[0])
             client.setblocking(False)
             contained("take a connection", self._takes[message.listener], client, message, otherwise=client.close)
-
-
-class SharedPorts(NamedTuple):
-    """Shared by the listeners of a worker that have ports in common with other workers."""
-
-    passing: Passing
-    slots: ConnectionSlots
-    """For connections that are not sorted yet."""
 
 
 @dataclass(frozen=True)

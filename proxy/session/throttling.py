@@ -92,10 +92,9 @@ class Throttling:
     ) -> None:
         self.counts = ThrottleCounts(mode, events)
         """Throttles given, and in shadow those that would have been."""
+        self.mode = mode
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
-        self.judges = mode != "off"
-        """Whether what is used is judged, applied or not."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -126,6 +125,7 @@ class Throttling:
     def set_mode(self, mode: str, now_ms: int) -> None:
         """Be in another mode from now on. Unless it enforces, everybody goes who is muted or waits, some at a time."""
         self.counts.set_mode(mode, now_ms)
+        self.mode = mode
         self.enforces = mode == "enforce"
         if not self.enforces:
             self._alarms.hasten(now_ms)

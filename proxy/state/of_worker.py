@@ -244,7 +244,7 @@ class StateOfWorker:
         ends: dict[tuple[str, int | None], list[int]] = {}
         for ip, broker, end_ms in self._gate.held:
             ends.setdefault((ip, broker), []).append(end_ms)
-        for each in self._gate.usage_of_addresses() if self._throttling.judges else ():
+        for each in self._gate.usage_of_addresses() if self._throttling.mode != "off" else ():
             waiting = ends.get((each.ip, each.broker), ())
             if not waiting and each.rate <= each.limit:
                 yield None

@@ -16,7 +16,7 @@ from config.owners import Owners
 from config.settings import Log, Settings
 from proxy.contract import Changed, InForce, Report
 from proxy.edge.connection_slots import capacity, raise_limit, slots_of
-from proxy.edge.sorter import Passing, SharedPorts
+from proxy.edge.sorter import Passing
 from proxy.runtime import logs, loop
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import every, on_loop_error, on_signal, spawn
@@ -95,7 +95,7 @@ class WorkerProcess:
         settings = in_force.settings
         ask = self._ask if in_force.answers_clients else None
         self._worker = Worker(
-            settings, self._ports.bind, ask, changed.worker, self._shared_ports(changed.worker, settings)
+            settings, self._ports.bind, ask, changed.worker, self._passing(changed.worker, settings)
         )
         await self._worker.put(in_force)
         gc.collect()
@@ -119,13 +119,13 @@ class WorkerProcess:
         answer: bytes = await self._channel.call((frame, user, client_id, peer))
         return answer
 
-    def _shared_ports(self, number: int, settings: Settings) -> SharedPorts | None:
+    def _passing(self, number: int, settings: Settings) -> Passing | None:
         """Return what passes connections on, if there are listeners whose port all workers share."""
         if all(each.broker_host is None for each in settings.listeners):
             return None
         channels = [self._ports.bind(TO_WORKER, each) for each in range(settings.workers)]
         unsorted = slots_of(settings, capacity(settings, raise_limit()).unsorted)
-        return SharedPorts(Passing(number, channels), unsorted)
+        return Passing(number, channels, unsorted)
 
 
 async def usage_of(worker: Worker) -> list[Columns]:

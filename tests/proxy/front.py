@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from config.brokers import parse_broker_ports
 from config.cluster import Route
@@ -18,11 +19,12 @@ from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.open_sessions import SessionReaper
-from proxy.edge.sorter import Passing, SharedPorts
+from proxy.edge.sorter import Passing
 from proxy.edge.stats import Rejections, Stats
 from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
+from proxy.runtime.tasks import CallQueue, later
 from proxy.session.throttling import Alarms
 from proxy.usage.accounts import Accounts
 from proxy.worker import _release_later
@@ -42,8 +44,7 @@ class Front:
     """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none.
 
     ``limits`` are those of ``Limits`` by their names in Python, ``settings`` further settings of the listener, None for
-    none; with ``broker_host`` brokers have no ports. With ``passing``, other workers share the bootstrap port, and
-    ``unsorted`` connections may have no worker yet. Connection rates go by the clock of ``play.loop``; those of IP
+    none; with ``broker_host`` brokers have no ports. With ``passing``, other workers share the bootstrap port. Connection rates go by the clock of ``play.loop``; those of IP
     addresses are set by ``policy``.
     """
 
@@ -61,11 +62,10 @@ class Front:
         mode: str = "enforce",
         owners: OwnersInForce | None = None,
         passing: Passing | None = None,
-        unsorted: int = 10,
         **settings: object,
     ) -> None:
         self.stats = Stats()
-        self.play = Play(quotas)
+        self.play = Play(quotas, mode=mode)
         self.play.loop.now_ms = now_ms()  # what comes from sockets has the real time, whenever the machine was started
         self.bootstrap_port, self.port_1, self.port_2 = free_ports(3)
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
@@ -86,6 +86,7 @@ class Front:
         self.play.worker.on_rejected = lambda side, error, peer, client_id: rejections.count(
             side, error, peer, now_ms(), client_id=client_id
         )
+        self.play.worker.later = CallQueue(partial(later, 0.0, "a turn")).later
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
         self.slots = ConnectionSlots(
             most=limit,
@@ -95,15 +96,12 @@ class Front:
             most_of={} if listener_most is None else {"PLAIN": listener_most},
         )
         rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
-        self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
+        self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock)
         self.gate.apply(policy)
         # in real time: that of the session's clock stands still
         self.alarms = Alarms(_release_later, now_ms, LATE_AT_ONCE)
         self.turned_away = HeldConnections(self.alarms.add, MOST_OF_ADDRESS)
         self._settings = ListenerSettings.model_validate(fixed | given)
-        self.unsorted = ConnectionSlots(
-            most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted, most_of={}
-        )
         admission = Admission(
             self.slots,
             self.gate,
@@ -114,7 +112,7 @@ class Front:
             self.alarms,
             self.turned_away,
             owners,
-            shared_ports=None if passing is None else SharedPorts(passing, self.unsorted),
+            passing=passing,
         )
         self.listener = Listener(
             self._settings,

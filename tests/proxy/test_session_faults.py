@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -65,13 +64,6 @@ class Scene:
             assert await asking.closed()
 
 
-async def accept_again(scene: Scene) -> None:
-    scene.monkeypatch.setattr(listening, "_PAUSE_S", 0.0)
-    acceptor = scene.proxy.listener._acceptor
-    acceptor._pause(next(iter(acceptor._sockets)), OSError(errno.EMFILE, "too many"))
-    await until(lambda: scene.sabotage.met)
-
-
 async def delayed(scene: Scene) -> None:
     scene.monkeypatch.setattr(listening, "_PAUSE_S", 0.0)
     async with front(scene.broker, listener_rate=1000) as other:
@@ -127,9 +119,8 @@ async def probed(scene: Scene) -> None:
 
 SCENES: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "accept": Scene.newcomer,
-    "accept again": accept_again,
+    "accept again": delayed,
     "take a connection": Scene.refused,
-    "take a delayed connection": delayed,
     "receive a client": Scene.refused,
     "reject": Scene.nonsense,
     "Session.close": Scene.newcomer,

@@ -135,7 +135,7 @@ class TopicsPolicy:
 
     def _limited(self) -> list[TokenBound]:
         """Return the counters of the client that sends now that have a limit, in force or in shadow."""
-        if not self._session.worker.throttling.judges:
+        if self._session.worker.throttling.mode == "off":
             return []
         bounds = self._session.identity.account.bounds(KIND)
         return [bound for bound in bounds if isinstance(bound, TokenBound) and bound.concerns]

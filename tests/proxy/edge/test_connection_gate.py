@@ -391,14 +391,13 @@ async def test_the_mode_turned_lets_go_who_is_held_and_holds_from_then_on() -> N
     async with serving(policy=ONE_A_SECOND) as (_, proxy):
         with connected(proxy.port_1, BURST), connected(proxy.port_1, 3) as held:
             await until(lambda: refused(proxy), equals=3)
-            proxy.gate.set_mode("shadow")
             proxy.play.throttling.set_mode("shadow", proxy.play.loop.now_ms)
             await until(lambda: closed(held), equals=3)
             with connected(proxy.port_1, 2) as free:
                 await until(lambda: came(proxy), equals=BURST + 2)
                 assert (closed(free), refused(proxy)) == (0, 3)
                 assert proxy.stats.ip_throttles["PLAIN"].number == 5, "counted all the same"
-            proxy.gate.set_mode("enforce")
+            proxy.play.throttling.set_mode("enforce", proxy.play.loop.now_ms)
             with connected(proxy.port_1, 1):
                 await until(lambda: refused(proxy), equals=4)
 

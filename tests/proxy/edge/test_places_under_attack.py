@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from protocol.errors import Cause
 from proxy.edge.connection_slots import GRACE_S, ConnectionSlot, ConnectionSlots
 from proxy.edge.refused import Refused
 

@@ -17,6 +17,7 @@ from config.units import Address
 from protocol.tls_hello import Hello, HelloSearch, Incomplete
 from proxy.edge import doors, sorter
 from proxy.edge.arrival import Arrival
+from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from proxy.edge.sorter import Passed, Passing
 from proxy.edge.wires import ClientWire
@@ -67,23 +68,30 @@ class Pair:
     def counted(self, outcome: str = "accepted") -> list[int]:
         return [each.stats.connections["PLAIN", outcome] for each in (self.accepting, self.other)]
 
+    def unsorted(self) -> list[ConnectionSlots]:
+        return [each.unsorted for each in self.passing]
+
     async def until_idle(self) -> None:
         """Wait until no connection has a slot any more."""
-        slots = [slots for each in (self.accepting, self.other) for slots in (each.slots, each.unsorted)]
+        slots = [*(each.slots for each in (self.accepting, self.other)), *self.unsorted()]
         stats = [each.stats.sessions for each in (self.accepting, self.other)]
         await until(lambda: not any(each.taken for each in slots) and not any(each.total() for each in stats))
 
 
 @asynccontextmanager
-async def passings(number: int = 2) -> AsyncIterator[list[Passing]]:
-    """Yield the ends of so many workers."""
+async def passings(unsorted: int, number: int = 2) -> AsyncIterator[list[Passing]]:
+    """Yield the ends of so many workers; so many connections may have no worker yet."""
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(number)]
     copies = [[[end.dup() for end in pair] for pair in pairs] for _ in range(number)]
     for each in (end for pair in pairs for end in pair):
         each.setblocking(False)  # also the copies
         each.close()
     try:
-        yield [Passing(own, copies[own]) for own in range(number)]
+        slots = [
+            ConnectionSlots(most=unsorted, most_of_ip=None, overrides={}, most_before_request=unsorted)
+            for _ in range(number)
+        ]
+        yield [Passing(own, copies[own], slots[own]) for own in range(number)]
     finally:
         for each in (end for channels in copies for pair in channels for end in pair):
             if each.fileno() >= 0:
@@ -92,13 +100,13 @@ async def passings(number: int = 2) -> AsyncIterator[list[Passing]]:
 
 
 @asynccontextmanager
-async def two_workers(pki: Pki, **options: object) -> AsyncIterator[Pair]:
+async def two_workers(pki: Pki, unsorted: int = 10, **options: object) -> AsyncIterator[Pair]:
     """Options are those of ``front``."""
     async with AsyncExitStack() as stack:
         one, two = [await stack.enter_async_context(fake_broker()) for _ in range(2)]
         one.brokers = two.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
         fronts = []
-        ends = await stack.enter_async_context(passings())
+        ends = await stack.enter_async_context(passings(unsorted))
         for number, passing in enumerate(ends):
             owners = OwnersInForce("", EVERYTHING, placement=Placement(number, 2, PLACED))
             given = {"tls": pki.settings(), **SNI, **options, "is_open": number == 0, "owners": owners}
@@ -260,7 +268,7 @@ async def test_half_hellos_take_no_slot_of_others(pki: Pki) -> None:
     async with two_workers(pki, unsorted=6, limit=4) as pair:
         with connected(pair.port, 5, "127.0.0.2", HALF):
             await until(pair.accepting.rejected, equals={"connections_per_ip": 2})
-            assert (pair.accepting.unsorted.taken, pair.accepting.slots.taken) == (3, 0)
+            assert (pair.unsorted()[0].taken, pair.accepting.slots.taken) == (3, 0)
             for host in ("b1.kafka.test", "b2.kafka.test"):
                 async with client(pair.port, pki.client(), host) as asking:
                     assert await asking.ask(list_offsets(7)) == ANSWER
@@ -269,9 +277,9 @@ async def test_half_hellos_take_no_slot_of_others(pki: Pki) -> None:
 
 async def test_the_oldest_half_hello_makes_room(pki: Pki) -> None:
     async with two_workers(pki, unsorted=2) as pair:
-        pair.accepting.unsorted.grace_s = 0.0
+        pair.unsorted()[0].grace_s = 0.0
         with connected(pair.port, 1, "127.0.0.2", HALF) as (first,), connected(pair.port, 1, "127.0.0.3", HALF):
-            await until(lambda: pair.accepting.unsorted.taken, equals=2)
+            await until(lambda: pair.unsorted()[0].taken, equals=2)
             async with client(pair.port, pki.client(), "b2.kafka.test") as asking:
                 assert await asking.ask(list_offsets(7)) == ANSWER
             await until(lambda: is_closed(first))
@@ -321,13 +329,13 @@ async def test_a_broker_that_a_worker_has_not_heard_of_is_waited_for(
 ) -> None:
     monkeypatch.setattr(sorter, "_LOOKS_AGAIN", 10_000)
     async with two_workers(pki) as pair:
-        front = (pair.accepting, pair.other)[late]
+        front, unsorted = (pair.accepting, pair.other)[late], pair.unsorted()[late]
         hosts = front.listener.addresses.hosts
         del hosts["b2.kafka.test"]
         asking = asyncio.create_task(asyncio.to_thread(sent_in, WHOLE["whole"], pair, pki.client(), "b2.kafka.test"))
-        await until(lambda: front.unsorted.taken, equals=1)
+        await until(lambda: unsorted.taken, equals=1)
         await asyncio.sleep(0.02)
-        assert front.unsorted.taken == 1
+        assert unsorted.taken == 1
         hosts["b2.kafka.test"] = 2
         assert await asking == ANSWER
         await pair.until_idle()
@@ -339,7 +347,7 @@ async def test_while_a_worker_receives_nothing_others_are_served(pki: Pki) -> No
     async with two_workers(pki) as pair:
         receiver = pair.passing[1]._receiver
         asyncio.get_running_loop().remove_reader(receiver)
-        fill = Passed("PLAIN", "b2.kafka.test", Address("127.0.0.2", 1), 0.0)
+        fill = Passed("PLAIN", "b2.kafka.test", Address("127.0.0.2", 1), 0)
         data, sender = pickle.dumps(fill), pair.passing[0]._senders[1]
         with socket.socket() as any_socket, suppress(BlockingIOError):
             while True:
@@ -347,7 +355,7 @@ async def test_while_a_worker_receives_nothing_others_are_served(pki: Pki) -> No
         asking = asyncio.create_task(asyncio.to_thread(sent_in, WHOLE["whole"], pair, pki.client(), "b2.kafka.test"))
         async with client(pair.port, pki.client(), "b1.kafka.test") as served:
             assert await served.ask(list_offsets(7)) == ANSWER
-        await until(lambda: pair.accepting.unsorted.taken, equals=1)
+        await until(lambda: pair.unsorted()[0].taken, equals=1)
         pair.passing[1].receive("PLAIN", pair.other.listener.take_passed)
         assert await asking == ANSWER
         await pair.until_idle()
@@ -391,7 +399,7 @@ async def test_a_worker_that_stops_takes_no_more(pki: Pki) -> None:
 
 async def test_a_message_whose_descriptor_found_no_room_is_told(pki: Pki) -> None:
     async with two_workers(pki) as pair:
-        message = Passed("PLAIN", "b2.kafka.test", Address("127.0.0.2", 1), 0.0)
+        message = Passed("PLAIN", "b2.kafka.test", Address("127.0.0.2", 1), 0)
         with capture_logs() as logs:
             pair.passing[0]._senders[1].send(pickle.dumps(message))
             await until(lambda: bool(logs))
