@@ -140,11 +140,11 @@ class AdvertisedAddresses:
         elsewhere = None if self._owners is None else self._owners.elsewhere(settings.name, node_id)
         if told is None or bound is None:
             self._close(node_id)
+        elif settings.broker_host is not None:
+            self.hosts[told.host.lower()] = node_id
+        elif not self._listen(node_id, bound) and node_id in self._ports and elsewhere is None:
+            return
         if elsewhere is not None:
-            if bound is not None and settings.broker_host is None:
-                self._listen(node_id, bound)
-            elif told is not None:
-                self.hosts[told.host.lower()] = node_id
             told = elsewhere
         elif told is None or bound is None:
             # A client that is told the broker's own address bypasses the proxy. This name never resolves (RFC 2606,
@@ -156,10 +156,6 @@ class AdvertisedAddresses:
                 broker=node_id,
                 fix=f"add the node id to brokers of listener {settings.name}; SIGHUP loads it",
             )
-        elif settings.broker_host is not None:
-            self.hosts[told.host.lower()] = node_id
-        elif not self._listen(node_id, bound) and node_id in self._ports:
-            return
         self.told[node_id] = (told.host.encode(), told.port)
 
     def _listen(self, node_id: int, at: Address) -> bool:

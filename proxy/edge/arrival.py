@@ -1,6 +1,7 @@
 """A connection from its accept to its session: what is known of it."""
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from socket import socket
@@ -10,6 +11,7 @@ from config.units import Address
 from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.refused import Close
 from proxy.edge.wires import ClientWire
+from proxy.runtime.clock import monotonic_s
 from proxy.session.session import Session
 
 @dataclass(slots=True, eq=False)
@@ -53,21 +55,14 @@ class Arrival(Handshake):
     session: Session | None = None
     task: asyncio.Task[None] = field(init=False)
     """The task that takes the connection from its socket to its broker."""
-    is_given_away: bool = False
-    """It is closed by somebody else."""
+    came_s: float = field(default_factory=monotonic_s)
+    hold: Callable[[Close], None] | None = None
+    """Holds it for a moment before it is closed (``Refused``)."""
 
     @property
     def host(self) -> str:
         """The IP address that it counts for; "" until a load balancer names it."""
         return "" if self.names_source else self.peer.host
-
-    def give_away(self) -> Close:
-        """Return the function that closes it, to whoever sees to that from now on. It is not read any more."""
-        self.is_given_away = True
-        if self.wire is None:
-            return self.client.close
-        self.wire.pause_reading()
-        return self.wire.abort
 
     def free_slot(self) -> None:
         """Give its slot back, if it has one."""
@@ -76,13 +71,16 @@ class Arrival(Handshake):
             slot.descriptor_closed()
 
     def release(self) -> None:
-        """Close it, unless it has a session or is given away, and let go of what refers to it in turn: it is freed
-        without the garbage collector.
+        """Close it or have it held, unless it has a session, and let go of what refers to it in turn: it is freed without
+        the garbage collector.
         """
         if self.session is None:
-            if not self.is_given_away and self.wire is not None:
-                self.wire.abort()
-            elif not self.is_given_away:
-                self.client.close()
             self.free_slot()
+            close = self.client.close if self.wire is None else self.wire.abort
+            if self.hold is None:
+                close()
+            else:
+                if self.wire is not None:
+                    self.wire.pause_reading()
+                self.hold(close)
         self.wire = None

@@ -73,8 +73,7 @@ class Admission:
 class Arriving:
     """The connections of one listener that have no session yet.
 
-    ``hosts``: host names (SNI) → node ids. ``is_request`` judges first bytes, as in ``ClientWire``, and ``begin``
-    creates the session. ``later``: as in ``WorkerState``.
+    ``hosts``: host names (SNI) → node ids. ``begin`` creates the session.
     """
 
     def __init__(
@@ -85,9 +84,8 @@ class Arriving:
         tls: ListenerTls | None,
         hosts: dict[str, int | None],
         connector: BrokerConnector,
-        is_request: Callable[[bytes], bool],
+        worker: WorkerState,
         begin: Callable[[Arrival, ClientWire], Session],
-        later: Callable[[Callable[[], None]], None],
     ) -> None:
         name, owners, passing = settings.name, admission.owners, admission.passing
         self._name = name
@@ -102,9 +100,9 @@ class Arriving:
         self._tls = tls
         self._hosts = hosts
         self._connector = connector
-        self._is_request = is_request
+        self._is_request = partial(is_request, worker=worker, authenticated=settings.authentication != "sasl")
         self._begin = begin
-        self._later = later
+        self._later = worker.later
         self._gate = admission.gate
         self._owner = OwnerOfBroker(owners, admission.turned_away, admission.gate.clock)
         self._slots = admission.slots
@@ -296,8 +294,7 @@ class Arriving:
             self._rejections.count(CLIENT, why.error, str(arrival.peer), now_ms(), about=about)
         if why.by_limit:
             self._accounts.refused += 1
-        if why.hold is not None:
-            why.hold(arrival.give_away())
+        arrival.hold = why.hold
 
     def _is_load_balancer(self, peer: Address) -> bool:
         """Whether ``peer`` is in a network that has to send a PROXY header."""

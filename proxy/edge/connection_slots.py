@@ -56,12 +56,9 @@ class ConnectionSlot:
     evict: Callable[[Refused], None] | None
     """Closes the connection, whose slot is given to another; unset once it has sent a request."""
     listener: str
-    network: str = field(init=False)
+    network: str
     open_descriptors: int = 1
     """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
-
-    def __post_init__(self) -> None:
-        self.network = network_of(self.host)
 
     def descriptor_closed(self) -> None:
         """Note that a descriptor is closed."""
@@ -181,21 +178,14 @@ class ConnectionSlots:
         """Take a slot at a broker, None while it is not known which. Raises Refused if ``host`` has too many, or all
         are taken and none can be evicted.
         """
-        self._make_room(host, broker, listener, now_s)
+        network = network_of(host)
+        self._make_room(host, network, broker, listener, now_s)
         self._evict_beyond(self._most_before_request - 1, _MOST_EVICTED, now_s)
-        slot = ConnectionSlot(self.remove, host, broker, now_s, evict, listener)
-        self._add(slot)
+        slot = ConnectionSlot(self.remove, host, broker, now_s, evict, listener, network)
+        _count(self._numbers, (host, broker), 1)
+        for table in self._tables_of(listener):
+            table.add(slot)
         return slot
-
-    def name(self, slot: ConnectionSlot, host: str) -> None:
-        """Count a slot for ``host``, as a PROXY header names its client. Raises Refused as ``enter``."""
-        if slot.open_descriptors:
-            self.remove(slot)
-            try:
-                self._make_room(host, slot.broker, slot.listener, slot.entered_s)
-                slot.host, slot.network = host, network_of(host)
-            finally:
-                self._add(slot)
 
     def tidy(self, now_s: float) -> None:
         """Close connections past their grace beyond the number that may be without a request."""
@@ -226,15 +216,10 @@ class ConnectionSlots:
         table = self._tables.get(listener)
         return (self._all,) if table is None else (table, self._all)
 
-    def _add(self, slot: ConnectionSlot) -> None:
-        _count(self._numbers, (slot.host, slot.broker), 1)
-        for table in self._tables_of(slot.listener):
-            table.add(slot)
-
-    def _make_room(self, host: str, broker: int | None, listener: str, now_s: float) -> None:
+    def _make_room(self, host: str, network: str, broker: int | None, listener: str, now_s: float) -> None:
         """See to a place for one more connection. Raises Refused if it may have none."""
         self._require_number(host, broker)
-        network, most = network_of(host), self._most(host)
+        most = self._most(host)
         for table in self._tables_of(listener):
             has, left, half = table.of_network.get(network, 0), table.most - table.taken, table.most // 2
             if host and has >= max(half, most or 1):

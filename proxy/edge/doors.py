@@ -19,7 +19,6 @@ from proxy.edge.arrival import Arrival
 from proxy.edge.connection_slots import MOST_HELD, ConnectionSlots
 from proxy.edge.refused import Close, Refused
 from proxy.edge.stats import Stats, ThrottleTotals
-from proxy.runtime.clock import monotonic_s
 from proxy.session.throttling import Throttling, Timer
 from proxy.usage.addresses import Addresses
 from quotas.connections import KIND, AcceptRate, ConnectionRates, IpRate, SimulatedAcceptor
@@ -213,13 +212,12 @@ class Places:
     """Where to count those that have a place as accepted."""
 
     def take(self, arrival: Arrival) -> None:
-        """Give a connection a place, or count that for its address, which is known by now. Raises Refused."""
-        if arrival.slot is not None:
-            self.slots.name(arrival.slot, arrival.host)
-            return
+        """Give a connection a place, instead of one that it had before its address was known. Raises Refused."""
+        is_first = arrival.slot is None
+        arrival.free_slot()
         evict = partial(self.dismiss, arrival)
-        arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, monotonic_s(), evict, self.listener)
-        if self.stats is not None:
+        arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self.listener)
+        if is_first and self.stats is not None:
             self.stats.connections[self.listener, "accepted"] += 1
 
 

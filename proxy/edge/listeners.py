@@ -12,7 +12,7 @@ from protocol.locator import Endpoint
 from proxy.brokers.cluster import Cluster
 from proxy.edge.advertised_addresses import AdvertisedAddresses
 from proxy.edge.arrival import Arrival
-from proxy.edge.arriving import Admission, Arriving, is_request
+from proxy.edge.arriving import Admission, Arriving
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.listening import Acceptor
 from proxy.edge.sorter import Passed
@@ -71,9 +71,8 @@ class Listener:
             self.tls,
             self.addresses.hosts,
             self._broker_connector,
-            partial(is_request, worker=worker, authenticated=settings.authentication != "sasl"),
+            worker,
             self._begin,
-            worker.later,
         )
         if settings.broker_host is not None and admission.passing is not None:
             admission.passing.receive(self.name, self.take_passed)

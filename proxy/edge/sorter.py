@@ -129,34 +129,27 @@ class Sorter:
             if arrival.names_source:
                 await read_source(arrival)
                 self.places.take(arrival)
-            host = await self._find_host(arrival)
-            is_gone = arrival.passed_host is None and await self._pass_on(arrival, host)
+            arrival.awaited = "TLS handshake"
+            host = await named_host(arrival.client)
+            for _ in range(_LOOKS_AGAIN):
+                if not host or host in self.hosts:
+                    break
+                await asyncio.sleep(AGAIN_S)  # it may be that of a new broker
+            worker = None if arrival.passed_host is not None else self._other_worker(host)
+            if worker is not None:
+                message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_ms)
+                if not await self.passing.send(worker, arrival.client, message):
+                    self.stats.connections[self.places.listener, "broker_unreachable"] += 1
         except (Refused, ProtocolError, asyncio.CancelledError):
             self.stats.connections[self.places.listener, "accepted"] += 1
             raise
         arrival.free_slot()
-        return is_gone
+        return worker is not None
 
-    async def _find_host(self, arrival: Arrival) -> str:
-        """Return the host that a client names, "" if it names none. One not known yet may be that of a new broker."""
-        arrival.awaited = "TLS handshake"
-        host = await named_host(arrival.client)
-        for _ in range(_LOOKS_AGAIN):
-            if not host or host in self.hosts:
-                break
-            await asyncio.sleep(AGAIN_S)
-        return host
-
-    async def _pass_on(self, arrival: Arrival, host: str) -> bool:
-        """Pass a connection on if the broker with that host is another worker's; return whether it is."""
+    def _other_worker(self, host: str) -> int | None:
+        """Return the worker of the broker with that host; None if that is this one."""
         node_id = self.hosts.get(host)
-        worker = None if node_id is None or self.owners is None else self.owners.other_worker(node_id)
-        if worker is None:
-            return False
-        message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_ms)
-        if not await self.passing.send(worker, arrival.client, message):
-            self.stats.connections[self.places.listener, "broker_unreachable"] += 1
-        return True
+        return None if node_id is None or self.owners is None else self.owners.other_worker(node_id)
 
 
 async def named_host(client: socket.socket) -> str:

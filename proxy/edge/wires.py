@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
-from proxy.edge.kernel import LOST, SocketOptions, TcpState, bound_receive_buffer, keep_alive, look_at
+from proxy.edge.kernel import LOST, SocketOptions, TcpState, bound_receive_buffer, keep_alive, look_at, wake
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained, report
 from proxy.runtime.tasks import later
@@ -232,11 +232,7 @@ class ClientWire(AsyncioWire):
         self._begun += data
         if self._is_request(self._begun):
             self.pause_reading()
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._session is None and not self._first_request.done():
-            self._first_request.set_result(None)
+            wake(self._first_request)
 
     def bound_receive_buffer(self) -> None:
         """Limit the kernel's receive buffer to ``limits.socket_receive_buffer`` from now on."""
@@ -250,7 +246,8 @@ class ClientWire(AsyncioWire):
 
     @contain_fault
     def eof_received(self) -> bool:
-        self._finished()
+        if self._session is not None:
+            self._session.client_finished()
         if self.tls is not None and self._cut_off is None:
             self._linger()
         # Without TLS answers may still follow, and the session closes this connection. With TLS the transport is
@@ -260,20 +257,16 @@ class ClientWire(AsyncioWire):
     @contain_fault
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
-        self._wake()
+        session = self._session
+        if session is None:
+            wake(self._first_request)
+            return
         if self.tls is not None and exc is None:
-            if self._session is not None and not self._session.closed:
-                self._session.blocked(CLIENT, False)  # output from now on goes nowhere
-            self._finished()
-        elif self._session is not None:
-            self._session.close()
-        if self._session is not None:
-            self._part(self._session)
-
-    def _finished(self) -> None:
-        """Note that the client has finished sending; its held requests are still worked on."""
-        if self._session is not None and not self._session.closed:
-            self._session.client_finished()
+            session.blocked(CLIENT, False)  # output from now on goes nowhere
+            session.client_finished()
+        else:
+            session.close()
+        self._part(session)
 
     def _write_encrypted(self, data: bytes) -> None:
         """Write, unless TLS is over: a client that has finished cannot get its answers then."""

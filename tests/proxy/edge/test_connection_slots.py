@@ -118,17 +118,16 @@ def test_silent_connections_take_no_place_from_others_when_all_are_taken() -> No
     assert taken.taken == 4
 
 
-def test_behind_a_load_balancer_the_named_address_counts() -> None:
+def test_behind_a_load_balancer_the_named_address_counts_in_place_of_none() -> None:
     taken = slots(most_of_ip=1)
-    first, second, third = enter(taken, "", "", "")
-    taken.name(first.slot, "10.0.0.1")
-    with pytest.raises(Refused):
-        taken.name(second.slot, "10.0.0.1")
-    second.slot.descriptor_closed()
-    third.slot.descriptor_closed()
-    taken.name(third.slot, "10.0.0.2")  # it had to make room meanwhile
-    assert (taken.taken, taken.before_request) == (1, 1)
+    first, second = enter(taken, "", "")
     first.slot.descriptor_closed()
+    (named,) = enter(taken, "10.0.0.1")
+    second.slot.descriptor_closed()
+    with pytest.raises(Refused):
+        Guest(taken, "10.0.0.1")
+    assert (taken.taken, taken.before_request) == (1, 1)
+    named.slot.descriptor_closed()
     enter(taken, "10.0.0.1")
 
 
@@ -182,18 +181,6 @@ def test_address_has_half_of_listener_slots_by_default() -> None:
     for _ in range(2):
         Guest(taken, "10.0.0.9", listener="SMALL")
     assert taken.taken == 5
-
-
-def test_a_place_whose_address_is_named_later_counts_at_its_listener_once() -> None:
-    taken = ConnectionSlots(most=100, most_of_ip=1, overrides={}, most_before_request=100, most_of={"SMALL": 2})
-    guests = [Guest(taken, "", listener="SMALL") for _ in range(2)]
-    taken.name(guests[0].slot, "10.0.0.1")
-    with pytest.raises(Refused):
-        taken.name(guests[1].slot, "10.0.0.1")
-    for guest in guests:
-        guest.slot.descriptor_closed()
-    assert (taken.taken, taken.before_request) == (0, 0)
-    Guest(taken, "10.0.0.1", listener="SMALL")
 
 
 def test_a_newcomer_sends_off_a_few_of_a_storm_and_the_next_ones_the_others() -> None:

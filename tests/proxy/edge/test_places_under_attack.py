@@ -35,16 +35,11 @@ class Simulation:
     def enter(self, host: str, evicted: Callable[[], None]) -> ConnectionSlot | None:
         """Take a place; behind a balancer the address is known only then."""
         try:
-            slot = self.slots.enter("" if self.behind_balancer else host, 1, self.now_s, lambda _: evicted())
+            if self.behind_balancer:
+                self.slots.enter("", 1, self.now_s, lambda _: evicted()).descriptor_closed()
+            return self.slots.enter(host, 1, self.now_s, lambda _: evicted())
         except Refused:
             return None
-        if self.behind_balancer:
-            try:
-                self.slots.name(slot, host)
-            except Refused:
-                slot.descriptor_closed()
-                return None
-        return slot
 
     def attack(self, number: int) -> None:
         slot = self.enter(f"198.51.100.{number % self.attackers}", lambda: None)
