@@ -4,7 +4,6 @@ A KRaft broker names any broker, each time another one: all of them pass request
 instead, the same in all answers, so that what is asked of "the controller" comes to one process and is counted once.
 """
 
-from collections.abc import Sequence
 from struct import Struct, error
 from typing import Final
 
@@ -14,14 +13,13 @@ from protocol.errors import Cause, ProtocolError
 from protocol.locator import response_body_offset
 from protocol.overlay import DESCRIBE_CLUSTER, METADATA
 from protocol.table import ApiSpec
-from protocol.varint import skip_tags
 
 _INT32: Final = Struct(">i")
 _OF_BROKERS: Final = 1
 """EndpointType of DescribeCluster: the answer lists brokers, not controllers."""
 
 
-def name_controller_behind(
+def name_controller(
     spec: ApiSpec, frame: bytes, end: int, written: bytes, node_id: int, *, is_whole: bool
 ) -> tuple[int, bytes] | None:
     """Name the controller in an answer whose list of brokers, up to ``end``, has become ``written``: return how far
@@ -70,25 +68,6 @@ def _controller_offset(spec: ApiSpec, frame: bytes, brokers_end: int) -> int | N
     else:
         return None
     return offset if _INT32.unpack_from(frame, offset)[0] >= 0 else None
-
-
-def name_controller(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) -> bytes:
-    """Return a whole answer with the lowest node id of its ``brokers`` as that of the controller. Raises ProtocolError
-    if it is incomplete.
-    """
-    ids = [broker.node_id for broker in brokers if is_candidate(spec, frame, broker)]
-    if not ids:
-        return frame
-    end = brokers[-1].port_offset + _INT32.size
-    try:
-        if spec.api_key == METADATA and spec.api_version > 0:
-            _, end = read_string(spec, frame, end)  # the rack
-            if spec.flexible:
-                end = skip_tags(frame, end)
-        offset = _controller_offset(spec, frame, end)
-    except (IndexError, error):
-        raise _incomplete(spec, frame) from None
-    return _replace_controller(frame, offset, min(ids))
 
 
 def _incomplete(spec: ApiSpec, frame: bytes) -> ProtocolError:

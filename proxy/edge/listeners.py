@@ -1,7 +1,7 @@
 """Listeners: a bootstrap address, and for each broker a port or a host name that clients are told."""
 
 import socket
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container
 from functools import partial
 
 import structlog
@@ -84,10 +84,10 @@ class Listener:
 
     # ------------------------------------------------------------------------------------------------- addresses
 
-    def advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
-        """Open ports for the brokers of an answer; return the addresses that replace theirs (``Advertise``)."""
-        self._cluster.hint(endpoints)
-        return self.addresses.told
+    def advertise(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
+        """Open the port for a broker in an answer; return the address that replaces its own."""
+        self._cluster.hint((endpoint,))
+        return self.addresses.told.get(endpoint.node_id)
 
     def open_broker(self, node_id: int) -> None:
         """Open the address of ``node_id``; it accepts connections when this returns."""

@@ -156,14 +156,11 @@ class Reply(NamedTuple):
     answer: bytes | None
 
 
-class Streamed:
+class Streamed(NamedTuple):
     """The answer goes as it comes, followed by ``walk``, with an edit of its beginning or without."""
 
-    __slots__ = ("edit", "walk")
-
-    def __init__(self, walk: ResumableWalk, edit: Splice | None) -> None:
-        self.walk = walk
-        self.edit = edit
+    walk: ResumableWalk
+    edit: Splice | None
 
 
 Decision = Forward | Park | Need | Reply

@@ -104,10 +104,3 @@ class Flow:
         for watch in _watch:
             watch(self, 0, reasons)
         self.reasons &= ~reasons
-
-    def read_tokens(self, raw: bool) -> None:
-        """Read SASL tokens without headers from now on, or frames again."""
-        if raw:
-            self.begin(RAW_TOKENS)
-        else:
-            self.end(RAW_TOKENS)

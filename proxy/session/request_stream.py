@@ -175,11 +175,6 @@ class RequestStream(Flow):
 
     # ----------------------------------------------------------------------------- SASL tokens without Kafka's headers
 
-    def read_tokens(self, raw: bool) -> None:
-        super().read_tokens(raw)
-        if not raw:
-            self.session.in_flight.clear()  # the last token of GSSAPI gets no answer of its own
-
     def _take_tokens(self, now_ms: int) -> None:
         """Pass on the client's tokens, each after the answer to the one before where every one is answered."""
         splitter, login = self.splitter, self.policies.login

@@ -4,34 +4,32 @@ Where its first bytes are enough (a Fetch is charged and told, and its records s
 all others the frame is gathered. A long answer is changed in slices.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
-from protocol.controllers import is_candidate, name_controller, name_controller_behind
+from protocol.controllers import is_candidate, name_controller
 from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import MORE
-from protocol.locator import Endpoint, locate, splice, throttle_position
+from protocol.locator import Endpoint, patch_throttle, read_throttle, throttle_position
 from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR
 from protocol.quorum import names_controllers, without_listeners
 from protocol.resumable_walk import ResumableWalk, names_nobody
-from protocol.rewriting import MOST_LOOKED_UP, Rewriting
+from protocol.rewriting import Rewriting
+from protocol.splicer import Told
 from protocol.table import WALK, ApiSpec
 from proxy.session.admission import Ended
 from proxy.session.exchange import Change, Exchange, Need, Park, Splice, Streamed
 from proxy.session.flow import HELD_BACK, THROTTLED, WALKED
 from proxy.session.policies.requests import Policies
-from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
+from proxy.session.serving import AUTHENTICATED, CHARGE, GATHERED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
-
-Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
-"""Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
 
 INT: Final = Struct(">i")
 """Error code of an ApiVersions response, whose header is v0 in all versions."""
@@ -62,20 +60,20 @@ class SlicedWork:
 
 
 class Responses:
-    __slots__ = ("_advertise", "_names_one_controller", "_policies", "_session", "under_way")
+    __slots__ = ("_names_one_controller", "_policies", "_session", "_told", "under_way")
 
     def __init__(
         self,
         session: "Session",
         policies: Policies,
-        advertise: Advertise,
-        names_one_controller: Callable[[], bool] | None,
+        told: Told,
+        names_one_controller: Callable[[], bool],
     ) -> None:
         """``names_one_controller``: whether all answers name the same controller (``protocol.controllers``)."""
         self._names_one_controller = names_one_controller
         self._session = session
         self._policies = policies
-        self._advertise = advertise
+        self._told = told
         self.under_way: SlicedWork | None = None
         """The long answer that comes next, being changed in slices or done."""
 
@@ -115,9 +113,6 @@ class Responses:
                 edit = Splice(offset, offset + INT.size, INT.pack(told_ms))
         return edit if walked is None else Streamed(ResumableWalk(walked, size, self._told), edit)
 
-    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
-        return self._advertise((endpoint,)).get(endpoint.node_id)
-
     def _change(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
         """Change an answer that has been gathered; a long one in slices, while the broker is not read."""
         actions, work = exchange.actions, self.under_way
@@ -127,7 +122,7 @@ class Responses:
                 work = SlicedWork(self._policies.topics.settle(exchange, frame, size))
             else:
                 if size <= SLICE_BYTES or actions & AUTHENTICATED:
-                    changed = self._changed(frame, actions, exchange.api, exchange.throttle_ms, now_ms)
+                    changed = self._read(exchange, frame, now_ms)
                     if changed is not None:
                         return None if changed is frame else Splice(position, position + 4 + size, changed)
                 work = SlicedWork(self._rewrite(exchange, frame, size))
@@ -158,9 +153,9 @@ class Responses:
                 raise too_long(spec, len(frame), limit)
             return Need(min(4 + size, 2 * len(frame)))
         end, written = rewriting.end, rewriting.written()
-        if self._names_one_controller is None or not self._names_one_controller() or not ids:
+        if not ids or not self._names_one_controller():
             return Splice(0, end, written)
-        named = name_controller_behind(spec, frame, end, written, min(ids), is_whole=len(frame) >= 4 + size)
+        named = name_controller(spec, frame, end, written, min(ids), is_whole=len(frame) >= 4 + size)
         return Need(min(4 + size, len(frame) + SLICE_BYTES)) if named is None else Splice(0, *named)
 
     def _needed(self, actions: int, spec: ApiSpec, size: int) -> int:
@@ -184,38 +179,27 @@ class Responses:
             raise too_long(spec, size, limit)
         return 4 + size
 
-    def _changed(self, frame: bytes, actions: int, api: Served, throttle_ms: int, now_ms: int) -> bytes | None:
-        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change.
-
-        Returns None if it has so many brokers that it must be changed in slices.
+    def _read(self, exchange: Exchange, frame: bytes, now_ms: int) -> bytes | None:
+        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change; None
+        where brokers, or a throttle behind them, have to be written.
         """
-        spec = api.spec
+        actions, spec, outline = exchange.actions, exchange.api.spec, exchange.api.outline
         if actions & NEGOTIATE:
             self._session.worker.errors.count(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
             frame = intersect(frame, spec, self._session.worker.advertised)
-            if not actions & TELL or frame[8:10] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
-                return frame
+            if actions & TELL and frame[8:10] == NO_ERROR:  # an error is told in v0 layout (KIP-511)
+                frame = patch_throttle(spec, frame, max(exchange.throttle_ms, read_throttle(spec, frame) or 0))
+            return frame
         if actions & AUTHENTICATED:
             self._session.worker.errors.count(spec.api_key, self._session.sasl.answer(spec, frame, now_ms))
             return frame
-        if api.outline is not None and not actions & TELL and names_nobody(api.outline, frame, 0, len(frame) - 4):
+        if outline is not None and not actions & TELL and names_nobody(outline, frame, 0, len(frame) - 4):
             return frame
         if names_controllers(spec):
             return without_listeners(spec, frame)
-        located = locate(spec, frame)
         if spec.api_key == FIND_COORDINATOR:
             self._count_errors(spec, frame)
-        if len(located.endpoints) > MOST_LOOKED_UP:
-            return None
-        told_ms: int | None = None
-        if actions & TELL and located.throttle_offset >= 0:
-            # Never less than the broker's own: it does not read this connection for that long.
-            told_ms = max(throttle_ms, INT.unpack_from(frame, located.throttle_offset)[0])
-        if told_ms is None and not located.endpoints:
-            return frame
-        if self._names_one_controller is not None and self._names_one_controller():
-            frame = name_controller(spec, frame, located.endpoints)
-        return splice(frame, located, told_ms, self._advertise(located.endpoints))
+        return None
 
     def _count_errors(self, spec: ApiSpec, frame: bytes) -> None:
         errors = self._session.worker.errors

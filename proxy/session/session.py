@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
+from protocol.splicer import Told
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.admission import Ended, Ticket, Waiting
@@ -30,6 +31,7 @@ from proxy.session.flow import (
     MIDWAY,
     OF_ANSWERS,
     OVERSIZED,
+    RAW_TOKENS,
     THROTTLED,
     UNTAKEN,
     ClientWire,
@@ -39,7 +41,7 @@ from proxy.session.policies.login import Vouch
 from proxy.session.policies.requests import Policies
 from proxy.session.request_stream import RequestStream
 from proxy.session.response_stream import ResponseStream
-from proxy.session.responses import Advertise, Responses
+from proxy.session.responses import Responses
 from proxy.session.throttling import Alarm
 from proxy.session.worker_state import WorkerState
 from proxy.usage.accounts import Account, Accounts
@@ -80,7 +82,7 @@ class Session:
         self,
         worker: WorkerState,
         client: ClientWire,
-        advertise: Advertise,
+        told: Told,
         on_closed: Callable[["Session"], None],
         *,
         sasl: SaslRules,
@@ -89,8 +91,9 @@ class Session:
         user: str,
         authenticated: bool,
         exempt: bool = False,
-        names_one_controller: Callable[[], bool] | None = None,
+        names_one_controller: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``told``: the address of a broker for clients, listening already."""
         self.worker = worker
         self.client = client
         self.peer = peer
@@ -112,7 +115,7 @@ class Session:
         self.ticket = Ticket(self)
         policies = self.policies = Policies(self)
         self.requests = RequestStream(self, policies)
-        self.answers = ResponseStream(self, policies, Responses(self, policies, advertise, names_one_controller))
+        self.answers = ResponseStream(self, policies, Responses(self, policies, told, names_one_controller))
         if not authenticated:
             policies.restrict()
         self.requests.stop(CONNECTING)
@@ -228,8 +231,13 @@ class Session:
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again (called likewise)."""
-        self.requests.read_tokens(raw)
-        self.answers.read_tokens(raw)
+        if raw:
+            self.requests.begin(RAW_TOKENS)
+            self.answers.begin(RAW_TOKENS)
+            return
+        self.requests.end(RAW_TOKENS)
+        self.answers.end(RAW_TOKENS)
+        self.in_flight.clear()  # the last token of GSSAPI gets no answer of its own
 
     # ------------------------------------------------------------------------------------------------------ going on
 

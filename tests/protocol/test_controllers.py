@@ -2,10 +2,12 @@
 
 import pytest
 
-from protocol.controllers import name_controller, name_controller_behind
+from protocol.compile import Endpoint
+from protocol.controllers import is_candidate, name_controller
 from protocol.errors import ProtocolError
 from protocol.locator import locate
 from protocol.overlay import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
+from protocol.rewriting import Rewriting
 from protocol.table import SPECS, ApiSpec
 from tests.protocol.encode import encode_frame
 
@@ -27,7 +29,21 @@ def answer(spec: ApiSpec, controller_id: int, ids: tuple[int, ...] = (5, 3, 4), 
 
 
 def named(spec: ApiSpec, frame: bytes) -> bytes:
-    return name_controller(spec, frame, locate(spec, frame).endpoints)
+    """Return the answer with its addresses as they are, and one controller named."""
+    ids: list[int] = []
+
+    def told(broker: Endpoint) -> tuple[bytes, int]:
+        if is_candidate(spec, frame, broker):
+            ids.append(broker.node_id)
+        return broker.host, broker.port
+
+    rewriting = Rewriting(spec, frame, len(frame) - 4, None, told)
+    while not rewriting.advance():
+        pass
+    end, written = rewriting.end, rewriting.written()
+    found = (end, written) if not ids else name_controller(spec, frame, end, written, min(ids), is_whole=True)
+    assert found is not None
+    return found[1] + frame[found[0] :]
 
 
 def test_every_version_that_names_a_controller_is_covered() -> None:
@@ -62,18 +78,22 @@ def test_response_listing_controllers_is_unchanged(spec: ApiSpec) -> None:
 @pytest.mark.parametrize("spec", [spec for spec in NAMING if spec.api_key == METADATA], ids=str)
 def test_response_cut_before_its_controller_is_refused(spec: ApiSpec) -> None:
     frame = answer(spec, 4)
-    brokers = locate(spec, frame).endpoints
-    for end in range(brokers[-1].port_offset + 4, len(frame)):
+    rewriting = Rewriting(spec, frame, len(frame) - 4, None, lambda broker: (broker.host, broker.port))
+    while not rewriting.advance():
+        pass
+    behind = rewriting.end
+    for end in range(behind, len(frame)):
         try:
-            found = name_controller(spec, frame[:end], brokers)
+            found = name_controller(spec, frame[:end], behind, frame[:behind], 3, is_whole=True)
         except ProtocolError:
             continue
-        assert found == answer(spec, 3)[:end]
+        assert found is not None
+        assert found[1] + frame[found[0] : end] == answer(spec, 3)[:end]
 
 
 def test_responses_without_a_controller_field_are_unchanged() -> None:
     for key in (METADATA << 16, 10 << 16):
-        named = name_controller_behind(SPECS[key], bytes(100), 50, b"written", 1, is_whole=True)
+        named = name_controller(SPECS[key], bytes(100), 50, b"written", 1, is_whole=True)
         assert named == (50, b"written")
 
 
@@ -89,4 +109,4 @@ def test_other_answers_with_brokers_are_left_as_they_are(spec: ApiSpec) -> None:
     }
     frame = encode_frame(spec, {**coordinator, "coordinators": [coordinator]})
     assert locate(spec, frame).endpoints
-    assert named(spec, frame) is frame
+    assert named(spec, frame) == frame

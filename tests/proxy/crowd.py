@@ -100,7 +100,7 @@ class _Peer:
         self._session = Session(
             play.worker,
             self._client,
-            lambda *_: {},
+            lambda _: None,
             lambda _: None,
             sasl=play.sasl_rules,
             accounts=Accounts(play.meters, play.engine, "PLAIN"),

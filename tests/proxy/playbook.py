@@ -1,6 +1,6 @@
 """A session between two fake wires under a fake clock, and frames to feed it: no loop, no socket, no waiting."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from struct import pack, unpack_from
 from types import MappingProxyType
@@ -220,9 +220,9 @@ class Play:
         if connected:
             self.session.connected(self.broker, 1)
 
-    def _advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
-        self.told.extend(endpoint.node_id for endpoint in endpoints)
-        return ADDRESSES
+    def _advertise(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
+        self.told.append(endpoint.node_id)
+        return ADDRESSES.get(endpoint.node_id)
 
     def _on_outcome(self, mechanism: str, succeeded: bool, _peer: str, claimed: str | None) -> None:
         self.outcomes.append((mechanism, succeeded))

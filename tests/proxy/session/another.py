@@ -17,7 +17,7 @@ class Another:
         self.session = Session(
             play.worker,
             self.client,
-            lambda *_: {},
+            lambda _: None,
             lambda _: None,
             sasl=play.sasl_rules,
             accounts=Accounts(play.meters, play.engine, "PLAIN") if accounts is None else accounts,

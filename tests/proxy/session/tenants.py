@@ -46,7 +46,7 @@ class Connection:
         session = Session(
             self.play.worker,
             self.client,
-            lambda *_: ADDRESSES,
+            lambda endpoint: ADDRESSES.get(endpoint.node_id),
             lambda _: None,
             sasl=self.play.sasl_rules,
             accounts=self.play.listener,

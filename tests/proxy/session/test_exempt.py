@@ -41,7 +41,7 @@ class Connection:
         self.session = Session(
             play.worker,
             self.client,
-            lambda *_: {},
+            lambda _: None,
             lambda _: None,
             sasl=play.sasl_rules,
             accounts=play.listener,

@@ -98,7 +98,7 @@ class World:
         session = Session(
             self.play.worker,
             client,
-            lambda *_: {},
+            lambda _: None,
             lambda _: None,
             sasl=self.play.sasl_rules,
             accounts=Accounts(self.play.meters, self.play.engine, "PLAIN"),

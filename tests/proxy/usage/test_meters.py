@@ -165,7 +165,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
     other = Session(
         play.worker,
         wire,
-        lambda *_: {},
+        lambda _: None,
         lambda _: None,
         sasl=play.sasl_rules,
         accounts=Accounts(play.meters, play.engine, "PLAIN"),
