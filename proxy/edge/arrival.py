@@ -14,6 +14,7 @@ from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import monotonic_s
 from proxy.session.session import Session
 
+
 @dataclass(slots=True, eq=False)
 class Handshake:
     """The part of an arrival that OpenSSL's callbacks see."""
@@ -71,8 +72,8 @@ class Arrival(Handshake):
             slot.descriptor_closed()
 
     def release(self) -> None:
-        """Close it or have it held, unless it has a session, and let go of what refers to it in turn: it is freed without
-        the garbage collector.
+        """Close it or have it held, unless it has a session, and let go of what refers to it in turn: so it is freed
+        without the garbage collector.
         """
         if self.session is None:
             self.free_slot()

@@ -209,9 +209,7 @@ class Arriving:
     def _address_known(self, arrival: Arrival) -> None:
         """Ask what depends on the client's address, and on its broker if the port says which. Raises Refused."""
         arrival.is_exempt = self._accounts.exemptions.covers_address(arrival.host)
-        arrival.admitted_ms = self._gate.admit(
-            self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt
-        )
+        arrival.admitted_ms = self._gate.admit(self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt)
         if not self._names_broker:
             self._owner.check(arrival)
         self._places.take(arrival)
@@ -247,7 +245,7 @@ class Arriving:
         return wire
 
     async def _turn(self) -> None:
-        """Wait until others have had their turn: a handshake takes the loop a millisecond, a session a tenth of that, and
+        """Let others have their turn first: a handshake takes the loop a millisecond, a session a tenth of that, and
         after a restart all clients reconnect at once.
         """
         turn = asyncio.get_running_loop().create_future()
@@ -272,9 +270,7 @@ class Arriving:
 
     async def _connect_to_broker(self, arrival: Arrival, slot: ConnectionSlot, session: Session) -> None:
         is_named = arrival.server_name is not None or not self._names_broker
-        if not await self._connector.connect(
-            session, slot, arrival.node_id, arrival.counted_at, is_named=is_named
-        ):
+        if not await self._connector.connect(session, slot, arrival.node_id, arrival.counted_at, is_named=is_named):
             self._stats.connections[self._name, "broker_unreachable"] += 1
             session.close()
 

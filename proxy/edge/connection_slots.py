@@ -10,7 +10,7 @@ The limit of open files bounds them all: each connection takes two descriptors, 
 import resource
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from config.settings import Settings

@@ -1,5 +1,5 @@
-"""The rules that a connection has to pass before it has a session: the rate of its address, the owner of its broker, its
-place. Each raises Refused. ``Arriving`` asks them, each once, when what it needs is known.
+"""The rules that a connection has to pass before it has a session: the rate of its address, the owner of its broker,
+and its place. Each raises Refused. ``Arriving`` asks each once, when it is known what the rule needs.
 
 ``quotas.connections`` has the arithmetic of rates. The rates of a listener and of the proxy refuse nobody: the acceptor
 waits.
@@ -232,9 +232,7 @@ class OwnerOfBroker:
     therefore let in, unless the owners are unknown: it may ask, and is closed by any other request.
     """
 
-    def __init__(
-        self, owners: "OwnersInForce | None", turned_away: HeldConnections, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, owners: "OwnersInForce | None", turned_away: HeldConnections, clock: Callable[[], int]) -> None:
         self._owners = owners
         self._turned_away = turned_away
         self._clock = clock

@@ -94,9 +94,7 @@ class WorkerProcess:
         in_force = InForce(**_with_own_limits(changed.fields))
         settings = in_force.settings
         ask = self._ask if in_force.answers_clients else None
-        self._worker = Worker(
-            settings, self._ports.bind, ask, changed.worker, self._passing(changed.worker, settings)
-        )
+        self._worker = Worker(settings, self._ports.bind, ask, changed.worker, self._passing(changed.worker, settings))
         await self._worker.put(in_force)
         gc.collect()
         gc.freeze()  # as the supervisor does

@@ -44,8 +44,8 @@ class Front:
     """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none.
 
     ``limits`` are those of ``Limits`` by their names in Python, ``settings`` further settings of the listener, None for
-    none; with ``broker_host`` brokers have no ports. With ``passing``, other workers share the bootstrap port. Connection rates go by the clock of ``play.loop``; those of IP
-    addresses are set by ``policy``.
+    none; with ``broker_host`` brokers have no ports. With ``passing``, other workers share the bootstrap port.
+    Connection rates go by the clock of ``play.loop``; those of IP addresses are set by ``policy``.
     """
 
     def __init__(

@@ -24,9 +24,9 @@ def test_delay_queue_behaves_as_a_sorted_list(history: list[tuple[str, int]]) ->
             handles.append(queue.add(value, number))
             expected.append((value, number))
         elif step == "discard" and handles:
-            handle = handles[value % len(handles)]
-            handle.cancel()
-            expected = [entry for entry in expected if entry[1] != handle.item]
+            number = value % len(handles)
+            handles[number].cancel()
+            expected = [entry for entry in expected if entry[1] != number]
         elif step == "due":
             expected.sort()
             assert queue.due(value) == [number for end, number in expected if end <= value]

@@ -61,8 +61,8 @@ def test_requests_before_login_success_are_held_and_connection_closed() -> None:
 
 def test_a_client_that_takes_too_long_is_closed_and_one_that_is_known_is_not() -> None:
     play, known = Play(authenticated=False), logged_in()
-    play.session.overdue()
-    known.session.overdue()
+    play.session.overdue(play.loop.now_ms)
+    known.session.overdue(play.loop.now_ms)
     assert (play.session.closed, known.session.closed) == (True, False)
     assert [error.cause for _, error in play.rejected] == ["authentication_timeout"]
 

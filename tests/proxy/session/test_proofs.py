@@ -99,7 +99,7 @@ def test_acks_0_producer_is_charged_and_kept_after_proof(log_in: Callable[[Play]
     one = produce(3, 100, acks=0)
     assert play.from_client(one + one) == QUESTION
     assert serves(play) == one + one
-    play.session.overdue()
+    play.session.overdue(play.loop.now_ms)
     assert not play.session.closed
     assert charged(play.engine, play.loop.now_ms) == {user: 2 * (len(one) - 4)}
 
@@ -118,7 +118,7 @@ def test_produce_held_for_proof_is_forwarded_after_half_close() -> None:
 def test_idle_client_after_login_is_proved_and_kept() -> None:
     play = Play(authenticated=False)
     login(play)
-    play.session.overdue()
+    play.session.overdue(play.loop.now_ms)
     assert play.broker.take() == QUESTION
     assert serves(play) == b""
     assert (play.user, play.session.closed) == (of_mechanism(MECHANISM), False)
@@ -134,7 +134,7 @@ def test_client_in_unfinished_login_is_closed_and_uncharged() -> None:
     assert [(side, error.cause) for side, error in play.rejected] == [("client", "not_authenticated")]
     idle = Play(authenticated=False)
     login(idle)
-    idle.session.overdue()
+    idle.session.overdue(play.loop.now_ms)
     idle.broker.take()
     serves(idle, authenticated=False)
     assert idle.session.closed
