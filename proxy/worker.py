@@ -288,7 +288,7 @@ class Worker:
         for listener in self._listeners:
             contained("tell the owners of brokers", listener.addresses.tell_owners)
         lost = {node_id for node_id in before if not owners.owns(node_id)}
-        moved = [session for listener in self._listeners for session in listener.sessions_at(lost)]
+        moved = [session for session in self._sessions() if session.identity.broker in lost]
         self._let_go(moved, "draining sessions at brokers that others own", brokers=sorted(lost))
 
     def _readdress(self, before: Sequence[ListenerSettings], now: Sequence[ListenerSettings]) -> None:

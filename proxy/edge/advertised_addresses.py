@@ -80,7 +80,6 @@ class AdvertisedAddresses:
         return [node_id for node_id, port in before.items() if self._ports.get(node_id) is not port]
 
     def try_again(self) -> None:
-        """Bind the ports that could not be bound."""
         for node_id in list(self._failures):
             self._bring(node_id)
 

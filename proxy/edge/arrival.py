@@ -52,10 +52,8 @@ class Arrival(Handshake):
     """No quota is for its address."""
     slot: ConnectionSlot | None = None
     wire: ClientWire | None = None
-    """Its transport, once there is one."""
     session: Session | None = None
     task: asyncio.Task[None] = field(init=False)
-    """The task that takes the connection from its socket to its broker."""
     came_s: float = field(default_factory=monotonic_s)
     hold: Callable[[Close], None] | None = None
     """Holds it for a moment before it is closed (``Refused``)."""

@@ -20,12 +20,12 @@ from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.edge.arrival import HANDSHAKE, Arrival
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
-from proxy.edge.doors import ConnectionGate, HeldConnections, OwnerOfBroker, Places
+from proxy.edge.doors import ConnectionGate, HeldConnections, check_owner
 from proxy.edge.kernel import peek, wake
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
 from proxy.edge.refused import LeftEarly, Refused
-from proxy.edge.sorter import Passed, Passing, Sorter
+from proxy.edge.sorter import Passed, Passing, find_host
 from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
@@ -87,8 +87,7 @@ class Arriving:
         worker: WorkerState,
         begin: Callable[[Arrival, ClientWire], Session],
     ) -> None:
-        name, owners, passing = settings.name, admission.owners, admission.passing
-        self._name = name
+        self._name = settings.name
         self._limits = admission.limits
         self._stats = admission.stats
         self._rejections = admission.rejections
@@ -104,12 +103,10 @@ class Arriving:
         self._begin = begin
         self._later = worker.later
         self._gate = admission.gate
-        self._owner = OwnerOfBroker(owners, admission.turned_away, admission.gate.clock)
+        self._owners = admission.owners
+        self._turned_away = admission.turned_away
         self._slots = admission.slots
-        self._places = Places(name, self._slots, self.dismiss, self._stats)
-        self._sorter: Sorter | None = None
-        if self._names_broker and passing is not None:
-            self._sorter = Sorter(passing, Places(name, passing.unsorted, self.dismiss), hosts, owners, self._stats)
+        self._passing = admission.passing if self._names_broker else None
         self.arriving: dict[Arrival, Alarm] = {}
         """Each with the alarm of its deadline."""
 
@@ -119,7 +116,8 @@ class Arriving:
         """Serve a connection that was accepted at a broker's port, or with None at the bootstrap port."""
         counted_at = self._connector.next() if node_id is None and not self._names_broker else node_id
         deadline_ms = now_ms() + round(self._limits.authentication_timeout_s * 1000)
-        names_source = bool(self._load_balancers) and self._is_load_balancer(peer)
+        # a load balancer has to send a PROXY header
+        names_source = any(ipaddress.ip_address(peer.host) in network for network in self._load_balancers)
         self._start(Arrival(client, peer, node_id, counted_at, deadline_ms, names_source))
 
     def take_passed(self, client: socket.socket, message: Passed) -> None:
@@ -135,7 +133,6 @@ class Arriving:
             arrival.task.cancel()
 
     def stop(self) -> None:
-        """Dismiss all."""
         for arrival in list(self.arriving):
             self.dismiss(arrival)
 
@@ -145,10 +142,10 @@ class Arriving:
         One whose address or worker is not known yet has a place meanwhile.
         """
         try:
-            if self._sorter is not None and arrival.passed_host not in self._hosts:
-                self._sorter.places.take(arrival)
+            if self._passing is not None and arrival.passed_host not in self._hosts:
+                self._take_place(arrival, self._passing.unsorted)
             elif arrival.names_source:
-                self._places.take(arrival)
+                self._accept(arrival)
             else:
                 self._address_known(arrival)
         except Refused as why:
@@ -160,6 +157,19 @@ class Arriving:
         arrival.task.add_done_callback(partial(self._over, arrival))
         dismiss = partial(self.dismiss, arrival)
         self.arriving[arrival] = self._alarms.add(partial(self._overdue, arrival), dismiss, arrival.deadline_ms)
+
+    def _take_place(self, arrival: Arrival, slots: ConnectionSlots) -> None:
+        """Give a connection a place, instead of one that it had before its address was known. Raises Refused."""
+        arrival.free_slot()
+        evict = partial(self.dismiss, arrival)
+        arrival.slot = slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self._name)
+
+    def _accept(self, arrival: Arrival) -> None:
+        """Give a connection a place among those that are served here. Raises Refused."""
+        is_first = arrival.slot is None
+        self._take_place(arrival, self._slots)
+        if is_first:
+            self._stats.connections[self._name, "accepted"] += 1
 
     def _overdue(self, arrival: Arrival, now_ms: int) -> None:  # noqa: ARG002  as alarms call
         said = f"no {arrival.awaited} within {self._limits.authentication_timeout_s:g} s"
@@ -183,9 +193,9 @@ class Arriving:
     async def _arrive(self, arrival: Arrival) -> None:
         try:
             if arrival.admitted_ms is None:
-                if self._sorter is None:
+                if self._passing is None:
                     await read_source(arrival)
-                elif await self._sorter.passes_on(arrival):
+                elif await self._passes_on(arrival, self._passing):
                     return
                 self._address_known(arrival)
             wire = await self._connect(arrival)
@@ -206,18 +216,43 @@ class Arriving:
             if not session.closed:
                 await self._connect_to_broker(arrival, wire.slot, session)
 
+    async def _passes_on(self, arrival: Arrival, passing: Passing) -> bool:
+        """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
+        also one whose handshake is going to fail. Raises Refused or ProtocolError.
+
+        It counts for the rate of its address, and for limits of connections, at the worker that serves it.
+        """
+        try:
+            if arrival.names_source:
+                await read_source(arrival)
+                self._take_place(arrival, passing.unsorted)
+            arrival.awaited = "TLS handshake"
+            host = await find_host(arrival.client, self._hosts)
+            node_id, worker = self._hosts.get(host), None
+            if arrival.passed_host is None and node_id is not None and self._owners is not None:
+                worker = self._owners.other_worker(node_id)
+            if worker is not None:
+                message = Passed(self._name, host, arrival.peer, arrival.deadline_ms)
+                if not await passing.send(worker, arrival.client, message):
+                    self._stats.connections[self._name, "broker_unreachable"] += 1
+        except (Refused, ProtocolError, asyncio.CancelledError):
+            self._stats.connections[self._name, "accepted"] += 1
+            raise
+        arrival.free_slot()
+        return worker is not None
+
     def _address_known(self, arrival: Arrival) -> None:
         """Ask what depends on the client's address, and on its broker if the port says which. Raises Refused."""
         arrival.is_exempt = self._accounts.exemptions.covers_address(arrival.host)
         arrival.admitted_ms = self._gate.admit(self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt)
         if not self._names_broker:
-            self._owner.check(arrival)
-        self._places.take(arrival)
+            check_owner(self._owners, arrival.host, arrival.node_id, self._turned_away, self._gate.clock())
+        self._accept(arrival)
 
     def _request_known(self, arrival: Arrival, slot: ConnectionSlot) -> None:
         """Ask what depends on the broker that was not known before. Raises Refused."""
         if self._names_broker:
-            self._owner.check(arrival)
+            check_owner(self._owners, arrival.host, arrival.node_id, self._turned_away, self._gate.clock())
         if arrival.counted_at is None:
             broker = self._connector.next() if arrival.node_id is None else arrival.node_id
             if broker is not None:
@@ -291,11 +326,6 @@ class Arriving:
         if why.by_limit:
             self._accounts.refused += 1
         arrival.hold = why.hold
-
-    def _is_load_balancer(self, peer: Address) -> bool:
-        """Whether ``peer`` is in a network that has to send a PROXY header."""
-        ip = ipaddress.ip_address(peer.host)
-        return any(ip in network for network in self._load_balancers)
 
 
 def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> bool:

@@ -61,7 +61,6 @@ class ConnectionSlot:
     """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
 
     def descriptor_closed(self) -> None:
-        """Note that a descriptor is closed."""
         if self.open_descriptors:
             self.open_descriptors -= 1
             if not self.open_descriptors:
@@ -159,7 +158,6 @@ class ConnectionSlots:
 
     @property
     def taken(self) -> int:
-        """The number of slots in use."""
         return self._all.taken
 
     @property

@@ -1,5 +1,5 @@
-"""The rules that a connection has to pass before it has a session: the rate of its address, the owner of its broker,
-and its place. Each raises Refused. ``Arriving`` asks each once, when it is known what the rule needs.
+"""Rules that a connection has to pass before it has a session: the rate of its address, and the owner of its broker.
+Each raises Refused. ``Arriving`` asks each once, when it is known what the rule needs.
 
 ``quotas.connections`` has the arithmetic of rates. The rates of a listener and of the proxy refuse nobody: the acceptor
 waits.
@@ -7,7 +7,6 @@ waits.
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +14,7 @@ import structlog
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.arrival import Arrival
-from proxy.edge.connection_slots import MOST_HELD, ConnectionSlots
+from proxy.edge.connection_slots import MOST_HELD
 from proxy.edge.refused import Close, Refused
 from proxy.edge.stats import Stats, ThrottleTotals
 from proxy.session.throttling import Throttling, Timer
@@ -68,7 +66,6 @@ class HeldConnections:
             self._close(next(iter(self._held)))
 
     def close(self) -> None:
-        """Close all connections."""
         for close in list(self._held):
             self._close(close)
 
@@ -119,7 +116,6 @@ class ConnectionGate:
         self._simulated: dict[str, SimulatedAcceptor] = {}
 
     def apply(self, policy: Policy) -> None:
-        """Put the rates of addresses in force."""
         self._rates.apply(policy)
 
     def delay_ms(self, listener: str) -> int:
@@ -195,34 +191,11 @@ class ConnectionGate:
                 self._addresses.count_wait(listener, wait_ms)
 
 
-# --------------------------------------------------------------------------------------------------- places and owners
-
-
-@dataclass(frozen=True)
-class Places:
-    """Limits of connections, in all, of a listener and of an address. Behind a load balancer a connection has a place
-    before its address is known.
-    """
-
-    listener: str
-    slots: ConnectionSlots
-    dismiss: Callable[[Arrival, Refused], None]
-    """Closes one whose place is needed for another."""
-    stats: Stats | None = None
-    """Where to count those that have a place as accepted."""
-
-    def take(self, arrival: Arrival) -> None:
-        """Give a connection a place, instead of one that it had before its address was known. Raises Refused."""
-        is_first = arrival.slot is None
-        arrival.free_slot()
-        evict = partial(self.dismiss, arrival)
-        arrival.slot = self.slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self.listener)
-        if is_first and self.stats is not None:
-            self.stats.connections[self.listener, "accepted"] += 1
-
-
-class OwnerOfBroker:
-    """With several instances: whether this one owns the broker that a client wants, or anybody knows who owns any.
+def check_owner(
+    owners: "OwnersInForce | None", host: str, node_id: int | None, turned_away: HeldConnections, now_ms: int
+) -> None:
+    """Check, with several instances, that this one owns the broker that a client wants, or that anybody knows who owns
+    any. Raises Refused.
 
     Connections for others' brokers are held unread for a moment, and then closed. A client takes that for a broker that
     has gone away, and asks for Metadata, which names the owner. Closed at once, some clients connect again a hundred
@@ -231,18 +204,9 @@ class OwnerOfBroker:
     Some clients ask only brokers that they know of, and all of their addresses may be old. One connection in four is
     therefore let in, unless the owners are unknown: it may ask, and is closed by any other request.
     """
-
-    def __init__(self, owners: "OwnersInForce | None", turned_away: HeldConnections, clock: Callable[[], int]) -> None:
-        self._owners = owners
-        self._turned_away = turned_away
-        self._clock = clock
-
-    def check(self, arrival: Arrival) -> None:
-        """Raise Refused if the connection is to be held."""
-        owners, node_id = self._owners, arrival.node_id
-        if owners is None:
-            return
-        is_ours = owners.are_known if node_id is None else owners.owns(node_id)
-        if not is_ours and not (owners.are_known and random.random() < LET_IN):
-            end_ms = self._clock() + random.randint(*_HOLD_MS)
-            raise Refused(outcome="not_owner", hold=partial(self._turned_away.hold, arrival.host, node_id, end_ms))
+    if owners is None:
+        return
+    is_ours = owners.are_known if node_id is None else owners.owns(node_id)
+    if not is_ours and not (owners.are_known and random.random() < LET_IN):
+        end_ms = now_ms + random.randint(*_HOLD_MS)
+        raise Refused(outcome="not_owner", hold=partial(turned_away.hold, host, node_id, end_ms))

@@ -62,15 +62,9 @@ def look_at(connection: SocketOptions) -> TcpState:
 
 
 def keep_alive(connection: SocketOptions) -> None:
-    """Turn on TCP keepalive."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def bound_receive_buffer(connection: SocketOptions, size: int) -> None:
-    """Limit the receive buffer to ``size``; the kernel doubles it for its own overhead."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 
 
 def prepare_listening(listening: socket.socket, send_buffer_bytes: int) -> None:

@@ -1,7 +1,6 @@
 """Listeners: a bootstrap address, and for each broker a port or a host name that clients are told."""
 
 import socket
-from collections.abc import Container
 from functools import partial
 
 import structlog
@@ -102,10 +101,6 @@ class Listener:
             if arrival.node_id in closed:
                 self._arriving.dismiss(arrival)
         return [session for session, node_id in self._of_broker.items() if node_id in closed]
-
-    def sessions_at(self, node_ids: Container[int]) -> list[Session]:
-        """Return the sessions connected to brokers with ``node_ids``."""
-        return [session for session in self.sessions if session.identity.broker in node_ids]
 
     def close(self) -> None:
         """Stop accepting, and cut off connections without a session; sessions go on."""

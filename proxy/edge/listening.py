@@ -78,14 +78,12 @@ class Acceptor:
             asyncio.get_running_loop().remove_reader(listening)
 
     def stop_listening(self, sockets: Iterable[socket.socket]) -> None:
-        """Stop accepting from ``sockets``, and close them."""
         for listening in sockets:
             self.leave([listening])
             self._left.discard(listening)
             listening.close()
 
     def close(self) -> None:
-        """Stop accepting."""
         self.open = False
         self.stop_listening([*self._sockets, *self._left])
         if self._delayed is not None:

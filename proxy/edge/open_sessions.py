@@ -21,7 +21,6 @@ from proxy.edge.wires import LINGER_S, BrokerWire, ClientWire
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import every, in_slices
-from proxy.session.flow import Wire
 from proxy.session.session import Session
 
 log = structlog.get_logger("sluice.sessions")
@@ -93,11 +92,9 @@ class SessionReaper:
         """Sessions with unread output at the last look → (bytes that their client had acknowledged, since when)."""
 
     def watch(self) -> None:
-        """Check every session, again and again."""
         every(ROUND_S, self.look, "end sessions that are over")
 
     async def look(self) -> None:
-        """Check every session once."""
         before, self._stalled = self._stalled, {}
         sessions = [(listener.name, session) for listener in self._listeners for session in listener.sessions]
         await in_slices(
@@ -109,8 +106,6 @@ class SessionReaper:
     def _look_at(self, name: str, session: Session, before: tuple[int, int] | None) -> None:
         now_ms = self._clock()
         client = cast("ClientWire", session.client).look()
-        if session.broker is not None:
-            cast("BrokerWire", session.broker).keep_alive()
         since_ms = now_ms
         if session.unread or client.is_lost:
             if before is not None and before[0] == client.acked_bytes:
@@ -131,13 +126,11 @@ class SessionReaper:
             if not session.finished:
                 return CloseReason.LOST
             return CloseReason.IDLE if unread_ms >= self._idle_ms else None  # earlier requests are still worked on
-        if unread_ms >= self._unread_ms or (unread_ms >= self._linger_ms and _is_gone(session.broker)):
+        broker = cast("BrokerWire | None", session.broker)
+        # That a broker has closed its side goes unnoticed while its connection is paused.
+        is_gone = unread_ms >= self._linger_ms and broker is not None and broker.look().peer_finished
+        if is_gone or unread_ms >= self._unread_ms:
             return CloseReason.UNREAD
         if client.idle_ms >= self._idle_ms and (client.peer_finished or not session.held):
             return CloseReason.IDLE
         return None
-
-
-def _is_gone(broker: Wire | None) -> bool:
-    """Whether a broker has closed its side, which goes unnoticed while its connection is paused."""
-    return broker is not None and cast("BrokerWire", broker).look().peer_finished

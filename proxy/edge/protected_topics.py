@@ -73,7 +73,6 @@ class Guard:
         "_left",
         "_raw",
         "_refused",
-        "_refused_apis",
         "_topics",
         "_walk",
     )
@@ -87,9 +86,8 @@ class Guard:
         group: bytes | None = None,
     ) -> None:
         self._group = group
-        self._refused_apis = frozenset() if refused is None else refused.api_keys
         self._judged = frozenset(
-            (*self._refused_apis, *((_PRODUCE,) if topics else ()), *(_OF_GROUPS if group else ()))
+            (*(refused.api_keys if refused else ()), *((_PRODUCE,) if topics else ()), *(_OF_GROUPS if group else ()))
         )
         self._refused = refused
         self._topics = topics
@@ -150,7 +148,7 @@ class Guard:
     def _judge_begin(self, position: int, key_version: int, client_id_bytes: int) -> int:
         """Return where to go on with the request whose fields begin at ``position``."""
         api_key = key_version >> 16
-        if self._refused is not None and api_key in self._refused_apis:
+        if self._refused is not None and api_key in self._refused.api_keys:
             raise ProtocolError(self._refused.cause, f"{SPECS[key_version]} {self._refused.text}")
         is_of_group = self._group is not None and api_key in _OF_GROUPS
         if not is_of_group and (api_key != _PRODUCE or not self._topics):

@@ -27,14 +27,13 @@ class QuotaRequests:
         self._ask = ask
         self._admins = frozenset(map(configured_as, admins))
 
-    def answers(self, api_key: int, user: str) -> bool:
-        """Whether the proxy's quotas are meant: who may not see these sees those of the broker, if it allows that
-        (docs/decisions/0048). All may be told that they may not change them.
+    def most_bytes(self, api_key: int, user: str) -> int:
+        """Who may not see the proxy's quotas sees those of the broker, if it allows that (docs/decisions/0048). All may
+        be told that they may not change them.
         """
-        return api_key == ALTER or user in self._admins
-
-    def most_bytes(self, user: str) -> int:
-        return MOST_BYTES if user in self._admins else MOST_BYTES_OF_OTHERS
+        if user in self._admins:
+            return MOST_BYTES
+        return MOST_BYTES_OF_OTHERS if api_key == ALTER else 0
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:
         spawn(self._relay(request, done), "answer a quota request")

@@ -53,7 +53,6 @@ class Routes:
 
     @property
     def node_ids(self) -> set[int]:
-        """The node ids of all known brokers."""
         return {node_id for cluster in self.clusters for node_id in cluster.brokers}
 
     def remember(self, known: Iterable[KnownBrokers]) -> None:

@@ -9,27 +9,18 @@ connections wait in it meanwhile, as in the backlog of a port.
 import asyncio
 import pickle
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
 from config.units import Address
-from protocol.errors import ProtocolError
 from protocol.tls_hello import MOST_BYTES, Hello, HelloSearch, NotAHelloError
-from proxy.edge.arrival import Arrival
 from proxy.edge.connection_slots import ConnectionSlots
-from proxy.edge.doors import Places
 from proxy.edge.kernel import peek
-from proxy.edge.proxy_protocol import read_source
-from proxy.edge.refused import Refused
-from proxy.edge.stats import Stats
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import on_readable
-
-if TYPE_CHECKING:
-    from proxy.owners.map import OwnersInForce
 
 log = structlog.get_logger("sluice.listener")
 
@@ -107,49 +98,14 @@ class Passing:
             contained("take a connection", self._takes[message.listener], client, message, otherwise=client.close)
 
 
-@dataclass(frozen=True)
-class Sorter:
-    """The part of one listener that passes connections on.
-
-    A connection counts for the rate of its address, and for limits of connections, at the worker that serves it; until
-    then it has one of ``places``. ``hosts``: host names → node ids.
-    """
-
-    passing: Passing
-    places: Places
-    hosts: Mapping[str, int | None]
-    owners: "OwnersInForce | None"
-    stats: Stats
-
-    async def passes_on(self, arrival: Arrival) -> bool:
-        """Whether another worker has the connection now; if not, it is served here, with what is left in its socket:
-        also one whose handshake is going to fail. Raises Refused or ProtocolError.
-        """
-        try:
-            if arrival.names_source:
-                await read_source(arrival)
-                self.places.take(arrival)
-            arrival.awaited = "TLS handshake"
-            host = await named_host(arrival.client)
-            for _ in range(_LOOKS_AGAIN):
-                if not host or host in self.hosts:
-                    break
-                await asyncio.sleep(AGAIN_S)  # it may be that of a new broker
-            worker = None if arrival.passed_host is not None else self._other_worker(host)
-            if worker is not None:
-                message = Passed(self.places.listener, host, arrival.peer, arrival.deadline_ms)
-                if not await self.passing.send(worker, arrival.client, message):
-                    self.stats.connections[self.places.listener, "broker_unreachable"] += 1
-        except (Refused, ProtocolError, asyncio.CancelledError):
-            self.stats.connections[self.places.listener, "accepted"] += 1
-            raise
-        arrival.free_slot()
-        return worker is not None
-
-    def _other_worker(self, host: str) -> int | None:
-        """Return the worker of the broker with that host; None if that is this one."""
-        node_id = self.hosts.get(host)
-        return None if node_id is None or self.owners is None else self.owners.other_worker(node_id)
+async def find_host(client: socket.socket, hosts: Container[str]) -> str:
+    """Return the host in a ClientHello as ``named_host``; wait if it is none of ``hosts``: a new broker's, perhaps."""
+    host = await named_host(client)
+    for _ in range(_LOOKS_AGAIN):
+        if not host or host in hosts:
+            break
+        await asyncio.sleep(AGAIN_S)
+    return host
 
 
 async def named_host(client: socket.socket) -> str:

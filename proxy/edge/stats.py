@@ -26,7 +26,6 @@ class ThrottleTotals:
     ms: int = 0
 
     def add(self, throttle_ms: int) -> None:
-        """Count one throttle."""
         self.number += 1
         self.ms += throttle_ms
 
@@ -58,7 +57,6 @@ class Stats:
         self.lag_sum_s = 0.0
 
     def observe_lag(self, lag_s: float) -> None:
-        """Count one measurement of the event loop's lag."""
         self.lag_counts[bisect_left(LAG_BUCKETS_S, lag_s)] += 1
         self.lag_sum_s += lag_s
 

@@ -6,11 +6,12 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import wraps
-from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
+from socket import SO_RCVBUF, SOL_SOCKET
+from typing import Final, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
-from proxy.edge.kernel import LOST, SocketOptions, TcpState, bound_receive_buffer, keep_alive, look_at, wake
+from proxy.edge.kernel import LOST, SocketOptions, TcpState, keep_alive, look_at, wake
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained, report
 from proxy.runtime.tasks import later
@@ -50,10 +51,6 @@ def contain_fault(callback: Callable[[WireT, *Ts], T]) -> Callable[[WireT, *Ts],
     return guarded
 
 
-class _TlsTransport(Protocol):
-    def set_read_buffer_limits(self, high: int, low: int) -> None: ...
-
-
 class AsyncioWire:
     """A ``Wire`` over an asyncio transport, safe to call in any state of the transport.
 
@@ -61,14 +58,15 @@ class AsyncioWire:
     """
 
     __deletable__ = ("_feed",)  # for mypyc
-    __slots__ = ("_cut_off", "_feed", "_lost", "_refused", "_session", "_side", "_transport", "slot", "tls", "write")
+    __slots__ = ("_cut_off", "_feed", "_refused", "_session", "_side", "_transport", "is_open", "slot", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
     _session: Session | None
     """Unset before the session exists, and again after this connection is lost."""
     _transport: asyncio.Transport
     _cut_off: asyncio.TimerHandle | None
-    _lost: bool
+    is_open: bool
+    """Connected, and its socket not closed yet."""
     tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
@@ -77,19 +75,19 @@ class AsyncioWire:
         self.slot = slot
         self._refused: ProtocolError | None = None
         """Why it was closed without a session."""
-        self._lost = True  # it is not connected yet
+        self.is_open = False
         self._cut_off = None
 
     def _made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self._lost = False
+        self.is_open = True
         self.write = self._transport.write
         self.tls = transport.get_extra_info("ssl_object")
         if self.tls is not None:
             # While this connection is paused, the socket must not be read either. By default TLS reads 256 KiB ahead,
             # and uvloop drops them when the peer closes.
-            cast("_TlsTransport", transport).set_read_buffer_limits(high=1, low=0)
+            transport.set_read_buffer_limits(high=1, low=0)  # type: ignore[attr-defined]  # TLS alone has it
 
     # uvloop raises RuntimeError when a transport that is closing is paused or resumed.
     def pause_reading(self) -> None:
@@ -101,7 +99,7 @@ class AsyncioWire:
             self._transport.resume_reading()
 
     def close(self) -> None:
-        if self._lost:
+        if not self.is_open:
             return
         if not self._transport.is_closing():  # asyncio's TLS transport cannot be closed twice
             self._transport.close()
@@ -109,17 +107,12 @@ class AsyncioWire:
             self._linger()
 
     def abort(self) -> None:
-        if not self._lost:
+        if self.is_open:
             self._transport.abort()
-
-    @property
-    def is_open(self) -> bool:
-        """Connected, and its socket not closed yet."""
-        return not self._lost
 
     def look(self) -> TcpState:
         """Return the kernel's view of this connection."""
-        connection = None if self._lost else self._socket
+        connection = self._socket if self.is_open else None
         return LOST if connection is None else look_at(connection)
 
     @property
@@ -128,7 +121,7 @@ class AsyncioWire:
         return cast("SocketOptions | None", self._transport.get_extra_info("socket"))
 
     def _gone(self) -> None:
-        self._lost = True
+        self.is_open = False
         if self._cut_off is not None:
             self._cut_off.cancel()
         self.slot.descriptor_closed()
@@ -237,7 +230,7 @@ class ClientWire(AsyncioWire):
     def bound_receive_buffer(self) -> None:
         """Limit the kernel's receive buffer to ``limits.socket_receive_buffer`` from now on."""
         if self._receive_buffer_bytes > 0 and (connection := self._socket) is not None:
-            bound_receive_buffer(connection, self._receive_buffer_bytes)
+            connection.setsockopt(SOL_SOCKET, SO_RCVBUF, self._receive_buffer_bytes)  # doubled, for its own overhead
             self._receive_buffer_bytes = -1
 
     def has_finished(self) -> bool:
@@ -283,23 +276,18 @@ class ClientWire(AsyncioWire):
 class BrokerWire(AsyncioWire):
     """The connection to a broker."""
 
-    __slots__ = ("_is_kept_alive",)
+    __slots__ = ()
 
     def __init__(self, session: Session, slot: ConnectionSlot) -> None:
         super().__init__(BROKER, slot)
         self._session = session
         self._feed = session.answers.feed
-        self._is_kept_alive = False
-
-    def keep_alive(self) -> None:
-        """Turn on keepalive: late, since most short-lived connections are busy."""
-        if not self._is_kept_alive and (connection := self._socket) is not None:
-            self._is_kept_alive = True
-            keep_alive(connection)
 
     @contain_fault
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made(transport)
+        if (connection := self._socket) is not None:
+            keep_alive(connection)
 
     @property
     def peer(self) -> tuple[str, int]:

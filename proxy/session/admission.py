@@ -62,20 +62,13 @@ class Waiting(IntEnum):
     """A ShareFetch, or a Fetch whose end is still to come: the broker alone can answer it."""
 
 
-class Admitted(NamedTuple):
-    """The wait is over: it asks its counters again, and may pass these now, whatever they owe."""
+class Ended(NamedTuple):
+    """How a wait in a counter's queue has ended: the request asks its counters again, and may pass these now, whatever
+    they owe. With ``empty_ms``, a Fetch is answered without data instead, and told this throttle time.
+    """
 
     passed: tuple[Bound, ...] = ()
-
-
-class AnswerEmpty(NamedTuple):
-    """The Fetch is answered without data, which tells this throttle time."""
-
-    throttle_ms: int
-
-
-Ended = Admitted | AnswerEmpty
-"""How a wait in a counter's queue has ended."""
+    empty_ms: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -253,11 +246,11 @@ class Ticket:
         if forced:
             self._forced = passed
         if self.ask(wait.what, wait.account, wait.rest, wait.place.cost, now_ms, passed):
-            self._resume(wait, Admitted(passed), now_ms)
+            self._resume(wait, Ended(passed), now_ms)
 
     def sent_on(self, now_ms: int) -> None:
         """Ask again (called by a queue that is dissolved)."""
-        self._resume(self._end(now_ms), Admitted(self._forced), now_ms)
+        self._resume(self._end(now_ms), Ended(self._forced), now_ms)
 
     def _end_early(self, now_ms: int) -> None:
         """Wait no longer, though the turn has not come."""
@@ -271,7 +264,7 @@ class Ticket:
             self.admitted(now_ms, forced=True)
         elif wait.what is Waiting.FETCH:
             if session.idle:
-                empty = AnswerEmpty(min(max(bound.owed_ms(now_ms), 1), throttling.window_ms))
+                empty = Ended(empty_ms=min(max(bound.owed_ms(now_ms), 1), throttling.window_ms))
                 self._resume(self._end(now_ms), empty, now_ms)
             else:
                 wait.alarm = throttling.wake(self._end_early, session.abort, now_ms + _AGAIN_MS)

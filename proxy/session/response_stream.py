@@ -234,8 +234,7 @@ class ResponseStream(Flow):
         """Go on with what was held for reasons that have ended: with the next slice of a long answer, if others had
         their turn. The broker is read again when no reason is left.
         """
-        work = self.responses.under_way
-        if ended & WALKED and work is not None and not work.advance():
+        if ended & WALKED and not self.responses.advance():
             self.session.worker.later(partial(self.session.next_turn, WALKED))
             return
         self.end(ended)

@@ -39,28 +39,8 @@ NO_ERROR: Final = b"\0\0"
 _FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 
 
-class SlicedWork:
-    """Work on an answer, a slice at a time."""
-
-    __slots__ = ("_slices", "change")
-
-    def __init__(self, slices: Generator[None, None, Need | Splice | None]) -> None:
-        self._slices = slices
-        self.change: Need | Splice | None = None
-        """The change of the answer, once it is done; its offsets count from the beginning of the answer."""
-
-    def advance(self) -> bool:
-        """Do one slice; True when it is over. Raises ProtocolError for what is no answer."""
-        try:
-            next(self._slices)
-        except StopIteration as ended:
-            self.change = ended.value
-            return True
-        return False
-
-
 class Responses:
-    __slots__ = ("_names_one_controller", "_policies", "_session", "_told", "under_way")
+    __slots__ = ("_names_one_controller", "_policies", "_result", "_session", "_told", "_work")
 
     def __init__(
         self,
@@ -74,8 +54,10 @@ class Responses:
         self._session = session
         self._policies = policies
         self._told = told
-        self.under_way: SlicedWork | None = None
-        """The long answer that comes next, being changed in slices or done."""
+        self._work: Generator[None, None, Need | Splice | None] | None = None
+        """The work on a long answer, in slices."""
+        self._result: Need | Splice | None = None
+        """The change of that answer, once it is done; its offsets count from the beginning of the answer."""
 
     def process(
         self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int, wait: Ended | None = None
@@ -115,24 +97,33 @@ class Responses:
 
     def _change(self, exchange: Exchange, chunk: bytes, position: int, size: int, now_ms: int) -> Change:
         """Change an answer that has been gathered; a long one in slices, while the broker is not read."""
-        actions, work = exchange.actions, self.under_way
-        if work is None:
+        actions = exchange.actions
+        if self._work is None:
             frame = chunk[position : position + 4 + size]
             if actions & SETTLE:
-                work = SlicedWork(self._policies.topics.settle(exchange, frame, size))
+                self._work = self._policies.topics.settle(exchange, frame, size)
             else:
                 if size <= SLICE_BYTES or actions & AUTHENTICATED:
                     changed = self._read(exchange, frame, now_ms)
                     if changed is not None:
                         return None if changed is frame else Splice(position, position + 4 + size, changed)
-                work = SlicedWork(self._rewrite(exchange, frame, size))
-            while not work.advance():
+                self._work = self._rewrite(exchange, frame, size)
+            while not self.advance():
                 if size > SLICE_BYTES or not actions & SETTLE:
-                    self.under_way = work
                     return Park(WALKED)
-        self.under_way = None
-        change = work.change
+        self._work, change = None, self._result
         return Splice(position, position + change.end, change.data) if isinstance(change, Splice) else change
+
+    def advance(self) -> bool:
+        """Do one slice of the work on a long answer; True when it is over. Raises ProtocolError for no answer."""
+        if self._work is None:
+            return True
+        try:
+            next(self._work)
+        except StopIteration as ended:
+            self._result = ended.value
+            return True
+        return False
 
     def _rewrite(self, exchange: Exchange, frame: bytes, size: int) -> Generator[None, None, Need | Splice]:
         """Change an answer that names brokers. Where it names them in front, the rest is forwarded as it comes."""

@@ -181,12 +181,10 @@ will ever answer it, which cuts the connection off.
 
 
 class Answerer(Protocol):
-    def answers(self, api_key: int, user: str) -> bool:
-        """Whether it answers these requests of ``user``; the broker does otherwise."""
-        ...
-
-    def most_bytes(self, user: str) -> int:
-        """Return the longest request of ``user`` that it takes; a longer one ends the connection, before it is read."""
+    def most_bytes(self, api_key: int, user: str) -> int:
+        """Return the longest request of ``user`` that it takes: a longer one ends the connection, before it is read. 0:
+        none, and the broker answers.
+        """
         ...
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:
@@ -203,10 +201,7 @@ class NewerApiVersions:
     def __init__(self, newest: int) -> None:
         self._newest = newest
 
-    def answers(self, api_key: int, user: str) -> bool:  # noqa: ARG002  the same for everybody
-        return True
-
-    def most_bytes(self, user: str) -> int:  # noqa: ARG002  the same for everybody
+    def most_bytes(self, api_key: int, user: str) -> int:  # noqa: ARG002  the same for everybody
         return _MOST_BYTES
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:  # noqa: ARG002  at once

@@ -196,8 +196,9 @@ class Session:
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
         now_ms = self.worker.clock()
-        queues = partial(self.ticket.leave, now_ms), partial(self.policies.fetches.leave, now_ms)
-        parts = self.requests.leave, self.policies.leave, self.sasl.leave, self.client.close
+        policies = self.policies
+        queues = partial(self.ticket.leave, now_ms), partial(policies.fetches.leave, now_ms)
+        parts = self.requests.leave, policies.topics.leave, self.identity.leave, self.sasl.leave, self.client.close
         for leave in (self._unmute, *queues, *parts):
             contained("Session.close", leave)
         self.requests.write = self.answers.write = dropped

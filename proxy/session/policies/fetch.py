@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.fetch import empty_answer, fetch_session
 from protocol.headers import has_fetch_limits
-from proxy.session.admission import Admitted, Ended, Ticket, Waiting
+from proxy.session.admission import Ended, Ticket, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, RequestPrefix, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, OVERSIZED
 from proxy.session.serving import CHARGE, FETCH_KEY
@@ -138,7 +138,7 @@ class FetchPolicy:
         """Whether an answer may be charged and passed on. One larger than what was reserved waits like a request."""
         self._join(bounds)
         ticket = self._answer
-        passed = wait.passed if isinstance(wait, Admitted) else ()
+        passed = () if wait is None else wait.passed
         for bound in bounds:
             if bound.fetches.covers(self, size) or (ticket is not None and ticket.may_pass(bound, passed)):
                 continue

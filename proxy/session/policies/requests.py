@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from protocol.error_codes import UNSUPPORTED_VERSION
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
-from proxy.session.admission import Admitted, AnswerEmpty, Ended
+from proxy.session.admission import Ended
 from proxy.session.exchange import ACKS_0, AFTER_CORRELATION_ID, Body, Decision, Forward, Need, Park, Reply, Request
 from proxy.session.flow import ANSWERING
 from proxy.session.policies.fetch import FetchPolicy
@@ -58,14 +58,14 @@ class Policies:
             if self.restricted and self.login.begins_gssapi(head[1]):
                 return Need(0)  # it is read as a token
             return self._answer(self._session.worker.answerer(head[1]), chunk, position, head[0])
-        request = Request(api, chunk, position, head, wait.passed if isinstance(wait, Admitted) else ())
+        request = Request(api, chunk, position, head, () if wait is None else wait.passed)
         if self._session.abandoned and (dropped := self._drop(request)):
             return dropped
         if hold := self._identify(request, now_ms):
             return hold
         ticket = self._session.ticket
-        if isinstance(wait, AnswerEmpty):
-            answer = self.fetches.answer_empty(request, wait.throttle_ms)
+        if wait is not None and wait.empty_ms:
+            answer = self.fetches.answer_empty(request, wait.empty_ms)
             ticket.went(now_ms)
             return answer
         cost: Cost | None = None
@@ -122,7 +122,7 @@ class Policies:
             return self._log_in(request, now_ms)
         if on_request == ANSWER:
             answerer = self._session.worker.answerer(request.api.spec.number)
-            if answerer.answers(request.api.spec.api_key, self._session.identity.user):
+            if answerer.most_bytes(request.api.spec.api_key, self._session.identity.user):
                 return self._answer(answerer, request.chunk, request.position, request.size, request.api)
         if on_request == GREET:
             self.login.check_size(request)
@@ -156,7 +156,8 @@ class Policies:
         self, answerer: Answerer, chunk: bytes, position: int, size: int, api: Served | None = None
     ) -> Decision:
         """Have a request answered here, once all of it is there and all before it has been answered."""
-        most = answerer.most_bytes(self._session.identity.user)
+        api_key = API_VERSIONS_KEY if api is None else api.spec.api_key
+        most = answerer.most_bytes(api_key, self._session.identity.user)
         if size > most:
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE,
@@ -194,8 +195,3 @@ class Policies:
 
     def lift_restriction(self) -> None:
         self.served = self._session.worker.served
-
-    def leave(self) -> None:
-        """Give every account back: the connection is over."""
-        self.topics.leave()
-        self._session.identity.leave()

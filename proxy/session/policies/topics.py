@@ -24,7 +24,7 @@ from protocol.mutations import DEFAULT_PARTITIONS, Entries, Topic, TopicEntry, i
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
 from proxy.brokers.partitions import Lookup
-from proxy.session.admission import Admitted, Waiting
+from proxy.session.admission import Ended, Waiting
 from proxy.session.exchange import Decision, Exchange, Forward, Need, Park, Reply, Request, Splice
 from proxy.session.flow import ANSWERING, IN_LINE, TURN
 from proxy.session.policies.topic_charges import KIND, TopicCharges
@@ -175,7 +175,7 @@ class TopicsPolicy:
     def _looked(self, present: dict[Topic, int | None], found: Mapping[Topic, int]) -> None:
         self._look = None
         present.update(found)
-        self._session.resume(Waiting.MUTATION, Admitted(), self._session.worker.clock())
+        self._session.resume(Waiting.MUTATION, Ended(), self._session.worker.clock())
 
     def _partitions(self, spec: ApiSpec, entry: TopicEntry, present: Mapping[Topic, int | None]) -> int:
         """Return how many partitions a topic is charged for when its request goes; 1 where that is not known."""

@@ -28,10 +28,7 @@ class Slow:
         self.asked: list[LocalRequest] = []
         self.done: list[Done] = []
 
-    def answers(self, api_key: int, user: str) -> bool:
-        return True
-
-    def most_bytes(self, user: str) -> int:
+    def most_bytes(self, api_key: int, user: str) -> int:
         return LIMIT
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:
