@@ -25,8 +25,6 @@ _OWNERS_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """The listening port of one broker."""
-
     at: Address
     sockets: list[socket.socket]
 

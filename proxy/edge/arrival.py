@@ -64,7 +64,6 @@ class Arrival(Handshake):
         return "" if self.names_source else self.peer.host
 
     def free_slot(self) -> None:
-        """Give its slot back, if it has one."""
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.descriptor_closed()

@@ -21,7 +21,7 @@ from proxy.edge.arrival import HANDSHAKE, Arrival
 from proxy.edge.broker_connector import BrokerConnector
 from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
 from proxy.edge.doors import ConnectionGate, HeldConnections, check_owner
-from proxy.edge.kernel import peek, wake
+from proxy.edge.kernel import peek
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
 from proxy.edge.refused import LeftEarly, Refused
@@ -30,7 +30,7 @@ from proxy.edge.stats import Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import now_ms
-from proxy.runtime.tasks import spawn
+from proxy.runtime.tasks import later, spawn
 from proxy.session.flow import CLIENT
 from proxy.session.policies.login import GSSAPI_TOKEN
 from proxy.session.serving import API_VERSIONS_KEY
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from proxy.owners.map import OwnersInForce
 
 _PEEKED_BYTES: Final = 16
+_IN_A_TURN: Final = 8
+"""TLS handshakes and sessions begun per turn of the loop, as many as connections are accepted."""
 LATE_AT_ONCE: Final = 20
 """Connections closed at their deadline per turn of the loop: each takes some 50 µs."""
 _LONGER_THAN_OURS_S: Final = 3600.0
@@ -101,7 +103,7 @@ class Arriving:
         self._connector = connector
         self._is_request = partial(is_request, worker=worker, authenticated=settings.authentication != "sasl")
         self._begin = begin
-        self._later = worker.later
+        self._pacer = Pacer(_IN_A_TURN)
         self._gate = admission.gate
         self._owners = admission.owners
         self._turned_away = admission.turned_away
@@ -201,7 +203,7 @@ class Arriving:
             wire = await self._connect(arrival)
             arrival.awaited = "request"
             await wire.first_request()
-            await self._turn()
+            await self._pacer.turn()
             if not wire.is_open:
                 raise LeftEarly
             if arrival.server_name is not None:
@@ -279,14 +281,6 @@ class Arriving:
             raise why_failed(error, arrival) from error
         return wire
 
-    async def _turn(self) -> None:
-        """Let others have their turn first: a handshake takes the loop a millisecond, a session a tenth of that, and
-        after a restart all clients reconnect at once.
-        """
-        turn = asyncio.get_running_loop().create_future()
-        self._later(partial(wake, turn))
-        await turn
-
     async def _await_handshake(self, arrival: Arrival, tls: ListenerTls) -> dict[str, Any]:
         """Wait for the first bytes of a TLS handshake, and for its turn; return what the transport is made with."""
         arrival.awaited = "TLS handshake"
@@ -299,7 +293,7 @@ class Arriving:
             )
         if not first.startswith(HANDSHAKE_RECORD[: len(first)]):
             raise ProtocolError(Cause.NOT_TLS, "plaintext on a TLS listener: is the client's security.protocol right?")
-        await self._turn()
+        await self._pacer.turn()
         HANDSHAKE.set(arrival)
         return {"ssl": tls.context, "ssl_handshake_timeout": _LONGER_THAN_OURS_S}
 
@@ -344,3 +338,19 @@ def is_request(begun: bytes, worker: WorkerState, *, authenticated: bool) -> boo
     if key_version not in worker.served and api_key != API_VERSIONS_KEY and not begins_gssapi:
         worker.answerer(key_version)
     return True
+
+
+class Pacer:
+    """Lets so many callers pass in each turn of the loop, first come, first served.
+
+    A handshake takes the loop a millisecond, a session a tenth of that. After a restart all clients reconnect at once;
+    connected clients must not wait until the last is served.
+    """
+
+    def __init__(self, in_a_turn: int) -> None:
+        self._free = asyncio.Semaphore(in_a_turn)
+
+    async def turn(self) -> None:
+        """Wait for this caller's turn: the first ones have theirs at once."""
+        await self._free.acquire()
+        later(0.0, "let the next pass", self._free.release, otherwise=self._free.release)

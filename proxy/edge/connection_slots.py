@@ -91,7 +91,6 @@ class _Table:
         self._largest = 0
 
     def add(self, slot: ConnectionSlot) -> None:
-        """Add a slot, without a request."""
         self.taken += 1
         _count(self.of_network, slot.network, 1)
         crowd = self._crowds.setdefault(slot.network, OrderedDict())

@@ -84,7 +84,6 @@ class HeldConnections:
 
 
 def rates_of(settings: Settings) -> ConnectionRates:
-    """Return the connection rates that the settings configure."""
     window, listeners = settings.quotas.window, settings.listeners
     return ConnectionRates(
         Window(window.samples, window.size_ms),
@@ -176,7 +175,6 @@ class ConnectionGate:
         return self._rates.usage(self.clock()) if self._throttling.mode != "off" else []
 
     def usage_of_addresses(self) -> Iterator[IpRate]:
-        """Yield the current rates of addresses with a limit."""
         return self._rates.usage_of_addresses(self.clock())
 
     def _count_waits(self, listener: str, waits_ms: list[int]) -> None:

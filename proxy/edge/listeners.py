@@ -76,7 +76,7 @@ class Listener:
         if settings.broker_host is not None and admission.passing is not None:
             admission.passing.receive(self.name, self.take_passed)
         self._deadlines: dict[Session, Alarm] = {}
-        """Of sessions that have to log in."""
+        """Deadlines of sessions that have to log in."""
         self.sessions: set[Session] = set()
         self._of_broker: dict[Session, int] = {}
         """Sessions that connected to a broker's own address → its node id."""
@@ -131,7 +131,6 @@ class Listener:
         self._arriving.take(client, peer, node_id)
 
     def take_passed(self, client: socket.socket, message: Passed) -> None:
-        """Take a connection that another worker accepted."""
         if self._acceptor.open:
             self._arriving.take_passed(client, message)
         else:

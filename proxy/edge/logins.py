@@ -68,7 +68,6 @@ class Logins:
         }
 
     def flush(self, now_ms: int) -> None:
-        """Log the failed logins that are due."""
         self._failed.flush(now_ms)
 
 

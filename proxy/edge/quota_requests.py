@@ -28,8 +28,8 @@ class QuotaRequests:
         self._admins = frozenset(map(configured_as, admins))
 
     def most_bytes(self, api_key: int, user: str) -> int:
-        """Who may not see the proxy's quotas sees those of the broker, if it allows that (docs/decisions/0048). All may
-        be told that they may not change them.
+        """Return the longest request, as ``Answerer``. Users who may not see the proxy's quotas see the broker's, if
+        it allows that (docs/decisions/0048). All may be told that they may not change them.
         """
         if user in self._admins:
             return MOST_BYTES

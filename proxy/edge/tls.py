@@ -164,7 +164,6 @@ class _Context(ssl.SSLContext):
 
 
 def why_failed(error: OSError | ValueError, handshake: Handshake) -> ProtocolError:
-    """Return the cause of a failed handshake as a ProtocolError."""
     if not isinstance(error, ssl.SSLError):
         if isinstance(error, OSError):
             return ProtocolError(Cause.TLS_HANDSHAKE, "the client closed the connection during the TLS handshake")

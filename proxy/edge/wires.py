@@ -111,7 +111,6 @@ class AsyncioWire:
             self._transport.abort()
 
     def look(self) -> TcpState:
-        """Return the kernel's view of this connection."""
         connection = self._socket if self.is_open else None
         return LOST if connection is None else look_at(connection)
 

@@ -6,7 +6,7 @@ from typing import Final
 from protocol.headers import MORE, request_body_offset
 from proxy.identity.principal import somebody
 from proxy.runtime.names import client_id
-from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, InFlight, Request, RequestPrefix
+from proxy.session.exchange import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, NONE, InFlight, Request, RequestPrefix
 from proxy.usage.accounts import Account, Accounts
 from quotas.fair_queue import Path
 from quotas.networks import network_of_peer
@@ -102,7 +102,7 @@ class ClientIdentity:
     def _read_anew(self) -> None:
         """Find the account of the next request, whatever its client-id is."""
         self.client_id_bytes = _NO_CLIENT_ID
-        self.produce_prefix.forget()
+        self.produce_prefix.number = NONE
 
     def forget(self) -> None:
         """Charge the next request to nobody: its client has not proved who it is."""

@@ -256,10 +256,6 @@ class RequestPrefix:
         """Bytes from the frame's size to the field that is read, of which ``needed`` must be there."""
         self.needed = 0
 
-    def forget(self) -> None:
-        """Read the next request anew."""
-        self.number = NONE
-
     def find(self, request: Request) -> int | None:
         """Return the offset of the field behind the prefix of a request; None if it is not there yet.
 

@@ -16,7 +16,7 @@ from protocol.resumable_walk import ResumableWalk, names_nobody
 from protocol.sasl import raw_token_end
 from proxy.session.admission import Ended
 from proxy.session.exchange import Exchange, Need, Park, Splice, Streamed, pass_on
-from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow, Wire
+from proxy.session.flow import ANSWER_BORDER, RAW_TOKENS, UNTIL_ANSWERED, WALKED, Flow
 from proxy.session.policies.request_time import KIND as REQUEST_TIME
 from proxy.session.policies.requests import Policies
 from proxy.session.responses import Responses
@@ -32,14 +32,13 @@ _LEAST_BYTES: Final = _HEAD_BYTES - 4
 class ResponseStream(Flow):
     """The answers of one broker connection, until they are with the client."""
 
-    __slots__ = ("broker", "latencies", "policies", "responses", "session", "splitter", "walk", "write")
+    __slots__ = ("latencies", "policies", "responses", "session", "splitter", "walk", "write")
 
     def __init__(self, session: "Session", policies: Policies, responses: Responses) -> None:
         super().__init__()
         self.session = session
         self.policies = policies
         self.responses = responses
-        self.broker: Wire | None = None
         self.latencies = session.worker.latencies.of(-1)  # the broker is not known yet
         self.splitter = FrameSplitter(RESPONSE_HEAD, self.session.worker.response_limit)
         self.write: Callable[[bytes], None] = session.client.write
@@ -224,8 +223,8 @@ class ResponseStream(Flow):
     # -------------------------------------------------------------------------------------- stopping and going on
 
     def stop(self, reasons: int) -> None:
-        if not self.reasons & ~RAW_TOKENS and self.broker is not None:
-            self.broker.pause_reading()
+        if not self.reasons & ~RAW_TOKENS and self.session.broker is not None:
+            self.session.broker.pause_reading()
         self.begin(reasons)
         if reasons & WALKED:
             self.session.worker.later(partial(self.session.next_turn, WALKED))
@@ -240,5 +239,5 @@ class ResponseStream(Flow):
         self.end(ended)
         if self.splitter.held_bytes:
             self.feed(b"", now_ms, wait)
-        if not self.reasons & ~RAW_TOKENS and self.broker is not None:
-            self.broker.resume_reading()
+        if not self.reasons & ~RAW_TOKENS and self.session.broker is not None:
+            self.session.broker.resume_reading()

@@ -157,8 +157,6 @@ class Responses:
         worker = self._session.worker
         if actions & SETTLE:
             return self._policies.topics.wanted(size)
-        if actions & PROVES and size <= worker.gathered_limit:
-            return 4 + size
         if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED | PROVES):
             return 4 + size if size <= worker.gathered_limit else 0
         if spec.api_key in ADDRESSES_FIRST and not actions & PROVES:

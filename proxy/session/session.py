@@ -137,7 +137,7 @@ class Session:
         if vouch is not None:
             self.policies.login.vouch = vouch
             self.policies.served = self.worker.served_before_authentication
-        self.broker = self.answers.broker = broker
+        self.broker = broker
         self.requests.write = write or broker.write
         self.broker_known(broker_id)
         self.go_on(CONNECTING, self.worker.clock())

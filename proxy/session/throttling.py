@@ -24,7 +24,7 @@ class Timer(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], Timer]
-"""(delay in s, callback) → its timer: the loop's. Nothing else here knows that there is one."""
+"""(delay in s, callback) → its timer. It is the loop's, which the rest of this module does not know."""
 Alarm = Handle[tuple[Callable[[int], object], Callable[[], object]]]
 
 

@@ -5,7 +5,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 
 from config.brokers import parse_broker_ports
 from config.cluster import Route
@@ -24,7 +23,6 @@ from proxy.edge.stats import Rejections, Stats
 from proxy.owners.map import OwnersInForce
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
-from proxy.runtime.tasks import CallQueue, later
 from proxy.session.throttling import Alarms
 from proxy.usage.accounts import Accounts
 from proxy.worker import _release_later
@@ -86,7 +84,6 @@ class Front:
         self.play.worker.on_rejected = lambda side, error, peer, client_id: rejections.count(
             side, error, peer, now_ms(), client_id=client_id
         )
-        self.play.worker.later = CallQueue(partial(later, 0.0, "a turn")).later
         self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
         self.slots = ConnectionSlots(
             most=limit,

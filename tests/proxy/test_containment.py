@@ -102,6 +102,7 @@ ELSEWHERE = {
     "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
     "a turn": "runtime/test_tasks_call_queue.py::test_failing_queued_call_is_counted_and_next_one_runs",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
+    "let the next pass": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a quota request": "edge/test_quota_requests.py::test_failed_quota_request_closes_connection_and_is_counted",
     "receive a connection to the admin port": (
         "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"

@@ -1,6 +1,7 @@
 """What clients say before their first frame, over real sockets: PROXY headers, garbage, nothing at all."""
 
 import asyncio
+import itertools
 import socket
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
@@ -9,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
+from proxy.edge.arriving import Pacer
 from proxy.edge.open_sessions import drain
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from tests.harness.fake_broker import fake_broker
@@ -16,6 +18,7 @@ from tests.harness.polling import until
 from tests.proxy.front import TIMEOUT_S, client, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets, request
+from tests.proxy.sabotage import Sabotage
 
 pytestmark = pytest.mark.asyncio
 
@@ -222,6 +225,27 @@ async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
             await until(lambda: proxy.slots.taken, equals=0)
 
 
+async def test_handshakes_beyond_limit_per_loop_turn_wait_in_order() -> None:
+    pace = Pacer(2)
+    passed: list[int] = []
+
+    async def handshake(number: int) -> None:
+        await pace.turn()
+        passed.append(number)
+
+    tasks = [asyncio.ensure_future(handshake(number)) for number in range(7)]
+    counts = []
+    await asyncio.sleep(0)
+    tasks[3].cancel()
+    while len(passed) < 6:
+        counts.append(len(passed))
+        await asyncio.sleep(0)
+    assert passed == [0, 1, 2, 4, 5, 6]
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *counts, 6])) <= 2
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await pace.turn()
+
+
 async def test_handshakes_count_for_the_limit(pki: Pki) -> None:
     async with (
         fake_broker() as one,
@@ -246,3 +270,12 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
             assert await greeting.closed()
         assert proxy.rejected() == {}
         assert proxy.stats.sessions.total() == 0
+
+
+async def test_handshakes_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace = Pacer(1)
+    sabotage = Sabotage(monkeypatch, "let the next pass")
+    async with asyncio.timeout(TIMEOUT_S):
+        for _ in range(5):
+            await pace.turn()
+    assert sabotage.met

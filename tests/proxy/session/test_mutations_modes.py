@@ -55,6 +55,12 @@ class TestModes:
         sent = create(1, ("a", BURST + 2)) + create(2, ("b", 3))
         assert play.from_client(sent) == sent
         assert tokens(play) == BURST
+        play.from_broker(answer(CREATE, 1, ("a", 0)) + answer(CREATE, 2, ("b", 0)))
+        play.engine.rejudge(play.loop.now_ms)
+        play.throttling.set_mode("enforce", play.loop.now_ms)
+        later = create(3, ("c", BURST + 2))
+        assert play.from_client(later) == later
+        assert tokens(play) == -2, "charged from then on"
 
     def test_without_a_quota_for_the_client_nothing_is_gathered(self) -> None:
         play = play_with(policy=Policy({Entity(client_id="someone"): {MUTATION: 1}}))
