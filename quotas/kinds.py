@@ -151,14 +151,7 @@ class QuotaKind(StrEnum):
     )
     CONNECTION_CREATION_RATE = (
         "connection_creation_rate",
-        Row(
-            word="connection",
-            doing="connecting",
-            unit=CONNECTIONS,
-            written=Written.WHOLE,
-            of_ip=True,
-            capped=True,
-        ),
+        Row(word="connection", doing="connecting", unit=CONNECTIONS, written=Written.WHOLE, of_ip=True, capped=True),
     )
 
 
