@@ -349,8 +349,17 @@ class Pacer:
 
     def __init__(self, in_a_turn: int) -> None:
         self._free = asyncio.Semaphore(in_a_turn)
+        self._passed = 0
+        """Callers that have passed in this turn."""
 
     async def turn(self) -> None:
         """Wait for this caller's turn: the first ones have theirs at once."""
         await self._free.acquire()
-        later(0.0, "let the next pass", self._free.release, otherwise=self._free.release)
+        if not self._passed:
+            later(0.0, "let the next pass", self._let_next_pass, otherwise=self._let_next_pass)
+        self._passed += 1
+
+    def _let_next_pass(self) -> None:
+        passed, self._passed = self._passed, 0
+        for _ in range(passed):
+            self._free.release()

@@ -106,6 +106,8 @@ class SessionReaper:
     def _look_at(self, name: str, session: Session, before: tuple[int, int] | None) -> None:
         now_ms = self._clock()
         client = cast("ClientWire", session.client).look()
+        if session.broker is not None:
+            cast("BrokerWire", session.broker).keep_alive()
         since_ms = now_ms
         if session.unread or client.is_lost:
             if before is not None and before[0] == client.acked_bytes:

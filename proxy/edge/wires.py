@@ -275,18 +275,23 @@ class ClientWire(AsyncioWire):
 class BrokerWire(AsyncioWire):
     """The connection to a broker."""
 
-    __slots__ = ()
+    __slots__ = ("_is_kept_alive",)
 
     def __init__(self, session: Session, slot: ConnectionSlot) -> None:
         super().__init__(BROKER, slot)
         self._session = session
         self._feed = session.answers.feed
+        self._is_kept_alive = False
+
+    def keep_alive(self) -> None:
+        """Turn on keepalive: not at the start, as it takes a tenth of what a short connection does."""
+        if not self._is_kept_alive and self.is_open and (connection := self._socket) is not None:
+            self._is_kept_alive = True
+            keep_alive(connection)
 
     @contain_fault
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made(transport)
-        if (connection := self._socket) is not None:
-            keep_alive(connection)
 
     @property
     def peer(self) -> tuple[str, int]:
