@@ -125,15 +125,18 @@ class Writer:
     def _follow(self) -> None:
         if not self.folder.exists(_JOURNAL):
             return
-        with suppress(ValueError):  # a file that is cut off: nothing of it has been done
+        try:
             journal = json.loads(self.folder.read(_JOURNAL))
-            for source, place in journal["moves"].items():
-                if self.folder.exists(source):
-                    self.folder.move(source, place)
-            for file, content in journal["writes"].items():
-                self.folder.write(file, content)
-            for place in journal["removes"]:
-                self.folder.remove(place)
+            moves, writes, removes = journal["moves"], journal["writes"], journal["removes"]
+        except (ValueError, TypeError, KeyError):  # it is cut off: nothing of it has been done
+            moves, writes, removes = {}, {}, ()
+        for source, place in moves.items():
+            if self.folder.exists(source):
+                self.folder.move(source, place)
+        for file, content in writes.items():
+            self.folder.write(file, content)
+        for place in removes:
+            self.folder.remove(place)
         self.folder.remove(_JOURNAL)
 
     @property
