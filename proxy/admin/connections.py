@@ -93,7 +93,7 @@ class AdminConnections:
     def _gives_way_to(self, network: str) -> "_Connection | None":
         """Return the connection of the network with most that is cut off for one of ``network``; None: it is refused.
 
-        Of those without a request the one that has waited longest, else the one that has been answered longest. The
+        That is the one that has waited longest without a request, else the one that was answered longest ago. The
         young are safe, unless their network takes more places than are left to this one.
         """
         sizes = Counter(each.network for each in self._open)

@@ -27,7 +27,7 @@ _MOST_EVICTED: Final = 4
 _MOST_TIDIED: Final = 100
 """Those that are closed at once, in some milliseconds, if there are too many and no newcomer comes."""
 _LAST: Final = 8
-"""One place in so many is one of the last."""
+"""The last places are an eighth of all."""
 
 MOST_HELD: Final = 1000
 """Refused connections that are held at once: one costs its client nothing."""
@@ -83,9 +83,9 @@ class _Table:
         self.taken = 0
         self.of_network: dict[str, int] = {}
         self.silent: OrderedDict[ConnectionSlot, None] = OrderedDict()
-        """Those without a request, oldest first."""
+        """Slots of connections without a request, oldest first."""
         self._crowds: dict[str, OrderedDict[ConnectionSlot, None]] = {}
-        """The same by network."""
+        """Slots of connections without a request, by network."""
         self._by_size: dict[int, OrderedDict[str, None]] = {}
         """Size of a crowd → its networks, in the order in which they reached it."""
         self._largest = 0

@@ -157,7 +157,7 @@ class Guard:
         return position + REQUEST_HEAD.size - _SIZE_BYTES
 
     def _pass_header(self, header: HeaderRest, data: bytes, position: int, stop: int) -> int:
-        """Return where the body begins, whose names are to be read, or ``stop`` if the header goes on."""
+        """Return where the body begins, in which the names are, or ``stop`` if the header goes on."""
         begin = header.body_offset(data, position, stop)
         if begin != MORE:
             self._header, spec = None, header.spec

@@ -56,7 +56,7 @@ class Credentials:
             named.left_ms = self._clock()
 
     def _take(self, user: str, address: str) -> _NamedCredential | None:
-        """Name a client, if there is room for another one without those that have left long ago."""
+        """Name a client, if there is room once those that left long ago are forgotten."""
         since_ms = self._clock() - KEPT_MS
         self._named = {who: each for who, each in self._named.items() if each.connections or each.left_ms >= since_ms}
         of_address = sum(each.address == address for each in self._named.values())
