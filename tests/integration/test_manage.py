@@ -3,9 +3,12 @@
 import itertools
 import shlex
 from collections.abc import Iterator
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from proxy.manage.cli import quotas
@@ -15,6 +18,7 @@ from quotas.stores.file import load
 from tests.harness.configs import KafkaConfigs
 from tests.harness.jars import LAST_ON_ZOOKEEPER, NEWEST_BROKER
 from tests.harness.kafka import KafkaCluster
+from tests.harness.polling import wait_until
 from tests.harness.zookeeper import ZooKeeper
 from tests.integration.conftest import fresh_name
 
@@ -44,36 +48,43 @@ def lines(text: str) -> list[str]:
 
 
 def test_sluice_quotas_and_kafka_configs_see_each_others_quotas(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Either asks any of the brokers, which hear of a change one after another: so what is read is waited for."""
     user, client_id = fresh_name("manage-user"), fresh_name("manage-client")
     ours = ("--bootstrap-server", cluster.bootstrap)
     pair = f"--user {user} --client {client_id}"
+    of_user = f"Quota configs for user-principal '{user}' are consumer_byte_rate=1.048576E7\n"
     with KafkaConfigs(NEWEST_BROKER, *ours) as configs:
+
+        def alike(described: str) -> tuple[bool, str]:
+            theirs = configs.run("--describe", *shlex.split(described))
+            return run(f"describe {described}", *ours).stdout == theirs and "are " in theirs, theirs
+
         configs.run(*shlex.split(f"--alter {pair} --add-config producer_byte_rate=1024,request_percentage=12.5"))
         assert run(f"alter user={user} consumer_byte_rate=10MiB", *ours).stdout == configs_said(user)
         for described in (pair, f"--user {user}", f"--entity-type users --entity-name {user} --entity-type clients"):
-            theirs = configs.run("--describe", *shlex.split(described))
-            assert run(f"describe {described}", *ours).stdout == theirs
-            assert "are " in theirs
+            wait_until(partial(alike, described), is_so=itemgetter(0))
 
         exported = tmp_path / "quotas.yaml"
-        exported.write_text(run("export", *ours).stdout)
+        of_all = yaml.safe_load(run("export", *ours).stdout)["quotas"]  # of other tests, too
+        exported.write_text(yaml.safe_dump({"quotas": [each for each in of_all if each["entity"].get("user") == user]}))
         run(f"delete user={user} client-id={client_id}", *ours)
         run(f"delete user={user}", *ours)
-        assert configs.run("--describe", "--user", user) == ""
-        taken = tmp_path / "taken.yaml"
-        taken.write_text("quotas: []\n")
+        wait_until(lambda: configs.run("--describe", "--user", user), equals="")
         configs.run(*shlex.split(f"--alter {pair} --add-config producer_byte_rate=2048"))
-        assert run(f"import --from cluster --from-address {cluster.bootstrap} --file {taken} --yes").exit_code == 0
-        assert {each: dict(of) for each, of in load(taken).policy.limits.items() if each.user == user} == {
-            Entity(user, client_id): {QuotaKind.PRODUCER_BYTE_RATE: 2048}
-        }
+
+        def imported() -> dict[Entity, dict[QuotaKind, float]]:
+            taken = tmp_path / "taken.yaml"
+            taken.write_text("quotas: []\n")
+            run(f"import --from cluster --from-address {cluster.bootstrap} --file {taken} --yes")
+            return {each: dict(of) for each, of in load(taken).policy.limits.items() if each.user == user}
+
+        wait_until(imported, equals={Entity(user, client_id): {QuotaKind.PRODUCER_BYTE_RATE: 2048}})
         configs.run(*shlex.split(f"--alter {pair} --delete-config producer_byte_rate"))
+        wait_until(lambda: configs.run("--describe", *shlex.split(pair)), equals="")
         assert "+ user=" in run(f"import {exported} --dry-run", *ours).stdout
         assert configs.run("--describe", "--user", user) == ""
         assert "2 entities changed" in run(f"import {exported} --yes", *ours).stdout
-        assert configs.run("--describe", "--user", user) == (
-            f"Quota configs for user-principal '{user}' are consumer_byte_rate=1.048576E7\n"
-        )
+        wait_until(lambda: configs.run("--describe", "--user", user), equals=of_user)
         run(f"delete user={user} client-id={client_id}", *ours)
         run(f"delete user={user}", *ours)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from proxy.runtime import faults
 from proxy.session.flow import watched_by
 from tests.conftest import COMPILED
 from tests.proxy.pki import Pki
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if asyncio.new_event_loop in parameters.values():
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def own_faults_alone() -> None:
+    """Internal errors are counted for the whole process: what a test before this one left is forgotten."""
+    faults.counts.clear()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Jobs and timers that fail, and the loop's own last resort."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +11,6 @@ from proxy.runtime.tasks import AFTER_FAULT_S, every, later, on_loop_error, spaw
 pytestmark = pytest.mark.asyncio
 
 WHERE = "a test of tasks"
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    yield
-    faults.counts.pop(WHERE, None)
 
 
 class Sleeps:

@@ -77,7 +77,6 @@ async def test_a_port_that_cannot_be_handed_over_is_asked_for_again(monkeypatch:
 
 
 async def test_page_is_asked_for_after_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts.pop("ask the workers for a page", None)  # of another test, whose workers ended while it asked
     async with fake_broker() as one, fake_broker() as two, two_workers(tmp_path, one, two) as pair:
         with monkeypatch.context() as broken:
             broken.setattr(pair.workers, "_all", no_process)
