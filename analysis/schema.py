@@ -58,6 +58,8 @@ class Column:
     """Documents with larger numbers are refused; None: the type's maximum."""
     per_ms: int = 0
     """The most for each millisecond of an interval (and SLACK_MS more); 0: no such bound."""
+    is_name: bool = False
+    """Whether it is a name or a setting, which is stored in ``keys``; otherwise a figure of a row."""
 
 
 def _limit(name: str) -> Column:
@@ -65,7 +67,7 @@ def _limit(name: str) -> Column:
 
 
 def _text(name: str) -> Column:
-    return Column(name, TEXT, missing=None, least=None)
+    return Column(name, TEXT, missing=None, least=None, is_name=True)
 
 
 def _bytes(name: str) -> Column:
@@ -109,8 +111,8 @@ OPTIONAL: Final = (
     *(column for kind in CLIENT_KINDS if kind.row.unit is not BYTES for column in _of(kind)),
     *(column for kind in CLIENT_KINDS for column in _in_shadow(kind)),
     *(column for kind in CLIENT_KINDS for column in _of_caps(kind)),
-    Column("exempt", FLAG, missing=False, least=None),
-    Column("ip", TEXT, missing=None, least=None),
+    Column("exempt", FLAG, missing=False, least=None, is_name=True),
+    _text("ip"),
     *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _text(_OF_CONNECTIONS.rule)),
     *_throttles(_OF_CONNECTIONS.throttled, _OF_CONNECTIONS.throttle_ms, _OF_CONNECTIONS.muted_ms),
     *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
@@ -118,10 +120,9 @@ OPTIONAL: Final = (
 """Columns that many files lack: a file has them only if a row has a value."""
 
 COLUMNS: Final = (
-    Column("listener", TEXT, missing="", least=None),
-    Column("broker", SMALL, missing=-1, least=-1),
-    Column("user", TEXT, missing=None, least=None),
-    Column("client_id", TEXT, missing=None, least=None),
+    Column("listener", TEXT, missing="", least=None, is_name=True),
+    Column("broker", SMALL, missing=-1, least=-1, is_name=True),
+    *map(_text, ("user", "client_id")),
     *(_bytes("bytes_in"), _bytes("bytes_out"), _times("requests")),
     Column("request_time_ms", COUNT, most=_MOST_TIMES_MS),
     Column("connections", COUNT, most=10**8),
@@ -132,31 +133,39 @@ COLUMNS: Final = (
 """The columns of ``rows`` in a document."""
 
 FIELDS: Final = (
-    Column("cluster", TEXT, missing="", least=None),
-    Column("instance", TEXT, missing=None, least=None),
+    Column("cluster", TEXT, missing="", least=None, is_name=True),
+    Column("instance", TEXT, missing=None, least=None, is_name=True),
     Column("boot", TEXT, missing=None, least=None),
     Column("seq", COUNT, missing=None, most=2**53),
     Column("interval_ms", COUNT, missing=None, least=1, most=_DAY_MS),
-    Column("mode", TEXT, missing="enforce", least=None),
-    Column("samples", SMALL, missing=11, least=1, most=1000),
-    Column("sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
-    Column("controller_samples", SMALL, missing=11, least=1, most=1000),
-    Column("controller_sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
+    Column("mode", TEXT, missing="enforce", least=None, is_name=True),
+    Column("samples", SMALL, missing=11, least=1, most=1000, is_name=True),
+    Column("sample_ms", COUNT, missing=1000, least=1, most=3_600_000, is_name=True),
+    Column("controller_samples", SMALL, missing=11, least=1, most=1000, is_name=True),
+    Column("controller_sample_ms", COUNT, missing=1000, least=1, most=3_600_000, is_name=True),
     Column("dropped_documents", COUNT, most=2**53),
-    Column("owned", SMALL, most=1),
+    Column("owned", SMALL, most=1, is_name=True),
 )
 """The head of a document, without TIME_MS, which is repeated in its rows. Fields with ``missing`` None are required."""
 
 TIME_MS: Final = Column("time_ms", COUNT, missing=None, least=_2020_MS)
 """Its upper bound depends on the reader's clock (``analysis.ingest.documents``)."""
 
-FILE: Final = pa.schema(
-    [("time", TIME), *((field.name, field.type) for field in FIELDS), *((each.name, each.type) for each in COLUMNS)]
-)
-"""A row of ``usage`` in files: one entity in one interval, which begins at ``time``."""
+NAMES: Final = tuple(column for column in (*FIELDS, *COLUMNS) if column.is_name)
+FIGURES: Final = tuple(column for column in COLUMNS if not column.is_name)
 
-ROWS: Final[StructType] = from_arrow_schema(pa.schema([*FILE, ("date", pa.date32()), ("hour", SMALL)]))
-"""``usage`` in Spark, with its partitions ``date`` and ``hour`` (UTC)."""
+
+def _fields(*columns: Column) -> list[tuple[str, pa.DataType]]:
+    return [(column.name, column.type) for column in columns]
+
+
+_PLACE: Final = [("date", pa.date32()), ("hour", SMALL)]
+
+ROW_FILE: Final = pa.schema([("time", TIME), ("key", COUNT), ("interval_ms", COUNT), *_fields(*FIGURES)])
+"""A row of ``usage`` in files: one client in one interval, which begins at ``time``. ``key`` leads to its names."""
+
+KEY_FILE: Final = pa.schema([("key", COUNT), ("nominal_ms", COUNT), *_fields(*NAMES)])
+"""A row of ``keys`` in files: the names of rows with the same key, and their interval in whole seconds."""
 
 DOCUMENT_FILE: Final = pa.schema(
     [
@@ -168,7 +177,9 @@ DOCUMENT_FILE: Final = pa.schema(
 )
 """A row of ``documents`` in files: a stored document."""
 
-DOCUMENTS: Final[StructType] = from_arrow_schema(
-    pa.schema([*DOCUMENT_FILE, ("date", pa.date32()), ("hour", SMALL), ("batch", TEXT)])
-)
-"""``documents`` in Spark, with its partitions."""
+ROWS: Final[StructType] = from_arrow_schema(pa.schema([*ROW_FILE, *_PLACE]))
+"""``usage`` in Spark, with its partitions ``date`` and ``hour`` (UTC)."""
+KEYS: Final[StructType] = from_arrow_schema(pa.schema([*KEY_FILE, *_PLACE]))
+DOCUMENTS: Final[StructType] = from_arrow_schema(pa.schema([*DOCUMENT_FILE, *_PLACE]))
+TABLES: Final = {"usage": ROWS, "keys": KEYS, "documents": DOCUMENTS}
+"""The tables that ingestion writes by date, hour and batch."""

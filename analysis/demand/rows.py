@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.demand.counters import Counters
-from analysis.demand.sums import NAMES, Sums
+from analysis.demand.sums import Sums
 from analysis.kernel.arrays import Floats, Indices
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.censoring import Recorded
@@ -16,18 +16,24 @@ from analysis.warehouse import Period
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from analysis.spark.session import SparkSettings
 
 _TASK_ROWS: Final = 2**19
 """The approximate number of rows of a task: some 150 MB."""
+_LINES: Final = """
+    SELECT line, role, per_used, is_longest, mode, unit, series, origin_ms
+    FROM {rules} r JOIN (SELECT * EXCEPT (broker) FROM {keys}) USING (key)
+    JOIN {assignment} USING (cluster, instance, broker, user, client_id, kind)
+    WHERE NOT exempt AND role <> 'shadow'
+"""
 _ROWS_OF_UNITS: Final = """
-    SELECT /*+ REPARTITION({tasks}, unit) */ unit, series, unix_millis(time) - origin_ms AS begin_ms,
+    SELECT /*+ REPARTITION({tasks}, unit), BROADCAST(lines) */ unit, series, unix_millis(time) - origin_ms AS begin_ms,
         -- A proxy that was suspended for over an hour reports it as one interval.
         least(greatest(interval_ms, 1), 3600000) AS interval_ms,
-        IF(role = 'quota', used * per_used, 0) AS used, IF(mode = 'enforce', muted_ms, 0) AS muted_ms
-    FROM {charges} JOIN {assignment} USING (cluster, instance, broker, user, client_id, kind)
-    WHERE NOT exempt AND role <> 'shadow' AND (used > 0 OR muted_ms > 0)
+        IF(role = 'quota', used * per_used, 0) AS used, IF(mode = 'enforce' AND is_longest, muted_ms, 0) AS muted_ms
+    FROM {charges} JOIN {lines} lines USING (line) WHERE used > 0 OR muted_ms > 0 AND is_longest
 """
 
 Work = Callable[[Indices, Recorded], Floats]
@@ -45,44 +51,44 @@ class Rows:
 
     def replayed(self, sums: Sums, wanted: Counters, work: Work, figures: Sequence[str]) -> tuple[Indices, Floats]:
         """Return the units of ``wanted`` that have rows, and [figure, unit] the results of ``work``."""
-        from pyspark.sql.functions import broadcast
-
-        from analysis import charges
+        from analysis.charges import charges, rules
+        from analysis.schema import KEYS, ROWS
         from analysis.spark import session
         from analysis.spark.progress import to_stderr
 
         to_stderr(f"{self.command}: not all is in the tables of gold; Spark reads rows")
         spark = session.start(self.command, self.settings)
-        assignment = wanted.assignment(sums)
-        self._of(spark, assignment.select(NAMES).group_by(NAMES).aggregate([])).createOrReplaceTempView("usage")
         tasks = max(spark.sparkContext.defaultParallelism, int(wanted.rows(sums) // _TASK_ROWS) + 1)
         task = _Task(wanted.total(sums, "requests"), sums.circumstances.seconds, work, tuple(figures))
+        keys = self._stored(spark, "keys", KEYS).drop("date", "hour").distinct()
+        lines = spark.sql(
+            _LINES,
+            rules=rules(spark, keys, sums.present),
+            keys=keys,
+            assignment=spark.createDataFrame(wanted.assignment(sums)),
+        )
+        usage = self._stored(spark, "usage", ROWS)
+        if (begin := self.period.begin) is not None:
+            usage = usage.where(usage.time >= begin)
+        if (end := self.period.end) is not None:
+            usage = usage.where(usage.time < end)
         found = (
-            spark.sql(
-                _ROWS_OF_UNITS,
-                tasks=tasks,
-                charges=charges.charges(spark, "usage", sums.present),
-                assignment=broadcast(spark.createDataFrame(assignment)),
-            )
+            spark.sql(_ROWS_OF_UNITS, tasks=tasks, charges=charges(spark, usage, sums.present), lines=lines)
             .mapInArrow(task.run, task.schema)
             .toArrow()
         )
         return found["unit"].to_numpy(), np.array([found[name].to_numpy() for name in figures])
 
-    def _of(self, spark: "SparkSession", clients: pa.Table) -> "DataFrame":
-        """Return the rows of some clients; columns that older files lack have their defaults."""
-        from pyspark.sql.functions import broadcast, coalesce, col, lit
+    def _stored(self, spark: "SparkSession", table: str, schema: "StructType") -> "DataFrame":
+        """Return the rows of a table on the dates of the period."""
+        from analysis.charges import with_defaults
 
-        from analysis.schema import COLUMNS, ROWS
-
-        rows = spark.read.schema(ROWS).parquet(f"{self.warehouse.rstrip('/')}/usage")
+        rows = spark.read.schema(schema).parquet(f"{self.warehouse.rstrip('/')}/{table}")
         if (begin := self.period.begin) is not None:
-            rows = rows.where(col("date") >= begin.date()).where(col("time") >= begin)
+            rows = rows.where(rows.date >= begin.date())
         if (end := self.period.end) is not None:
-            rows = rows.where(col("date") <= end.date()).where(col("time") < end)
-        rows = rows.join(broadcast(spark.createDataFrame(clients)), clients.column_names, "left_semi")
-        defaults = {each.name: lit(each.missing) for each in COLUMNS if each.missing is not None}
-        return rows.withColumns({name: coalesce(col(name), value) for name, value in defaults.items()})
+            rows = rows.where(rows.date <= end.date())
+        return with_defaults(rows.select(schema.names))
 
 
 @dataclass(frozen=True, slots=True)

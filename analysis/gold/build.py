@@ -1,10 +1,9 @@
 """Makes gold for hours with new batches."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
@@ -15,18 +14,20 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from analysis.charges import charges, present_in
+from analysis.charges import charges, present_in, rules, with_defaults
 from analysis.gold import inventory
-from analysis.gold.tables import CLOCKS, TABLES, Table
-from analysis.schema import DOCUMENTS, OPTIONAL, ROWS
+from analysis.gold.readings import SCHEMA as READINGS
+from analysis.gold.readings import readings
+from analysis.gold.tables import KEPT, TABLES, query, query_of_day
+from analysis.schema import DOCUMENTS, KEYS, ROWS
 from analysis.spark.folder import Folder
 from analysis.spark.progress import show, to_stderr
 from analysis.spark.writer import Writer
 from analysis.warehouse import Inventory, Version
 
-_FEW_BYTES: Final = 1 << 20
-_NO_CODEGEN: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For few rows: compiling a query takes longer than running it without."""
+_ROWS_OF_TASK: Final = 250_000
+"""The rows of a task that makes readings: some 100 MB."""
+_FEWEST_TASKS: Final = 8
 
 
 def make(spark: SparkSession, warehouse: str) -> int:
@@ -63,13 +64,9 @@ class _Builder:
         hours = {**known.hours, **{hour: Version(self.made, stored[hour]) for hour in due}}
         day = known.day if known.day and not due and known.day.sources == sorted(hours) else None
         if due:
-            places = self._places(name, due)
-            few = self._few(places)
-            with self._settings(few):
-                self._hours(name, due, places, few)
+            self._hours(name, due)
         if hours and name < self.newest and day is None:
-            with self._settings(self._few([f"gold/{table.name}_hour/{name}" for table in TABLES])):
-                self._day(name, hours)
+            self._day(name, hours)
             day = Version(self.made, sorted(hours))
         new = Inventory(hours, day)
         if new != known:
@@ -107,70 +104,59 @@ class _Builder:
             found.setdefault(f"{int(hour.removeprefix('hour=')):02}", []).append(batch.removeprefix("batch="))
         return {hour: sorted(batches) for hour, batches in found.items()}
 
-    @contextmanager
-    def _settings(self, few: bool) -> Iterator[None]:
-        """Run queries of few rows without code generation; ingestion has it."""
-        before = {key: str(self.spark.conf.get(key)) for key in _NO_CODEGEN}
-        for key, value in _NO_CODEGEN.items() if few else ():
-            self.spark.conf.set(key, value)
-        try:
-            yield
-        finally:
-            for key, value in before.items():
-                self.spark.conf.set(key, value)
-
-    def _few(self, places: Iterable[str]) -> bool:
-        return sum(map(self.folder.size_bytes, places)) <= _FEW_BYTES
-
-    def _places(self, name: str, due: list[str]) -> list[str]:
-        """Return the folders of rows of hours and of those before them, whose windows end in them."""
-        wanted = {(name, hour) for hour in due} | {_before(name, hour) for hour in due}
-        places = [f"usage/{date_}/hour={hour}" for date_, hour in sorted(wanted)]
-        return [place for place in places if self.folder.exists(place)]
-
-    def _hours(self, name: str, due: list[str], places: list[str], few: bool) -> None:
-        condition = (
-            f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
-        )
-        usage, there = self._usage(places)
-        # Planning a query of few rows costs more than running it: what all tables are made of is planned once.
-        (usage.localCheckpoint() if few else usage).createOrReplaceTempView("usage")
-        charged = charges(self.spark, "usage", present_in(there))
-        (charged.localCheckpoint() if few else charged).createOrReplaceTempView("charges")
-        self._documents(name, due).createOrReplaceTempView("documents")
+    def _hours(self, name: str, due: list[str]) -> None:
+        hours = [(name, hour) for hour in due]
+        before = [_before(*hour) for hour in hours if _before(*hour) not in hours]
+        usage, there = self._rows("usage", ROWS, hours)
+        keys, of_keys = self._rows("keys", KEYS, [*hours, *before])
+        present = present_in({*there, *of_keys})
+        views = {
+            "usage": usage,
+            "documents": self._rows("documents", DOCUMENTS, hours)[0],
+            "keys": (keys := keys.drop("date", "hour").distinct().localCheckpoint()),
+            "rules": rules(self.spark, keys, present),
+            "charges": charges(self.spark, usage, present),
+            "recent": charges(self.spark, self._with_windows_before(usage, keys, before), present),
+        }
+        for view, rows in views.items():
+            rows.createOrReplaceTempView(view)
+        tasks = max(_FEWEST_TASKS, usage.count() // _ROWS_OF_TASK)
+        which = due[0] if len(due) == 1 else f"{due[0]} to {due[-1]}"
         for number, table in enumerate(TABLES, 1):
-            which = due[0] if len(due) == 1 else f"{due[0]} to {due[-1]}"
-            show(f"gold of {name.removeprefix('date=')}, {which}: {table.name} ({number} of {len(TABLES)})")
-            self._write(table, self.spark.sql(table.hours.format(due=condition)), name, due)
-            if table.name == "client":
-                self.spark.sql(CLOCKS).createOrReplaceTempView("clocks")
+            show(f"gold of {name.removeprefix('date=')}, {which}: {table} ({number} of {len(TABLES)})")
+            made = self.spark.sql(query(table, tasks=tasks))
+            if table == "readings":
+                due_hours = F.col("hour").isin([int(hour) for hour in due])
+                made = made.mapInArrow(readings, READINGS).where(due_hours & (F.col("date") == name[-10:]))
+            self._write(table, made, name, due)
+            if table == "client":
+                self.spark.sql(query("clocks")).createOrReplaceTempView("clocks")
 
-    def _usage(self, places: list[str]) -> tuple[DataFrame, list[str]]:
-        """Return the rows of folders, and the columns that any of their files has.
+    def _with_windows_before(self, usage: DataFrame, keys: DataFrame, before: list[tuple[str, str]]) -> DataFrame:
+        """Add the rows of hours before whose windows end in the hours of ``usage``."""
+        longest = "max(greatest(samples * sample_ms, controller_samples * controller_sample_ms) + nominal_ms)"
+        [[window_ms]] = keys.agg(F.expr(f"coalesce({longest}, 0)")).collect()
+        for date_, hour in before:
+            end = datetime.fromisoformat(f"{date_.removeprefix('date=')}T{hour}:00:00+00:00") + timedelta(hours=1)
+            rows, _ = self._rows("usage", ROWS, [(date_, hour)])
+            usage = usage.union(rows.where(F.col("time") >= end - timedelta(milliseconds=window_ms)))
+        return usage
+
+    def _rows(self, table: str, schema: StructType, hours: Iterable[tuple[str, str]]) -> tuple[DataFrame, list[str]]:
+        """Return the rows of a table, and the columns that any of their files has.
 
         Columns that a file lacks have their defaults.
         """
-        paths = [f"{self.root}/{place}" for place in places]
-        read = self.spark.read.option("basePath", f"{self.root}/usage")
-        there = read.option("mergeSchema", "true").parquet(*paths).columns
-        rows = read.schema(ROWS).parquet(*paths)
-        missing = {
-            each.name: F.coalesce(F.col(each.name), value) if each.name in there else value
-            for each in OPTIONAL
-            if each.missing is not None
-            for value in (F.lit(each.missing).cast(ROWS[each.name].dataType),)
-        }
-        return rows.withColumns(missing), there
-
-    def _documents(self, name: str, due: list[str]) -> DataFrame:
-        paths = [place for hour in due if self.folder.exists(place := f"documents/{name}/hour={hour}")]
-        read = self.spark.read.schema(DOCUMENTS)
+        found = [f"{table}/{date_}/hour={hour}" for date_, hour in hours]
+        paths = [f"{self.root}/{place}" for place in found if self.folder.exists(place)]
         if not paths:
-            return self.spark.createDataFrame([], DOCUMENTS)
-        return read.option("basePath", f"{self.root}/documents").parquet(*(f"{self.root}/{path}" for path in paths))
+            return self.spark.createDataFrame([], schema), []
+        read = self.spark.read.option("basePath", f"{self.root}/{table}")
+        there = read.option("mergeSchema", "true").parquet(*paths).columns
+        return with_defaults(read.schema(schema).parquet(*paths).select(schema.names), there), there
 
-    def _write(self, table: Table, found: DataFrame, name: str, due: list[str]) -> None:
-        root = f"gold/{table.name}_hour"
+    def _write(self, table: str, found: DataFrame, name: str, due: list[str]) -> None:
+        root = f"gold/{table}_hour"
         places = [f"{root}/{name}/hour={hour}/made={self.made}" for hour in due]
         found = found.withColumns({"hour": F.lpad(F.col("hour").cast("string"), 2, "0"), "made": F.lit(self.made)})
         found.write.partitionBy("date", "hour", "made").mode("append").option("compression", "zstd").parquet(
@@ -179,8 +165,8 @@ class _Builder:
         for place in places:
             if not self.folder.exists(place):
                 self._write_nothing(found, place)
-        if table.is_kept:
-            self._read(root, places, found.withColumn("hour", F.lit(0)).schema).createOrReplaceTempView(table.name)
+        if table in KEPT:
+            self._read(root, places, found.withColumn("hour", F.lit(0)).schema).createOrReplaceTempView(table)
 
     def _read(self, root: str, places: Iterable[str], schema: StructType | None = None) -> DataFrame:
         read = self.spark.read if schema is None else self.spark.read.schema(schema)
@@ -195,13 +181,13 @@ class _Builder:
 
     def _day(self, name: str, hours: Mapping[str, Version]) -> None:
         for number, table in enumerate(TABLES, 1):
-            show(f"gold of {name.removeprefix('date=')}, the day: {table.name} ({number} of {len(TABLES)})")
-            root = f"gold/{table.name}_hour"
+            show(f"gold of {name.removeprefix('date=')}, the day: {table} ({number} of {len(TABLES)})")
+            root = f"gold/{table}_hour"
             places = [f"{root}/{name}/hour={hour}/made={version.made}" for hour, version in hours.items()]
             self._read(root, places).createOrReplaceTempView("hours")
-            found = self.spark.sql(table.day or "SELECT * EXCEPT (date) FROM hours")
+            found = self.spark.sql(query_of_day(table))
             found.coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(
-                f"{self.root}/gold/{table.name}_day/{name}/made={self.made}"
+                f"{self.root}/gold/{table}_day/{name}/made={self.made}"
             )
 
 

@@ -1,25 +1,29 @@
-"""Decodes texts in Python workers into whole Parquet files, with a line about each document.
+"""Decodes texts in Python workers, which write whole Parquet files, and tells the driver of each document.
 
 Spark's ``from_json`` and ``inline``, and its writer, take four times the CPU.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from analysis.ingest.columns import UnreadableError
 from analysis.ingest.documents import UsageDocument, check_clock, check_size, count_of, read, table
 from analysis.ingest.duplicates import HOUR_MS
+from analysis.ingest.keys import split
 from analysis.ingest.source import KEPT_BYTES, Origin, Text
 from analysis.schema import COUNT, OPTIONAL, SMALL, TEXT
+from analysis.warehouse import located
 from quotas.names import OTHER
 
-Batches = Iterator[pa.RecordBatch]
 _PLACE: Final = (("topic", TEXT), ("partition", SMALL), ("offset", COUNT), ("file", TEXT), ("line", COUNT))
 _SAID: Final = ("cluster", "instance", "boot", "seq", "time_ms", "interval_ms", "dropped_documents")
 _LINE: Final = pa.struct(
@@ -32,9 +36,11 @@ _LINE: Final = pa.struct(
     ]
 )
 """A line about a document; for a rejected text, only the origin and ``fault`` are not null."""
-FILES: Final = pa.schema([("hour", COUNT), ("content", pa.binary()), ("lines", pa.list_(_LINE))])
-"""Parquet files of rows, by hour since 1970, in the order of their documents; without an hour, of REJECTED."""
-REJECTED: Final = pa.schema([*_PLACE, ("fault", TEXT), ("size", COUNT), ("value", pa.binary())])
+FILES: Final = pa.schema([("file", TEXT), ("names", TEXT), ("hour", COUNT), ("lines", pa.list_(_LINE))])
+"""Files that a worker has written: rows of an hour since 1970, and the names that came up in them; an hour of None is
+of REJECTED. The lines are of its documents, in order.
+"""
+REJECTED_FILE: Final = pa.schema([*_PLACE, ("fault", TEXT), ("size", COUNT), ("value", pa.binary())])
 _FILE_ROWS: Final = 262_144
 """The rows after which a worker writes files: some 200 MB."""
 _FILE_REJECTED: Final = 500
@@ -42,44 +48,61 @@ _FILE_REJECTED: Final = 500
 _ROW_GROUP_ROWS: Final = 131_072
 
 
-def decode(
-    texts: Callable[[pa.RecordBatch], Iterator[Text]], until_ms: int
-) -> Callable[[Iterator[pa.RecordBatch]], Batches]:
-    """Return the function for ``mapInArrow`` that makes FILES of batches; intervals must begin before ``until_ms``."""
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """The function for ``mapInArrow`` that writes the rows of texts into a folder, and tells of its files.
 
-    def decoded(batches: Iterator[pa.RecordBatch]) -> Batches:
+    A task that fails leaves files that nobody is told of.
+    """
+
+    texts: Callable[[pa.RecordBatch], Iterator[Text]]
+    folder: str
+    until_ms: int
+    """Intervals must begin before this (Unix time)."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = Files(self.folder)
         hours: defaultdict[int, list[tuple[Origin, UsageDocument]]] = defaultdict(list)
         refused: list[tuple[Text, str]] = []
+        known: defaultdict[int, NDArray[np.int64]] = defaultdict(lambda: np.empty(0, np.int64))
         held = 0
-        for text in (text for batch in batches for text in texts(batch)):
+        for text in (text for batch in batches for text in self.texts(batch)):
             try:
-                document = _document(text, until_ms)
+                document = _document(text, self.until_ms)
             except UnreadableError as error:
                 refused.append((text._replace(value=text.value[:KEPT_BYTES]), str(error)))
             else:
                 hours[document.header["time_ms"] // HOUR_MS].append((text.place, document))
                 held += document.num_rows
             if held >= _FILE_ROWS or len(refused) >= _FILE_REJECTED:
-                yield from _files(hours, refused)
+                yield _written(files, hours, refused, known)
                 hours.clear()
                 refused.clear()
                 held = 0
-        yield from _files(hours, refused)
-
-    return decoded
+        yield _written(files, hours, refused, known)
 
 
-def without(content: bytes, rows: Sequence[int], stays: Sequence[bool]) -> bytes:
-    """Return a file of rows without some documents, given the number of rows of each, and whether it stays."""
-    file = pq.ParquetFile(pa.BufferReader(content))
-    is_kept = np.repeat(np.array(stays), np.array(rows))
-    left = pa.BufferOutputStream()
-    with pq.ParquetWriter(left, file.schema_arrow, compression="zstd") as writer:
-        begin = 0
-        for batch in file.iter_batches(_ROW_GROUP_ROWS):
-            writer.write_batch(batch.filter(pa.array(is_kept[begin : begin + len(batch)])))
-            begin += len(batch)
-    return bytes(left.getvalue())
+class Files:
+    """Parquet files in a folder of any file system that Arrow knows; only texts have dictionaries."""
+
+    def __init__(self, folder: str) -> None:
+        self._files, self._root = located(folder)
+        self._files.create_dir(self._root)
+
+    def write(self, rows: pa.Table) -> str:
+        """Write a file, and return its name."""
+        name = f"{uuid4().hex}.parquet"
+        texts = [each.name for each in rows.schema if each.type == TEXT or pa.types.is_dictionary(each.type)]
+        options: Any = {"compression": "zstd", "use_dictionary": texts, "write_statistics": ["time"]}
+        with self._files.open_output_stream(f"{self._root}/{name}") as stream:
+            pq.write_table(rows, stream, _ROW_GROUP_ROWS, **options)
+        return name
+
+    def without(self, name: str, rows: Sequence[int], stays: Sequence[bool]) -> str:
+        """Write a file of rows again without some documents, given the number of rows of each, and whether it stays."""
+        with self._files.open_input_file(f"{self._root}/{name}") as stream:
+            found = pq.read_table(stream)
+        return self.write(found.filter(pa.array(np.repeat(np.array(stays), np.array(rows)))))
 
 
 def _document(text: Text, until_ms: int) -> UsageDocument:
@@ -90,18 +113,28 @@ def _document(text: Text, until_ms: int) -> UsageDocument:
     return document
 
 
-def _files(
-    hours: Mapping[int, Sequence[tuple[Origin, UsageDocument]]], refused: Sequence[tuple[Text, str]]
-) -> Iterator[pa.RecordBatch]:
+def _written(
+    files: Files,
+    hours: Mapping[int, Sequence[tuple[Origin, UsageDocument]]],
+    refused: Sequence[tuple[Text, str]],
+    known: defaultdict[int, NDArray[np.int64]],
+) -> pa.RecordBatch:
+    """Write a file of rows for each hour, one of its names that are not ``known``, and one of ``refused``."""
+    told: list[dict[str, Any]] = []
     for hour, documents in hours.items():
         lines = [place._asdict() | _line(document) for place, document in documents]
-        rows = file_of([document for _, document in documents])
-        yield pa.RecordBatch.from_pylist([{"hour": hour, "content": rows, "lines": lines}], FILES)
+        rows, names = split(table([document for _, document in documents]))
+        keys = names["key"].to_numpy()
+        new = names.filter(pa.array(~np.isin(keys, known[hour])))
+        known[hour] = np.union1d(known[hour], keys)
+        of_names = files.write(without_defaults(new)) if len(new) else None
+        told.append({"file": files.write(without_defaults(rows)), "names": of_names, "hour": hour, "lines": lines})
     if refused:
         lines = [text.place._asdict() | {"fault": fault} for text, fault in refused]
         kept = [line | {"size": text.size, "value": text.value} for line, (text, _) in zip(lines, refused, strict=True)]
-        content = encoded(pa.Table.from_pylist(kept, REJECTED))
-        yield pa.RecordBatch.from_pylist([{"content": content, "lines": lines}], FILES)
+        file = files.write(pa.Table.from_pylist(kept, REJECTED_FILE))
+        told.append({"file": file, "lines": lines})
+    return pa.RecordBatch.from_pylist(told, FILES)
 
 
 def _line(document: UsageDocument) -> dict[str, Any]:
@@ -118,20 +151,12 @@ def _of_nobody(document: UsageDocument) -> int:
     return pc.sum(nobody).as_py() or 0
 
 
-def file_of(documents: Sequence[UsageDocument]) -> bytes:
-    """Return a file of rows, without the optional columns that have no value in any of them."""
-    rows = table(documents)
-    return encoded(rows.drop_columns([each.name for each in OPTIONAL if _is_default(rows[each.name], each.missing)]))
+def without_defaults(rows: pa.Table) -> pa.Table:
+    """Drop the optional columns that have no value in any row."""
+    there = [each for each in OPTIONAL if each.name in rows.column_names]
+    return rows.drop_columns([each.name for each in there if _is_default(rows[each.name], each.missing)])
 
 
 def _is_default(values: pa.ChunkedArray, default: Any) -> bool:
     is_default = pc.is_null(values) if default is None else pc.equal(values, default)
     return bool(pc.all(is_default).as_py())
-
-
-def encoded(rows: pa.Table) -> bytes:
-    """Return a Parquet file; only texts have dictionaries."""
-    content = pa.BufferOutputStream()
-    texts = [field.name for field in rows.schema if field.type == TEXT or pa.types.is_dictionary(field.type)]
-    pq.write_table(rows, content, _ROW_GROUP_ROWS, compression="zstd", use_dictionary=texts, write_statistics=["time"])
-    return bytes(content.getvalue())

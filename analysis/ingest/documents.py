@@ -15,11 +15,11 @@ from analysis.ingest.columns import MOST, Columns, UnreadableError, check, conve
 from analysis.schema import (
     COLUMNS,
     FIELDS,
-    FILE,
     LIMIT,
     MOST_DOCUMENT_BYTES,
     MOST_LABEL_BYTES,
     MOST_WINDOW_MS,
+    ROW_FILE,
     TEXT,
     TIME,
     TIME_MS,
@@ -95,11 +95,12 @@ def check_clock(time_ms: int, stamped_ms: int) -> None:
 
 
 def table(documents: Sequence[UsageDocument]) -> pa.Table:
-    """Return the rows of documents (``schema.FILE``); texts of the head are dictionaries."""
+    """Return the rows of documents, with all of ``schema.NAMES`` and FIGURES; texts of the head are dictionaries."""
     rows = np.array([each.num_rows for each in documents])
     columns: dict[str, Any] = {"time": _repeated([each.header["time_ms"] * 1000 for each in documents], TIME, rows)}
     for field in FIELDS:
-        columns[field.name] = _repeated([each.header[field.name] for each in documents], field.type, rows)
+        if field.is_name or field.name in ROW_FILE.names:
+            columns[field.name] = _repeated([each.header[field.name] for each in documents], field.type, rows)
     total = int(rows.sum())
     for column in COLUMNS:
         there = [each.columns.get(column.name) for each in documents]
@@ -119,7 +120,7 @@ def table(documents: Sequence[UsageDocument]) -> pa.Table:
                 for each, array in zip(documents, there, strict=True)
             ]
             columns[column.name] = pa.array(np.concatenate(numbers), from_pandas=True).cast(column.type)  # NaN: null
-    return pa.table({name: columns[name] for name in FILE.names})
+    return pa.table(columns)
 
 
 def _repeated(values: Sequence[Any], kind: pa.DataType, times: NDArray[np.int64]) -> pa.Array:

@@ -6,7 +6,7 @@ kill at any moment loses and doubles nothing: the next attempt finds what is sto
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -19,9 +19,9 @@ from analysis.ingest import decoding
 from analysis.ingest.documents import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.duplicates import HOUR_MS, Document, Key, KnownDocuments
 from analysis.ingest.source import Origin, Source
-from analysis.ingest.warehouse import DOCUMENTS, REJECTED, USAGE, Warehouse, hour_place
+from analysis.ingest.warehouse import DOCUMENTS, KEYS, REJECTED, USAGE, Warehouse, hour_place
 from analysis.schema import DOCUMENT_FILE
-from analysis.spark.writer import Writer
+from analysis.spark.writer import ASIDE, Writer
 from quotas.names import OTHER
 
 _SHOWN_FAULTS: Final = 3
@@ -115,9 +115,9 @@ class Ingestion:
         self._before()
         attempt = f"{batch.sparkSession.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
         until_ms = self._now_ms() + MOST_AHEAD_MS
-        decode = decoding.decode(self.source.texts, until_ms)
-        files = batch.mapInArrow(decode, from_arrow_schema(decoding.FILES)).toArrow()
         with Writer(self._spark, self._root, "ingest") as writer:
+            decoder = decoding.Decoder(self.source.texts, f"{self._root.rstrip('/')}/{ASIDE}", until_ms)
+            files = batch.mapInArrow(decoder, from_arrow_schema(decoding.FILES)).toArrow()
             if writer.number != self._number + 1:  # others may have stored documents meanwhile
                 self._known = self._nothing_known()
             self._number = writer.number
@@ -131,8 +131,8 @@ class Ingestion:
 
     def _store(self, writer: Writer, attempt: str, files: pa.Table, until_ms: int) -> Tally:
         """Publish the documents of ``decoding.FILES`` that are new."""
-        lines = files.column("lines").to_pylist()
-        every = [_Read(Origin(*(line[name] for name in Origin._fields)), line) for of_file in lines for line in of_file]
+        told = files.to_pylist()
+        every = [_Read(_origin(line), line) for each in told for line in each["lines"]]
         every.sort(key=lambda each: each.place.order())
         read = [each for each in every if each.line["fault"] is None]
         documents = [each.document for each in read]
@@ -142,9 +142,9 @@ class Ingestion:
         stored = [each.document for each in new]
         newest = self._tables.newest_hour(until_ms) if stored else None
         late = [newest is not None and each.hour < newest for each in stored]
-        self._tables.publish(
-            writer, attempt, chain(_rows_of(files, lines, {each.place for each in new}), self._about(new, late))
-        )
+        aside = decoding.Files(f"{self._root.rstrip('/')}/{ASIDE}")
+        of_rows = _of_rows(aside, told, {each.place for each in new})
+        self._tables.publish(writer, attempt, chain(of_rows, self._about(aside, new, late)))
         rejected = [each for each in every if each.line["fault"] is not None]
         for each in rejected[:_SHOWN_FAULTS]:
             self._tell(f"rejected: {each.place}: {each.line['fault']}")
@@ -161,8 +161,8 @@ class Ingestion:
             rows_of_others=sum(each.line["rows_of_others"] for each in new),
         )
 
-    def _about(self, new: Sequence[_Read], late: Sequence[bool]) -> Iterator[tuple[str, bytes]]:
-        """Yield the partitions and files of the table of documents."""
+    def _about(self, aside: decoding.Files, new: Sequence[_Read], late: Sequence[bool]) -> Iterator[tuple[str, str]]:
+        """Write files for the table of documents; yield their names and places."""
         begun = self._known.begun([each.document for each in new])
         hours: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         for each, is_late in zip(new, late, strict=True):
@@ -177,18 +177,25 @@ class Ingestion:
             }
             hours[document.hour].append(line | said)
         for hour, lines in hours.items():
-            yield hour_place(DOCUMENTS, hour), decoding.encoded(pa.Table.from_pylist(lines, DOCUMENT_FILE))
+            yield aside.write(pa.Table.from_pylist(lines, DOCUMENT_FILE)), hour_place(DOCUMENTS, hour)
 
 
-def _rows_of(files: pa.Table, lines: list[list[dict[str, Any]]], new: set[Origin]) -> Iterator[tuple[str, bytes]]:
-    """Yield the partitions and decoded files of rows, without duplicates."""
-    for hour, content, of_file in zip(files.column("hour").to_pylist(), files.column("content"), lines, strict=True):
+def _origin(line: Mapping[str, Any]) -> Origin:
+    return Origin(*(line[name] for name in Origin._fields))
+
+
+def _of_rows(aside: decoding.Files, told: list[dict[str, Any]], new: set[Origin]) -> Iterator[tuple[str, str]]:
+    """Yield the names and places of files with new documents; those with duplicates are written again without them."""
+    hours = set()
+    for name, _, hour, lines in (each.values() for each in told):
         if hour is None:
-            yield REJECTED, content.as_py()
+            yield name, REJECTED
             continue
-        rows = [line["rows"] for line in of_file]
-        stays = [Origin(*(line[name] for name in Origin._fields)) in new for line in of_file]
-        if all(stays):
-            yield hour_place(USAGE, hour), content.as_py()
-        elif any(count for count, is_new in zip(rows, stays, strict=True) if is_new):
-            yield hour_place(USAGE, hour), decoding.without(content.as_py(), rows, stays)
+        rows = [line["rows"] for line in lines]
+        stays = [_origin(line) in new for line in lines]
+        if any(count for count, is_new in zip(rows, stays, strict=True) if is_new):
+            hours.add(hour)
+            yield name if all(stays) else aside.without(name, rows, stays), hour_place(USAGE, hour)
+    for each in told:
+        if each["names"] is not None and each["hour"] in hours:
+            yield each["names"], hour_place(KEYS, each["hour"])

@@ -1,10 +1,9 @@
-"""The tables that ingestion writes: ``usage`` and ``documents``, by (date, hour, batch), and ``rejected``, by batch.
+"""The tables that ingestion writes: ``usage``, ``keys`` and ``documents``, by (date, hour, batch), and ``rejected``.
 
 Plain Parquet, for any engine. A batch is a partition because a directory becomes visible in one step.
 """
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -19,8 +18,8 @@ from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
 from analysis.spark.folder import Folder
 from analysis.spark.writer import ASIDE, Writer
 
-USAGE, DOCUMENTS, REJECTED = "usage", "documents", "rejected"
-LAYOUT_VERSION: Final = 2
+USAGE, KEYS, DOCUMENTS, REJECTED = "usage", "keys", "documents", "rejected"
+LAYOUT_VERSION: Final = 3
 _MARK: Final = "sluice-warehouse.json"
 _BOOTS_WITHIN: Final = timedelta(days=7)
 """Boots that were silent for longer are taken for new ones."""
@@ -48,20 +47,17 @@ class Warehouse:
                 "take the Sluice that wrote it, or a newer one"
             )
 
-    def publish(self, writer: Writer, attempt: str, files: Iterable[tuple[str, bytes]]) -> None:
-        """Publish the files of a batch in their partitions, all or none.
+    def publish(self, writer: Writer, attempt: str, files: Iterable[tuple[str, str]]) -> None:
+        """Publish the files of a batch, names in ASIDE and places, all or none.
 
         A second attempt finds its documents stored. Rejected ones have no keys: theirs replace those of the first.
         """
         batch = uuid4().hex[:16]
-        moves: dict[str, str] = {}
-        places: Counter[str] = Counter()
         self._folder.remove(f"{REJECTED}/batch={attempt}")
-        for place, content in files:
-            aside = f"{ASIDE}/{place}"
-            self._folder.write(f"{aside}/part-{places[place]:05}.parquet", content)
-            moves[aside] = f"{place}/batch={attempt if place == REJECTED else batch}"
-            places[place] += 1
+        moves = {
+            f"{ASIDE}/{name}": f"{place}/batch={attempt if place == REJECTED else batch}/{name}"
+            for name, place in files
+        }
         writer.publish(moves)
 
     def keys(self, hour: int) -> list[Key]:

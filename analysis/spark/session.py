@@ -29,6 +29,9 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
     # Times in the same format as Arrow's.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Only what has been counted is sent to all: the sizes of compressed files say little of their rows.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
 }
 _PACKAGES: Final = "spark.jars.packages"
 _SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"

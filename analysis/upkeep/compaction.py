@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.errors import RunError
 from analysis.gold import inventory
-from analysis.schema import DOCUMENTS, ROWS
+from analysis.schema import TABLES
 from analysis.spark.folder import Folder
 from analysis.spark.writer import ASIDE, Writer
 from quotas.texts import size
@@ -22,8 +22,6 @@ from quotas.texts import size
 Batches = dict[str, list[str]]
 """Names of batches, by ``hour=HH``."""
 _ROWS_PER_FILE: Final = 5_000_000
-_TABLES: Final = {"usage": ROWS.names, "documents": DOCUMENTS.names[:-1]}
-"""Tables and their columns, without ``batch``."""
 
 
 class Compacted(NamedTuple):
@@ -67,7 +65,7 @@ class _Day:
         found = Compacted()
         moves: dict[str, str] = {}
         removes: list[str] = []
-        for table in _TABLES:
+        for table in TABLES:
             if due := self._due(table):
                 old = [f"{table}/{self.date}/{hour}/{batch}" for hour, batches in due.items() for batch in batches]
                 new = [f"{table}/{self.date}/{hour}/batch={name}" for hour in due]
@@ -92,18 +90,18 @@ class _Day:
         return {hour: batches for hour, batches in due.items() if len(batches) > 1}
 
     def _rewrite(self, table: str, places: list[str], name: str) -> None:
-        schema = ROWS if table == "usage" else DOCUMENTS
+        schema = TABLES[table]
         read = self.spark.read.schema(schema).option("basePath", f"{self.root}/{table}")
-        old = read.parquet(*(f"{self.root}/{place}" for place in places))
-        written = old.select(*_TABLES[table]).withColumns(
-            {"hour": F.lpad(F.col("hour").cast("string"), 2, "0"), "batch": F.lit(name)}
-        )
+        old = read.parquet(*(f"{self.root}/{place}" for place in places)).select(schema.names)
+        if table == "keys":
+            old = old.distinct()
+        written = old.withColumns({"hour": F.lpad(F.col("hour").cast("string"), 2, "0"), "batch": F.lit(name)})
         aside = f"{self.root}/{ASIDE}/{table}"
         written.repartition("hour").write.partitionBy("date", "hour", "batch").mode("overwrite").options(
             compression="zstd", maxRecordsPerFile=str(_ROWS_PER_FILE)
         ).parquet(aside)
         new = self.spark.read.schema(schema).parquet(aside)
-        if _proof(old, _TABLES[table]) != _proof(new, _TABLES[table]):
+        if _proof(old, schema.names) != _proof(new, schema.names):
             raise RunError(
                 f"{table}/{self.date}: the compacted rows differ from the original ones; nothing was changed"
             )

@@ -14,7 +14,7 @@ from analysis.spark.writer import Writer
 from analysis.warehouse import HOUR, Inventory
 from quotas.texts import size
 
-_TABLES: Final = ("usage", "documents", *(f"gold/{table.name}_hour" for table in TABLES))
+_TABLES: Final = ("usage", "keys", "documents", *(f"gold/{table}_hour" for table in TABLES))
 """Tables with partitions of date and hour."""
 
 
@@ -94,7 +94,7 @@ class _Expiry:
         known = inventory.read(self._folder, date).hours
         left = {hour: version for hour, version in known.items() if not is_old(f"{date}/hour={hour}")}
         self.lists[inventory.place(date)] = inventory.text(date, Inventory(left))
-        self.removes += [f"gold/{each.name}_day/{date}" for each in TABLES]
+        self.removes += [f"gold/{each}_day/{date}" for each in TABLES]
         for table in _TABLES:
             hours = self._folder.names(f"{table}/{date}/hour=*")
             old = [f"{table}/{date}/{hour}" for hour in hours if is_old(f"{date}/{hour}")]

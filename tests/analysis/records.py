@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from analysis.kernel.units import read_rule
-from analysis.schema import COLUMNS, FILE, ROWS
+from analysis.schema import COLUMNS, FIGURES, NAMES
 from quotas.kinds import CLIENT_KINDS
 from quotas.policy import Terms
 from quotas.precedence import counter_under
@@ -17,6 +17,8 @@ BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)
 
 Row = Mapping[str, Any]
 Document = dict[str, Any]
+STORED: Final = ["time", "interval_ms", *(column.name for column in (*NAMES, *FIGURES))]
+"""What is stored of a row, with its names."""
 
 
 def row(user: str | None = "alice", client_id: str | None = "app", **columns: Any) -> dict[str, Any]:
@@ -80,14 +82,14 @@ def document(seq: int, rows: Sequence[Row], *, second: float | None = None, **fi
 
 
 def stored(documents: Iterable[Document]) -> list[dict[str, Any]]:
-    """The rows of a table that keeps these documents, as ROWS has them."""
+    """The rows that are stored of these documents, with their names."""
     return [_stored(each, number) for each in documents for number in range(len(each["rows"]["listener"]))]
 
 
 def in_order(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Rows by interval, document and client: no table keeps an order. Of each, what is in files."""
-    known = [{name: each[name] for name in FILE.names} for each in rows]
-    return sorted(known, key=lambda each: (each["time"], each["instance"], each["seq"], each["user"] or ""))
+    known = [{name: each[name] for name in STORED} for each in rows]
+    return sorted(known, key=lambda each: (each["time"], each["instance"], each["user"] or "", each["client_id"] or ""))
 
 
 def write_jsonl(path: Path, documents: Iterable[Document | str]) -> Path:
@@ -99,6 +101,6 @@ def write_jsonl(path: Path, documents: Iterable[Document | str]) -> Path:
 
 def _stored(each: Document, number: int) -> dict[str, Any]:
     time = datetime.fromtimestamp(each["time_ms"] / 1000, UTC)
-    fields = {name: each[name] for name in ROWS.names if name in each}
+    fields = {name: each[name] for name in STORED if name in each}
     columns = {name: values[number] for name, values in each["rows"].items()}
     return {**fields, **columns, "time": time, "date": time.date(), "hour": time.hour}

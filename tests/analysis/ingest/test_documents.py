@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from analysis.ingest.columns import UnreadableError
 from analysis.ingest.documents import END_OF_TIME_MS, HEADER, read, table
-from analysis.schema import COLUMNS, FILE, FLAG, LIMIT, TEXT, Column
+from analysis.schema import COLUMNS, FLAG, LIMIT, TEXT, Column
 from quotas.kinds import QuotaKind
-from tests.analysis.records import BEGIN_MS, Document, document, row, stored
+from tests.analysis.records import BEGIN_MS, STORED, Document, document, row, stored
 
 TWO_ROWS = [row("alice", bytes_in=7, produce_limit=1024.5, produce_rule="user=alice"), row(None, None, broker=-1)]
 DAY_MS = 86_400_000
@@ -28,8 +28,8 @@ def with_fields(**changes: Any) -> Document:
 
 def rows_of(*documents: Document) -> list[dict[str, Any]]:
     """What a table has of documents, after their texts."""
-    rows: list[dict[str, Any]] = table([read(json.dumps(each).encode()) for each in documents]).cast(FILE).to_pylist()
-    assert all(each.keys() == set(FILE.names) for each in rows)
+    rows: list[dict[str, Any]] = table([read(json.dumps(each).encode()) for each in documents]).to_pylist()
+    assert all(each.keys() == set(STORED) for each in rows)
     return rows
 
 
@@ -43,7 +43,7 @@ def fault_of(text: str | bytes) -> str | None:
 
 def test_document_of_the_proxy_becomes_its_stored_rows() -> None:
     documents = [document(seq, [*TWO_ROWS, row("José 🦦", "")]) for seq in range(3)]
-    assert rows_of(*documents) == [{name: each[name] for name in FILE.names} for each in stored(documents)]
+    assert rows_of(*documents) == [{name: each[name] for name in STORED} for each in stored(documents)]
 
 
 def test_unknown_columns_are_ignored_and_missing_ones_default() -> None:

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from analysis.charges import with_defaults
 from analysis.errors import AnalysisError
 from analysis.ingest import files
 from analysis.ingest.job import Ingestion, Tally
 from analysis.ingest.running import run
 from analysis.ingest.source import KEPT_BYTES, Source
-from analysis.schema import COLUMNS, MOST_DOCUMENT_BYTES
-from analysis.schema import ROWS as TABLE
+from analysis.schema import MOST_DOCUMENT_BYTES, TABLES
 from analysis.spark.folder import Folder
 from config.usage import UsageFiles
 from proxy.usage.documents import Document as Shipped
@@ -57,9 +57,12 @@ class Site:
         return Source(found.stream.repartition(self.tasks), found.texts) if self.tasks else found
 
     def usage(self) -> list[dict[str, Any]]:
-        missing: dict[str, Any] = {each.name: each.missing for each in COLUMNS if each.missing is not None}
-        found = self.spark.read.schema(TABLE).parquet(f"{self.warehouse}/usage").fillna(missing)
-        return in_order(found.toArrow().to_pylist())
+        usage, keys = (
+            with_defaults(self.spark.read.schema(TABLES[table]).parquet(f"{self.warehouse}/{table}"))
+            for table in ("usage", "keys")
+        )
+        names = keys.drop("date", "hour", "batch").distinct()
+        return in_order(usage.join(names, "key").toArrow().to_pylist())
 
     def parts(self) -> list[Path]:
         """Partitions of the table that have files, with all that is anywhere in it."""

@@ -1,0 +1,27 @@
+-- client: a row for each who, mode, exempt, interval and window
+-- reads: usage, keys
+--   rows                 number of rows
+--   active_ms            summed length of their intervals
+--   begin_ms, end_ms     begin of the first one, end of the last one
+--   bytes_in, bytes_out, requests, request_time_ms, connections_opened, connections_refused, accept_waits, accept_wait_ms
+--   connections          the most at one time
+--   interval_ms          nominal length of an interval, in whole seconds
+--   window_ms, sample_ms, controller_window_ms  the windows of enforcement
+WITH summed AS (
+    SELECT date, hour, key, count(*) AS rows, total(interval_ms) AS active_ms,
+        total(bytes_in) AS bytes_in, total(bytes_out) AS bytes_out, total(requests) AS requests,
+        total(request_time_ms) AS request_time_ms, total(connections_opened) AS connections_opened,
+        total(connections_refused) AS connections_refused, total(accept_waits) AS accept_waits,
+        total(accept_wait_ms) AS accept_wait_ms, max(connections) AS connections,
+        min(unix_millis(time)) AS begin_ms, max(unix_millis(time) + interval_ms) AS end_ms
+    FROM usage GROUP BY date, hour, key)
+SELECT date, hour, cluster, instance, broker, listener, user, client_id, ip, mode, exempt, nominal_ms AS interval_ms,
+    samples * sample_ms AS window_ms, sample_ms, controller_samples * controller_sample_ms AS controller_window_ms,
+    total(rows) AS rows, total(active_ms) AS active_ms, total(bytes_in) AS bytes_in, total(bytes_out) AS bytes_out,
+    total(requests) AS requests, total(request_time_ms) AS request_time_ms,
+    total(connections_opened) AS connections_opened, total(connections_refused) AS connections_refused,
+    total(accept_waits) AS accept_waits, total(accept_wait_ms) AS accept_wait_ms, max(connections) AS connections,
+    min(begin_ms) AS begin_ms, max(end_ms) AS end_ms
+FROM summed JOIN keys USING (key)
+GROUP BY date, hour, cluster, instance, broker, listener, user, client_id, ip, mode, exempt, nominal_ms,
+    samples * sample_ms, sample_ms, controller_samples * controller_sample_ms
