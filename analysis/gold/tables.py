@@ -15,7 +15,7 @@ KEPT: Final = ("client", "charged", "muted")
 """Those that queries of later ones read."""
 OF_HOURS: Final = ("muted", "moments", "users", "documents")
 """Those whose tables of a day are the hours, one after the other."""
-_MOST: Final = 2**60
+MOST_SUM: Final = 2**60
 """An exbibyte, far below the maximum of a BIGINT: forged numbers must not overflow."""
 _TOTAL: Final = re.compile(r"\btotal\((\w+|IF\([^)]*\))\)")
 
@@ -23,7 +23,7 @@ _TOTAL: Final = re.compile(r"\btotal\((\w+|IF\([^)]*\))\)")
 def query(name: str, **values: object) -> str:
     """Return a query of ``sql``: ``total(x)`` is a sum that stops at an exbibyte, ``{name}`` a value."""
     text = files("analysis.gold").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    summed = _TOTAL.sub(rf"least(coalesce(try_sum(\1), {_MOST}), {_MOST})", text)
+    summed = _TOTAL.sub(rf"least(coalesce(try_sum(\1), {MOST_SUM}), {MOST_SUM})", text)
     return summed.format(bytes=BYTES, muted_ms=MUTED_MS, **values) if "{" in summed else summed
 
 

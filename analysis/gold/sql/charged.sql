@@ -8,15 +8,17 @@
 --   unit_user, unit_client_id  as in counters
 WITH summed AS (
     SELECT date, hour, line, total(used) AS used, total(requests) AS requests,
+        total(IF(used > 0, requests, 0)) AS requests_with_use,
         total(throttled) AS throttled, total(throttle_ms) AS throttle_ms, total(muted_ms) AS muted_ms,
         min(limit) AS least_limit, max(limit) AS most_limit
     FROM charges GROUP BY date, hour, line)
 SELECT date, hour, cluster, instance, r.broker, listener, user, client_id, ip, mode, exempt, kind, role, rule, counter,
-    total(used) AS used, total(requests) AS requests, total(IF(is_longest, throttled, 0)) AS throttled,
+    total(used) AS used, total(IF(is_longest, requests, requests_with_use)) AS requests,
+    total(IF(is_longest, throttled, 0)) AS throttled,
     total(IF(is_longest, throttle_ms, 0)) AS throttle_ms, total(IF(is_longest, muted_ms, 0)) AS muted_ms,
     unit_user, unit_client_id,
     min(coalesce(cap_limit, least_limit)) AS least_limit, max(coalesce(cap_limit, most_limit)) AS most_limit,
     per_used, max(window_ms) AS window_ms
-FROM summed JOIN rules r USING (line) JOIN keys USING (key)
+FROM summed JOIN rules r USING (line) JOIN keys USING (key) WHERE used > 0 OR is_longest
 GROUP BY date, hour, cluster, instance, r.broker, listener, user, client_id, ip, mode, exempt, kind, role, rule, counter,
     unit_user, unit_client_id, per_used

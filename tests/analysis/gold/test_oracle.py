@@ -231,7 +231,7 @@ def test_gold_lists_each_document_once_with_late_and_first(gold: Gold) -> None:
 
 def test_finished_day_has_every_gold_table(gold: Gold) -> None:
     for table in TABLES:
-        assert {str(each["date"]) for each in gold.table(table.name, "day")} == {"2026-03-01"}, table.name
+        assert {str(each["date"]) for each in gold.table(table, "day")} == {"2026-03-01"}, table
 
 
 def test_gold_made_twice_writes_nothing_new(gold: Gold, spark: SparkSession) -> None:

@@ -283,11 +283,11 @@ def test_mark_of_the_version_that_was_cut_off_is_written_again(site: Site) -> No
     mark.parent.mkdir()
     mark.touch()
     Ingestion(site.source(), site.warehouse, site.told.append)
-    assert json.loads(mark.read_text(encoding="utf-8")) == {"version": 2}
+    assert json.loads(mark.read_text(encoding="utf-8")) == {"version": 3}
 
 
 def test_a_warehouse_of_a_version_to_come_is_left_alone(site: Site) -> None:
     Path(site.warehouse).mkdir()
-    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 3}')
-    with pytest.raises(AnalysisError, match="is a warehouse of version 3, and this Sluice knows 2"):
+    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 4}')
+    with pytest.raises(AnalysisError, match="is a warehouse of version 4, and this Sluice knows 3"):
         site.ingest()
