@@ -31,7 +31,6 @@ from hashlib import blake2b
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.schema import OPTIONAL
 from quotas import kinds
@@ -73,22 +72,12 @@ def rules(spark: SparkSession, keys: DataFrame, present: Collection[Present]) ->
     return spark.sql(f"SELECT key, {_RULE}, {_COUNTER} AS counter FROM ({' UNION ALL '.join(parts)})", keys=keys)
 
 
-def with_defaults(rows: DataFrame, there: Collection[str] | None = None) -> DataFrame:
-    """Replace nulls of optional columns, which files lack if no row has a value, by their defaults.
-
-    ``there``: the columns that any file has.
-    """
-    values = {
-        each.name: F.lit(each.missing).cast(rows.schema[each.name].dataType)
-        for each in OPTIONAL
-        if each.missing is not None and each.name in rows.columns
+def with_defaults(rows: DataFrame) -> DataFrame:
+    """Replace nulls of optional columns, which files lack if no row has a value, by their defaults."""
+    optional: dict[str, bool | float | int | str] = {
+        each.name: each.missing for each in OPTIONAL if each.missing is not None and each.name in rows.columns
     }
-    return rows.withColumns(
-        {
-            name: F.coalesce(F.col(name), value) if there is None or name in there else value
-            for name, value in values.items()
-        }
-    )
+    return rows.fillna(optional)
 
 
 def present_in(columns: Collection[str]) -> list[Present]:

@@ -1,7 +1,6 @@
 """``sluice analyze compact``."""
 
 import time
-from dataclasses import replace
 
 import click
 
@@ -30,7 +29,7 @@ def command(warehouse: str, older_s: int, spark: SparkSettings) -> None:
     Waits for other programs that write to the warehouse; ingestion goes on afterwards. Not for the time in which other
     engines read rows. The next run completes one that was killed.
     """
-    running = session.start("compact", replace(spark, by_rows=True))
+    running = session.start("compact", spark)
     from analysis.upkeep import compaction
 
     found = compaction.compact(running, warehouse, older_s, to_stderr, time.time)  # noqa: TID251  dates

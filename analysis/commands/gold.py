@@ -1,7 +1,5 @@
 """``sluice analyze gold``."""
 
-from dataclasses import replace
-
 import click
 
 from analysis import options
@@ -17,7 +15,7 @@ def command(warehouse: str, spark: SparkSettings) -> None:
 
     Waits for other programs that write to the warehouse.
     """
-    running = session.start("gold", replace(spark, by_rows=True))
+    running = session.start("gold", spark)
     from analysis.gold.build import make
 
     hours = make(running, warehouse)

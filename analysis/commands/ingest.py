@@ -2,9 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
-_FEW_BYTES: Final = 8 * 2**20
-"""About 70,000 rows in JSON. With less, Java's second compiler costs more than it saves."""
 _GOLD_EVERY_S: Final = 300
 """The shortest time between two makings of gold in a continuous run."""
 
@@ -105,7 +101,7 @@ def command(
         read = kafka.Topic.load(topic, bootstrap, kafka_config)
         read.reach()
         spark = session.with_jars(spark, jars)
-    running = session.start("ingest", replace(spark, by_rows=gold and not (once and _are_few(files))))
+    running = session.start("ingest", spark)
 
     from analysis.gold.build import make
     from analysis.ingest.files import source as of_files
@@ -140,18 +136,6 @@ def command(
             make_gold()
     finally:
         click.echo(f"{warehouse}: {ingestion.total}")
-
-
-def _are_few(files: str | None) -> bool:
-    """Whether a directory on a disk has no more than _FEW_BYTES of documents."""
-    if files is None or not Path(files).is_dir():
-        return False
-    try:
-        return all(
-            total <= _FEW_BYTES for total in accumulate(path.stat().st_size for path in Path(files).rglob("*.jsonl"))
-        )
-    except OSError:  # Spark says what it cannot read
-        return False
 
 
 def _tell_of_another(running: "SparkSession", checkpoints: str, name: str, topic: str) -> None:

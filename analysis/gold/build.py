@@ -27,7 +27,6 @@ from analysis.warehouse import Inventory, Version
 
 _ROWS_OF_TASK: Final = 250_000
 """The rows of a task that makes readings: some 100 MB."""
-_FEWEST_TASKS: Final = 8
 
 
 def make(spark: SparkSession, warehouse: str) -> int:
@@ -107,20 +106,20 @@ class _Builder:
     def _hours(self, name: str, due: list[str]) -> None:
         hours = [(name, hour) for hour in due]
         before = [_before(*hour) for hour in hours if _before(*hour) not in hours]
-        usage, there = self._rows("usage", ROWS, hours)
-        keys, of_keys = self._rows("keys", KEYS, [*hours, *before])
-        present = present_in({*there, *of_keys})
+        usage = self._rows("usage", ROWS, hours)
+        keys = self._rows("keys", KEYS, [*hours, *before]).drop("date", "hour").distinct().localCheckpoint()
+        present = present_in({*self._columns("usage", hours), *self._columns("keys", hours)})
         views = {
             "usage": usage,
-            "documents": self._rows("documents", DOCUMENTS, hours)[0],
-            "keys": (keys := keys.drop("date", "hour").distinct().localCheckpoint()),
+            "documents": self._rows("documents", DOCUMENTS, hours),
+            "keys": keys,
             "rules": rules(self.spark, keys, present),
             "charges": charges(self.spark, usage, present),
             "recent": charges(self.spark, self._with_windows_before(usage, keys, before), present),
         }
         for view, rows in views.items():
             rows.createOrReplaceTempView(view)
-        tasks = max(_FEWEST_TASKS, usage.count() // _ROWS_OF_TASK)
+        tasks = 1 + usage.count() // _ROWS_OF_TASK
         which = due[0] if len(due) == 1 else f"{due[0]} to {due[-1]}"
         for number, table in enumerate(TABLES, 1):
             show(f"gold of {name.removeprefix('date=')}, {which}: {table} ({number} of {len(TABLES)})")
@@ -138,22 +137,23 @@ class _Builder:
         [[window_ms]] = keys.agg(F.expr(f"coalesce({longest}, 0)")).collect()
         for date_, hour in before:
             end = datetime.fromisoformat(f"{date_.removeprefix('date=')}T{hour}:00:00+00:00") + timedelta(hours=1)
-            rows, _ = self._rows("usage", ROWS, [(date_, hour)])
+            rows = self._rows("usage", ROWS, [(date_, hour)])
             usage = usage.union(rows.where(F.col("time") >= end - timedelta(milliseconds=window_ms)))
         return usage
 
-    def _rows(self, table: str, schema: StructType, hours: Iterable[tuple[str, str]]) -> tuple[DataFrame, list[str]]:
-        """Return the rows of a table, and the columns that any of their files has.
+    def _rows(self, table: str, schema: StructType, hours: Iterable[tuple[str, str]]) -> DataFrame:
+        read = self.spark.read.option("basePath", f"{self.root}/{table}").schema(schema)
+        paths = self._paths(table, hours)
+        rows = read.parquet(*paths) if paths else self.spark.createDataFrame([], schema)
+        return with_defaults(rows.select(schema.names))
 
-        Columns that a file lacks have their defaults.
-        """
-        found = [f"{table}/{date_}/hour={hour}" for date_, hour in hours]
-        paths = [f"{self.root}/{place}" for place in found if self.folder.exists(place)]
-        if not paths:
-            return self.spark.createDataFrame([], schema), []
-        read = self.spark.read.option("basePath", f"{self.root}/{table}")
-        there = read.option("mergeSchema", "true").parquet(*paths).columns
-        return with_defaults(read.schema(schema).parquet(*paths).select(schema.names), there), there
+    def _columns(self, table: str, hours: Iterable[tuple[str, str]]) -> list[str]:
+        """Return the columns that any file has."""
+        return self.spark.read.option("mergeSchema", "true").parquet(*self._paths(table, hours)).columns
+
+    def _paths(self, table: str, hours: Iterable[tuple[str, str]]) -> list[str]:
+        places = [f"{table}/{date_}/hour={hour}" for date_, hour in hours]
+        return [f"{self.root}/{place}" for place in places if self.folder.exists(place)]
 
     def _write(self, table: str, found: DataFrame, name: str, due: list[str]) -> None:
         root = f"gold/{table}_hour"

@@ -37,14 +37,7 @@ _PACKAGES: Final = "spark.jars.packages"
 _SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""Java's first compiler alone: most of the work is Python's, and the second costs more than it saves."""
-_SECOND_COMPILER: Final = (
-    "-XX:-DontCompileHugeMethods -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
-    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
-"""Whole queries become one long method each, which Java would interpret for every row. Compiling it well takes
-seconds: only for what runs ten times as often as Java asks for by default.
-"""
+"""Java's first compiler alone: the second costs more than it saves in a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +46,6 @@ class SparkSettings:
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
-    by_rows: bool = False
-    """Whether Spark itself processes many rows, and not only Python."""
 
 
 def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
@@ -144,17 +135,17 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         if sys.platform == "linux":
             # Arrow's default allocator does not return memory: 0.1 GiB for each worker.
             os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
-        defaults |= _local(os.cpu_count() or 1, by_rows=settings.by_rows)
+        defaults |= _local(os.cpu_count() or 1)
     return defaults
 
 
-def _local(cores: int, *, by_rows: bool) -> dict[str, str]:
+def _local(cores: int) -> dict[str, str]:
     """Return settings for one machine: Spark's defaults are for a cluster."""
     return {
         "spark.driver.memory": f"{_heap_mib()}m",
         # G1's threads, and its growing metaspace, cost a fifth of a short program.
         _JAVA_OPTIONS: (
-            f"{_SECOND_COMPILER if by_rows else _FIRST_COMPILER} -XX:+UseSerialGC -XX:MetaspaceSize=256m "
+            f"{_FIRST_COMPILER} -XX:+UseSerialGC -XX:MetaspaceSize=256m "
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
         ),
         # Each task passes on sums of all its clients: many small tasks would repeat them.

@@ -12,6 +12,7 @@ import numpy as np
 
 from analysis.kernel.arrays import Floats
 from tests.harness.jars import SPARK_KAFKA, jar_dir
+from tests.harness.rows import usage
 from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter
 
@@ -78,9 +79,8 @@ class Analyzed:
 
     def muted_s(self, client_id: str) -> float:
         """Return how long a client was held while producing, over all brokers."""
-        files = f"{self.folder}/warehouse/usage/**/*.parquet"
-        query = "SELECT sum(produce_muted_ms) AS ms FROM read_parquet(?, union_by_name = true) WHERE client_id = ?"
-        [found] = rows_of(query, files, client_id)
+        query = f"SELECT sum(produce_muted_ms) AS ms FROM {usage(self.folder / 'warehouse')} WHERE client_id = ?"  # noqa: S608
+        [found] = rows_of(query, client_id)
         return float(found["ms"]) / 1000
 
     def _proposed(self, quotas: str) -> Path:
@@ -109,9 +109,9 @@ class Analyzed:
 
     def bytes_of(self, client_id: str, broker: int) -> tuple[int, int]:
         """Return what is stored as produced and fetched, as an engine that is not Spark reads it."""
-        query = "SELECT sum(produce_bytes), sum(fetch_bytes) FROM read_parquet(?) WHERE client_id = ? AND broker = ?"
-        files = f"{self.folder}/warehouse/usage/**/*.parquet"
-        (sums,) = duckdb.execute(query, [files, client_id, broker]).fetchall()
+        rows = usage(self.folder / "warehouse")
+        query = f"SELECT sum(produce_bytes), sum(fetch_bytes) FROM {rows} WHERE client_id = ? AND broker = ?"  # noqa: S608
+        (sums,) = duckdb.execute(query, [client_id, broker]).fetchall()
         return int(sums[0]), int(sums[1])
 
     def _analyze(self, command: str, *arguments: str) -> None:

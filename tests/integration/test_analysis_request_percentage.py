@@ -13,6 +13,7 @@ import pytest
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
+from tests.harness.rows import usage
 from tests.harness.sluice import SluiceProcess
 from tests.integration.analyzed import Analyzed, rows_of
 from tests.integration.conftest import fresh_name
@@ -27,7 +28,7 @@ OUT_OF_REACH: Final = 100_000.0
 TOLERANCE: Final = 0.15
 """Of what passes: docs/analysis.md."""
 _MET: Final = """
-    WITH mine AS (SELECT * FROM read_parquet(?) WHERE client_id = 'busy'),
+    WITH mine AS (SELECT * FROM {usage} WHERE client_id = 'busy'),
          first_row AS (SELECT min(time) AS first FROM mine)
     SELECT sum(request_thread_us) / 1e4 AS percent_s, sum(request_muted_ms) / 1e3 AS muted_s
     FROM mine, first_row WHERE epoch_ms(time) < epoch_ms(first_row.first) + CAST(? AS BIGINT) * 1000
@@ -56,7 +57,7 @@ def run(cluster: KafkaCluster, folder: Path, percent: float) -> tuple[Analyzed, 
         assert load.errors == []
         assert sluice.stop() == 0
     analyzed = Analyzed.of_files(folder / "usage", folder)
-    [met] = rows_of(_MET, f"{folder}/warehouse/usage/**/*.parquet", str(SECONDS))
+    [met] = rows_of(_MET.format(usage=usage(folder / "warehouse")), str(SECONDS))
     return analyzed, Met(float(met["percent_s"]), float(met["muted_s"]))
 
 

@@ -20,6 +20,7 @@ from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
 from tests.harness.polling import until
 from tests.harness.process import Program
+from tests.harness.rows import usage
 from tests.integration.conftest import fresh_name
 
 pytestmark = pytest.mark.spark
@@ -118,10 +119,11 @@ def ingest(folder: Path, *arguments: str) -> tuple[int, str]:
 
 def stored(warehouse: Path) -> dict[str, tuple[int, int, int]]:
     """Documents, rows and bytes of each instance, as DuckDB finds them: in whatever file is anywhere in the table."""
-    query = """SELECT instance, count(DISTINCT (boot, seq)), count(*), sum(bytes_in)
-               FROM read_parquet(?, hive_partitioning=true) GROUP BY instance"""
-    found = duckdb.execute(query, [f"{warehouse}/usage/**/*.parquet"]).fetchall()
-    return {instance: (int(documents), int(rows), int(total)) for instance, documents, rows, total in found}
+    query = "SELECT instance, count(DISTINCT (boot, seq)) FROM read_parquet(?) GROUP BY instance"
+    documents = dict(duckdb.execute(query, [f"{warehouse}/documents/**/*.parquet"]).fetchall())
+    query = f"SELECT instance, count(*), sum(bytes_in) FROM {usage(warehouse)} GROUP BY instance"  # noqa: S608
+    found = duckdb.execute(query)
+    return {instance: (documents[instance], int(rows), int(total)) for instance, rows, total in found.fetchall()}
 
 
 def expected() -> dict[str, tuple[int, int, int]]:
