@@ -198,8 +198,9 @@ audit: $(RELEASE)/.installed  ## known vulnerabilities of the locked libraries; 
 man: $(VENV)/.installed  ## rewrite the man page and the shell completions in deploy/share from the commands
 	$(BIN)/python -m deploy.command_files
 
-docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from the settings
+docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md and docs/analysis-tables.md from what they are of
 	$(BIN)/python -m config.reference
+	$(BIN)/python -m analysis.gold.described
 
 clean:  ## what the commands above made, but not the jar cache
 	rm -rf $(VENV) $(COMPILED) $(RELEASE) $(PYTHONS:%=.venv-%) $(PYTHONS:%=.venv-%-compiled) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

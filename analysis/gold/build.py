@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -142,14 +142,17 @@ class _Builder:
         return usage
 
     def _rows(self, table: str, schema: StructType, hours: Iterable[tuple[str, str]]) -> DataFrame:
-        read = self.spark.read.option("basePath", f"{self.root}/{table}").schema(schema)
+        read = self._reader(table).schema(schema)
         paths = self._paths(table, hours)
         rows = read.parquet(*paths) if paths else self.spark.createDataFrame([], schema)
         return with_defaults(rows.select(schema.names))
 
     def _columns(self, table: str, hours: Iterable[tuple[str, str]]) -> list[str]:
         """Return the columns that any file has."""
-        return self.spark.read.option("mergeSchema", "true").parquet(*self._paths(table, hours)).columns
+        return self._reader(table).option("mergeSchema", "true").parquet(*self._paths(table, hours)).columns
+
+    def _reader(self, table: str) -> DataFrameReader:
+        return self.spark.read.option("basePath", f"{self.root}/{table}")
 
     def _paths(self, table: str, hours: Iterable[tuple[str, str]]) -> list[str]:
         places = [f"{table}/{date_}/hour={hour}" for date_, hour in hours]

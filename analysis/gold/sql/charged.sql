@@ -1,11 +1,17 @@
--- charged: a row for each who, mode, exempt, kind, role, rule and counter
+-- charged: a row for each client on a broker of a proxy, by mode, kind, role, rule and counter
 -- reads: charges, rules, keys
---   used                 bytes, µs of threads, partitions or connections
---   requests, throttled, throttle_ms, muted_ms
---   least_limit, most_limit
---   per_used             units of the limit times seconds for one of used
---   window_ms            the window of enforcement
---   unit_user, unit_client_id  as in counters
+--   cluster, instance, broker, listener, user, client_id, ip, mode, exempt: as in client; the broker is −1 for all
+--     brokers together (mutations)
+--   kind: produce, fetch, request, mutation or connection
+--   role: quota (the rule that won), cap (held besides it) or shadow (measured, and held nobody)
+--   rule: as usage records name it; null if no limit was in force
+--   counter: its number
+--   used: bytes, µs of threads, partitions or connections
+--   requests, throttled, throttle_ms, muted_ms: sums; the time of throttles as told, and as held
+--   least_limit, most_limit: in force, null for none
+--   per_used: units of the limit times seconds for one of used
+--   window_ms: the window of enforcement
+--   unit_user, unit_client_id: as in counters
 WITH summed AS (
     SELECT date, hour, line, total(used) AS used, total(requests) AS requests,
         total(IF(used > 0, requests, 0)) AS requests_with_use,

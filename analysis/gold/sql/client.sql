@@ -1,12 +1,16 @@
--- client: a row for each who, mode, exempt, interval and window
+-- client: a row for each client on a broker of a proxy, by mode, interval and window
 -- reads: usage, keys
---   rows                 number of rows
---   active_ms            summed length of their intervals
---   begin_ms, end_ms     begin of the first one, end of the last one
---   bytes_in, bytes_out, requests, request_time_ms, connections_opened, connections_refused, accept_waits, accept_wait_ms
---   connections          the most at one time
---   interval_ms          nominal length of an interval, in whole seconds
---   window_ms, sample_ms, controller_window_ms  the windows of enforcement
+--   cluster, instance, broker, listener, user, client_id, ip: the client; user and client_id are null for nobody yet (a
+--     refused connection), ip for clients without one
+--   mode, exempt
+--   rows: number of rows
+--   active_ms: summed length of their intervals
+--   begin_ms, end_ms: begin of the first one, end of the last one
+--   bytes_in, bytes_out, requests, request_time_ms, connections_opened, connections_refused: sums
+--   accept_waits, accept_wait_ms: of connections that a listener held up, without a client
+--   connections: the most at one time
+--   interval_ms: nominal length of an interval, in whole seconds
+--   window_ms, sample_ms, controller_window_ms: the windows of enforcement
 WITH summed AS (
     SELECT date, hour, key, count(*) AS rows, total(interval_ms) AS active_ms,
         total(bytes_in) AS bytes_in, total(bytes_out) AS bytes_out, total(requests) AS requests,

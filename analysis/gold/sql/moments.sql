@@ -1,9 +1,9 @@
 -- moments: a row for each 10 s and broker, of the 20 clients of the hour with most bytes; all others together (is_rest)
 -- reads: client, usage, keys
---   cluster, broker, user, client_id, is_rest
---   at_s                 begin
---   bytes_in, bytes_out, requests, request_time_ms
---   muted_ms             for all kinds
+--   cluster, broker, user, client_id, is_rest: whose
+--   at_s: begin
+--   bytes_in, bytes_out, requests, request_time_ms: sums
+--   muted_ms: for all kinds
 WITH moved AS (
     SELECT date, hour, cluster, user, client_id, sum(CAST(bytes_in AS DOUBLE) + bytes_out) AS bytes
     FROM client WHERE user IS NOT NULL GROUP BY date, hour, cluster, user, client_id),

@@ -1,14 +1,15 @@
 -- readings: a row for each counter that was used
 -- reads: recent, rules, keys, clocks; analysis/gold/readings.py makes the rest
---   values               used over limit above 0, ascending, each once; rounded to 256 an octave, and below 0.25 to 1/1024
---   seconds              for how many seconds it had each
---   busy_s               their sum, and that of the seconds without a limit
---   over_s               seconds above 1
---   used_s               seconds of intervals with use
---   max                  the greatest
---   most_window          the most used in any window
---   limit                the last
---   last_ms              the last second with a value
+--   counter
+--   values: used over limit above 0, ascending, each once; rounded to 256 an octave, and below 0.25 to 1/1024
+--   seconds: for how many seconds it had each
+--   busy_s: their sum, and that of the seconds without a limit
+--   over_s: seconds above 1
+--   used_s: seconds of intervals with use
+--   max: the greatest
+--   most_window: the most used in any window
+--   limit: the last
+--   last_ms: the last second with a value
 WITH read_from AS (
     SELECT /*+ BROADCAST(clocks) */ line, counter, window_ms, per_used, cap_limit,
         clocks.interval_ms DIV 1000 AS interval_s

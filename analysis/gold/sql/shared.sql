@@ -1,10 +1,10 @@
--- shared: who used a counter while a client was muted by it: a row for each counter, client and victim; and one for all
---   other clients (is_rest). Victims are causes, too.
+-- shared: a row for each counter, client that used it, and client that was muted by it (victims are causes, too); all
+--   other clients are one (is_rest)
 -- reads: charges, rules, keys, muted
---   kind, counter, user, client_id, is_rest, victim_user, victim_client_id
---   caused_ms            muted time of the victim, by the share of the cause in the use of the same 10 s, or of the last
---                        before with any use (muted clients use nothing): for each victim these add up to its muted time
---   clients              how many clients the row is of, at most at once; 0: no use was recorded
+--   counter, kind, user, client_id, is_rest, victim_user, victim_client_id: the cause, and the victim
+--   caused_ms: muted time of the victim, by the share of the cause in the use of the same 10 s, or of the last
+--     before with any use (muted clients use nothing): for each victim these add up to its muted time
+--   clients: how many clients the row is of, at most at once; 0: no use was recorded
 -- A client has a row of its own if its share reaches 5 % in any moment, and at most 20 have: the work is no square of
 -- the clients. A victim's own part is always a row.
 WITH held AS (

@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
+from analysis.gold import described
 from analysis.gold.build import make
 from analysis.gold.tables import TABLES
 from analysis.warehouse import Inventory
@@ -232,6 +233,12 @@ def test_gold_lists_each_document_once_with_late_and_first(gold: Gold) -> None:
 def test_finished_day_has_every_gold_table(gold: Gold) -> None:
     for table in TABLES:
         assert {str(each["date"]) for each in gold.table(table, "day")} == {"2026-03-01"}, table
+
+
+def test_heads_of_queries_name_all_columns(gold: Gold) -> None:
+    for table in TABLES:
+        said = {name for names in described.columns(table) for name in names.split(", ")}
+        assert said == gold.table(table, "hour")[0].keys() - {"date", "hour", "at", "made"}, table
 
 
 def test_gold_made_twice_writes_nothing_new(gold: Gold, spark: SparkSession) -> None:
