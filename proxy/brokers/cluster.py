@@ -137,7 +137,9 @@ class Cluster(BrokerMap):
 
         Raises OSError (such as ssl.SSLError), TimeoutError, EOFError or ProtocolError if it is unreachable.
         """
-        verdict = await self.verify(broker)
+        verdict = self._verification.standing(broker)
+        if not broker.reachable or not isinstance(verdict, Verified):
+            verdict = await self.verify(broker)
         if isinstance(verdict, Refused):
             return verdict
         look = broker.look

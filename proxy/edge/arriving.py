@@ -7,6 +7,7 @@ is spent on a client: plaintext never reaches OpenSSL, and has a cause of its ow
 import asyncio
 import ipaddress
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -348,18 +349,29 @@ class Pacer:
     """
 
     def __init__(self, in_a_turn: int) -> None:
-        self._free = asyncio.Semaphore(in_a_turn)
+        self._in_a_turn = in_a_turn
         self._passed = 0
         """Callers that have passed in this turn."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
         """Wait for this caller's turn: the first ones have theirs at once."""
-        await self._free.acquire()
+        if self._passed < self._in_a_turn:
+            self._pass()
+        else:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def _pass(self) -> None:
         if not self._passed:
             later(0.0, "let the next pass", self._let_next_pass, otherwise=self._let_next_pass)
         self._passed += 1
 
     def _let_next_pass(self) -> None:
-        passed, self._passed = self._passed, 0
-        for _ in range(passed):
-            self._free.release()
+        self._passed = 0
+        while self._waiting and self._passed < self._in_a_turn:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._pass()
