@@ -156,8 +156,7 @@ class Arriving:
             arrival.release()
             return
         self._stats.sessions[self._name] += 1
-        arrival.task = spawn(self._arrive(arrival), "receive a client")
-        arrival.task.add_done_callback(partial(self._over, arrival))
+        arrival.task = spawn(self._arrive(arrival), "receive a client", partial(self._over, arrival))
         dismiss = partial(self.dismiss, arrival)
         self.arriving[arrival] = self._alarms.add(partial(self._overdue, arrival), dismiss, arrival.deadline_ms)
 
