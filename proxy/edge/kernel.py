@@ -8,7 +8,7 @@ import asyncio
 import socket
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from proxy.runtime.tasks import on_readable
 
@@ -19,6 +19,11 @@ KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (sock
 _INFO: Final = Struct("=B43xI4xI64xQ")
 _CLOSED: Final = 7
 _CLOSE_WAIT: Final = 8
+
+_OF_NUMBERS: Final = {"family": socket.SocketType.family, "type": socket.SocketType.type, "__slots__": ()}
+_Connection: Final = type("Connection", (socket.socket,), _OF_NUMBERS)
+"""A socket whose family and type are numbers: ``socket.socket`` looks them up in enumerations whenever asyncio asks,
+which is five times and a tenth of a short connection. (Made so, as mypyc cannot compile such a class.)"""
 
 
 class SocketOptions(Protocol):
@@ -75,15 +80,11 @@ def prepare_listening(listening: socket.socket, send_buffer_bytes: int) -> None:
 
 
 def accept(listening: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
-    """Return a connection, not blocking, and the address of its peer. Raises OSError as ``listening.accept``.
-
-    It is of the class below ``socket.socket``, which lacks ``dup`` and ``makefile``: that one finds its family and type
-    in enumerations each time, and asyncio asks five times, which takes a tenth of a short connection.
-    """
+    """Return a connection, not blocking, and the address of its peer. Raises OSError as ``listening.accept``."""
     descriptor, peer = listening._accept()  # type: ignore[attr-defined]  # noqa: SLF001  as ``listening.accept`` does
-    connection = socket.SocketType(-1, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
+    connection: socket.socket = _Connection(-1, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
     connection.setblocking(False)
-    return cast("socket.socket", connection), peer
+    return connection, peer
 
 
 async def peek(connection: socket.socket, most_bytes: int) -> bytes:
