@@ -8,7 +8,7 @@ from typing import Final
 
 from config.units import Address
 from proxy.edge.connection_slots import ConnectionSlot
-from proxy.edge.refused import Close
+from proxy.edge.stats import Close
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import monotonic_s
 from proxy.session.session import Session
@@ -34,27 +34,20 @@ class Arrival(Handshake):
     task: asyncio.Task[None]
 
     def __init__(
-        self,
-        client: socket,
-        peer: Address,
-        node_id: int | None,
-        counted_at: int | None,
-        deadline_ms: int,
-        names_source: bool = False,
-        passed_host: str | None = None,
+        self, client: socket, peer: Address, node_id: int | None, deadline_ms: int, names_source: bool = False
     ) -> None:
         super().__init__(client)
         self.peer = peer
         """The client's address, in its canonical form: the socket's peer, or the source in the PROXY header."""
         self.node_id = node_id
         """The broker whose port, or host name, was connected to; None: any."""
-        self.counted_at = counted_at
+        self.counted_at = node_id
         """The broker for which the connection counts towards limits of addresses; None while it is not known."""
         self.deadline_ms = deadline_ms
         """Deadline for the first request and for authentication, by the clock of all processes of this machine."""
         self.names_source = names_source
         """A load balancer's, whose PROXY header names the client and has not come yet."""
-        self.passed_host = passed_host
+        self.passed_host: str | None = None
         """The host in its ClientHello, if another worker has accepted it."""
         self.awaited = "PROXY protocol header"
         self.admitted_ms: int | None = None

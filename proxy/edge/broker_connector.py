@@ -48,13 +48,7 @@ class BrokerConnector:
         return None if broker.node_id == UNKNOWN else broker.node_id
 
     async def connect(
-        self,
-        session: Session,
-        slot: ConnectionSlot,
-        node_id: int | None,
-        first: int | None,
-        *,
-        is_named: bool,
+        self, session: Session, slot: ConnectionSlot, node_id: int | None, first: int | None, *, is_named: bool
     ) -> bool:
         """Connect ``session`` to its broker, or from the bootstrap address to the first that accepts: ``first``, if it
         can be reached. ``is_named``: the client has said by its port, or by the host in TLS, which broker it wants.

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.refused import Refused
+from proxy.edge.stats import Refused
 from quotas.networks import network_of
 
 GRACE_S: Final = 5.0
@@ -40,29 +40,24 @@ _UNSORTED_SHARE: Final = 8
 """One descriptor in so many may have a connection whose worker is not known yet."""
 
 _K = TypeVar("_K")
+Evict = Callable[[Refused], None]
 
 
 class ConnectionSlot:
     """The slot of one connection, taken until its descriptors are closed."""
 
-    __slots__ = ("_free", "broker", "entered_s", "evict", "host", "listener", "network", "open_descriptors")
+    __slots__ = ("_slots", "broker", "entered_s", "evict", "host", "listener", "network", "open_descriptors")
 
     def __init__(
-        self,
-        free: "Callable[[ConnectionSlot], None]",
-        host: str,
-        broker: int | None,
-        entered_s: float,
-        evict: Callable[[Refused], None],
-        listener: str,
+        self, slots: "ConnectionSlots", host: str, broker: int | None, entered_s: float, evict: Evict, listener: str
     ) -> None:
-        self._free = free
+        self._slots = slots
         self.host = host
         """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
         self.broker = broker
         """The node id of the broker that it counts for; None while it is not known."""
         self.entered_s = entered_s
-        self.evict: Callable[[Refused], None] | None = evict
+        self.evict: Evict | None = evict
         """Closes the connection, whose slot is given to another; unset once it has sent a request."""
         self.listener = listener
         self.network = network_of(host)
@@ -73,7 +68,7 @@ class ConnectionSlot:
         if self.open_descriptors:
             self.open_descriptors -= 1
             if not self.open_descriptors:
-                self._free(self)
+                self._slots.remove(self)
 
 
 class _Table:
@@ -173,18 +168,11 @@ class ConnectionSlots:
         """The number of slots of connections without a request."""
         return len(self._all.silent)
 
-    def enter(
-        self,
-        host: str,
-        broker: int | None,
-        now_s: float,
-        evict: Callable[[Refused], None],
-        listener: str = "",
-    ) -> ConnectionSlot:
+    def enter(self, host: str, broker: int | None, now_s: float, evict: Evict, listener: str = "") -> ConnectionSlot:
         """Take a slot at a broker, None while it is not known which. Raises Refused if ``host`` has too many, or all
         are taken and none can be evicted.
         """
-        slot = ConnectionSlot(self.remove, host, broker, now_s, evict, listener)
+        slot = ConnectionSlot(self, host, broker, now_s, evict, listener)
         self._make_room(slot)
         self._evict_beyond(self._most_before_request - 1, _MOST_EVICTED, now_s)
         _count(self._numbers, (host, broker), 1)
