@@ -122,11 +122,7 @@ class Session:
     # ------------------------------------------------------------------------------------------------ connections
 
     def connected(
-        self,
-        broker: Wire,
-        broker_id: int,
-        write: Callable[[bytes], None] | None = None,
-        vouch: Vouch | None = None,
+        self, broker: Wire, broker_id: int, write: Callable[[bytes], None] | None = None, vouch: Vouch | None = None
     ) -> None:
         """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet.
 
