@@ -50,10 +50,6 @@ class Look:
     def __post_init__(self) -> None:
         self.ip = self.connection.ip  # a system call, which each session would make
 
-    @property
-    def stands(self) -> bool:
-        return self.connection.is_open
-
 
 @dataclass(slots=True)
 class Broker:
@@ -87,7 +83,7 @@ class Broker:
     @property
     def stands(self) -> bool:
         """Whether the node at the address is the one that was asked."""
-        return self.look is not None and self.look.stands
+        return self.look is not None and self.look.connection.is_open
 
     def move(self, host: str, port: int) -> None:
         self.host, self.port, self.hint, self.reachable = host, port, None, True

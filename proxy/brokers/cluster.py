@@ -22,7 +22,7 @@ from proxy.brokers.verification import ERRORS, Verification
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import report
 from proxy.runtime.files import FileWatch
-from proxy.runtime.tasks import every, spawn
+from proxy.runtime.tasks import every, spawn, within
 
 T = TypeVar("T")
 
@@ -137,13 +137,15 @@ class Cluster(BrokerMap):
 
         Raises OSError (such as ssl.SSLError), TimeoutError, EOFError or ProtocolError if it is unreachable.
         """
-        verdict = await self.verify(broker)
+        verdict = self._verification.standing(broker)
+        if not broker.reachable or not isinstance(verdict, Verified):
+            verdict = await self.verify(broker)
         if isinstance(verdict, Refused):
             return verdict
         look = broker.look
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                transport = await open_transport(protocol, broker.host, broker.port, self._context(), ip=verdict.ip)
+            opening = open_transport(protocol, broker.host, broker.port, self._context(), ip=verdict.ip)
+            transport = await within(self._connect_timeout_s, opening)
         except (OSError, TimeoutError) as error:
             broker.lose()
             self._record(broker, error)

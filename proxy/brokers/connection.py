@@ -31,6 +31,7 @@ class BrokerConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._transport = writer.transport
         self._asked = 0
 
     async def ask(self, request: Request, client_id: str = CLIENT_ID) -> bytes:
@@ -59,7 +60,7 @@ class BrokerConnection:
         self.abort()
 
     def abort(self) -> None:
-        self._writer.transport.abort()
+        self._transport.abort()
 
     @property
     def tls(self) -> ssl.SSLObject | None:
@@ -70,7 +71,7 @@ class BrokerConnection:
     @property
     def is_open(self) -> bool:
         """Whether the broker has not closed it, as far as the kernel has told by now."""
-        return not self._writer.transport.is_closing()
+        return not self._transport.is_closing()
 
     @property
     def ip(self) -> str:

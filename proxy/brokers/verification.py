@@ -45,10 +45,13 @@ class Verification:
                 broker.asking = spawn(self._ask(broker), "ask a broker who it is")
             if (error := await asyncio.shield(broker.asking)) is not None:
                 raise error
-        look = broker.look
-        if look is None:
+        if broker.look is None:
             raise ConnectionResetError("closed the connection")
-        return self._judge(broker, look)
+        return self._judge(broker, broker.look)
+
+    def standing(self, broker: Broker) -> Verdict | None:
+        """Return what is known of a node whose connection stands, None if it has to be asked."""
+        return self._judge(broker, broker.look) if broker.look is not None and broker.stands else None
 
     def told(self, broker: Broker, said: Metadata) -> Verdict:
         """Take what the node has said to a session there."""

@@ -3,25 +3,24 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from socket import socket
 from typing import Final
 
 from config.units import Address
 from proxy.edge.connection_slots import ConnectionSlot
-from proxy.edge.refused import Close
+from proxy.edge.stats import Close
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import monotonic_s
 from proxy.session.session import Session
 
 
-@dataclass(slots=True, eq=False)
 class Handshake:
     """The part of an arrival that OpenSSL's callbacks see."""
 
-    client: socket
-    server_name: str | None = field(default=None, init=False)
-    """The host name that the client sent (SNI)."""
+    def __init__(self, client: socket) -> None:
+        self.client = client
+        self.server_name: str | None = None
+        """The host name that the client sent (SNI)."""
 
 
 HANDSHAKE: Final[ContextVar[Handshake]] = ContextVar("HANDSHAKE")
@@ -29,34 +28,38 @@ HANDSHAKE: Final[ContextVar[Handshake]] = ContextVar("HANDSHAKE")
 in."""
 
 
-@dataclass(slots=True, eq=False)
 class Arrival(Handshake):
     """One accepted connection, until it has a session."""
 
-    peer: Address
-    """The client's address, in its canonical form: the socket's peer, or the source in the PROXY header."""
-    node_id: int | None
-    """The broker whose port, or host name, was connected to; None: any."""
-    counted_at: int | None
-    """The broker for which the connection counts towards limits of addresses; None while it is not known."""
-    deadline_ms: int
-    """Deadline for the first request and for authentication, by the clock of all processes of this machine."""
-    names_source: bool = False
-    """A load balancer's, whose PROXY header names the client and has not come yet."""
-    passed_host: str | None = None
-    """The host in its ClientHello, if another worker has accepted it."""
-    awaited: str = "PROXY protocol header"
-    admitted_ms: int | None = None
-    """When it was counted for its address; None: not yet."""
-    is_exempt: bool = False
-    """No quota is for its address."""
-    slot: ConnectionSlot | None = None
-    wire: ClientWire | None = None
-    session: Session | None = None
-    task: asyncio.Task[None] = field(init=False)
-    came_s: float = field(default_factory=monotonic_s)
-    hold: Callable[[Close], None] | None = None
-    """Holds it for a moment before it is closed (``Refused``)."""
+    task: asyncio.Task[None]
+
+    def __init__(
+        self, client: socket, peer: Address, node_id: int | None, deadline_ms: int, names_source: bool = False
+    ) -> None:
+        super().__init__(client)
+        self.peer = peer
+        """The client's address, in its canonical form: the socket's peer, or the source in the PROXY header."""
+        self.node_id = node_id
+        """The broker whose port, or host name, was connected to; None: any."""
+        self.counted_at = node_id
+        """The broker for which the connection counts towards limits of addresses; None while it is not known."""
+        self.deadline_ms = deadline_ms
+        """Deadline for the first request and for authentication, by the clock of all processes of this machine."""
+        self.names_source = names_source
+        """A load balancer's, whose PROXY header names the client and has not come yet."""
+        self.passed_host: str | None = None
+        """The host in its ClientHello, if another worker has accepted it."""
+        self.awaited = "PROXY protocol header"
+        self.admitted_ms: int | None = None
+        """When it was counted for its address; None: not yet."""
+        self.is_exempt = False
+        """No quota is for its address."""
+        self.slot: ConnectionSlot | None = None
+        self.wire: ClientWire | None = None
+        self.session: Session | None = None
+        self.came_s = monotonic_s()
+        self.hold: Callable[[Close], None] | None = None
+        """Holds it for a moment before it is closed (``Refused``)."""
 
     @property
     def host(self) -> str:

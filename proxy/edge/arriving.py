@@ -7,6 +7,7 @@ is spent on a client: plaintext never reaches OpenSSL, and has a cause of its ow
 import asyncio
 import ipaddress
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +25,8 @@ from proxy.edge.doors import ConnectionGate, HeldConnections, check_owner
 from proxy.edge.kernel import peek
 from proxy.edge.listening import Bind
 from proxy.edge.proxy_protocol import is_header, read_source
-from proxy.edge.refused import LeftEarly, Refused
 from proxy.edge.sorter import Passed, Passing, find_host
-from proxy.edge.stats import Rejections, Stats
+from proxy.edge.stats import LeftEarly, Refused, Rejections, Stats
 from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.wires import ClientWire
 from proxy.runtime.clock import now_ms
@@ -90,10 +90,7 @@ class Arriving:
         begin: Callable[[Arrival, ClientWire], Session],
     ) -> None:
         self._name = settings.name
-        self._limits = admission.limits
-        self._stats = admission.stats
-        self._rejections = admission.rejections
-        self._alarms = admission.alarms
+        self._shared = admission
         self._load_balancers = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
         self._names_broker = settings.broker_host is not None
         """Clients name their broker in TLS (SNI), not by the port."""
@@ -104,10 +101,6 @@ class Arriving:
         self._is_request = partial(is_request, worker=worker, authenticated=settings.authentication != "sasl")
         self._begin = begin
         self._pacer = Pacer(_IN_A_TURN)
-        self._gate = admission.gate
-        self._owners = admission.owners
-        self._turned_away = admission.turned_away
-        self._slots = admission.slots
         self._passing = admission.passing if self._names_broker else None
         self.arriving: dict[Arrival, Alarm] = {}
         """Each with the alarm of its deadline."""
@@ -116,15 +109,19 @@ class Arriving:
 
     def take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         """Serve a connection that was accepted at a broker's port, or with None at the bootstrap port."""
-        counted_at = self._connector.next() if node_id is None and not self._names_broker else node_id
-        deadline_ms = now_ms() + round(self._limits.authentication_timeout_s * 1000)
+        deadline_ms = now_ms() + round(self._shared.limits.authentication_timeout_s * 1000)
         # a load balancer has to send a PROXY header
         names_source = any(ipaddress.ip_address(peer.host) in network for network in self._load_balancers)
-        self._start(Arrival(client, peer, node_id, counted_at, deadline_ms, names_source))
+        arrival = Arrival(client, peer, node_id, deadline_ms, names_source)
+        if node_id is None and not self._names_broker:
+            arrival.counted_at = self._connector.next()
+        self._start(arrival)
 
     def take_passed(self, client: socket.socket, message: Passed) -> None:
         """Serve a connection that another worker has accepted, and passed on."""
-        self._start(Arrival(client, message.peer, None, None, message.deadline_ms, passed_host=message.host))
+        arrival = Arrival(client, message.peer, None, message.deadline_ms)
+        arrival.passed_host = message.host
+        self._start(arrival)
 
     def dismiss(self, arrival: Arrival, why: Refused | None = None) -> None:
         """Close a connection without a session, if it is one still, because of ``why`` or because the proxy stops."""
@@ -154,11 +151,10 @@ class Arriving:
             self._refuse(arrival, why)
             arrival.release()
             return
-        self._stats.sessions[self._name] += 1
-        arrival.task = spawn(self._arrive(arrival), "receive a client")
-        arrival.task.add_done_callback(partial(self._over, arrival))
+        self._shared.stats.sessions[self._name] += 1
+        arrival.task = spawn(self._arrive(arrival), "receive a client", partial(self._over, arrival))
         dismiss = partial(self.dismiss, arrival)
-        self.arriving[arrival] = self._alarms.add(partial(self._overdue, arrival), dismiss, arrival.deadline_ms)
+        self.arriving[arrival] = self._shared.alarms.add(partial(self._overdue, arrival), dismiss, arrival.deadline_ms)
 
     def _take_place(self, arrival: Arrival, slots: ConnectionSlots) -> None:
         """Give a connection a place, instead of one that it had before its address was known. Raises Refused."""
@@ -169,12 +165,12 @@ class Arriving:
     def _accept(self, arrival: Arrival) -> None:
         """Give a connection a place among those that are served here. Raises Refused."""
         is_first = arrival.slot is None
-        self._take_place(arrival, self._slots)
+        self._take_place(arrival, self._shared.slots)
         if is_first:
-            self._stats.connections[self._name, "accepted"] += 1
+            self._shared.stats.connections[self._name, "accepted"] += 1
 
     def _overdue(self, arrival: Arrival, now_ms: int) -> None:  # noqa: ARG002  as alarms call
-        said = f"no {arrival.awaited} within {self._limits.authentication_timeout_s:g} s"
+        said = f"no {arrival.awaited} within {self._shared.limits.authentication_timeout_s:g} s"
         self.dismiss(arrival, Refused(ProtocolError(Cause.AUTHENTICATION_TIMEOUT, said)))
 
     def _forget(self, arrival: Arrival) -> None:
@@ -185,7 +181,7 @@ class Arriving:
         """Release a connection whose task has ended, even one cancelled before it began."""
         if arrival.session is None:
             self._forget(arrival)
-            self._stats.sessions[self._name] -= 1
+            self._shared.stats.sessions[self._name] -= 1
         elif task.cancelled() or task.exception() is not None:
             arrival.session.abort()
         arrival.release()
@@ -231,14 +227,14 @@ class Arriving:
             arrival.awaited = "TLS handshake"
             host = await find_host(arrival.client, self._hosts)
             node_id, worker = self._hosts.get(host), None
-            if arrival.passed_host is None and node_id is not None and self._owners is not None:
-                worker = self._owners.other_worker(node_id)
+            if arrival.passed_host is None and node_id is not None and self._shared.owners is not None:
+                worker = self._shared.owners.other_worker(node_id)
             if worker is not None:
                 message = Passed(self._name, host, arrival.peer, arrival.deadline_ms)
                 if not await passing.send(worker, arrival.client, message):
-                    self._stats.connections[self._name, "broker_unreachable"] += 1
+                    self._shared.stats.connections[self._name, "broker_unreachable"] += 1
         except (Refused, ProtocolError, asyncio.CancelledError):
-            self._stats.connections[self._name, "accepted"] += 1
+            self._shared.stats.connections[self._name, "accepted"] += 1
             raise
         arrival.free_slot()
         return worker is not None
@@ -246,30 +242,36 @@ class Arriving:
     def _address_known(self, arrival: Arrival) -> None:
         """Ask what depends on the client's address, and on its broker if the port says which. Raises Refused."""
         arrival.is_exempt = self._accounts.exemptions.covers_address(arrival.host)
-        arrival.admitted_ms = self._gate.admit(self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt)
+        arrival.admitted_ms = self._shared.gate.admit(
+            self._name, arrival.host, arrival.counted_at, exempt=arrival.is_exempt
+        )
         if not self._names_broker:
-            check_owner(self._owners, arrival.host, arrival.node_id, self._turned_away, self._gate.clock())
+            self._check_owner(arrival)
         self._accept(arrival)
+
+    def _check_owner(self, arrival: Arrival) -> None:
+        shared = self._shared
+        check_owner(shared.owners, arrival.host, arrival.node_id, shared.turned_away, shared.gate.clock())
 
     def _request_known(self, arrival: Arrival, slot: ConnectionSlot) -> None:
         """Ask what depends on the broker that was not known before. Raises Refused."""
         if self._names_broker:
-            check_owner(self._owners, arrival.host, arrival.node_id, self._turned_away, self._gate.clock())
+            self._check_owner(arrival)
         if arrival.counted_at is None:
             broker = self._connector.next() if arrival.node_id is None else arrival.node_id
             if broker is not None:
-                self._gate.admit(
+                self._shared.gate.admit(
                     self._name, arrival.host, broker, exempt=arrival.is_exempt, before_ms=arrival.admitted_ms
                 )
-                self._slots.assign(slot, broker)
+                self._shared.slots.assign(slot, broker)
                 arrival.counted_at = broker
-        self._slots.settle(slot)
+        self._shared.slots.settle(slot)
 
     async def _connect(self, arrival: Arrival) -> ClientWire:
         """Give the socket to a transport, with TLS if the listener has it."""
         options = {} if self._tls is None else await self._await_handshake(arrival, self._tls)
         assert arrival.slot is not None  # noqa: S101  for mypy: it has its place
-        wire = ClientWire(self._is_request, arrival.slot, self._limits.socket_receive_buffer_bytes)
+        wire = ClientWire(self._is_request, arrival.slot, self._shared.limits.socket_receive_buffer_bytes)
         arrival.wire = wire
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -300,7 +302,7 @@ class Arriving:
     async def _connect_to_broker(self, arrival: Arrival, slot: ConnectionSlot, session: Session) -> None:
         is_named = arrival.server_name is not None or not self._names_broker
         if not await self._connector.connect(session, slot, arrival.node_id, arrival.counted_at, is_named=is_named):
-            self._stats.connections[self._name, "broker_unreachable"] += 1
+            self._shared.stats.connections[self._name, "broker_unreachable"] += 1
             session.close()
 
     # ------------------------------------------------------------------------------------------- refused
@@ -313,10 +315,10 @@ class Arriving:
             why = LeftEarly()
         self._forget(arrival)
         if why.outcome is not None:
-            self._stats.connections[self._name, why.outcome] += 1
+            self._shared.stats.connections[self._name, why.outcome] += 1
         if why.error is not None:
             about = arrival.server_name if why.error.cause is Cause.UNKNOWN_SNI else None
-            self._rejections.count(CLIENT, why.error, str(arrival.peer), now_ms(), about=about)
+            self._shared.rejections.count(CLIENT, why.error, str(arrival.peer), now_ms(), about=about)
         if why.by_limit:
             self._accounts.refused += 1
         arrival.hold = why.hold
@@ -348,18 +350,29 @@ class Pacer:
     """
 
     def __init__(self, in_a_turn: int) -> None:
-        self._free = asyncio.Semaphore(in_a_turn)
+        self._in_a_turn = in_a_turn
         self._passed = 0
         """Callers that have passed in this turn."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
         """Wait for this caller's turn: the first ones have theirs at once."""
-        await self._free.acquire()
+        if self._passed < self._in_a_turn:
+            self._pass()
+        else:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def _pass(self) -> None:
         if not self._passed:
             later(0.0, "let the next pass", self._let_next_pass, otherwise=self._let_next_pass)
         self._passed += 1
 
     def _let_next_pass(self) -> None:
-        passed, self._passed = self._passed, 0
-        for _ in range(passed):
-            self._free.release()
+        self._passed = 0
+        while self._waiting and self._passed < self._in_a_turn:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._pass()

@@ -48,13 +48,7 @@ class BrokerConnector:
         return None if broker.node_id == UNKNOWN else broker.node_id
 
     async def connect(
-        self,
-        session: Session,
-        slot: ConnectionSlot,
-        node_id: int | None,
-        first: int | None,
-        *,
-        is_named: bool,
+        self, session: Session, slot: ConnectionSlot, node_id: int | None, first: int | None, *, is_named: bool
     ) -> bool:
         """Connect ``session`` to its broker, or from the bootstrap address to the first that accepts: ``first``, if it
         can be reached. ``is_named``: the client has said by its port, or by the host in TLS, which broker it wants.
@@ -101,11 +95,15 @@ class BrokerConnector:
     def _candidates(self, node_id: int | None, first: int | None = None) -> list[Broker]:
         """Return the brokers to try, best first."""
         owners, found = self._owners, self._cluster.candidates(node_id, first)
+        if node_id is not None:
+            return found
         if self._cluster.can_ask and self._cluster.named:  # bootstrap leads to some broker, and its quota to none
             found = [broker for broker in found if broker.node_id != UNKNOWN]
-        if owners is None or node_id is not None:
-            return found
-        return sorted(found, key=lambda broker: not (broker.reachable and owners.owns(broker.node_id)))
+        return (
+            found
+            if owners is None
+            else sorted(found, key=lambda broker: not (broker.reachable and owners.owns(broker.node_id)))
+        )
 
     def _guarded(
         self, broker: BrokerWire, session: Session, node_id: int, wanted: int | None, *, is_named: bool

@@ -10,12 +10,11 @@ The limit of open files bounds them all: each connection takes two descriptors, 
 import resource
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.refused import Refused
+from proxy.edge.stats import Refused
 from quotas.networks import network_of
 
 GRACE_S: Final = 5.0
@@ -41,30 +40,35 @@ _UNSORTED_SHARE: Final = 8
 """One descriptor in so many may have a connection whose worker is not known yet."""
 
 _K = TypeVar("_K")
+Evict = Callable[[Refused], None]
 
 
-@dataclass(slots=True, eq=False)
 class ConnectionSlot:
     """The slot of one connection, taken until its descriptors are closed."""
 
-    _free: Callable[["ConnectionSlot"], None]
-    host: str
-    """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
-    broker: int | None
-    """The node id of the broker that it counts for; None while it is not known."""
-    entered_s: float
-    evict: Callable[[Refused], None] | None
-    """Closes the connection, whose slot is given to another; unset once it has sent a request."""
-    listener: str
-    network: str
-    open_descriptors: int = 1
-    """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
+    __slots__ = ("_slots", "broker", "entered_s", "evict", "host", "listener", "network", "open_descriptors")
+
+    def __init__(
+        self, slots: "ConnectionSlots", host: str, broker: int | None, entered_s: float, evict: Evict, listener: str
+    ) -> None:
+        self._slots = slots
+        self.host = host
+        """The IP address that it counts for; "" while that is unknown, behind a load balancer."""
+        self.broker = broker
+        """The node id of the broker that it counts for; None while it is not known."""
+        self.entered_s = entered_s
+        self.evict: Evict | None = evict
+        """Closes the connection, whose slot is given to another; unset once it has sent a request."""
+        self.listener = listener
+        self.network = network_of(host)
+        self.open_descriptors = 1
+        """Open descriptors: the client's, and later the broker's; 0 once the slot is free."""
 
     def descriptor_closed(self) -> None:
         if self.open_descriptors:
             self.open_descriptors -= 1
             if not self.open_descriptors:
-                self._free(self)
+                self._slots.remove(self)
 
 
 class _Table:
@@ -164,21 +168,13 @@ class ConnectionSlots:
         """The number of slots of connections without a request."""
         return len(self._all.silent)
 
-    def enter(
-        self,
-        host: str,
-        broker: int | None,
-        now_s: float,
-        evict: Callable[[Refused], None],
-        listener: str = "",
-    ) -> ConnectionSlot:
+    def enter(self, host: str, broker: int | None, now_s: float, evict: Evict, listener: str = "") -> ConnectionSlot:
         """Take a slot at a broker, None while it is not known which. Raises Refused if ``host`` has too many, or all
         are taken and none can be evicted.
         """
-        network = network_of(host)
-        self._make_room(host, network, broker, listener, now_s)
+        slot = ConnectionSlot(self, host, broker, now_s, evict, listener)
+        self._make_room(slot)
         self._evict_beyond(self._most_before_request - 1, _MOST_EVICTED, now_s)
-        slot = ConnectionSlot(self.remove, host, broker, now_s, evict, listener, network)
         _count(self._numbers, (host, broker), 1)
         for table in self._tables_of(listener):
             table.add(slot)
@@ -213,17 +209,18 @@ class ConnectionSlots:
         table = self._tables.get(listener)
         return (self._all,) if table is None else (table, self._all)
 
-    def _make_room(self, host: str, network: str, broker: int | None, listener: str, now_s: float) -> None:
+    def _make_room(self, newcomer: ConnectionSlot) -> None:
         """See to a place for one more connection. Raises Refused if it may have none."""
-        self._require_number(host, broker)
+        host = newcomer.host
+        self._require_number(host, newcomer.broker)
         most = self._most(host)
-        for table in self._tables_of(listener):
-            has, left, half = table.of_network.get(network, 0), table.most - table.taken, table.most // 2
+        for table in self._tables_of(newcomer.listener):
+            has, left, half = table.of_network.get(newcomer.network, 0), table.most - table.taken, table.most // 2
             if host and has >= max(half, most or 1):
                 raise _too_many(max(half, most or 1), "to all brokers together")
             is_trusted = not host or (most or 0) > half
             is_one_of_the_last = not is_trusted and has >= left and left <= table.most // _LAST
-            if (left <= 0 or is_one_of_the_last) and not self._evict_of_largest(table, has, now_s):
+            if (left <= 0 or is_one_of_the_last) and not self._evict_of_largest(table, has, newcomer.entered_s):
                 if left > 0:
                     raise _too_many(has, f"to all brokers together, and {left} are left for all others")
                 outcome = "refused_limit" if table is self._all else "refused_listener_limit"

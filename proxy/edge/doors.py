@@ -15,8 +15,7 @@ import structlog
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.connection_slots import MOST_HELD
-from proxy.edge.refused import Close, Refused
-from proxy.edge.stats import Stats, ThrottleTotals
+from proxy.edge.stats import Close, Refused, Stats, ThrottleTotals
 from proxy.session.throttling import Throttling, Timer
 from proxy.usage.addresses import Addresses
 from quotas.connections import KIND, AcceptRate, ConnectionRates, IpRate, SimulatedAcceptor

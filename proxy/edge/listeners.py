@@ -64,14 +64,7 @@ class Listener:
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
         self._broker_connector = BrokerConnector(cluster, admission.protected_topics, admission.owners)
         self._arriving = Arriving(
-            settings,
-            admission,
-            accounts,
-            self.tls,
-            self.addresses.hosts,
-            self._broker_connector,
-            worker,
-            self._begin,
+            settings, admission, accounts, self.tls, self.addresses.hosts, self._broker_connector, worker, self._begin
         )
         if settings.broker_host is not None and admission.passing is not None:
             admission.passing.receive(self.name, self.take_passed)

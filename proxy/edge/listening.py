@@ -17,7 +17,7 @@ import structlog
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from proxy.brokers.failures import describe
-from proxy.edge.kernel import prepare_listening
+from proxy.edge.kernel import accept, prepare_listening
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import later, on_readable
 from quotas.connections import counted_as
@@ -98,7 +98,7 @@ class Acceptor:
         node_id = self._sockets[listening]
         for _ in range(_BATCH):
             try:
-                client, peer = listening.accept()
+                client, peer = accept(listening)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # descriptors have run out, for all sockets
@@ -108,7 +108,6 @@ class Acceptor:
                 self._failing = True
                 self._pause(_PAUSE_S)
                 return
-            client.setblocking(False)
             self._failing = False
             contained("take a connection", self._accepted, client, peer, node_id, otherwise=client.close)
             if self._is_paused:

@@ -64,18 +64,7 @@ class Guard:
     ``raw``: whether what comes is SASL tokens without headers.
     """
 
-    __slots__ = (
-        "_forward",
-        "_group",
-        "_header",
-        "_held",
-        "_judged",
-        "_left",
-        "_raw",
-        "_refused",
-        "_topics",
-        "_walk",
-    )
+    __slots__ = ("_forward", "_group", "_header", "_held", "_judged", "_left", "_raw", "_refused", "_topics", "_walk")
 
     def __init__(
         self,

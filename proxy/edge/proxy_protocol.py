@@ -15,7 +15,7 @@ from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.arrival import Arrival
 from proxy.edge.kernel import peek
-from proxy.edge.refused import LeftEarly
+from proxy.edge.stats import LeftEarly
 from quotas.connections import counted_as
 
 V1_SIGNATURE: Final = b"PROXY "

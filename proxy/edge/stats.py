@@ -1,10 +1,11 @@
 """Plain counters that the data path raises: ints, on the loop. ``proxy.snapshot`` is what metrics are rendered from.
 
-Rejected requests and connections are counted, and logged at a limited rate.
+Connections are refused by an exception. Rejected requests and connections are counted, and logged at a limited rate.
 """
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -14,6 +15,8 @@ from proxy.runtime.log_lines import OTHERS, OnceAMinute
 from proxy.session.flow import BROKER
 
 log = structlog.get_logger("sluice.rejected")
+
+Close = Callable[[], None]
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -59,6 +62,35 @@ class Stats:
     def observe_lag(self, lag_s: float) -> None:
         self.lag_counts[bisect_left(LAG_BUCKETS_S, lag_s)] += 1
         self.lag_sum_s += lag_s
+
+
+class Refused(Exception):  # noqa: N818  no error of ours
+    """A connection goes no further.
+
+    It is counted for the cause of ``error``, or under the label ``outcome``; ``by_limit``: also in usage records of its
+    listener. ``hold`` takes the function that closes it, and calls that in a moment; without it, it is closed at once.
+    """
+
+    def __init__(
+        self,
+        error: ProtocolError | None = None,
+        outcome: str | None = None,
+        *,
+        by_limit: bool = False,
+        hold: Callable[[Close], None] | None = None,
+    ) -> None:
+        super().__init__(error or outcome)
+        self.error = error
+        self.outcome = outcome
+        self.by_limit = by_limit
+        self.hold = hold
+
+
+class LeftEarly(Refused):
+    """The client closed the connection before its first request was complete, as health checks do all day."""
+
+    def __init__(self) -> None:
+        super().__init__(outcome="left_early")
 
 
 class Rejections:

@@ -5,9 +5,8 @@ nothing of Kafka. The loop's own transport does TLS: the interface is the same, 
 import asyncio
 import ssl
 from collections.abc import Callable
-from functools import wraps
 from socket import SO_RCVBUF, SOL_SOCKET
-from typing import Final, TypeVar, TypeVarTuple, cast
+from typing import Final, cast
 
 from protocol.errors import ProtocolError
 from proxy.edge.connection_slots import ConnectionSlot
@@ -17,9 +16,6 @@ from proxy.runtime.faults import contained, report
 from proxy.runtime.tasks import later
 from proxy.session.flow import BROKER, CLIENT
 from proxy.session.session import Session
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 HIGH_WATER_BYTES: Final = 256 * 1024
 """Size of the write buffer from which the other connection is paused. uvloop reads up to 250 kB at once, so a lower
@@ -32,23 +28,6 @@ parts)."""
 
 LINGER_S = 10.0
 """How long a closed connection may make no progress, in taking its buffer or in ending TLS, before it is aborted."""
-
-
-WireT = TypeVar("WireT", bound="AsyncioWire")
-
-
-def contain_fault(callback: Callable[[WireT, *Ts], T]) -> Callable[[WireT, *Ts], T | None]:
-    """Decorate a callback so that an exception ends its own session only: event loops handle one differently."""
-
-    @wraps(callback)
-    def guarded(self: WireT, *args: *Ts) -> T | None:
-        try:
-            return callback(self, *args)
-        except Exception as error:  # noqa: BLE001  all errors are contained here
-            self.failed(callback.__name__, error)
-            return None
-
-    return guarded
 
 
 class AsyncioWire:
@@ -77,6 +56,18 @@ class AsyncioWire:
         """Why it was closed without a session."""
         self.is_open = False
         self._cut_off = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        try:
+            self._made(transport)
+        except Exception as fault:  # noqa: BLE001  event loops handle one differently
+            self.failed("connection_made", fault)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        try:
+            self._lost(exc)
+        except Exception as fault:  # noqa: BLE001  likewise
+            self.failed("connection_lost", fault)
 
     def _made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -119,7 +110,7 @@ class AsyncioWire:
         """The socket, None once it is closed: uvloop's transport drops it before ``connection_lost``."""
         return cast("SocketOptions | None", self._transport.get_extra_info("socket"))
 
-    def _gone(self) -> None:
+    def _lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset counts as a close
         self.is_open = False
         if self._cut_off is not None:
             self._cut_off.cancel()
@@ -165,18 +156,21 @@ class AsyncioWire:
             else:
                 self._refused = error
                 self.abort()
-        except Exception as fault:  # noqa: BLE001  as ``contain_fault`` does, without a call for each chunk
+        except Exception as fault:  # noqa: BLE001  likewise
             self.failed("data_received", fault)
 
-    @contain_fault
     def pause_writing(self) -> None:
-        if self._session is not None:
-            self._session.blocked(self._side, True)
+        self._blocked("pause_writing", True)
 
-    @contain_fault
     def resume_writing(self) -> None:
-        if self._session is not None:
-            self._session.blocked(self._side, False)
+        self._blocked("resume_writing", False)
+
+    def _blocked(self, where: str, is_blocked: bool) -> None:
+        try:
+            if self._session is not None:
+                self._session.blocked(self._side, is_blocked)
+        except Exception as fault:  # noqa: BLE001  likewise
+            self.failed(where, fault)
 
 
 class ClientWire(AsyncioWire):
@@ -198,9 +192,8 @@ class ClientWire(AsyncioWire):
         self._session = None
         self._receive_buffer_bytes = receive_buffer_bytes
 
-    @contain_fault
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._made(transport)
+    def _made(self, transport: asyncio.BaseTransport) -> None:
+        super()._made(transport)
         self._feed = self._greet
         if self.tls is not None:
             self.write = self._write_encrypted
@@ -236,19 +229,21 @@ class ClientWire(AsyncioWire):
         """Whether the client has closed its side, as the kernel sees it: known even while paused."""
         return self.look().peer_finished
 
-    @contain_fault
     def eof_received(self) -> bool:
-        if self._session is not None:
-            self._session.client_finished()
+        try:
+            if self._session is not None:
+                self._session.client_finished()
+        except Exception as fault:  # noqa: BLE001  as above
+            self.failed("eof_received", fault)
+            return False
         if self.tls is not None and self._cut_off is None:
             self._linger()
         # Without TLS answers may still follow, and the session closes this connection. With TLS the transport is
         # closing already: asyncio has no TLS half-close.
         return self.tls is None and self._session is not None and not self._session.closed
 
-    @contain_fault
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._gone()
+    def _lost(self, exc: Exception | None) -> None:
+        super()._lost(exc)
         session = self._session
         if session is None:
             wake(self._first_request)
@@ -289,10 +284,6 @@ class BrokerWire(AsyncioWire):
             self._is_kept_alive = True
             keep_alive(connection)
 
-    @contain_fault
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._made(transport)
-
     @property
     def peer(self) -> tuple[str, int]:
         """Host and port of the peer, as numbers."""
@@ -302,9 +293,8 @@ class BrokerWire(AsyncioWire):
     def eof_received(self) -> bool:
         return False  # a half-close of the broker is a close: connection_lost follows
 
-    @contain_fault
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset counts as a close
-        self._gone()
+    def _lost(self, exc: Exception | None) -> None:
+        super()._lost(exc)
         if self._session is not None:
             self._session.broker_lost()  # the client learns it by its own close
             self._part(self._session)

@@ -312,8 +312,9 @@ class Ticket:
         self._kept = wait.place
         return wait
 
-    def leave(self, now_ms: int) -> None:
+    def leave(self) -> None:
         """Wait for nothing any more: the connection is gone."""
+        now_ms = self._session.worker.clock()
         self._end(now_ms)
         self.went(now_ms)
 

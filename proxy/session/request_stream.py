@@ -28,16 +28,7 @@ _MAX_AT_ONCE = 256
 class RequestStream(Flow):
     """The requests of one client, until they are with the broker."""
 
-    __slots__ = (
-        "_held_since_ms",
-        "_holds_much",
-        "_paused",
-        "body",
-        "policies",
-        "session",
-        "splitter",
-        "write",
-    )
+    __slots__ = ("_held_since_ms", "_holds_much", "_paused", "body", "policies", "session", "splitter", "write")
 
     def __init__(self, session: "Session", policies: Policies) -> None:
         super().__init__()

@@ -78,10 +78,7 @@ _ON_REQUEST: Final[Mapping[int, int]] = {
     **dict.fromkeys(_COORDINATION_KEYS, COORDINATE),
 }
 """By api key; FORWARD for all others."""
-_BEFORE_AUTHENTICATION: Final[Mapping[int, int]] = {
-    **dict.fromkeys(_SASL_KEYS, AUTHENTICATE),
-    API_VERSIONS_KEY: GREET,
-}
+_BEFORE_AUTHENTICATION: Final[Mapping[int, int]] = {**dict.fromkeys(_SASL_KEYS, AUTHENTICATE), API_VERSIONS_KEY: GREET}
 """By api key; PROVE for all others."""
 
 
@@ -102,11 +99,7 @@ class Served:
 
 
 def serve(
-    limits: Mapping[int, tuple[int, int]],
-    response: str,
-    *,
-    authenticated: bool = True,
-    answered: Collection[int] = (),
+    limits: Mapping[int, tuple[int, int]], response: str, *, authenticated: bool = True, answered: Collection[int] = ()
 ) -> dict[int, Served]:
     """Return what is served, keyed as ``REQUEST_HEAD`` unpacks it: api key << 16 | version.
 

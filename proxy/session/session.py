@@ -5,13 +5,12 @@ transports have no ``if`` about Kafka.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.splicer import Told
 from proxy.identity.sasl import SaslObserver, SaslRules
-from proxy.runtime.faults import contained
+from proxy.runtime.faults import contained, report
 from proxy.session.admission import Ended, Ticket, Waiting
 from proxy.session.client_identity import ClientIdentity
 from proxy.session.exchange import MAX_IN_FLIGHT, InFlight, dropped
@@ -123,11 +122,7 @@ class Session:
     # ------------------------------------------------------------------------------------------------ connections
 
     def connected(
-        self,
-        broker: Wire,
-        broker_id: int,
-        write: Callable[[bytes], None] | None = None,
-        vouch: Vouch | None = None,
+        self, broker: Wire, broker_id: int, write: Callable[[bytes], None] | None = None, vouch: Vouch | None = None
     ) -> None:
         """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet.
 
@@ -194,16 +189,16 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
-        now_ms = self.worker.clock()
-        policies = self.policies
-        queues = partial(self.ticket.leave, now_ms), partial(policies.fetches.leave, now_ms)
-        parts = self.requests.leave, policies.topics.leave, self.identity.leave, self.sasl.leave, self.client.close
-        for leave in (self._unmute, *queues, *parts):
-            contained("Session.close", leave)
         self.requests.write = self.answers.write = dropped
-        if self.broker is not None:
-            contained("Session.close", self.broker.close)
+        policies, broker = self.policies, self.broker
+        queues = self._unmute, self.ticket.leave, policies.fetches.leave
+        parts = self.requests.leave, policies.topics.leave, self.identity.leave, self.sasl.leave, self.client.close
+        # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
+        for leave in (*queues, *parts, broker.close) if broker is not None else (*queues, *parts):
+            try:
+                leave()
+            except Exception as error:  # noqa: BLE001  as `contained` does, without a call for each
+                report("Session.close", error)
         self._on_closed(self)
 
     def end_lost(self) -> None:

@@ -109,9 +109,9 @@ class Sabotage:
             self.came_to_an_end.add(where)
         return well
 
-    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> Any:
+    def _spawn(self, work: Coroutine[Any, Any, Any], name: str, *at_end: Callable[..., object]) -> Any:
         fails = getattr(work, "__name__", "") not in _ROUNDS and self._now(name)
-        return self._real["spawn"](_instead_of(work) if fails else work, name)
+        return self._real["spawn"](_instead_of(work) if fails else work, name, *at_end)
 
 
 async def _instead_of(work: Coroutine[Any, Any, Any]) -> None:

@@ -15,6 +15,7 @@ from proxy.edge import listening
 from proxy.edge.arrival import Arrival
 from proxy.edge.connection_slots import ConnectionSlot
 from proxy.edge.wires import BrokerWire, ClientWire
+from proxy.identity.sasl import SaslObserver
 from proxy.session.session import Session
 from tests.harness.fake_broker import FakeBroker, fake_broker
 from tests.harness.polling import until
@@ -105,6 +106,13 @@ async def lingering(scene: Scene) -> None:
         session.abort()
 
 
+async def closing(scene: Scene) -> None:
+    with scene.monkeypatch.context() as patch:
+        patch.setattr(SaslObserver, "leave", fail)
+        await scene.newcomer()
+        await until(lambda: scene.sabotage.counted("Session.close") == 1)
+
+
 async def asked_in_vain(scene: Scene) -> None:
     async def question(_: object) -> None:
         fail()
@@ -123,7 +131,7 @@ SCENES: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "take a connection": Scene.refused,
     "receive a client": Scene.refused,
     "reject": Scene.nonsense,
-    "Session.close": Scene.newcomer,
+    "Session.close": closing,
     "alarm": overdue,
     "wake a waiter for first bytes": first_byte,
     "abort a lingering connection": lingering,
@@ -152,7 +160,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch, pki: Pki, *wheres: str) -> Asyn
 async def test_fault_in_one_session_leaves_other_sessions_served(
     monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str
 ) -> None:
-    brings_its_own = where == "ask a broker"
+    brings_its_own = where in ("ask a broker", "Session.close")
     async with scene(monkeypatch, pki, *([] if brings_its_own else [where])) as played:
         await SCENES[where](played)
         await until(lambda: played.sabotage.met and played.sabotage.counted(where))

@@ -177,12 +177,12 @@ class FetchPolicy:
         if self._answer is not None:
             self._answer.client_finished(now_ms)
 
-    def leave(self, now_ms: int) -> None:
+    def leave(self) -> None:
         """Fetch under no counter any more: the connection is gone."""
         if self._answer is not None:
-            self._answer.leave(now_ms)
+            self._answer.leave()
         joined = self._joined
         self._join(())
         for bound in joined:
             if bound.queue:
-                self._session.worker.throttling.alarm(bound.queue, now_ms)
+                self._session.worker.throttling.alarm(bound.queue, self._session.worker.clock())

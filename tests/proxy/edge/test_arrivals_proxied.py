@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from config.listener import ProxyProtocol
 from protocol.errors import ProtocolError
 from proxy.edge.proxy_protocol import V2_SIGNATURE, read_header
-from proxy.edge.refused import LeftEarly
+from proxy.edge.stats import LeftEarly
 from tests.harness.examples import examples
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import Cause
 from proxy.edge.connection_slots import GRACE_S, ConnectionSlots
-from proxy.edge.refused import Refused
+from proxy.edge.stats import Refused
 from tests.harness.work import lines_run
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from proxy.edge.connection_slots import GRACE_S, ConnectionSlot, ConnectionSlots
-from proxy.edge.refused import Refused
+from proxy.edge.stats import Refused
 
 RATE_PER_S = 82
 ASKS_AFTER_S, STAYS_S = 0.2, 8.0

@@ -55,17 +55,16 @@ async def test_simultaneous_first_requests_begin_few_sessions_per_loop_turn() ->
 async def test_client_that_leaves_while_its_session_waits_for_its_turn_has_none() -> None:
     async with fake_broker() as one, front(one, limit=1000) as proxy:
         pacer = proxy.listener._arriving._pacer
-        for _ in range(8):
-            await pacer._free.acquire()
+        pacer._passed = 8
         with socket.create_connection(("127.0.0.1", proxy.bootstrap_port)) as leaving:
             leaving.send(list_offsets(1))
             await until(lambda: [each.wire for each in proxy.listener._arriving.arriving])
-            await until(lambda: pacer._free._waiters)
+            await until(lambda: pacer._waiting)
             (arrival,) = proxy.listener._arriving.arriving
             wire = arrival.wire
             assert wire is not None
             wire.abort()
             await until(lambda: not wire.is_open)
-        pacer._free.release()
+        pacer._let_next_pass()
         await until(proxy.stats.sessions.total, equals=0)
         assert (proxy.stats.connections["PLAIN", "left_early"], one.requests) == (1, [])

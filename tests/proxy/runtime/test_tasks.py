@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.runtime import faults
-from proxy.runtime.tasks import AFTER_FAULT_S, every, later, on_loop_error, spawn
+from proxy.runtime.tasks import AFTER_FAULT_S, every, later, on_loop_error, spawn, within
 
 pytestmark = pytest.mark.asyncio
 
@@ -86,3 +86,28 @@ async def test_loop_error_is_counted_unless_connection_ended(context: dict[str, 
     before = faults.counts["event loop"]
     on_loop_error(asyncio.get_running_loop(), context)
     assert faults.counts["event loop"] == before + counted
+
+
+async def test_work_within_a_limit_returns_its_result_or_is_cancelled() -> None:
+    cancelled: list[str] = []
+
+    async def work(name: str, wait_for: asyncio.Event) -> str:
+        try:
+            await wait_for.wait()
+        except asyncio.CancelledError:
+            cancelled.append(name)
+            raise
+        return name
+
+    never, done = asyncio.Event(), asyncio.Event()
+    done.set()
+    assert await within(3600, work("in time", done)) == "in time"
+    with pytest.raises(TimeoutError):
+        await within(0, work("too late", never))
+    waiting = spawn(within(3600, work("left", never)), WHERE)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert cancelled == ["too late", "left"]
+    await asyncio.sleep(0)  # what has timed out is not cancelled afterwards
