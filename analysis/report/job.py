@@ -105,8 +105,8 @@ def _behind(found: Gold, period: Period) -> str | None:
     if older:
         many = f" and {len(older) - 1} more" if len(older) > 1 else ""
         raise AnalysisError(
-            f"{found.warehouse}: rows of the hour {older[0]:%Y-%m-%d %H:%M} UTC{many} are not in gold yet: an "
-            "ingest that runs makes it every five minutes, else run `sluice analyze ingest --once` without --no-gold"
+            f"{found.warehouse}: rows of the hour {older[0]:%Y-%m-%d %H:%M} UTC{many} are not in gold yet: "
+            "`ingest --every` makes it every five minutes, else run `sluice analyze gold`"
         )
     batches = sum(behind.values())
     return f"{batches} newer batch{'es' if batches > 1 else ''} of rows not in gold yet, and not in this report"
