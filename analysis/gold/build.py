@@ -120,7 +120,9 @@ class _Builder:
                 self.spark.conf.set(key, value)
 
     def _few(self, places: Iterable[str]) -> bool:
-        return sum(map(self.folder.size_bytes, places)) <= _FEW_BYTES
+        """Whether to plan for few rows; never on a cluster, where a lost executor takes its checkpoints with it."""
+        is_local = str(self.spark.sparkContext.master).startswith("local")
+        return is_local and sum(map(self.folder.size_bytes, places)) <= _FEW_BYTES
 
     def _places(self, name: str, due: list[str]) -> list[str]:
         """Return the folders of rows of hours and of those before them, whose windows end in them."""
