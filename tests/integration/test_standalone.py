@@ -30,7 +30,7 @@ BEGINS: Final = [world.MIDDAY_MS, world.MIDDAY_MS + 3_500_000]
 SECONDS: Final = 200
 FILES: Final = 4
 QUOTAS: Final = "quotas:\n- {entity: {user: {default: true}}, producer_byte_rate: 1kB, consumer_byte_rate: 5kB}\n"
-KILLED: Final = {"ingest": (1,), "gold": (10, 25), "whatif": (1,)}
+KILLED: Final = {"ingest": (1,), "gold": (5, 15), "whatif": (1,)}
 """How many tasks are done when an executor is killed."""
 
 
