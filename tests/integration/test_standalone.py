@@ -97,6 +97,9 @@ def submitted(cluster: Standalone, site: Site, name: str, command: Sequence[str]
     del words[at : at + 2]
     words[words.index("--master") + 1] = cluster.url
     words[words.index("$ANALYSIS")] = str(ROOT / "analysis" / "__main__.py")
+    # Programs are short: Java's second compiler costs more than it brings.
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf |= {"spark.executor.extraJavaOptions": java, "spark.driver.extraJavaOptions": java}
     settings = [word for each in conf.items() for word in ("--conf", "=".join(each))]
     after = KILLED.get(name, ())
     kill = partial(kill_executors, port, after)
