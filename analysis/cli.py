@@ -44,6 +44,8 @@ class _Commands(click.Group):
             answers = ctx.invoked_subcommand in _ANSWER_BY_STATUS
             is_ours = isinstance(error, (AnalysisError, ConfigError))
             said = str(error) if is_ours else of_worker(error)
+            if isinstance(error, AnalysisError):
+                said = " ".join(str(error).splitlines())  # names may have several lines
             if said is not None:
                 click.echo(f"error: {said}", err=True)
                 failed = isinstance(error, RunError) or not is_ours

@@ -36,7 +36,7 @@ def next_run(error: Exception) -> str:
 def of_worker(error: Exception) -> str | None:
     """Return the message of an AnalysisError raised in a Python worker, which Spark wraps in a long message.
 
-    For some of Spark's own errors, returns a message with the fix. None: neither.
+    For DuckDB's errors, and some of Spark's own, returns a message with the fix. None: neither.
     """
     told = str(error)
     lines = [line.strip() for line in told.splitlines()]
@@ -58,9 +58,11 @@ def of_worker(error: Exception) -> str | None:
             "the next offset (kafka-delete-records.sh), then continue with --accept-loss"
         )
     if _FULL.search(told):
-        return "a disk is full: free some space for the warehouse, and for Spark's own files (spark.local.dir, or /tmp)"
+        return "a disk is full: free some space for the warehouse, reports, or Spark's files (spark.local.dir, or /tmp)"
     if _SECOND.search(told):
         return "another ingest wrote to the same checkpoint: only one may run, so this one ends"
+    if type(error).__module__ == "_duckdb":  # not imported: most commands do without
+        return f"gold cannot be read: {lines[0]}: run this again, if it was made meanwhile"
     return None
 
 

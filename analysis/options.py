@@ -92,15 +92,17 @@ def zone_option(command: _Command) -> _Command:
 
 def spark_options(command: _Command) -> _Command:
     """Add ``spark: SparkSettings``."""
-    from analysis.spark.session import SparkSettings
+    from analysis.spark.session import UI, SparkSettings
 
     @wraps(command)
-    def with_settings(*args: Any, master: str | None, conf: tuple[str, ...], **kwargs: Any) -> Any:
-        return command(*args, spark=SparkSettings(master, dict(map(_setting, conf))), **kwargs)
+    def with_settings(*args: Any, master: str | None, conf: tuple[str, ...], ui: bool, **kwargs: Any) -> Any:
+        settings = {**(UI if ui else {}), **dict(map(_setting, conf))}
+        return command(*args, spark=SparkSettings(master, settings), **kwargs)
 
+    ui = click.option("--ui", is_flag=True, help="Spark's own pages while the command runs; stderr says where.")
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     master = click.option("--master", metavar="URL", help="Spark's master; default: all cores of this machine.")
-    return master(conf(with_settings))  # type: ignore[return-value]  # one argument instead of two options
+    return master(conf(ui(with_settings)))  # type: ignore[return-value]  # one argument instead of three options
 
 
 def seconds(_: click.Context, option: click.Parameter, value: str) -> int:

@@ -107,8 +107,9 @@ class _Builder:
         hours = [(name, hour) for hour in due]
         before = [_before(*hour) for hour in hours if _before(*hour) not in hours]
         usage = self._rows("usage", ROWS, hours)
-        keys = self._rows("keys", KEYS, [*hours, *before]).drop("date", "hour").distinct().localCheckpoint()
-        present = present_in({*self._columns("usage", hours), *self._columns("keys", hours)})
+        read = [*hours, *before]
+        keys = self._rows("keys", KEYS, read).drop("date", "hour").distinct().cache()
+        present = present_in({*self._columns("usage", read), *self._columns("keys", read)})
         views = {
             "usage": usage,
             "documents": self._rows("documents", DOCUMENTS, hours),
@@ -130,6 +131,7 @@ class _Builder:
             self._write(table, made, name, due)
             if table == "client":
                 self.spark.sql(query("clocks")).createOrReplaceTempView("clocks")
+        keys.unpersist()
 
     def _with_windows_before(self, usage: DataFrame, keys: DataFrame, before: list[tuple[str, str]]) -> DataFrame:
         """Add the rows of hours before whose windows end in the hours of ``usage``."""

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from analysis import warehouse
 from analysis.client_filter import ClientFilter
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, of_worker
 from analysis.report import exports, links, page, tables
 from analysis.warehouse import HOUR, Gold, Period
 
@@ -105,8 +105,8 @@ def _behind(found: Gold, period: Period) -> str | None:
     if older:
         many = f" and {len(older) - 1} more" if len(older) > 1 else ""
         raise AnalysisError(
-            f"{found.warehouse}: rows of the hour {older[0]:%Y-%m-%d %H:%M} UTC{many} are not in gold yet: an "
-            "ingest that runs makes it every five minutes, else run `sluice analyze ingest --once` without --no-gold"
+            f"{found.warehouse}: rows of the hour {older[0]:%Y-%m-%d %H:%M} UTC{many} are not in gold yet: "
+            "`ingest --every` makes it every five minutes, else run `sluice analyze gold`"
         )
     batches = sum(behind.values())
     return f"{batches} newer batch{'es' if batches > 1 else ''} of rows not in gold yet, and not in this report"
@@ -128,10 +128,13 @@ def _publish(files: Path, out: str, of: str, name: str) -> None:
             target = root / folder
             unfinished = root / f".unfinished-{folder.replace('/', '-')}"
             shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(files, unfinished)
-            shutil.rmtree(target, ignore_errors=True)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.rename(target)
+            try:
+                shutil.copytree(files, unfinished)
+                shutil.rmtree(target, ignore_errors=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                unfinished.rename(target)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
         else:
             import pyarrow.fs as pafs
 
@@ -141,4 +144,4 @@ def _publish(files: Path, out: str, of: str, name: str) -> None:
             pafs.copy_files(str(files), f"{place}/{folder}", pafs.LocalFileSystem(), store)
         links.refresh(out, of, name)
     except OSError as error:
-        raise AnalysisError(f"--out: {out} cannot be written: {error}") from None
+        raise AnalysisError(f"--out: {out} cannot be written: {of_worker(error) or error}") from None

@@ -1,5 +1,6 @@
 """The page of a report: one self-contained HTML file, made from the report's tables."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -121,6 +122,7 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
     return html.page(
         "report/report.html.j2",
         content,
+        in_shell=shlex.quote,
         when=lambda moment: words.moment(local(moment)),
         limit_or_none=lambda most, kind: "no limit" if most is None else texts.amount(most, kind),
     )

@@ -137,7 +137,7 @@ def measure(connection: "DuckDBPyConnection", period: Period) -> Span:
 
 
 def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
-    """Create ``earlier_boots``: the last ``seq`` before the period of each boot whose first one in it is not 0.
+    """Create ``earlier_boots``: the last ``seq`` and ``dropped`` before the period of boots whose first in it is not 0.
 
     Earlier documents are read only if there is such a boot.
     """
@@ -146,14 +146,14 @@ def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
         "GROUP BY cluster, instance, boot HAVING min(seq) > 0 AND arg_min(begin_ms, seq) >= getvariable('since_ms')"
     )
     first = rows(connection, "SELECT count(*) AS boots, min(date) AS date FROM earlier_boots, gold.documents")[0]
-    earlier = "SELECT NULL::VARCHAR AS cluster, NULL::VARCHAR AS instance, NULL::VARCHAR AS boot, 0 AS seq LIMIT 0"
+    earlier = "SELECT *, 0 AS dropped FROM earlier_boots LIMIT 0"
     if first["boots"]:
         since = datetime.fromisoformat(f"{first['date']}").replace(tzinfo=UTC)
         connection.execute("CREATE SCHEMA earlier; SET schema = 'earlier'")
         before = found.show(connection, Period(None, since + 24 * HOUR), ["documents"])
         connection.execute("SET search_path = 'main,gold'")
         if before:
-            earlier = """SELECT d.cluster, d.instance, d.boot, max(d.seq) AS seq
+            earlier = """SELECT d.cluster, d.instance, d.boot, max(d.seq) AS seq, max(d.dropped) AS dropped
                 FROM earlier.documents d JOIN earlier_boots e USING (cluster, instance, boot)
                 WHERE d.begin_ms < getvariable('since_ms') GROUP BY ALL"""
     connection.execute(f"CREATE OR REPLACE TABLE earlier_boots AS {earlier}")

@@ -117,13 +117,7 @@ class Folder:
         """
         with self._said():
             if self.is_on_disk:
-                try:
-                    self.on_disk(name).parent.mkdir(parents=True, exist_ok=True)
-                    with self.on_disk(name).open("x", encoding="utf-8") as file:
-                        file.write(content)
-                except FileExistsError:
-                    return False
-                return True
+                return _created(self.on_disk(name), content)
             try:
                 stream = self._new(self._at(name))
                 try:
@@ -181,6 +175,21 @@ class Folder:
             raise _failed(error, f"{self._uri}: {str(said).splitlines()[0]}") from error
         except OSError as error:
             raise _failed(error, f"{error.filename or self._uri}: {error.strerror or error}") from error
+
+
+def _created(path: Path, content: str) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = path.open("x", encoding="utf-8")
+    except FileExistsError:
+        return False
+    try:
+        with file:
+            file.write(content)
+    except OSError:  # on a full disk it would stay there, empty, and be taken for another program's
+        path.unlink()
+        raise
+    return True
 
 
 def _failed(error: Exception, said: str) -> AnalysisError:

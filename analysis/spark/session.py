@@ -33,6 +33,7 @@ _ALWAYS: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
 }
+UI: Final = {"spark.ui.enabled": "true"}
 _PACKAGES: Final = "spark.jars.packages"
 _SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -92,6 +93,8 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
             raise AnalysisError(_not_started(str(error), conf)) from error
         to_stderr(f"Spark did not start with {conf[_PACKAGES]}: the next try is with {older}")
         return start(name, replace(settings, conf={**settings.conf, _PACKAGES: older}))
+    if (url := session.sparkContext.uiWebUrl) is not None:
+        to_stderr(f"Spark's pages: {url}")
     workers.equip(session)
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
@@ -156,7 +159,7 @@ def _local(cores: int) -> dict[str, str]:
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
         # Aggregate lists by hash: by default, Spark sorts all rows beyond 128 groups.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
-        "spark.ui.enabled": "false",
+        **dict.fromkeys(UI, "false"),
         "spark.ui.showConsoleProgress": "false",
     }
 

@@ -198,7 +198,7 @@ class Writer:
 
     def _said_in(self, file: FolderEntry) -> dict[str, Any]:
         """Return the content of a file of the queue; if it is being written, only its time."""
-        unread = {"state": _WAITING, "renewed_s": file.modified_s}
+        unread = {"state": _WAITING, "since_s": file.modified_s, "renewed_s": file.modified_s}
         try:
             return {**unread, **json.loads(self.folder.read(file.path))}
         except (AnalysisError, ValueError, TypeError):

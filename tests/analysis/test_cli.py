@@ -121,3 +121,11 @@ def test_analysis_run_as_a_program_finds_its_packages(tmp_path: Path, safe: str)
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("Usage: sluice analyze ")
+
+
+def test_error_is_one_line_whatever_is_in_names() -> None:
+    ran = CliRunner().invoke(analyze, ["report", "--warehouse", "/nowhere/a\nb"])
+    assert ran.exit_code == 2
+    assert ran.stderr.splitlines() == [
+        "error: /nowhere/a b: there are no usage records here: `sluice analyze ingest` stores them"
+    ]

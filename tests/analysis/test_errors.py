@@ -1,5 +1,6 @@
 """Long stories of Spark's, and the line that is made of each."""
 
+import duckdb
 import pytest
 
 from analysis.errors import cause, next_run, of_worker
@@ -45,7 +46,7 @@ NEEDED = 'with numpy, orjson, pandas and pyarrow (docs/analysis.md, "On a cluste
         ),
         (
             "java.io.IOException: No space left on device",
-            "a disk is full: free some space for the warehouse, and for Spark's own files (spark.local.dir, or /tmp)",
+            "a disk is full: free some space for the warehouse, reports, or Spark's files (spark.local.dir, or /tmp)",
         ),
     ],
 )
@@ -84,3 +85,12 @@ def test_data_loss_error_says_the_next_run_fails_too() -> None:
         == "the next run will fail too; --accept-loss continues with what is left"
     )
     assert next_run(RuntimeError("no space left")) == "the next run continues where this one stopped"
+
+
+def test_duckdb_error_is_said_in_one_line() -> None:
+    with pytest.raises(duckdb.Error) as raised:
+        duckdb.execute("FROM read_parquet('/nowhere/part.parquet')")
+    assert of_worker(raised.value) == (
+        'gold cannot be read: IO Error: No files found that match the pattern "/nowhere/part.parquet": '
+        "run this again, if it was made meanwhile"
+    )

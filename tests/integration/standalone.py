@@ -2,7 +2,7 @@
 
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -59,16 +59,23 @@ class Standalone:
     ) -> None:
         self._running.close()
 
-    def submit(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-        """Exit status and output of spark-submit."""
+    def submit(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        meanwhile: Callable[[Program], int],
+    ) -> tuple[int, str, int]:
+        """Exit status and output of spark-submit, and what ``meanwhile`` returns, which is called while it runs."""
         with Program(
             name,
             [str(SPARK_HOME / "bin" / "spark-submit"), *arguments],
             self._folder / f"{name}.log",
             environment={"SPARK_HOME": str(SPARK_HOME), **environment},
         ) as program:
-            status = program.wait(1200.0)
-        return status, program.output()
+            found = meanwhile(program)
+            status = program.wait(600.0)
+        return status, program.output(), found
 
     def _start(self, name: str, main: str, *arguments: str) -> Program:
         command = [

@@ -33,22 +33,27 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
         yield started
 
 
-def stored(store: ObjectStore) -> tuple[int, int]:
+def stored(store: ObjectStore, warehouse: str) -> tuple[int, int]:
     """Rows and bytes in the table, as an engine finds them that knows nothing of Spark or of Sluice."""
     files = pafs.S3FileSystem(
         access_key=store.key, secret_key=store.key, endpoint_override=store.address, scheme="http", region="us-east-1"
     )
-    table = ds.dataset(f"{store.bucket}/usage/usage", filesystem=files, format="parquet").to_table(["bytes_in"])
+    table = ds.dataset(f"{warehouse.removeprefix('s3a://')}/usage", filesystem=files, format="parquet").to_table(
+        ["bytes_in"]
+    )
     return len(table), pc.sum(table["bytes_in"]).as_py()
 
 
-@pytest.mark.matrix
-def test_killed_ingest_into_s3_stores_every_record_once(store: ObjectStore, tmp_path: Path) -> None:
-    """Killed after each batch was published, and before it was committed."""
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("batches", [1, pytest.param(2, marks=pytest.mark.matrix)])
+def test_killed_ingest_into_s3_stores_every_record_once(store: ObjectStore, tmp_path: Path, batches: int) -> None:
+    """Killed at each of several moments of a batch: a file of rows is moved, one of documents, all is told."""
     (tmp_path / "files").mkdir()
     (tmp_path / "notes").mkdir()
-    for part in range(2):
-        seqs = range(part, DOCUMENTS, 2)
+    warehouse = f"{WAREHOUSE}-{batches}"
+    for part in range(batches):
+        seqs = range(part, DOCUMENTS, batches)
         documents = [document(seq, [row("alice", bytes_in=seq), row("bob")], second=60 * seq) for seq in seqs]
         write_jsonl(tmp_path / "files" / f"{part}.jsonl", documents)
 
@@ -61,7 +66,7 @@ def test_killed_ingest_into_s3_stores_every_record_once(store: ObjectStore, tmp_
         return status, started.output()
 
     killed = [str(ROOT / "tests" / "integration" / "killed_ingest.py"), str(tmp_path / "notes"), "ingest"]
-    source = ["--warehouse", WAREHOUSE, "--files", str(tmp_path / "files"), "--once", "--max-documents", "1"]
+    source = ["--warehouse", warehouse, "--files", str(tmp_path / "files"), "--once", "--max-documents", "1"]
     statuses: list[int] = []
     while not statuses or statuses[-1] == -signal.SIGKILL:
         status, output = run(f"ingest-{len(statuses)}", [*killed, *source])
@@ -69,13 +74,13 @@ def test_killed_ingest_into_s3_stores_every_record_once(store: ObjectStore, tmp_
         statuses.append(status)
     assert len(statuses) >= 2
     expected = (2 * DOCUMENTS, sum(range(DOCUMENTS)))
-    assert stored(store) == expected
+    assert stored(store, warehouse) == expected
     for command in (["report", "--out", str(tmp_path / "out")], ["compact"]):
-        status, output = run(command[0], ["-m", "analysis", *command, "--warehouse", WAREHOUSE])
+        status, output = run(command[0], ["-m", "analysis", *command, "--warehouse", warehouse])
         assert status == 0, output
     (page,) = (tmp_path / "out").glob("report=*/report.html")
     assert "alice" in page.read_text(encoding="utf-8")
-    assert stored(store) == expected
+    assert stored(store, warehouse) == expected
 
 
 @pytest.mark.integration

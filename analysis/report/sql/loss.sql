@@ -3,7 +3,7 @@
 -- A gap is even over the time between the documents around it.
 WITH numbered AS (
     SELECT d.* EXCLUDE (date, hour), lag(d.seq) OVER boot AS before, coalesce(lag(d.end_ms) OVER boot, d.begin_ms) AS since_ms,
-        max(d.dropped) OVER (boot ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS dropped_before,
+        coalesce(max(d.dropped) OVER (boot ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), e.dropped) AS dropped_before,
         coalesce(e.seq, CASE WHEN NOT bool_or(d.is_first) OVER all_of THEN min(d.seq) OVER all_of - 1 END) AS earlier
     FROM documents d
     LEFT JOIN earlier_boots e ON e.cluster = d.cluster AND e.instance = d.instance AND e.boot = d.boot

@@ -1,6 +1,8 @@
 """Single sections of the page."""
 
+import html
 import re
+import shlex
 from pathlib import Path
 
 from tests.analysis.report import by_hand
@@ -41,3 +43,12 @@ def test_use_of_a_client_has_its_limit_as_a_line_and_rates_as_tips(tmp_path: Pat
     assert "this client: 488 KiB/s\nothers: 97.7 KiB/s\nlimit: 977 KiB/s" in use
     assert '<path class="limit"' in use
     assert "alice / app: 512 KiB/s" in page[page.index("Where it goes") :]
+
+
+def test_page_says_the_command_that_makes_it_again(tmp_path: Path) -> None:
+    by_hand.write(tmp_path / "w", {HOUR: {"client": [client(user="the 'other' one")]}})
+    page = (report(tmp_path / "w", "--client", "user=the 'other' one") / "report.html").read_text(encoding="utf-8")
+    again = html.unescape(re.findall(r"<dt>Again</dt><dd>(.*?)</dd>", page)[0])
+    assert shlex.split(again)[3:] == [
+        *("--from", "2026-02-28T13:00Z", "--to", "2026-03-01T13:00Z", "--client", "user=the 'other' one")
+    ]
