@@ -1,7 +1,7 @@
 """Makes gold for hours with new batches."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Final
@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyarrow.fs import FileSelector
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -23,8 +24,11 @@ from analysis.schema import DOCUMENTS, KEYS, ROWS
 from analysis.spark.folder import Folder
 from analysis.spark.progress import show, to_stderr
 from analysis.spark.writer import Writer
-from analysis.warehouse import Inventory, Version
+from analysis.warehouse import Inventory, Version, located
 
+_CODE: Final = "spark.sql.codegen.factoryMode"
+_FEW_ROWS: Final = 20_000
+"""For up to so many rows, interpreting expressions takes less time than compiling them, four seconds."""
 _ROWS_OF_TASK: Final = 250_000
 """The rows of a task that makes readings: some 100 MB."""
 
@@ -109,34 +113,38 @@ class _Builder:
         usage = self._rows("usage", ROWS, hours)
         read = [*hours, *before]
         keys = self._rows("keys", KEYS, read).drop("date", "hour").distinct().cache()
-        present = present_in({*self._columns("usage", read), *self._columns("keys", read)})
+        rows, columns = self._footers(read)
+        self.spark.conf.set(_CODE, "NO_CODEGEN" if rows <= _FEW_ROWS else "FALLBACK")
+        present = present_in(columns)
         views = {
             "usage": usage,
             "documents": self._rows("documents", DOCUMENTS, hours),
             "keys": keys,
-            "rules": rules(self.spark, keys, present),
+            "rules": rules(self.spark, keys, present).cache(),
             "charges": charges(self.spark, usage, present),
             "recent": charges(self.spark, self._with_windows_before(usage, keys, before), present),
         }
-        for view, rows in views.items():
-            rows.createOrReplaceTempView(view)
-        tasks = 1 + usage.count() // _ROWS_OF_TASK
+        for name_, view in views.items():
+            view.createOrReplaceTempView(name_)
         which = due[0] if len(due) == 1 else f"{due[0]} to {due[-1]}"
         for number, table in enumerate(TABLES, 1):
             show(f"gold of {name.removeprefix('date=')}, {which}: {table} ({number} of {len(TABLES)})")
-            made = self.spark.sql(query(table, tasks=tasks))
+            made = self.spark.sql(query(table, tasks=1 + rows // _ROWS_OF_TASK))
             if table == "readings":
                 due_hours = F.col("hour").isin([int(hour) for hour in due])
                 made = made.mapInArrow(readings, READINGS).where(due_hours & (F.col("date") == name[-10:]))
             self._write(table, made, name, due)
             if table == "client":
                 self.spark.sql(query("clocks")).createOrReplaceTempView("clocks")
-        keys.unpersist()
+        self.spark.catalog.clearCache()
+        self.spark.conf.unset(_CODE)
 
     def _with_windows_before(self, usage: DataFrame, keys: DataFrame, before: list[tuple[str, str]]) -> DataFrame:
         """Add the rows of hours before whose windows end in the hours of ``usage``."""
-        longest = "max(greatest(samples * sample_ms, controller_samples * controller_sample_ms) + nominal_ms)"
-        [[window_ms]] = keys.agg(F.expr(f"coalesce({longest}, 0)")).collect()
+        before = [hour for hour in before if self._paths("usage", [hour])]
+        if before:
+            window = "greatest(samples * sample_ms, controller_samples * controller_sample_ms) + nominal_ms"
+            [[window_ms]] = keys.agg(F.max(F.expr(window))).collect()
         for date_, hour in before:
             end = datetime.fromisoformat(f"{date_.removeprefix('date=')}T{hour}:00:00+00:00") + timedelta(hours=1)
             rows = self._rows("usage", ROWS, [(date_, hour)])
@@ -144,17 +152,23 @@ class _Builder:
         return usage
 
     def _rows(self, table: str, schema: StructType, hours: Iterable[tuple[str, str]]) -> DataFrame:
-        read = self._reader(table).schema(schema)
+        read = self.spark.read.option("basePath", f"{self.root}/{table}").schema(schema)
         paths = self._paths(table, hours)
         rows = read.parquet(*paths) if paths else self.spark.createDataFrame([], schema)
         return with_defaults(rows.select(schema.names))
 
-    def _columns(self, table: str, hours: Iterable[tuple[str, str]]) -> list[str]:
-        """Return the columns that any file has."""
-        return self._reader(table).option("mergeSchema", "true").parquet(*self._paths(table, hours)).columns
-
-    def _reader(self, table: str) -> DataFrameReader:
-        return self.spark.read.option("basePath", f"{self.root}/{table}")
+    def _footers(self, hours: Sequence[tuple[str, str]]) -> tuple[int, set[str]]:
+        """Return the number of rows, and the columns that any file has: by Arrow, as Spark would take two jobs."""
+        rows, columns = 0, set[str]()
+        for table in ("usage", "keys"):
+            for path in self._paths(table, hours):
+                files, place = located(path)
+                for each in files.get_file_info(FileSelector(place, recursive=True)):
+                    if each.is_file:
+                        footer = pq.read_metadata(each.path, filesystem=files)
+                        columns.update(footer.schema.names)
+                        rows += footer.num_rows if table == "usage" else 0
+        return rows, columns
 
     def _paths(self, table: str, hours: Iterable[tuple[str, str]]) -> list[str]:
         places = [f"{table}/{date_}/hour={hour}" for date_, hour in hours]

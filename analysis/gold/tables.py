@@ -23,7 +23,7 @@ _TOTAL: Final = re.compile(r"\btotal\((\w+|IF\([^)]*\))\)")
 def query(name: str, **values: object) -> str:
     """Return a query of ``sql``: ``total(x)`` is a sum that stops at an exbibyte, ``{name}`` a value."""
     text = files("analysis.gold").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    summed = _TOTAL.sub(rf"least(coalesce(try_sum(\1), {MOST_SUM}), {MOST_SUM})", text)
+    summed = _TOTAL.sub(rf"CAST(least(sum(CAST(\1 AS DOUBLE)), {MOST_SUM}) AS BIGINT)", text)
     return summed.format(bytes=BYTES, muted_ms=MUTED_MS, **values) if "{" in summed else summed
 
 

@@ -21,7 +21,8 @@ from analysis.ingest.duplicates import HOUR_MS, Document, Key, KnownDocuments
 from analysis.ingest.source import Origin, Source
 from analysis.ingest.warehouse import DOCUMENTS, KEYS, REJECTED, USAGE, Warehouse, hour_place
 from analysis.schema import DOCUMENT_FILE
-from analysis.spark.writer import ASIDE, Writer
+from analysis.spark.folder import Folder
+from analysis.spark.writer import ASIDE, Writer, require_version
 from quotas.names import OTHER
 
 _SHOWN_FAULTS: Final = 3
@@ -99,7 +100,7 @@ class Ingestion:
         self._spark = source.stream.sparkSession
         self._root = warehouse
         self._tables = Warehouse(self._spark, warehouse)
-        self._tables.create()
+        require_version(Folder(self._spark, warehouse))
         self.total = Tally()
         self._tell = tell
         self._now_ms = now_ms

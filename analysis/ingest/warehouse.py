@@ -3,7 +3,6 @@
 Plain Parquet, for any engine. A batch is a partition because a directory becomes visible in one step.
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -12,15 +11,12 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.errors import AnalysisError
 from analysis.ingest.duplicates import HOUR_MS, Boot, BootName, Key
 from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
 from analysis.spark.folder import Folder
 from analysis.spark.writer import ASIDE, Writer
 
 USAGE, KEYS, DOCUMENTS, REJECTED = "usage", "keys", "documents", "rejected"
-LAYOUT_VERSION: Final = 3
-_MARK: Final = "sluice-warehouse.json"
 _BOOTS_WITHIN: Final = timedelta(days=7)
 """Boots that were silent for longer are taken for new ones."""
 
@@ -32,20 +28,6 @@ class Warehouse:
         self._spark = spark
         self._root = root.rstrip("/")
         self._folder = Folder(spark, root)
-
-    def create(self) -> None:
-        """Create the warehouse if it does not exist. Raises AnalysisError for one of another version."""
-        try:
-            version = json.loads(self._folder.read(_MARK))["version"] if self._folder.exists(_MARK) else None
-        except (ValueError, TypeError, KeyError):  # cut off by a full disk
-            version = None
-        if version is None:
-            self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
-        elif version != LAYOUT_VERSION:
-            raise AnalysisError(
-                f"{self._root} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
-                "take the Sluice that wrote it, or a newer one"
-            )
 
     def publish(self, writer: Writer, attempt: str, files: Iterable[tuple[str, str]]) -> None:
         """Publish the files of a batch, names in ASIDE and places, all or none.

@@ -38,7 +38,7 @@ class Folder:
         self._jvm = context._jvm  # noqa: SLF001  the only way to Hadoop's file systems
         self._gateway = context._gateway  # noqa: SLF001
         self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._uri = uri
+        self.uri = uri
         with self._said():
             self._path = self._jvm.org.apache.hadoop.fs.Path(uri)
             self._files = self._path.getFileSystem(self._conf)
@@ -155,7 +155,7 @@ class Folder:
             for each, place in pairs:
                 self._files.delete(place, True)
                 if not self._files.rename(each, place):
-                    raise AnalysisError(f"{self._uri}: {name} cannot be renamed to {to}")
+                    raise AnalysisError(f"{self.uri}: {name} cannot be renamed to {to}")
             self._files.delete(source, True)
 
     def remove(self, name: str) -> None:
@@ -172,9 +172,9 @@ class Folder:
             yield
         except Py4JJavaError as error:
             said = error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName()
-            raise _failed(error, f"{self._uri}: {str(said).splitlines()[0]}") from error
+            raise _failed(error, f"{self.uri}: {str(said).splitlines()[0]}") from error
         except OSError as error:
-            raise _failed(error, f"{error.filename or self._uri}: {error.strerror or error}") from error
+            raise _failed(error, f"{error.filename or self.uri}: {error.strerror or error}") from error
 
 
 def _created(path: Path, content: str) -> bool:

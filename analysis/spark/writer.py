@@ -32,6 +32,9 @@ from analysis.spark.progress import to_stderr
 ASIDE: Final = ".writing"
 """The folder for files that are not visible yet; emptied when a writer begins."""
 _JOURNAL: Final = ".journal.json"
+_MARK: Final = "sluice-warehouse.json"
+_LAYOUT_VERSION: Final = 3
+"""2 had rows with names, and no ``keys``."""
 _NAME: Final = ".writer-"
 _WAITING, _WRITING, _OVER = "waiting", "writing", "over"
 _STALE_S: Final = 600
@@ -81,6 +84,7 @@ class Writer:
             for number, _ in self._queue():
                 if number < self.number:
                     self.folder.remove(f"{_NAME}{number}")
+            require_version(self.folder)
             self._follow()
             self.folder.remove(ASIDE)
         except BaseException as error:
@@ -220,6 +224,21 @@ class Writer:
         who = {"id": self._id, "what": self._what, "host": socket.gethostname(), "pid": os.getpid()}
         times = {"since_s": self._since_s, "renewed_s": self._now_s()}
         return json.dumps({**who, "machine": _machine(), "state": self._state, **times})
+
+
+def require_version(folder: Folder) -> None:
+    """Mark a new warehouse with the version of its tables. Raises AnalysisError for one of another version."""
+    try:
+        version = json.loads(folder.read(_MARK))["version"] if folder.exists(_MARK) else None
+    except (ValueError, TypeError, KeyError):  # cut off by a full disk
+        version = None
+    if version is None:
+        folder.write(_MARK, json.dumps({"version": _LAYOUT_VERSION}) + "\n")
+    elif version != _LAYOUT_VERSION:
+        raise AnalysisError(
+            f"{folder.uri} is a warehouse of version {version}, and this Sluice knows {_LAYOUT_VERSION}: "
+            "ingest the records into a new one, or take the Sluice that wrote it"
+        )
 
 
 def _named(said: Mapping[str, Any]) -> str:
