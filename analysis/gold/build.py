@@ -26,9 +26,6 @@ from analysis.spark.progress import show, to_stderr
 from analysis.spark.writer import Writer
 from analysis.warehouse import Inventory, Version, located
 
-_CODE: Final = "spark.sql.codegen.factoryMode"
-_FEW_ROWS: Final = 20_000
-"""For up to so many rows, interpreting expressions takes less time than compiling them, four seconds."""
 _ROWS_OF_TASK: Final = 250_000
 """The rows of a task that makes readings: some 100 MB."""
 
@@ -114,7 +111,6 @@ class _Builder:
         read = [*hours, *before]
         keys = self._rows("keys", KEYS, read).drop("date", "hour").distinct().cache()
         rows, columns = self._footers(read)
-        self.spark.conf.set(_CODE, "NO_CODEGEN" if rows <= _FEW_ROWS else "FALLBACK")
         present = present_in(columns)
         views = {
             "usage": usage,
@@ -137,7 +133,6 @@ class _Builder:
             if table == "client":
                 self.spark.sql(query("clocks")).createOrReplaceTempView("clocks")
         self.spark.catalog.clearCache()
-        self.spark.conf.unset(_CODE)
 
     def _with_windows_before(self, usage: DataFrame, keys: DataFrame, before: list[tuple[str, str]]) -> DataFrame:
         """Add the rows of hours before whose windows end in the hours of ``usage``."""
