@@ -1,6 +1,6 @@
 """``sluice analyze ingest`` that is killed, Java and all, at each of several moments of a batch.
 
-The moments: a first partition of rows is in place; one of documents; rejected documents; all is in place; all is told,
+The moments: a first file of rows is in place; one of names; of documents; rejected documents; all is in place; all is told,
 and not committed. Each once for every batch: what it has been killed at before is noted in the directory that is the
 first argument.
 """

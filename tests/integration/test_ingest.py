@@ -168,15 +168,15 @@ def test_ingest_rejects_too_large_records_and_stores_the_rest(
     check_rejected(tmp_path / "warehouse")
 
 
-NOT_KILLED_AT: Final = ("0 documents", "0 all", "0", "1 usage", "1 documents", "1 rejected", "1")
-"""Of two batches. Left are: a first partition of rows is in place; one of rejected texts; all is in place."""
+NOT_KILLED_AT: Final = ("0 keys", "0 documents", "0 all", "0", "1 usage", "1 documents", "1 rejected", "1")
+"""Of two batches. Left are: a first file of rows is in place; one of rejected texts; one of names; all is in place."""
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_ingest_killed_at_several_moments_stores_every_record_once(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = filled(cluster, with_large=False)
-    assert killed_and_ended(cluster, topic, tmp_path, NOT_KILLED_AT) == 3
+    assert killed_and_ended(cluster, topic, tmp_path, NOT_KILLED_AT) == 4
     assert stored(tmp_path / "warehouse") == expected()
     check_rejected(tmp_path / "warehouse", with_large=False)
 

@@ -16,16 +16,20 @@ ROWS, DOCUMENTS = 6, 3
 
 @pytest.fixture
 def world(tmp_path: Path) -> Generated:
-    columns: dict[str, list[object]] = {
-        "instance": ["edge-1"] * ROWS,
-        "boot": ["b"] * ROWS,
-        "seq": [number % DOCUMENTS for number in range(ROWS)],
+    tables: dict[str, dict[str, list[object]]] = {
+        "usage": {"key": [1] * ROWS, **{name: [1] * ROWS for name in SUMS}},
+        "keys": {"key": [1, 1], "instance": ["edge-1"] * 2},
+        "documents": {
+            "instance": ["edge-1"] * DOCUMENTS,
+            "boot": ["b"] * DOCUMENTS,
+            "seq": [*range(DOCUMENTS)],
+        },
     }
-    columns |= {name: [1] * ROWS for name in SUMS}
     world = Generated(tmp_path, ROWS, DOCUMENTS, 1, ROWS, dict.fromkeys(SUMS, ROWS))
-    folder = world.warehouse / "usage" / "date=2026-01-05" / "hour=0" / "batch=one-0"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table(columns), folder / "part-0.parquet")
+    for name, columns in tables.items():
+        folder = world.warehouse / name / "date=2026-01-05" / "hour=0" / "batch=one-0"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / "part-0.parquet")
     return world
 
 
