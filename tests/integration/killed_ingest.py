@@ -1,8 +1,8 @@
 """``sluice analyze ingest`` that is killed, Java and all, at each of several moments of a batch.
 
 The moments: a first file of rows is in place; one of names; of documents; rejected documents; all is in place; all is
-told, and not committed. Each once for every batch: what it has been killed at before is noted in the directory that is the
-first argument.
+told, and not committed. Each once for every batch: what it has been killed at before is noted in the directory that is
+the first argument.
 """
 
 import os
