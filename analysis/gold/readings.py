@@ -24,7 +24,7 @@ SCHEMA: Final = (
 
 def readings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Make the table of the rows of ``sql/readings.sql``, with all rows of a counter: for ``mapInArrow``."""
-    if not (found := list(batches)):
+    if not (found := [batch for batch in batches if batch.num_rows]):
         return
     rows = pa.Table.from_batches(found)
     columns = {name: rows[name].to_numpy() for name in rows.column_names if name != "limit"}
