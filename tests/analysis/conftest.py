@@ -18,7 +18,7 @@ CONF = {
     # The queries of gold become more classes (155) than Spark keeps: each warehouse of a test would compile them anew.
     "spark.sql.codegen.cache.maxEntries": "4000",
     # Tests are short: the second compiler and a second collector cost more than they bring.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
 }
 
 
