@@ -38,8 +38,8 @@ _PACKAGES: Final = "spark.jars.packages"
 _SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""Java's first compiler alone: the second costs more than it saves in a minute. By default it has room for 48 MB of code,
-which the queries of gold fill."""
+"""Java's first compiler alone: the second costs more than it saves in a minute. By default there is room for 48 MB of
+code, which the queries of gold fill."""
 
 
 @dataclass(frozen=True, slots=True)
