@@ -76,8 +76,10 @@ class Site:
     def found(self) -> list[tuple[int, int, int]]:
         """Count documents, their numbers, and the sum of these, in rows, in documents and in gold."""
         asked = "SELECT count(*), count(DISTINCT seq), sum(seq)::BIGINT FROM"
-        tables = [f"{asked} read_parquet('{self.warehouse}/{table}/**/*.parquet')" for table in ("usage", "documents")]
-        found = [duckdb.execute(each).fetchall()[0] for each in tables]
+        of_rows = asked.replace("seq", "bytes_in")  # each document has one row, of so many bytes
+        tables = [(of_rows, "usage"), (asked, "documents")]
+        queries = [f"{each} read_parquet('{self.warehouse}/{table}/**/*.parquet')" for each, table in tables]
+        found = [duckdb.execute(each).fetchall()[0] for each in queries]
         gold = opened(str(self.warehouse), Period(), ("client", "documents"))
         found += gold.execute(f"{asked} documents").fetchall()
         found += gold.execute(
