@@ -117,7 +117,7 @@ class Ingestion:
         attempt = f"{batch.sparkSession.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
         until_ms = self._now_ms() + MOST_AHEAD_MS
         with Writer(self._spark, self._root, "ingest") as writer:
-            decoder = decoding.Decoder(self.source.texts, f"{self._root.rstrip('/')}/{ASIDE}", until_ms)
+            decoder = decoding.Decoder(self.source.texts, writer.folder.location(ASIDE), until_ms)
             files = batch.mapInArrow(decoder, from_arrow_schema(decoding.FILES)).toArrow()
             if writer.number != self._number + 1:  # others may have stored documents meanwhile
                 self._known = self._nothing_known()
@@ -143,7 +143,7 @@ class Ingestion:
         stored = [each.document for each in new]
         newest = self._tables.newest_hour(until_ms) if stored else None
         late = [newest is not None and each.hour < newest for each in stored]
-        aside = decoding.Files(f"{self._root.rstrip('/')}/{ASIDE}")
+        aside = decoding.Files(writer.folder.location(ASIDE))
         of_rows = _of_rows(aside, told, {each.place for each in new})
         self._tables.publish(writer, attempt, chain(of_rows, self._about(aside, new, late)))
         rejected = [each for each in every if each.line["fault"] is not None]

@@ -11,6 +11,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
+from analysis.errors import RunError
 from analysis.ingest.duplicates import HOUR_MS, Boot, BootName, Key
 from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
 from analysis.spark.folder import Folder
@@ -33,13 +34,19 @@ class Warehouse:
         """Publish the files of a batch, names in ASIDE and places, all or none.
 
         A second attempt finds its documents stored. Rejected ones have no keys: theirs replace those of the first.
+        Raises RunError, with nothing published, if a file is not there: a worker on another machine has written it.
         """
         batch = uuid4().hex[:16]
-        self._folder.remove(f"{REJECTED}/batch={attempt}")
         moves = {
             f"{ASIDE}/{name}": f"{place}/batch={attempt if place == REJECTED else batch}/{name}"
             for name, place in files
         }
+        if missing := [source for source in moves if not self._folder.exists(source)]:
+            raise RunError(
+                f"{self._root}: {len(missing)} of {len(moves)} files that workers wrote are not there, {missing[0]}: "
+                "the warehouse must be one directory for all machines, or in an object store"
+            )
+        self._folder.remove(f"{REJECTED}/batch={attempt}")
         writer.publish(moves)
 
     def keys(self, hour: int) -> list[Key]:

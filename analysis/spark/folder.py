@@ -140,6 +140,10 @@ class Folder:
         """Return a file's local path, if the folder ``is_on_disk``."""
         return Path(str(self._files.makeQualified(self._at(name)).toUri().getPath()))
 
+    def location(self, name: str) -> str:
+        """Return where a file is, for Arrow and for other processes: an absolute path, or a URI."""
+        return str(self.on_disk(name)) if self.is_on_disk else f"{self.uri.rstrip('/')}/{name}"
+
     def move(self, name: str, to: str) -> None:
         """Move a directory of files, and create its parents; where a killed process has moved some files, the others.
 

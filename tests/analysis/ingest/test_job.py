@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from analysis.charges import with_defaults
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, RunError
 from analysis.ingest import files
 from analysis.ingest.job import Ingestion, Tally
 from analysis.ingest.running import run
 from analysis.ingest.source import KEPT_BYTES, Source
+from analysis.ingest.warehouse import Warehouse
 from analysis.schema import MOST_DOCUMENT_BYTES, TABLES
 from analysis.spark.folder import Folder
+from analysis.spark.writer import ASIDE, Writer
 from config.usage import UsageFiles
 from proxy.usage.documents import Document as Shipped
 from proxy.usage.files import FileSink
@@ -276,6 +279,25 @@ def test_oversized_and_non_text_lines_are_rejected_as_bytes(site: Site) -> None:
         "wrong clock: time_ms is -5",
     ]
     assert no_text in [value for _, value, _ in site.rejected()]
+
+
+def test_files_of_workers_that_are_not_there_end_the_batch_and_come_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that the machines of a cluster do not share: its documents must not be known as stored."""
+    publish = Warehouse.publish
+
+    def elsewhere(tables: Warehouse, writer: Writer, attempt: str, files: Iterable[tuple[str, str]]) -> None:
+        written = list(files)
+        writer.folder.remove(ASIDE)
+        publish(tables, writer, attempt, written)
+
+    site.add("a", document(0, ROWS))
+    with monkeypatch.context() as broken:
+        broken.setattr(Warehouse, "publish", elsewhere)
+        with pytest.raises(RunError, match="of 3 files that workers wrote are not there"):
+            site.ingest()
+    assert site.ingest() == Tally(documents=1, rows=2)
 
 
 def test_mark_of_the_version_that_was_cut_off_is_written_again(site: Site) -> None:
