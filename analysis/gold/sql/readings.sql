@@ -14,9 +14,13 @@ WITH read_from AS (
     SELECT /*+ BROADCAST(clocks) */ line, counter, window_ms, per_used, cap_limit,
         clocks.interval_ms DIV 1000 AS interval_s
     FROM rules JOIN keys USING (key) JOIN clocks USING (cluster, instance) WHERE role <> 'shadow')
-SELECT /*+ REPARTITION({tasks}, counter), BROADCAST(read_from) */
-    counter, unix_seconds(time) DIV interval_s * interval_s AS at_s, interval_s,
-    CAST(greatest(round(window_ms / (interval_s * 1000)), 1) AS BIGINT) * interval_s AS window_s,
-    per_used, used, coalesce(cap_limit, limit) AS limit
-FROM recent JOIN read_from USING (line)
-WHERE used > 0
+-- One row a second and limit, however many clients share a counter: a task has all rows of it in memory.
+SELECT counter, at_s, interval_s, window_s, per_used, limit, total(used) AS used
+FROM (
+    SELECT /*+ REPARTITION({tasks}, counter), BROADCAST(read_from) */
+        counter, unix_seconds(time) DIV interval_s * interval_s AS at_s, interval_s,
+        CAST(greatest(round(window_ms / (interval_s * 1000)), 1) AS BIGINT) * interval_s AS window_s,
+        per_used, used, coalesce(cap_limit, limit) AS limit
+    FROM recent JOIN read_from USING (line)
+    WHERE used > 0)
+GROUP BY counter, at_s, interval_s, window_s, per_used, limit
